@@ -1,0 +1,321 @@
+#include "compiler/codegen/cpu/clang.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "clang/Basic/DiagnosticOptions.h"
+#include "clang/Basic/Version.h"
+#include "clang/CodeGen/CodeGenAction.h"
+#include "clang/Frontend/CompilerInstance.h"
+#include "clang/Frontend/CompilerInvocation.h"
+#include "clang/Frontend/TextDiagnosticPrinter.h"
+#include "lld/Common/Driver.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/VirtualFileSystem.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/Triple.h"
+
+LLD_HAS_DRIVER(elf)
+
+namespace athanor {
+namespace {
+
+// Longest diagnostic text put into a Status.
+constexpr size_t kMaxMessage = 4096;
+
+absl::Status Rejected(absl::string_view what, absl::string_view text) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ":\n", text.substr(0, kMaxMessage),
+                   text.size() > kMaxMessage ? "\n[...]" : ""));
+}
+
+bool IsHostArchitecture(const llvm::Triple& triple) {
+  return triple.getArch() ==
+         llvm::Triple(llvm::sys::getDefaultTargetTriple()).getArch();
+}
+
+// Setting up all of LLVM's targets is only worth its time for a foreign one.
+void InitializeTargets(const llvm::Triple& triple) {
+  static const bool native = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::InitializeNativeTargetAsmParser();
+    return true;
+  }();
+  if (native && IsHostArchitecture(triple)) return;
+  static const bool all = [] {
+    llvm::InitializeAllTargetInfos();
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+    llvm::InitializeAllAsmParsers();
+    return true;
+  }();
+  (void)all;
+}
+
+// The frontend's own arguments, as the driver would have derived them.
+std::vector<std::string> FrontendArguments(const CpuTarget& target,
+                                           const ClangOptions& options) {
+  std::vector<std::string> args = {
+      "-triple",
+      target.triple,
+      "-emit-obj",
+      "-x",
+      "c",
+      "-std=gnu17",
+      absl::StrCat("-O", options.opt_level),
+      "-mrelocation-model",
+      "pic",
+      "-pic-level",
+      "2",
+      "-mframe-pointer=none",
+      "-fno-rounding-math",
+      "-fgnuc-version=4.2.1",
+      "-nostdsysteminc",
+      "-nobuiltininc",
+      "-disable-llvm-verifier",
+      "-discard-value-names",
+      "-ferror-limit",
+      "20",
+      "-w",
+      absl::StrCat("-mprefer-vector-width=", options.prefer_vector_width)};
+  if (!target.cpu.empty()) {
+    args.insert(args.end(), {"-target-cpu", target.cpu});
+  }
+  for (const std::string& feature : target.features) {
+    args.insert(args.end(), {"-target-feature", feature});
+  }
+  if (options.opt_level >= 2) {
+    args.insert(args.end(), {"-vectorize-loops", "-vectorize-slp"});
+  }
+  if (options.fast_math) {
+    args.insert(args.end(),
+                {"-menable-no-infs", "-menable-no-nans", "-fapprox-func",
+                 "-funsafe-math-optimizations", "-fno-signed-zeros",
+                 "-mreassociate", "-freciprocal-math", "-ffp-contract=fast",
+                 "-ffast-math", "-ffinite-math-only"});
+  } else {
+    args.push_back("-ffp-contract=off");
+  }
+  args.push_back(options.source_name);
+  return args;
+}
+
+// Compiles to a relocatable object. The only file the frontend can open is the
+// source, in a file system of its own.
+absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(
+    absl::string_view source, const CpuTarget& target,
+    const ClangOptions& options) {
+  std::string messages;
+  llvm::raw_string_ostream message_stream(messages);
+  auto diagnostic_options =
+      llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
+  auto diagnostics = llvm::makeIntrusiveRefCnt<clang::DiagnosticsEngine>(
+      llvm::makeIntrusiveRefCnt<clang::DiagnosticIDs>(), diagnostic_options,
+      new clang::TextDiagnosticPrinter(message_stream,
+                                       diagnostic_options.get()));
+
+  auto invocation = std::make_shared<clang::CompilerInvocation>();
+  const std::vector<std::string> args = FrontendArguments(target, options);
+  std::vector<const char*> pointers;
+  for (const std::string& arg : args) pointers.push_back(arg.c_str());
+  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, pointers,
+                                                 *diagnostics)) {
+    return Rejected("Clang does not accept its options", messages);
+  }
+  invocation->getFrontendOpts().DisableFree = false;
+
+  auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
+  files->addFile(options.source_name, 0,
+                 llvm::MemoryBuffer::getMemBuffer(
+                     llvm::StringRef(source.data(), source.size()),
+                     options.source_name, /*RequiresNullTerminator=*/false));
+
+  llvm::SmallVector<char, 0> object;
+  clang::CompilerInstance compiler;
+  compiler.setInvocation(std::move(invocation));
+  compiler.setDiagnostics(diagnostics.get());
+  compiler.createFileManager(files);
+  compiler.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
+  clang::EmitObjAction action;
+  const bool ok = compiler.ExecuteAction(action);
+  if (!ok || diagnostics->hasErrorOccurred()) {
+    return Rejected("the kernel's source does not compile", messages);
+  }
+  return object;
+}
+
+// Where lld reads or writes by path although nothing has a name on any disk:
+// the open descriptors of this process.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { Close(); }
+
+  int fd() const { return fd_; }
+  std::string path() const { return absl::StrCat("/proc/self/fd/", fd_); }
+  void Close() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_;
+};
+
+absl::Status WriteAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return absl::ErrnoToStatus(errno, "writing the kernel's object");
+    bytes.remove_prefix(n);
+  }
+  return absl::OkStatus();
+}
+
+// Reads a pipe to its end on a thread of its own. lld renames a temporary file
+// onto an output that is a regular file, which a memory file does not allow; a
+// pipe it simply writes.
+class PipeReader {
+ public:
+  explicit PipeReader(int fd) : thread_([this, fd] { Run(fd); }) {}
+
+  // REQUIRES: every writing end is closed.
+  absl::StatusOr<std::string> Finish() && {
+    thread_.join();
+    if (error_ != 0) {
+      return absl::ErrnoToStatus(error_, "reading the linked kernel");
+    }
+    return std::move(bytes_);
+  }
+
+ private:
+  void Run(int fd) {
+    char buffer[1 << 16];
+    for (;;) {
+      const ssize_t n = read(fd, buffer, sizeof(buffer));
+      if (n > 0) {
+        bytes_.append(buffer, n);
+      } else if (n == 0 || errno != EINTR) {
+        error_ = n == 0 ? 0 : errno;
+        return;
+      }
+    }
+  }
+
+  std::string bytes_;
+  int error_ = 0;
+  std::thread thread_;
+};
+
+// Paths of the libraries kernels may call, as this machine's loader finds them.
+const std::vector<std::string>& HostLibraries() {
+  static const auto* const paths = [] {
+    auto* found = new std::vector<std::string>;
+    for (const char* name : {"libm.so.6", "libmvec.so.1", "libc.so.6"}) {
+      void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+      if (handle == nullptr) continue;
+      link_map* map = nullptr;
+      if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) {
+        found->push_back(map->l_name);
+      }
+      dlclose(handle);
+    }
+    return found;
+  }();
+  return *paths;
+}
+
+absl::StatusOr<std::string> Link(const llvm::SmallVector<char, 0>& object,
+                                 bool host_libraries) {
+  Descriptor input(memfd_create("kernel.o", MFD_CLOEXEC));
+  if (input.fd() < 0) return absl::ErrnoToStatus(errno, "memfd_create");
+  absl::Status written =
+      WriteAll(input.fd(), absl::string_view(object.data(), object.size()));
+  if (!written.ok()) return written;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe2");
+  Descriptor read_end(ends[0]), write_end(ends[1]);
+
+  const std::string input_path = input.path(), output_path = write_end.path();
+  std::vector<const char*> args = {"ld.lld",
+                                   "-shared",
+                                   "-z",
+                                   "defs",
+                                   "-z",
+                                   "noseparate-code",
+                                   "-Bsymbolic",
+                                   "--hash-style=gnu",
+                                   "--build-id=none",
+                                   "--threads=1",
+                                   "-o",
+                                   output_path.c_str(),
+                                   input_path.c_str(),
+                                   "--as-needed"};
+  if (host_libraries) {
+    for (const std::string& path : HostLibraries()) {
+      args.push_back(path.c_str());
+    }
+  }
+  std::string messages;
+  llvm::raw_string_ostream stream(messages);
+  PipeReader reader(read_end.fd());
+  const lld::Result result =
+      lld::lldMain(args, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  write_end.Close();
+  absl::StatusOr<std::string> linked = std::move(reader).Finish();
+  if (result.retCode != 0) {
+    return Rejected(
+        "the kernel does not link",
+        absl::StrReplaceAll(
+            messages, {{input_path, "kernel.o"}, {output_path, "kernel.so"}}));
+  }
+  return linked;
+}
+
+}  // namespace
+
+CpuTarget HostCpuTarget() {
+  CpuTarget target;
+  target.triple = llvm::sys::getDefaultTargetTriple();
+  target.cpu = llvm::sys::getHostCPUName().str();
+  for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+    target.features.push_back(
+        absl::StrCat(feature.second ? "+" : "-", feature.first().str()));
+  }
+  std::sort(target.features.begin(), target.features.end());
+  return target;
+}
+
+absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source,
+                                                  const CpuTarget& target,
+                                                  const ClangOptions& options) {
+  const llvm::Triple triple(target.triple);
+  InitializeTargets(triple);
+  absl::StatusOr<llvm::SmallVector<char, 0>> object =
+      CompileToObject(source, target, options);
+  if (!object.ok()) return object.status();
+  return Link(*object, IsHostArchitecture(triple));
+}
+
+std::string ClangVersion() { return CLANG_VERSION_STRING; }
+
+}  // namespace athanor

@@ -1,0 +1,67 @@
+// Compiles the C text of CPU kernels to shared objects with Clang 19 and lld,
+// both in this process, in memory.
+//
+//   absl::StatusOr<std::string> object = CompileToSharedObject(
+//       "void twice(float* x) { *x += *x; }", HostCpuTarget(), {});
+//
+// The object is a complete ELF file: store it, or load it with
+// runtime/cpu/module.h.
+#ifndef ATHANOR_COMPILER_CODEGEN_CPU_CLANG_H_
+#define ATHANOR_COMPILER_CODEGEN_CPU_CLANG_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace athanor {
+
+// What to generate code for, in LLVM's words. Part of every kernel's cache key.
+struct CpuTarget {
+  std::string triple;                 // "x86_64-pc-linux-gnu"
+  std::string cpu;                    // "znver4"
+  std::vector<std::string> features;  // "+avx512f", "-amx-tile"; sorted
+};
+
+// The machine this process runs on, as LLVM finds it at run time.
+CpuTarget HostCpuTarget();
+
+struct ClangOptions {
+  int opt_level = 3;  // 0 to 3
+
+  // Everything -ffast-math allows. Off, the arithmetic is the source's,
+  // exactly: nothing is reassociated and nothing is contracted, so a kernel
+  // that wants a fused multiply-add says __builtin_elementwise_fma or
+  // __builtin_fmaf.
+  bool fast_math = false;
+
+  // Widest vector, in bits, that LLVM may choose by itself; vector types in the
+  // source are kept whatever their width.
+  int prefer_vector_width = 512;
+
+  // Name of the source in diagnostics.
+  std::string source_name = "kernel.c";
+};
+
+// Compiles one C (gnu17) translation unit, which includes nothing, and links it
+// to an ELF shared object. The source can read no file. Functions of libm,
+// libmvec (the `_ZGV...` vector functions) and libc may be called once declared
+// when `target` has the host's architecture; other targets have no libraries.
+// The same arguments give the same bytes.
+//
+// INVALID_ARGUMENT with Clang's messages when the source does not compile, with
+// the symbol's name when a symbol is undefined, and with the name of a triple,
+// cpu or option that Clang does not know. May be called from one thread at a
+// time per process. LLVM ends the process on internal errors, as it does when
+// memory runs out: untrusted kernels belong into a child process.
+absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source,
+                                                  const CpuTarget& target,
+                                                  const ClangOptions& options);
+
+// Full version of the Clang in this process, such as "19.1.7"; part of keys.
+std::string ClangVersion();
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_CODEGEN_CPU_CLANG_H_
