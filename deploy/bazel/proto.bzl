@@ -1,0 +1,50 @@
+"""athanor_proto_library: C++ (and gRPC) code from .proto files with Debian's protoc."""
+
+def _srcs_of(label):
+    """The filegroup of .proto files that goes with an athanor_proto_library."""
+    if ":" in label:
+        return label + "_srcs"
+    return label + ":" + label.split("/")[-1] + "_srcs"
+
+def athanor_proto_library(name, srcs, deps = [], grpc = True, visibility = None):
+    """Generates and compiles the C++ of `srcs`, all in the calling package.
+
+    Headers are included by their path from the repository root, for example
+    `#include "proto/athanor/v1/graph.pb.h"`; imports inside the .proto files are
+    written the same way.
+
+    Args:
+      name: the cc_library.
+      srcs: .proto files of this package.
+      deps: other athanor_proto_library targets whose files these import.
+      grpc: also generate `*.grpc.pb.{h,cc}` for each file.
+      visibility: of the cc_library and of the `<name>_srcs` filegroup.
+    """
+    native.filegroup(
+        name = name + "_srcs",
+        srcs = srcs + [_srcs_of(dep) for dep in deps],
+        visibility = ["//visibility:public"],
+    )
+    suffixes = [".pb"] + ([".grpc.pb"] if grpc else [])
+    stems = [src[:-len(".proto")] for src in srcs]
+    hdrs = [stem + suffix + ".h" for stem in stems for suffix in suffixes]
+    ccs = [stem + suffix + ".cc" for stem in stems for suffix in suffixes]
+    cmd = "protoc -I. --cpp_out=$(GENDIR)"
+    if grpc:
+        cmd += " --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin --grpc_out=$(GENDIR)"
+    native.genrule(
+        name = name + "_gen",
+        srcs = srcs + [_srcs_of(dep) for dep in deps],
+        outs = hdrs + ccs,
+        cmd = cmd + " " + " ".join(["$(location %s)" % src for src in srcs]),
+        message = "Generating C++ from",
+    )
+    native.cc_library(
+        name = name,
+        srcs = ccs,
+        hdrs = hdrs,
+        copts = ["-w"],
+        visibility = visibility,
+        deps = deps + ["//deploy/bazel/libs:protobuf"] +
+               (["//deploy/bazel/libs:grpcpp"] if grpc else []),
+    )
