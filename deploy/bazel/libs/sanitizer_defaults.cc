@@ -20,12 +20,14 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_synchronization.so\n";
 }
 extern "C" const char* __tsan_default_options() {
-  return "halt_on_error=1:second_deadlock_stack=1";
+  return "halt_on_error=1:second_deadlock_stack=1:"
+         "external_symbolizer_path=/usr/lib/llvm-19/bin/llvm-symbolizer";
 }
 #endif
 #if __has_feature(address_sanitizer)
 extern "C" const char* __asan_default_options() {
-  return "strict_string_checks=1:detect_stack_use_after_return=1";
+  return "strict_string_checks=1:detect_stack_use_after_return=1:"
+         "external_symbolizer_path=/usr/lib/llvm-19/bin/llvm-symbolizer";
 }
 extern "C" const char* __ubsan_default_options() {
   return "print_stacktrace=1";

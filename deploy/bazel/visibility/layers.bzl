@@ -1,0 +1,99 @@
+"""The arrows of the design: which layer may include which.
+
+One table, read twice: Bazel turns it into the package groups of this folder (who
+may depend on a layer), and //tests/layering checks every #include line against
+it. A row is `layer: layers it may include`; a layer may always include itself
+and //deploy/bazel/libs. A name that ends in `*` is a prefix of file names, any
+other name is a folder; a file belongs to the longest name that fits.
+"""
+
+LAYERS = {
+    "proto": [],
+    "compiler/ir": [],
+    "compiler/frontend": ["proto", "compiler/ir"],
+    "compiler/egraph": [],
+    "compiler/rules": ["compiler/ir", "compiler/egraph"],
+    "compiler/search": [
+        "proto",
+        "compiler/ir",
+        "compiler/egraph",
+        "compiler/rules",
+    ],
+    "compiler/codegen": ["proto", "compiler/ir", "compiler/search"],
+    # The one part that links Clang: the tuner child process, tools and tests.
+    "compiler/codegen/cpu/clang*": ["proto", "compiler/ir", "compiler/codegen"],
+    "compiler/plan": [
+        "proto",
+        "compiler/ir",
+        "compiler/search",
+        "compiler/codegen",
+    ],
+    "compiler/cache": ["proto"],
+    "compiler/pipeline": [
+        "proto",
+        "compiler/frontend",
+        "compiler/ir",
+        "compiler/egraph",
+        "compiler/rules",
+        "compiler/search",
+        "compiler/codegen",
+        "compiler/plan",
+    ],
+    "runtime": ["proto"],
+    "server": [
+        "proto",
+        "compiler/frontend",
+        "compiler/ir",
+        "compiler/pipeline",
+        "compiler/cache",
+        "runtime",
+    ],
+    "server/tuner": [
+        "proto",
+        "compiler/frontend",
+        "compiler/ir",
+        "compiler/search",
+        "compiler/codegen",
+        "compiler/codegen/cpu/clang*",
+        "compiler/plan",
+        "compiler/pipeline",
+        "compiler/cache",
+        "runtime",
+        "server",
+    ],
+    "clients/cpp": ["proto"],
+    "clients/bench": ["proto", "clients/cpp"],
+    # What crosses folders may include all of them.
+    "tests": [
+        "proto",
+        "compiler/frontend",
+        "compiler/ir",
+        "compiler/egraph",
+        "compiler/rules",
+        "compiler/search",
+        "compiler/codegen",
+        "compiler/codegen/cpu/clang*",
+        "compiler/plan",
+        "compiler/cache",
+        "compiler/pipeline",
+        "runtime",
+        "server",
+        "server/tuner",
+        "clients/cpp",
+        "clients/bench",
+    ],
+}
+
+# What a *_test.cc or *_benchmark.cc may include beyond its layer's row.
+TEST_EXTRA = ["compiler/codegen/cpu/clang*"]
+
+# Headers from outside that only some layers may include; any other is open to
+# all. The tests layer may include every one.
+EXTERNAL = {
+    "clang/": ["compiler/codegen/cpu/clang*"],
+    "llvm/": ["compiler/codegen/cpu/clang*"],
+    "lld/": ["compiler/codegen/cpu/clang*"],
+    "grpcpp/": ["proto", "server", "server/tuner", "clients/cpp", "clients/bench"],
+    "sqlite3.h": ["compiler/cache", "server"],
+    "CLI/": ["server", "server/tuner", "clients/cpp", "clients/bench"],
+}

@@ -1,0 +1,108 @@
+"""The tree keeps to the table of layers, and the scanner would notice if not."""
+
+import os
+import pathlib
+import tempfile
+import unittest
+
+from tests.layering import layering
+
+TABLE_PATH = "deploy/bazel/visibility/layers.bzl"
+
+
+def repository_root() -> pathlib.Path:
+    """The source tree: runfiles are links into it."""
+    return pathlib.Path(os.path.realpath(TABLE_PATH)).parents[3]
+
+
+class LayeringTest(unittest.TestCase):
+
+    def setUp(self):
+        self.table = layering.Table.load(pathlib.Path(TABLE_PATH))
+
+    def scan(self, files: dict[str, str]) -> list[str]:
+        """Problems of a tree made of `files` (path: text)."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for path, text in files.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            found, count = layering.check_tree(self.table, root)
+            self.assertEqual(count, len(files))
+            return found
+
+    def test_repository_keeps_to_the_table(self):
+        root = repository_root()
+        self.assertTrue((root / "WORKSPACE").exists(), root)
+        found, count = layering.check_tree(self.table, root)
+        self.assertGreater(count, 20)
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_table_has_no_cycle_and_no_unknown_layer(self):
+        self.assertEqual(self.table.problems(), [])
+
+    def test_cycles_and_unknown_layers_are_found(self):
+        table = layering.Table({"a": ["b"], "b": ["a", "c"]}, [], {})
+        self.assertEqual(
+            table.problems(),
+            ["b: no such layer as c", "cycle: a -> b -> a"])
+
+    def test_longest_name_decides(self):
+        for path, layer in {
+            "compiler/codegen/cpu/clang.cc": "compiler/codegen/cpu/clang*",
+            "compiler/codegen/cpu/dialect.h": "compiler/codegen",
+            "server/tuner/main.cc": "server/tuner",
+            "server/rpc/infer.cc": "server",
+            "compilers/x.h": None,
+        }.items():
+            self.assertEqual(self.table.layer_of(path), layer, path)
+
+    def test_allowed_includes_pass(self):
+        self.assertEqual(self.scan({
+            "compiler/frontend/onnx.cc":
+                '#include "compiler/ir/graph.h"\n'
+                '#include "proto/athanor/v1/graph.pb.h"\n'
+                '#include "absl/status/status.h"\n'
+                '#include "deploy/bazel/libs/mutex.h"\n'
+                "#include <vector>\n",
+            "compiler/codegen/cpu/dialect_test.cc":
+                '#include "compiler/codegen/cpu/clang.h"\n',
+            "compiler/codegen/cpu/clang.cc":
+                '#include "clang/Frontend/CompilerInstance.h"\n',
+            "server/main.cc": "#include <grpcpp/grpcpp.h>\n",
+            "tests/e2e/plan_test.cc":
+                '#include "runtime/device.h"\n'
+                '#include "compiler/pipeline/pipeline.h"\n',
+        }), [])
+
+    def test_planted_bad_includes_are_caught(self):
+        for path, text in {
+            "compiler/ir/graph.h": '#include "compiler/frontend/onnx.h"',
+            "compiler/ir/shape.cc": '#include "proto/athanor/v1/graph.pb.h"',
+            "compiler/plan/arena.cc": '#include "runtime/device.h"',
+            "compiler/egraph/egraph.h": '  #  include "compiler/ir/op.h"',
+            "compiler/codegen/kir.cc": '#include "compiler/codegen/cpu/clang.h"',
+            "runtime/executor.cc": '#include "compiler/ir/dtype.h"',
+            "runtime/executor_test.cc": '#include "compiler/plan/plan.h"',
+            "server/main.cc": '#include "compiler/codegen/cpu/clang.h"',
+            "server/registry.h": '#include "server/tuner/worker.h"',
+            "server/rpc/infer.cc": '#include <clang/AST/AST.h>',
+            "compiler/ir/text.cc": "#include <grpcpp/grpcpp.h>",
+            "runtime/cpu/device.cc": "#include <sqlite3.h>",
+            "clients/cpp/client.h": '#include "server/flags.h"',
+            "compiler/ir/verify.cc": '#include "graph.h"',
+            "compiler/ir/hash.cc": '#include "../egraph/egraph.h"',
+            "misc/util.h": "#include <vector>",
+            "server/config.h": '#include "deploy/config.h"',
+            "proto/athanor/v1/plan.proto": 'import "server/plan.proto";',
+        }.items():
+            with self.subTest(path=path):
+                found = self.scan({path: "// first line\n" + text + "\n"})
+                self.assertEqual(len(found), 1, found)
+                self.assertTrue(found[0].startswith(path + ":"), found[0])
+                if not path.startswith("misc"):
+                    self.assertIn(":2: ", found[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
