@@ -23,6 +23,7 @@
 #include "clang/Frontend/CompilerInvocation.h"
 #include "clang/Frontend/TextDiagnosticPrinter.h"
 #include "lld/Common/Driver.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
@@ -68,6 +69,55 @@ void InitializeTargets(const llvm::Triple& triple) {
     return true;
   }();
   (void)all;
+}
+
+// LLVM itself only warns about words it does not know.
+absl::Status CheckTarget(const CpuTarget& target, const llvm::Triple& triple) {
+  std::string error;
+  const llvm::Target* found =
+      llvm::TargetRegistry::lookupTarget(triple.str(), error);
+  if (found == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("target triple '", target.triple, "': ", error));
+  }
+  if (!triple.isOSBinFormatELF()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("target triple '", target.triple,
+                     "': kernels are ELF objects, and this target has others"));
+  }
+  const std::unique_ptr<llvm::MCSubtargetInfo> info(
+      found->createMCSubtargetInfo(triple.str(), "", ""));
+  if (!target.cpu.empty() && !info->isCPUStringValid(target.cpu)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cpu '", target.cpu, "' is not one of LLVM's for ", target.triple));
+  }
+  for (const std::string& feature : target.features) {
+    const llvm::StringRef name =
+        llvm::StringRef(feature).drop_front(feature.empty() ? 0 : 1);
+    const auto features = info->getAllProcessorFeatures();
+    const bool known =
+        std::any_of(features.begin(), features.end(),
+                    [&](const auto& row) { return name == row.Key; });
+    if (!known || (feature[0] != '+' && feature[0] != '-')) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "feature '", feature, "' is not '+' or '-' and one of LLVM's for ",
+          target.triple));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptions(const ClangOptions& options) {
+  if (options.opt_level < 0 || options.opt_level > 3) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "opt_level is ", options.opt_level, " and must be in [0, 3]"));
+  }
+  if (options.prefer_vector_width <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("prefer_vector_width is ",
+                                                   options.prefer_vector_width,
+                                                   " and must be positive"));
+  }
+  return absl::OkStatus();
 }
 
 // The frontend's own arguments, as the driver would have derived them.
@@ -143,10 +193,11 @@ absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(
   invocation->getFrontendOpts().DisableFree = false;
 
   auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
-  files->addFile(options.source_name, 0,
-                 llvm::MemoryBuffer::getMemBuffer(
-                     llvm::StringRef(source.data(), source.size()),
-                     options.source_name, /*RequiresNullTerminator=*/false));
+  // A copy, because Clang's lexer wants the text to end with a NUL.
+  files->addFile(
+      options.source_name, 0,
+      llvm::MemoryBuffer::getMemBufferCopy(
+          llvm::StringRef(source.data(), source.size()), options.source_name));
 
   llvm::SmallVector<char, 0> object;
   clang::CompilerInstance compiler;
@@ -310,6 +361,9 @@ absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source,
                                                   const ClangOptions& options) {
   const llvm::Triple triple(target.triple);
   InitializeTargets(triple);
+  absl::Status valid = CheckOptions(options);
+  if (valid.ok()) valid = CheckTarget(target, triple);
+  if (!valid.ok()) return valid;
   absl::StatusOr<llvm::SmallVector<char, 0>> object =
       CompileToObject(source, target, options);
   if (!object.ok()) return object.status();

@@ -1,0 +1,159 @@
+#include "runtime/cpu/module.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+// This program's own ELF header, put there by the linker.
+extern "C" __attribute__((visibility("hidden"))) const ElfW(Ehdr) __ehdr_start;
+
+namespace athanor {
+namespace {
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("kernel object: ", what));
+}
+
+bool Fits(uint64_t offset, uint64_t size, size_t total) {
+  return offset <= total && size <= total - offset;
+}
+
+// The system's loader maps what the headers announce without looking at the
+// file's length; a page behind its end then ends the process with SIGBUS.
+absl::Status CheckComplete(absl::string_view object,
+                           const ElfW(Ehdr) & header) {
+  if (header.e_phentsize != sizeof(ElfW(Phdr))) {
+    return Malformed(absl::StrCat("program headers of ", header.e_phentsize,
+                                  " bytes, expected ", sizeof(ElfW(Phdr))));
+  }
+  const uint64_t programs = uint64_t{header.e_phnum} * header.e_phentsize;
+  const uint64_t sections = uint64_t{header.e_shnum} * header.e_shentsize;
+  if (!Fits(header.e_phoff, programs, object.size()) ||
+      !Fits(header.e_shoff, sections, object.size())) {
+    return Malformed(
+        absl::StrCat("truncated: ", object.size(),
+                     " bytes do not hold the headers it announces"));
+  }
+  bool dynamic = false;
+  for (int i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    std::memcpy(&segment, object.data() + header.e_phoff + i * sizeof(segment),
+                sizeof(segment));
+    if (!Fits(segment.p_offset, segment.p_filesz, object.size())) {
+      return Malformed(absl::StrCat("truncated: ", object.size(),
+                                    " bytes do not hold segment ", i));
+    }
+    dynamic |= segment.p_type == PT_DYNAMIC;
+  }
+  if (!dynamic) return Malformed("not linked: it has no dynamic section");
+  return absl::OkStatus();
+}
+
+absl::Status CheckHeader(absl::string_view object) {
+  ElfW(Ehdr) header;
+  if (object.size() < SELFMAG ||
+      std::memcmp(object.data(), ELFMAG, SELFMAG) != 0) {
+    return Malformed("not an ELF file");
+  }
+  if (object.size() < sizeof(header)) {
+    return Malformed(absl::StrCat("truncated: ", object.size(),
+                                  " bytes do not hold an ELF header"));
+  }
+  std::memcpy(&header, object.data(), sizeof(header));
+  const ElfW(Ehdr)& own = __ehdr_start;
+  if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||
+      header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
+      header.e_machine != own.e_machine) {
+    return Malformed(absl::StrCat("built for ELF machine ", header.e_machine,
+                                  ", this program is for machine ",
+                                  own.e_machine));
+  }
+  if (header.e_type != ET_DYN) {
+    return Malformed(absl::StrCat("ELF type ", header.e_type,
+                                  ", expected a shared object (3)"));
+  }
+  return CheckComplete(object, header);
+}
+
+// A path to `fd` that no load in this process has used before. The system's
+// loader takes two objects with one path to be the same object, and numbers of
+// file descriptors come back as soon as they are closed. So each path spells a
+// serial number, one bit per component: "/." is 1, "/" is 0.
+std::string UniquePath(int fd) {
+  static std::atomic<uint64_t> serials{0};
+  std::string path = "/proc/self/fd";
+  for (uint64_t bits = ++serials; bits != 0; bits >>= 1) {
+    path += (bits & 1) != 0 ? "/." : "/";
+  }
+  absl::StrAppend(&path, "/", fd);
+  return path;
+}
+
+absl::Status WriteAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("memory for a kernel object: ", std::strerror(errno)));
+    }
+    bytes.remove_prefix(n);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuModule>> CpuModule::Load(
+    absl::string_view object) {
+  absl::Status status = CheckHeader(object);
+  if (!status.ok()) return status;
+  const int fd = memfd_create("athanor-kernel", MFD_CLOEXEC);
+  if (fd < 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "file descriptor for a kernel object: ", std::strerror(errno)));
+  }
+  absl::Cleanup closer = [fd] { close(fd); };
+  status = WriteAll(fd, object);
+  if (!status.ok()) return status;
+
+  const std::string path = UniquePath(fd);
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    absl::string_view reason = dlerror();
+    if (absl::ConsumePrefix(&reason, path)) absl::ConsumePrefix(&reason, ": ");
+    return absl::FailedPreconditionError(
+        absl::StrCat("kernel object does not load: ", reason));
+  }
+  return std::unique_ptr<CpuModule>(new CpuModule(handle));
+}
+
+CpuModule::~CpuModule() { dlclose(handle_); }
+
+absl::StatusOr<void*> CpuModule::Symbol(const std::string& name) const {
+  void* address = dlsym(handle_, name.c_str());
+  // dlsym also finds what the object's libraries define.
+  link_map *own = nullptr, *defining = nullptr;
+  Dl_info info;
+  if (address == nullptr || dlinfo(handle_, RTLD_DI_LINKMAP, &own) != 0 ||
+      dladdr1(address, &info, reinterpret_cast<void**>(&defining),
+              RTLD_DL_LINKMAP) == 0 ||
+      own != defining) {
+    return absl::NotFoundError(
+        absl::StrCat("kernel object defines no symbol '", name, "'"));
+  }
+  return address;
+}
+
+}  // namespace athanor
