@@ -1,0 +1,198 @@
+"""Runs the test suites one after the other and sums their test cases.
+
+A suite is one row of SUITES. Counts come from the result files (Bazel's build
+events and test.xml, pytest's JUnit XML), not from exit codes alone; a suite that
+ran no test, a target that did not build and a test program that died without a
+result each count as one failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@dataclasses.dataclass
+class Result:
+    """Test cases of a suite; `failures` names each failed one."""
+
+    passed: int = 0
+    skipped: list[str] = dataclasses.field(default_factory=list)
+    failures: list[str] = dataclasses.field(default_factory=list)
+    slowest: list[tuple[float, str]] = dataclasses.field(default_factory=list)
+
+
+def read_junit(path: pathlib.Path, label: str) -> Result:
+    """Counts the cases of one JUnit file; `label` prefixes their names."""
+    result = Result()
+    for case in ElementTree.parse(path).iter("testcase"):
+        parts = (label, case.get("classname"), case.get("name"))
+        name = " ".join(part for part in parts if part)
+        if case.find("failure") is not None or case.find("error") is not None:
+            result.failures.append(name)
+        elif case.find("skipped") is not None or case.get("status") == "notrun":
+            result.skipped.append(name)
+        else:
+            result.passed += 1
+    return result
+
+
+def read_target(label: str, status: str, xml: pathlib.Path | None) -> Result:
+    """Counts the cases of one Bazel test target."""
+    try:
+        result = read_junit(xml, label) if xml else Result()
+    except (OSError, ElementTree.ParseError) as error:
+        result = Result(failures=[f"{label}: result file unreadable: {error}"])
+    if status not in ("PASSED", "FLAKY"):
+        # A crash or timeout may leave a file without a failed case.
+        if not result.failures:
+            result.failures.append(f"{label}: {status.lower()}")
+    elif not result.passed and not result.failures:
+        result.failures.append(f"{label}: ran no test")
+    return result
+
+
+def read_events(path: pathlib.Path) -> Result:
+    """Sums the test targets of one Bazel run from its build events."""
+    # Attempts and shards of a target each leave a file; the last attempt counts.
+    files: dict[str, dict[tuple[int, int], pathlib.Path]] = {}
+    statuses: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    result = Result()
+    for line in path.read_text().splitlines():
+        event = json.loads(line)
+        kind = event["id"]
+        if "testResult" in kind and "testResult" in event:
+            row = kind["testResult"]
+            shard = (row.get("run", 1), row.get("shard", 1))
+            for output in event["testResult"].get("testActionOutput", []):
+                if output["name"] == "test.xml":
+                    url = urllib.parse.urlparse(output["uri"]).path
+                    local = pathlib.Path(urllib.request.url2pathname(url))
+                    files.setdefault(row["label"], {})[shard] = local
+        elif "testSummary" in kind and "testSummary" in event:
+            label = kind["testSummary"]["label"]
+            statuses[label] = event["testSummary"]["overallStatus"]
+            millis = event["testSummary"].get("totalRunDurationMillis", 0)
+            seconds[label] = int(millis) / 1000
+        elif "targetCompleted" in kind and not event.get("completed", {}).get("success"):
+            result.failures.append(
+                f"{kind['targetCompleted']['label']}: did not build")
+        elif "pattern" in kind and "aborted" in event:
+            result.failures.append(f"{event['aborted'].get('description', 'aborted')}")
+    for label, status in sorted(statuses.items()):
+        if status in ("NO_STATUS", "FAILED_TO_BUILD"):
+            continue  # its targetCompleted event was counted
+        for xml in files.get(label, {(1, 1): None}).values():
+            merge(result, read_target(label, status, xml))
+    result.slowest = sorted(((s, label) for label, s in seconds.items()), reverse=True)
+    return result
+
+
+def merge(total: Result, part: Result) -> None:
+    """Adds `part` to `total`."""
+    total.passed += part.passed
+    total.skipped += part.skipped
+    total.failures += part.failures
+
+
+def run_bazel(*options: str) -> Result:
+    """One `bazel test` over the whole tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        events = pathlib.Path(folder, "events.json")
+        command = ["bazel", "test", "--keep_going", "--test_summary=terse",
+                   f"--build_event_json_file={events}", *options, "//..."]
+        status = subprocess.run(command, cwd=ROOT).returncode
+        result = read_events(events) if events.exists() else Result()
+    if status != 0 and not result.failures:
+        result.failures.append(f"{' '.join(command)}: exit status {status}")
+    return result
+
+
+def run_pytest(*paths: str) -> Result:
+    """One pytest run over `paths`."""
+    present = [path for path in paths if (ROOT / path).exists()]
+    if not present:
+        return Result()
+    with tempfile.TemporaryDirectory() as folder:
+        xml = pathlib.Path(folder, "junit.xml")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                   f"--junitxml={xml}", *present]
+        status = subprocess.run(command, cwd=ROOT).returncode
+        result = read_junit(xml, "pytest") if xml.exists() else Result()
+    if status not in (0, 5) and not result.failures:
+        result.failures.append(f"{' '.join(command)}: exit status {status}")
+    return result
+
+
+# The ordinary run also builds what is not a test, and leaves bazel-bin for the
+# Python suites. A test joins a sanitizer run by the tag `asan` or `tsan` in its
+# BUILD file; a fuzzer reads ATHANOR_FUZZ_SECONDS, short but in the asan run.
+SUITES: dict[str, Callable[[], Result]] = {
+    "bazel": lambda: run_bazel("--nobuild_tests_only"),
+    "python": lambda: run_pytest("clients/python"),
+    "e2e": lambda: run_pytest("tests/e2e"),
+    "asan": lambda: run_bazel("--config=asan", "--test_tag_filters=asan",
+                              "--test_env=ATHANOR_FUZZ_SECONDS=60"),
+    "tsan": lambda: run_bazel("--config=tsan", "--test_tag_filters=tsan"),
+}
+
+
+def run_suite(name: str) -> Result:
+    """Runs one suite and prints what it found."""
+    print(f"=== {name}", flush=True)
+    start = time.monotonic()
+    result = SUITES[name]()
+    if not result.passed and not result.failures:
+        result.failures.append(f"{name}: the suite ran no test")
+    minutes = (time.monotonic() - start) / 60
+    for seconds, label in result.slowest[:5]:
+        if seconds >= 5:
+            print(f"  {seconds:6.1f} s  {label}")
+    for label in result.skipped:
+        print(f"  skipped  {label}")
+    for label in result.failures:
+        print(f"  FAILED   {label}")
+    print(f"=== {name}: {result.passed} passed, {len(result.failures)} failed, "
+          f"{len(result.skipped)} skipped, {minutes:.1f} min", flush=True)
+    return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="deploy/test", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="SUITE",
+                        help="one of: " + ", ".join(SUITES))
+    parser.add_argument("--list", action="store_true", help="print the suites")
+    args = parser.parse_args()
+    unknown = [name for name in args.suites if name not in SUITES]
+    if unknown:
+        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}")
+    if args.list:
+        print("\n".join(SUITES))
+        return 0
+    os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    start = time.monotonic()
+    total = Result()
+    for name in args.suites or SUITES:
+        merge(total, run_suite(name))
+    print(f"all suites: {(time.monotonic() - start) / 60:.1f} min")
+    sys.stdout.flush()
+    print(f"{total.passed} passed, {len(total.failures)} failed", flush=True)
+    return 1 if total.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
