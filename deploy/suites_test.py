@@ -1,0 +1,93 @@
+"""What deploy/test counts as passed and as failed."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from deploy import suites
+
+GOOD = '<testsuites><testsuite><testcase name="a"/><testcase name="b"/></testsuite></testsuites>'
+MIXED = """<testsuites><testsuite>
+<testcase classname="T" name="good"/>
+<testcase classname="T" name="bad"><failure/></testcase>
+<testcase classname="T" name="broken"><error/></testcase>
+<testcase classname="T" name="left_out"><skipped/></testcase>
+<testcase classname="T" name="DISABLED_x" status="notrun"/>
+</testsuite></testsuites>"""
+EMPTY = "<testsuites/>"
+
+
+class SuitesTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name: str, text: str) -> pathlib.Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def target(self, status: str, xml: str | None) -> suites.Result:
+        path = self.write("test.xml", xml) if xml is not None else None
+        return suites.read_target("//x:t", status, path)
+
+    def test_cases_are_counted_one_by_one(self):
+        result = suites.read_junit(self.write("m.xml", MIXED), "//x:t")
+        self.assertEqual(result.passed, 1)
+        self.assertEqual(result.failures, ["//x:t T bad", "//x:t T broken"])
+        self.assertEqual(result.skipped, ["//x:t T left_out", "//x:t T DISABLED_x"])
+
+    def test_target_without_a_case_fails(self):
+        self.assertEqual(self.target("PASSED", EMPTY).failures, ["//x:t: ran no test"])
+        self.assertEqual(self.target("PASSED", None).failures, ["//x:t: ran no test"])
+
+    def test_target_that_died_fails_whatever_its_file_says(self):
+        for xml in (GOOD, EMPTY, None):
+            self.assertEqual(self.target("TIMEOUT", xml).failures, ["//x:t: timeout"])
+
+    def test_unreadable_file_fails(self):
+        self.assertEqual(len(self.target("PASSED", "<cut").failures), 1)
+
+    def test_events_of_a_run_are_summed(self):
+        def result(label, name, text):
+            uri = self.write(name, text).as_uri()
+            return {"id": {"testResult": {"label": label, "run": 1, "shard": 1}},
+                    "testResult": {"testActionOutput": [{"name": "test.xml", "uri": uri}]}}
+
+        def summary(label, status):
+            return {"id": {"testSummary": {"label": label}},
+                    "testSummary": {"overallStatus": status, "totalRunDurationMillis": "1500"}}
+
+        def completed(label, **fields):
+            return {"id": {"targetCompleted": {"label": label}}, "completed": fields}
+
+        events = [
+            completed("//a:a_test", success=True),
+            completed("//b:b_test"),
+            completed("//c:c"),
+            result("//a:a_test", "a 1.xml", GOOD),
+            summary("//a:a_test", "PASSED"),
+            result("//d:d_test", "d.xml", MIXED),
+            summary("//d:d_test", "FAILED"),
+            summary("//b:b_test", "NO_STATUS"),
+        ]
+        path = self.write("e.json", "\n".join(json.dumps(event) for event in events))
+        total = suites.read_events(path)
+        self.assertEqual(total.passed, 3)
+        self.assertEqual(total.failures, [
+            "//b:b_test: did not build", "//c:c: did not build",
+            "//d:d_test T bad", "//d:d_test T broken"])
+        self.assertEqual(total.slowest[0][0], 1.5)
+
+    def test_suite_without_a_test_fails(self):
+        suites.SUITES["empty"] = suites.Result
+        self.addCleanup(suites.SUITES.pop, "empty")
+        self.assertEqual(suites.run_suite("empty").failures,
+                         ["empty: the suite ran no test"])
+
+
+if __name__ == "__main__":
+    unittest.main()
