@@ -25,6 +25,7 @@
 #include "lld/Common/Driver.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ObjectFile.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/VirtualFileSystem.h"
@@ -124,27 +125,13 @@ absl::Status CheckOptions(const ClangOptions& options) {
 std::vector<std::string> FrontendArguments(const CpuTarget& target,
                                            const ClangOptions& options) {
   std::vector<std::string> args = {
-      "-triple",
-      target.triple,
-      "-emit-obj",
-      "-x",
-      "c",
-      "-std=gnu17",
-      absl::StrCat("-O", options.opt_level),
-      "-mrelocation-model",
-      "pic",
-      "-pic-level",
-      "2",
-      "-mframe-pointer=none",
-      "-fno-rounding-math",
-      "-fgnuc-version=4.2.1",
-      "-nostdsysteminc",
-      "-nobuiltininc",
-      "-disable-llvm-verifier",
-      "-discard-value-names",
-      "-ferror-limit",
-      "20",
-      "-w",
+      "-triple", target.triple, "-emit-obj", "-x", "c", "-std=gnu17",
+      absl::StrCat("-O", options.opt_level), "-mrelocation-model", "pic",
+      "-pic-level", "2", "-mframe-pointer=none", "-fno-rounding-math",
+      "-fgnuc-version=4.2.1", "-nostdsysteminc", "-nobuiltininc",
+      // The assembler could read files, as in .incbin.
+      "-fno-gnu-inline-asm", "-disable-llvm-verifier", "-discard-value-names",
+      "-ferror-limit", "20", "-w",
       absl::StrCat("-mprefer-vector-width=", options.prefer_vector_width)};
   if (!target.cpu.empty()) {
     args.insert(args.end(), {"-target-cpu", target.cpu});
@@ -295,6 +282,27 @@ const std::vector<std::string>& HostLibraries() {
   return *paths;
 }
 
+// Most kernels call no library; reading libm's and libc's tables costs lld more
+// than all its other work.
+bool NeedsLibraries(const llvm::SmallVector<char, 0>& object) {
+  auto file =
+      llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(
+          llvm::StringRef(object.data(), object.size()), "kernel.o"));
+  if (!file) {
+    llvm::consumeError(file.takeError());
+    return true;
+  }
+  for (const llvm::object::SymbolRef& symbol : (*file)->symbols()) {
+    llvm::Expected<uint32_t> flags = symbol.getFlags();
+    if (!flags) {
+      llvm::consumeError(flags.takeError());
+      return true;
+    }
+    if (*flags & llvm::object::SymbolRef::SF_Undefined) return true;
+  }
+  return false;
+}
+
 absl::StatusOr<std::string> Link(const llvm::SmallVector<char, 0>& object,
                                  bool host_libraries) {
   Descriptor input(memfd_create("kernel.o", MFD_CLOEXEC));
@@ -321,7 +329,7 @@ absl::StatusOr<std::string> Link(const llvm::SmallVector<char, 0>& object,
                                    output_path.c_str(),
                                    input_path.c_str(),
                                    "--as-needed"};
-  if (host_libraries) {
+  if (host_libraries && NeedsLibraries(object)) {
     for (const std::string& path : HostLibraries()) {
       args.push_back(path.c_str());
     }

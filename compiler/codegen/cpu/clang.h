@@ -45,10 +45,10 @@ struct ClangOptions {
 };
 
 // Compiles one C (gnu17) translation unit, which includes nothing, and links it
-// to an ELF shared object. The source can read no file. Functions of libm,
-// libmvec (the `_ZGV...` vector functions) and libc may be called once declared
-// when `target` has the host's architecture; other targets have no libraries.
-// The same arguments give the same bytes.
+// to an ELF shared object. The source can read no file and contain no inline
+// assembly. Functions of libm, libmvec (the `_ZGV...` vector functions) and
+// libc may be called once declared when `target` has the host's architecture;
+// other targets have no libraries. The same arguments give the same bytes.
 //
 // INVALID_ARGUMENT with Clang's messages when the source does not compile, with
 // the symbol's name when a symbol is undefined, and with the name of a triple,

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -264,6 +265,15 @@ TEST(ClangTest, SourceCannotReadFiles) {
     const absl::Status status = CompileError(absl::StrCat("#include ", path));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
     EXPECT_THAT(std::string(status.message()), HasSubstr("file not found"));
+  }
+}
+
+TEST(ClangTest, InlineAssemblyIsRefused) {
+  for (const char* source : {"__asm__(\".incbin \\\"/etc/passwd\\\"\");",
+                             "void f(void) { __asm__(\"nop\"); }"}) {
+    const absl::Status status = CompileError(source);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << source;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("inline assembly"));
   }
 }
 
