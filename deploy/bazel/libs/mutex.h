@@ -1,10 +1,10 @@
-// std::mutex as Clang's thread-safety analysis can see it. libstdc++'s own mutex
-// carries no annotations, and Abseil's is not instrumented for ThreadSanitizer;
-// these three classes add nothing but the annotations.
+// std::mutex as Clang's thread-safety analysis can see it. libstdc++'s own
+// mutex carries no annotations, and Abseil's is not instrumented for
+// ThreadSanitizer; these three classes add nothing but the annotations.
 //
 //   class Queue {
-//     void Push(int v) { MutexLock lock(mu_); items_.push_back(v); cv_.NotifyOne(); }
-//     int Pop() {
+//     void Push(int v) { MutexLock lock(mu_); items_.push_back(v);
+//     cv_.NotifyOne(); } int Pop() {
 //       MutexLock lock(mu_);
 //       while (items_.empty()) cv_.Wait(lock);
 //       ...
@@ -32,7 +32,9 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
-  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mu_.try_lock(); }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
+    return mu_.try_lock();
+  }
 
  private:
   friend class MutexLock;

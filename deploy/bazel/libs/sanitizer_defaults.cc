@@ -4,8 +4,8 @@
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 // Debian's Abseil, gRPC and protobuf are not instrumented: ThreadSanitizer sees
-// their memory accesses only through the C library and none of their locks, so a
-// report between their frames says nothing. Our own frames stay reported.
+// their memory accesses only through the C library and none of their locks, so
+// a report between their frames says nothing. Our own frames stay reported.
 extern "C" const char* __tsan_default_suppressions() {
   return "race:libgrpc++.so\n"
          "race:libgrpc.so\n"

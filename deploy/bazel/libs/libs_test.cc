@@ -1,0 +1,109 @@
+// Every library target of this package compiles, links and runs as Debian ships
+// it: a wrong package or soname fails here, by name, and not in a strange
+// place.
+#include <cblas.h>
+#include <openssl/sha.h>
+#include <sqlite3.h>
+#include <zstd.h>
+
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "benchmark/benchmark.h"
+#include "clang/Basic/Version.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/any.pb.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "lld/Common/Driver.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/raw_ostream.h"
+#include "nlohmann/json.hpp"
+#include "spdlog/spdlog.h"
+
+LLD_HAS_DRIVER(elf)
+
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(LibsTest, Absl) {
+  const absl::StatusOr<std::string> result = absl::InvalidArgumentError("no");
+  EXPECT_EQ(absl::StrCat(result.status().ToString(), 1),
+            "INVALID_ARGUMENT: no1");
+}
+
+TEST(LibsTest, Grpc) {
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  EXPECT_NE(builder.BuildAndStart(), nullptr);
+  EXPECT_GT(port, 0);
+}
+
+TEST(LibsTest, Protobuf) {
+  google::protobuf::Any any;
+  any.set_value("bytes");
+  google::protobuf::Any copy;
+  ASSERT_TRUE(copy.ParseFromString(any.SerializeAsString()));
+  EXPECT_EQ(copy.value(), "bytes");
+}
+
+TEST(LibsTest, ClangAndLlvmAreOfOneRelease) {
+  EXPECT_THAT(clang::getClangFullVersion(), HasSubstr("19."));
+  llvm::LLVMContext context;
+  llvm::Module module("m", context);
+  EXPECT_EQ(module.getName(), "m");
+}
+
+TEST(LibsTest, Lld) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  const char* const args[] = {"ld.lld", "--version"};
+  const lld::Result result =
+      lld::lldMain(args, out, out, {{lld::Gnu, &lld::elf::link}});
+  EXPECT_EQ(result.retCode, 0);
+  EXPECT_THAT(out.str(), HasSubstr("LLD 19."));
+}
+
+TEST(LibsTest, Sqlite) {
+  sqlite3* db = nullptr;
+  EXPECT_EQ(sqlite3_open(":memory:", &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_close(db), SQLITE_OK);
+}
+
+TEST(LibsTest, Crypto) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>("abc"), 3, digest);
+  EXPECT_EQ(digest[0], 0xba);
+  EXPECT_EQ(digest[31], 0xad);
+}
+
+TEST(LibsTest, Openblas) {
+  const float a[] = {1, 2, 3, 4};
+  float c[4] = {};
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 2, 2, 2, 1, a, 2, a, 2,
+              0, c, 2);
+  EXPECT_THAT(c, testing::ElementsAre(7, 10, 15, 22));
+}
+
+TEST(LibsTest, HeaderOnlyOnesAndLogging) {
+  CLI::App app("test");
+  int n = 0;
+  app.add_option("--n", n);
+  const char* const args[] = {"test", "--n", "3"};
+  app.parse(3, args);
+  EXPECT_EQ(n, 3);
+  EXPECT_EQ(nlohmann::json::parse(R"({"a": [1]})")["a"][0], 1);
+  EXPECT_EQ(spdlog::get("none"), nullptr);
+  EXPECT_GE(ZSTD_versionNumber(), 10000u);
+  benchmark::DoNotOptimize(n);
+}
+
+}  // namespace
