@@ -57,37 +57,38 @@ TEST(MutexTest, ExcludesOtherThreads) {
   EXPECT_EQ(count, 4000);
 }
 
-TEST(MutexTest, TryLockFailsWhileHeldAndNotAfter) {
-  Mutex mu;
-  auto taken = [&mu] {
-    bool got = false;
-    std::thread([&] {
-      got = mu.TryLock();
-      if (got) mu.Unlock();
-    }).join();
-    return got;
-  };
-  MutexLock lock(mu);
-  EXPECT_FALSE(taken());
-  lock.Unlock();
-  EXPECT_TRUE(taken());
-  lock.Lock();
-  EXPECT_FALSE(taken());
+// Whether another thread can take `mu` now.
+bool Free(Mutex& mu) {
+  bool taken = false;
+  std::thread([&] {
+    if (mu.TryLock()) {
+      taken = true;
+      mu.Unlock();
+    }
+  }).join();
+  return taken;
 }
 
-TEST(CondVarTest, WaitForEndsWithoutANotification) {
+TEST(MutexTest, LockMayBeReleasedAndTakenAgain) {
+  Mutex mu;
+  MutexLock lock(mu);
+  EXPECT_FALSE(Free(mu));
+  lock.Unlock();
+  EXPECT_TRUE(Free(mu));
+  lock.Lock();
+  EXPECT_FALSE(Free(mu));
+}
+
+TEST(CondVarTest, WaitEndsAtItsDeadlineWithTheLockHeld) {
   Mutex mu;
   CondVar cv;
   MutexLock lock(mu);
-  const auto start = std::chrono::steady_clock::now();
-  const auto deadline = start + std::chrono::milliseconds(20);
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
   while (cv.WaitUntil(lock, deadline)) {
   }
   EXPECT_GE(std::chrono::steady_clock::now(), deadline);
-  // The lock is held again.
-  bool got = true;
-  std::thread([&] { got = mu.TryLock(); }).join();
-  EXPECT_FALSE(got);
+  EXPECT_FALSE(Free(mu));
 }
 
 }  // namespace
