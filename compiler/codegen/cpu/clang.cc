@@ -190,6 +190,7 @@ absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(
   clang::CompilerInstance compiler;
   compiler.setInvocation(std::move(invocation));
   compiler.setDiagnostics(diagnostics.get());
+  compiler.setVerboseOutputStream(llvm::nulls());  // "2 errors generated."
   compiler.createFileManager(files);
   compiler.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
   clang::EmitObjAction action;
@@ -265,10 +266,12 @@ class PipeReader {
 };
 
 // Paths of the libraries kernels may call, as this machine's loader finds them.
+// libgcc_s has what the processor lacks, such as f64 to f16.
 const std::vector<std::string>& HostLibraries() {
   static const auto* const paths = [] {
     auto* found = new std::vector<std::string>;
-    for (const char* name : {"libm.so.6", "libmvec.so.1", "libc.so.6"}) {
+    for (const char* name :
+         {"libm.so.6", "libmvec.so.1", "libc.so.6", "libgcc_s.so.1"}) {
       void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
       if (handle == nullptr) continue;
       link_map* map = nullptr;

@@ -48,7 +48,8 @@ struct ClangOptions {
 // to an ELF shared object. The source can read no file and contain no inline
 // assembly. Functions of libm, libmvec (the `_ZGV...` vector functions) and
 // libc may be called once declared when `target` has the host's architecture;
-// other targets have no libraries. The same arguments give the same bytes.
+// other targets have no libraries, not even libgcc. The same arguments give the
+// same bytes.
 //
 // INVALID_ARGUMENT with Clang's messages when the source does not compile, with
 // the symbol's name when a symbol is undefined, and with the name of a triple,

@@ -183,6 +183,20 @@ TEST(ClangTest, GeneratedLibcCallsResolve) {
   EXPECT_EQ(text, std::string(99, '\0') + "x");
 }
 
+// Neither has an instruction on every x86-64, so both become library calls.
+TEST(ClangTest, CompilerSupportCallsResolve) {
+  for (CpuTarget target : {HostCpuTarget(), CpuTarget{}}) {
+    if (target.triple.empty()) target.triple = HostCpuTarget().triple;
+    EXPECT_TRUE(CompileError("_Float16 f(double x) { return x; }\n"
+                             "__int128 g(__int128 a, __int128 b) "
+                             "{ return a / b; }\n"
+                             "float h(float a, float b, float c) "
+                             "{ return __builtin_fmaf(a, b, c); }",
+                             target)
+                    .ok());
+  }
+}
+
 TEST(ClangTest, ArithmeticIsTheSourcesUnlessFastMath) {
   constexpr char kSource[] =
       "float f(float a, float b, float c) { return a * b + c; }\n"
