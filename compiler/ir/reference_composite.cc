@@ -117,25 +117,35 @@ void AttendRow(const Real* q, const Real* k, const Real* v, int64_t depth, int64
 struct Bag {
   int64_t first, last;
 };
-absl::StatusOr<Bag> BagAt(const Tensor& offsets, int64_t bag, int64_t ids) {
-  const int64_t bags = offsets.elements();
-  const int64_t first = LoadIndex(offsets, bag);
-  const int64_t last = bag + 1 < bags ? LoadIndex(offsets, bag + 1) : ids;
-  if (bag == 0 && first != 0) {
-    return absl::OutOfRangeError(
-        absl::StrFormat("offset %d at position [0] of the offsets must be 0", first));
+
+absl::Status CheckOffsets(const Tensor& offsets, int64_t ids) {
+  int64_t previous = 0;
+  for (int64_t i = 0; i < offsets.elements(); ++i) {
+    const int64_t offset = LoadIndex(offsets, i);
+    std::string must;
+    if (i == 0 && offset != 0) {
+      must = "must be 0";
+    } else if (offset < 0 || offset > ids) {
+      must = absl::StrFormat("is outside [0, %d], the number of ids", ids);
+    } else if (offset < previous) {
+      must = absl::StrFormat("is less than %d before it; offsets must not decrease", previous);
+    }
+    if (!must.empty()) {
+      return absl::OutOfRangeError(
+          absl::StrFormat("offset %d at position [%d] of the offsets %s", offset, i, must));
+    }
+    previous = offset;
   }
-  if (first < 0 || first > ids) {
+  if (ids > 0 && offsets.elements() == 0) {
     return absl::OutOfRangeError(
-        absl::StrFormat("offset %d at position [%d] of the offsets is outside [0, %d], the number "
-                        "of ids", first, bag, ids));
+        absl::StrFormat("there are %d ids but no offsets, so no bag holds them", ids));
   }
-  if (last < first) {
-    return absl::OutOfRangeError(
-        absl::StrFormat("offset %d at position [%d] of the offsets is less than %d before it; "
-                        "offsets must not decrease", last, bag + 1, first));
-  }
-  return Bag{first, last};
+  return absl::OkStatus();
+}
+
+Bag BagAt(const Tensor& offsets, int64_t bag, int64_t ids) {
+  return {LoadIndex(offsets, bag),
+          bag + 1 < offsets.elements() ? LoadIndex(offsets, bag + 1) : ids};
 }
 
 absl::Status CheckIds(const Tensor& table, const Tensor& ids) {
@@ -307,18 +317,14 @@ ATHANOR_REFERENCE(EmbeddingBag) {
   const Tensor& offsets = *inputs[2];
   const auto& mode = GetAttr<std::string>(attrs, "mode");
   if (absl::Status status = CheckIds(table, ids); !status.ok()) return status;
-  if (ids.elements() > 0 && offsets.elements() == 0) {
-    return absl::OutOfRangeError(absl::StrFormat(
-        "there are %d ids but no offsets, so no bag holds them", ids.elements()));
-  }
+  if (absl::Status status = CheckOffsets(offsets, ids.elements()); !status.ok()) return status;
   const int64_t columns = table.shape[1];
   for (int64_t b = 0; b < offsets.elements(); ++b) {
-    absl::StatusOr<Bag> bag = BagAt(offsets, b, ids.elements());
-    if (!bag.ok()) return bag.status();
+    const Bag bag = BagAt(offsets, b, ids.elements());
     WithReal(result->dtype, [&](auto zero) {
       for (int64_t column = 0; column < columns; ++column) {
         StoreReal(result, b * columns + column,
-                  ReduceBag<decltype(zero)>(table, ids, *bag, column, mode));
+                  ReduceBag<decltype(zero)>(table, ids, bag, column, mode));
       }
     });
   }
