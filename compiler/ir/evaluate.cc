@@ -21,37 +21,42 @@ std::vector<NodeId> ArgumentIds(const Graph& graph) {
   return ids;
 }
 
-absl::Status CheckArgument(const Graph& graph, NodeId id, const Tensor& tensor) {
+absl::Status CheckDType(const Graph& graph, NodeId id, DType got) {
   const DType wanted = graph.node(id).type.dtype;
-  if (tensor.dtype != wanted) {
-    return AtNode(graph, id,
-                  absl::InvalidArgumentError(absl::StrCat(
-                      "expects ", std::string(DTypeName(wanted)), ", got ",
-                      std::string(DTypeName(tensor.dtype)), "; Cast it to ",
-                      std::string(DTypeName(wanted)), " first")));
-  }
-  const size_t bytes = static_cast<size_t>(tensor.elements()) * DTypeBytes(tensor.dtype);
-  if (tensor.bytes.size() != bytes) {
-    return AtNode(graph, id, absl::InvalidArgumentError(absl::StrCat(
-                                 "has ", tensor.bytes.size(), " bytes, its shape needs ", bytes)));
-  }
-  return absl::OkStatus();
+  if (got == wanted) return absl::OkStatus();
+  const std::string name(DTypeName(wanted));
+  return AtNode(graph, id,
+                absl::InvalidArgumentError(absl::StrCat("expects ", name, ", got ",
+                                                        std::string(DTypeName(got)), "; Cast it to ",
+                                                        name, " first")));
 }
 
-// Checks the caller's tensors and solves the dims.
+absl::Status CheckBytes(const Graph& graph, NodeId id, const Tensor& tensor) {
+  const size_t bytes = static_cast<size_t>(tensor.elements()) * DTypeBytes(tensor.dtype);
+  if (tensor.bytes.size() == bytes) return absl::OkStatus();
+  return AtNode(graph, id, absl::InvalidArgumentError(absl::StrCat(
+                               "has ", tensor.bytes.size(), " bytes, its shape needs ", bytes)));
+}
+
+// Checks the caller's tensors and solves the dims. Byte counts come last: only a shape that fits its
+// declaration is known to have a count.
 absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const NodeId> ids,
                                         absl::Span<const Tensor> inputs) {
   if (ids.size() != inputs.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("graph ", graph.name, " takes ", ids.size(),
+        absl::StrCat("the graph takes ", ids.size(),
                      " tensors (inputs, then parameters), got ", inputs.size()));
   }
   std::vector<std::vector<int64_t>> shapes;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (absl::Status s = CheckArgument(graph, ids[i], inputs[i]); !s.ok()) return s;
+    if (absl::Status s = CheckDType(graph, ids[i], inputs[i].dtype); !s.ok()) return s;
     shapes.push_back(inputs[i].shape);
   }
-  return BindDims(graph, shapes);
+  absl::StatusOr<Expr::Env> dims = BindDims(graph, shapes);
+  for (size_t i = 0; i < ids.size() && dims.ok(); ++i) {
+    if (absl::Status s = CheckBytes(graph, ids[i], inputs[i]); !s.ok()) return s;
+  }
+  return dims;
 }
 
 absl::StatusOr<std::vector<int64_t>> ConcreteShape(const Shape& shape, const Expr::Env& dims) {
