@@ -97,7 +97,8 @@ absl::Status Compare(const Tensor& got, const Tensor& want, Tolerance tolerance)
     ++differing;
     if (first < 0) first = i;
     // The larger multiple of what is allowed is the worse; where nothing is, the larger difference.
-    const double excess = allowed > 0 ? difference / allowed : difference;
+    const double excess =
+        allowed > 0 && difference != kInfinity ? difference / allowed : difference;
     if (excess > worst_excess) {
       worst = i;
       worst_excess = excess;
@@ -181,7 +182,7 @@ absl::StatusOr<std::vector<double>> ContractMagnitudes(const ContractSpec& spec,
 absl::Status CompareTensors(const Tensor& got, const Tensor& want, double relative,
                             double absolute) {
   return Compare(got, want, [=](int64_t, double wanted) {
-    return absolute + (relative == 0 ? 0 : relative * std::fabs(wanted));
+    return std::isfinite(wanted) ? absolute + relative * std::fabs(wanted) : 0;
   });
 }
 

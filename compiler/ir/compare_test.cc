@@ -59,6 +59,14 @@ TEST(CompareTest, NamesTheFirstAndTheWorst) {
   EXPECT_TRUE(CompareTensors(got, want, tolerances).ok());
 }
 
+TEST(CompareTest, AnInfinityIsTheWorst) {
+  const Tensor want = Of(DType::kF32, {3}, {1, kInf, kNan});
+  const absl::Status status = CompareTensors(Of(DType::kF32, {3}, {2, -kInf, 0}), want, 0.5, 0);
+  EXPECT_EQ(status.message(),
+            "f32[3]: 3 of 3 elements differ; first [0]: got 2, want 1, off by 1, allowed 0.5; "
+            "worst [1]: got -inf, want inf, off by inf, allowed 0");
+}
+
 TEST(CompareTest, RefusesWhatCannotBeCompared) {
   const Tensor a = Of(DType::kF32, {2}, {1, 2});
   EXPECT_EQ(CompareTensors(a, Of(DType::kF64, {2}, {1, 2}), 1, 1).message(),
