@@ -1,0 +1,151 @@
+#include "compiler/frontend/attr_proto.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/expr_proto.h"
+#include "compiler/frontend/names.h"
+#include "compiler/ir/message.h"
+
+namespace athanor {
+namespace {
+
+using Kind = v1::AttrValue::KindCase;
+
+// The kind of message that holds each type of attribute.
+constexpr std::pair<AttrType, Kind> kKinds[] = {
+    {AttrType::kBool, Kind::kB},           {AttrType::kInt, Kind::kI},
+    {AttrType::kFloat, Kind::kF},          {AttrType::kString, Kind::kS},
+    {AttrType::kDType, Kind::kDtype},      {AttrType::kInts, Kind::kInts},
+    {AttrType::kShape, Kind::kShape},      {AttrType::kIndexMap, Kind::kIndexMap},
+    {AttrType::kTensor, Kind::kTensor},
+};
+
+std::string_view KindName(Kind kind) {
+  for (const auto& [type, type_kind] : kKinds) {
+    if (type_kind == kind) return AttrTypeName(type);
+  }
+  return "nothing";
+}
+
+bool IsKindOf(AttrType type, Kind kind) {
+  for (const auto& [row_type, row_kind] : kKinds) {
+    if (row_type == type) return row_kind == kind;
+  }
+  return false;
+}
+
+absl::Status CheckRank(std::string_view what, int64_t rank, const GraphLimits& limits) {
+  if (rank <= limits.max_rank) return absl::OkStatus();
+  return Invalid(what, " has ", rank, " entries, one per axis; the limit is ", limits.max_rank);
+}
+
+absl::StatusOr<AttrValue> IndexMapFrom(std::string_view what, const v1::IndexMapAttr& message,
+                                       const GraphLimits& limits) {
+  absl::StatusOr<Shape> shape = ShapeFromProto(Cat(what, ".shape"), message.shape(), limits);
+  if (!shape.ok()) return shape.status();
+  absl::StatusOr<Shape> coordinates =
+      ShapeFromProto(Cat(what, ".coordinates"), message.coordinates(), limits);
+  if (!coordinates.ok()) return coordinates.status();
+  return IndexMap{*std::move(shape), *std::move(coordinates)};
+}
+
+absl::StatusOr<AttrValue> TensorFrom(std::string_view what, const v1::TensorLiteral& message,
+                                     const GraphLimits& limits) {
+  absl::StatusOr<DType> dtype = DTypeFromProto(Cat(what, ".dtype"), message.dtype());
+  if (!dtype.ok()) return dtype.status();
+  if (absl::Status s = CheckRank(Cat(what, ".shape"), message.shape_size(), limits); !s.ok()) {
+    return s;
+  }
+  return Tensor{*dtype, {message.shape().begin(), message.shape().end()}, message.data()};
+}
+
+// From StatusOr of one alternative to StatusOr of the variant.
+template <typename T>
+absl::StatusOr<AttrValue> Lift(absl::StatusOr<T> value) {
+  if (!value.ok()) return value.status();
+  return AttrValue(*std::move(value));
+}
+
+struct AttrWriter {
+  v1::AttrValue* out;
+
+  void operator()(bool value) const { out->set_b(value); }
+  void operator()(int64_t value) const { out->set_i(value); }
+  void operator()(double value) const { out->set_f(value); }
+  void operator()(const std::string& value) const { out->set_s(value); }
+  void operator()(DType value) const { out->set_dtype(std::string(DTypeName(value))); }
+  void operator()(const std::vector<int64_t>& values) const {
+    out->mutable_ints()->mutable_values()->Add(values.begin(), values.end());
+  }
+  void operator()(const Shape& shape) const {
+    ShapeToProto(shape, out->mutable_shape()->mutable_sizes());
+  }
+  void operator()(const IndexMap& map) const {
+    ShapeToProto(map.shape, out->mutable_index_map()->mutable_shape());
+    ShapeToProto(map.coordinates, out->mutable_index_map()->mutable_coordinates());
+  }
+  void operator()(const Tensor& tensor) const {
+    v1::TensorLiteral* message = out->mutable_tensor();
+    message->set_dtype(std::string(DTypeName(tensor.dtype)));
+    message->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+    message->set_data(tensor.bytes);
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<DType> DTypeFromProto(std::string_view what, std::string_view name) {
+  if (std::optional<DType> dtype = ParseDType(name)) return *dtype;
+  std::vector<std::string_view> names;
+  for (const DTypeRow& row : kDTypes) names.push_back(row.name);
+  return Invalid(what, " ", Quoted(name), " is no dtype; the dtypes are ", JoinNames(names));
+}
+
+absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& messages,
+                                     const GraphLimits& limits) {
+  if (absl::Status s = CheckRank(what, messages.size(), limits); !s.ok()) return s;
+  Shape shape;
+  for (const v1::SizeExpr& message : messages) {
+    absl::StatusOr<Expr> expr = ExprFromProto(message, {.max_size = limits.max_expr_size});
+    if (!expr.ok()) return Prefixed(Cat(what, "[", shape.size(), "]: "), expr.status());
+    shape.push_back(*std::move(expr));
+  }
+  return shape;
+}
+
+absl::StatusOr<AttrValue> AttrFromProto(std::string_view name, AttrType type,
+                                        const v1::AttrValue& message, const GraphLimits& limits) {
+  const std::string what = Cat("attribute ", name);
+  if (!IsKindOf(type, message.kind_case())) {
+    return Invalid(what, " is of type ", KindName(message.kind_case()), "; it must be of type ",
+                   AttrTypeName(type));
+  }
+  switch (type) {
+    case AttrType::kBool: return message.b();
+    case AttrType::kInt: return message.i();
+    case AttrType::kFloat: return message.f();
+    case AttrType::kString: return message.s();
+    case AttrType::kDType: return Lift(DTypeFromProto(what, message.dtype()));
+    case AttrType::kInts:
+      if (absl::Status s = CheckRank(what, message.ints().values_size(), limits); !s.ok()) return s;
+      return std::vector<int64_t>(message.ints().values().begin(), message.ints().values().end());
+    case AttrType::kShape: return Lift(ShapeFromProto(what, message.shape().sizes(), limits));
+    case AttrType::kIndexMap: return IndexMapFrom(what, message.index_map(), limits);
+    case AttrType::kTensor: return TensorFrom(what, message.tensor(), limits);
+  }
+  return absl::InternalError(Cat(what, " has a type without a row"));
+}
+
+void ShapeToProto(const Shape& shape, SizeExprs* messages) {
+  for (const Expr& expr : shape) *messages->Add() = ExprToProto(expr);
+}
+
+v1::AttrValue AttrToProto(const AttrValue& value) {
+  v1::AttrValue message;
+  std::visit(AttrWriter{&message}, value);
+  return message;
+}
+
+}  // namespace athanor

@@ -1,0 +1,306 @@
+#include "compiler/frontend/infer_request.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "compiler/frontend/contents.h"
+#include "compiler/frontend/names.h"
+#include "compiler/ir/message.h"
+
+namespace athanor {
+namespace {
+
+using inference::InferParameter;
+using inference::ModelInferRequest;
+
+constexpr std::string_view kParameters[] = {"wait", "timeout_us", "priority", "taps"};
+
+std::string_view TypeName(InferParameter::ParameterChoiceCase choice) {
+  switch (choice) {
+    case InferParameter::kBoolParam: return "a bool";
+    case InferParameter::kInt64Param: return "an int64";
+    case InferParameter::kStringParam: return "a string";
+    case InferParameter::kDoubleParam: return "a double";
+    case InferParameter::kUint64Param: return "a uint64";
+    case InferParameter::PARAMETER_CHOICE_NOT_SET: return "nothing";
+  }
+  return "nothing";
+}
+
+absl::StatusOr<int64_t> IntegerOf(std::string_view name, const InferParameter& value,
+                                  int64_t least) {
+  std::optional<int64_t> number;
+  if (value.has_int64_param()) number = value.int64_param();
+  if (value.has_uint64_param()) {
+    number = static_cast<int64_t>(std::min<uint64_t>(value.uint64_param(), INT64_MAX));
+  }
+  if (!number) {
+    return Invalid("parameter ", name, " is ", TypeName(value.parameter_choice_case()),
+                   "; it must be an int64 or a uint64");
+  }
+  if (*number < least) {
+    return Invalid("parameter ", name, " is ", *number, "; it must be at least ", least);
+  }
+  return *number;
+}
+
+absl::StatusOr<std::string> StringOf(std::string_view name, const InferParameter& value) {
+  if (value.has_string_param()) return value.string_param();
+  return Invalid("parameter ", name, " is ", TypeName(value.parameter_choice_case()),
+                 "; it must be a string");
+}
+
+template <typename Map>
+absl::Status RefuseParameters(std::string_view what, const std::string& name, const Map& map) {
+  if (map.empty()) return absl::OkStatus();
+  return Invalid(what, " ", Quoted(name), " has parameter ", Quoted(map.begin()->first),
+                 "; none is known there");
+}
+
+std::vector<std::string_view> ViewsOf(absl::Span<const std::string> names) {
+  return {names.begin(), names.end()};
+}
+
+// The name that numpy and others give the dtype of a row.
+std::string CastHint(const DatatypeRow& row) {
+  switch (row.dtype) {
+    case DType::kBool: return "bool";
+    case DType::kBF16: return "bfloat16";
+    default: break;
+  }
+  const std::string bits = Cat(DTypeBytes(row.dtype) * 8);
+  if (IsFloat(row.dtype)) return "float" + bits;
+  return (IsUnsigned(row.dtype) ? "uint" : "int") + bits;
+}
+
+absl::Status CheckBools(std::string_view bytes) {
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    if (byte > 1) return Invalid("element ", i, " is byte ", +byte, "; BOOL bytes must be 0 or 1");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RequestBinder> RequestBinder::Create(const Graph& graph) {
+  absl::StatusOr<DimBinding> dims = DimBinding::Create(graph);
+  if (!dims.ok()) return dims.status();
+  for (NodeId id : graph.InputIds()) {
+    if (DatatypeOf(graph.node(id).type.dtype) == nullptr) {
+      return Unimplemented("input ", Quoted(graph.node(id).name), " of dtype ",
+                           DTypeName(graph.node(id).type.dtype), " cannot travel in a request");
+    }
+  }
+  return RequestBinder(graph, *std::move(dims));
+}
+
+RequestBinder::RequestBinder(const Graph& graph, DimBinding dims)
+    : dims_(std::move(dims)), indices_(graph) {
+  for (NodeId id : graph.InputIds()) {
+    input_positions_[graph.node(id).name] = static_cast<int>(inputs_.size());
+    inputs_.push_back({graph.node(id).name, DatatypeOf(graph.node(id).type.dtype)});
+  }
+  for (const Output& output : graph.outputs) {
+    output_positions_[output.name] = static_cast<int>(outputs_.size());
+    outputs_.push_back(output.name);
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
+    if (!graph.node(id).name.empty()) nodes_[graph.node(id).name] = id;
+  }
+}
+
+absl::Status RequestBinder::CheckDatatype(const InputTensor& tensor, const Input& input) const {
+  if (tensor.datatype() == input.datatype->name) return absl::OkStatus();
+  const std::string prefix = Cat("input ", Quoted(input.name), ": datatype is ");
+  const std::string right = Cat("; the model takes ", input.datatype->name, " (",
+                                DTypeName(input.datatype->dtype), ")");
+  const DatatypeRow* sent = FindDatatype(tensor.datatype());
+  if (sent == nullptr) {
+    return Invalid(prefix, Quoted(tensor.datatype()), ", which no tensor here has", right);
+  }
+  return Invalid(prefix, sent->name, " (", DTypeName(sent->dtype), ")", right,
+                 ": cast the array to ", CastHint(*input.datatype), " before sending it");
+}
+
+// For each input of the model, the position of its tensor in the request.
+absl::StatusOr<std::vector<int>> RequestBinder::MatchInputs(
+    const ModelInferRequest& request) const {
+  std::vector<int> tensor_of(inputs_.size(), -1);
+  for (int t = 0; t < request.inputs_size(); ++t) {
+    const InputTensor& tensor = request.inputs(t);
+    auto it = input_positions_.find(tensor.name());
+    if (it == input_positions_.end()) {
+      std::vector<std::string_view> names;
+      for (const Input& input : inputs_) names.push_back(input.name);
+      return Invalid("input ", Quoted(tensor.name()), " is none of the model's; it takes ",
+                     names.empty() ? std::string("none") : JoinNames(names));
+    }
+    const Input& input = inputs_[it->second];
+    if (tensor_of[it->second] >= 0) {
+      return Invalid("input ", Quoted(input.name), " is there twice; send it once");
+    }
+    tensor_of[it->second] = t;
+    absl::Status s = CheckDatatype(tensor, input);
+    if (s.ok()) s = RefuseParameters("input", input.name, tensor.parameters());
+    if (!s.ok()) return s;
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (tensor_of[i] < 0) {
+      return Invalid("input ", Quoted(inputs_[i].name), " (", inputs_[i].datatype->name,
+                     ") is missing");
+    }
+  }
+  return tensor_of;
+}
+
+absl::Status RequestBinder::CheckRawCount(const ModelInferRequest& request) const {
+  if (request.raw_input_contents().empty()) return absl::OkStatus();
+  for (const InputTensor& tensor : request.inputs()) {
+    if (!HasContents(tensor.contents())) continue;
+    return Invalid("input ", Quoted(tensor.name()), " has contents, and the request has "
+                   "raw_input_contents too; send all inputs in one of the two ways");
+  }
+  if (request.raw_input_contents_size() == request.inputs_size()) return absl::OkStatus();
+  return Invalid("raw_input_contents has ", request.raw_input_contents_size(), " entries for ",
+                 request.inputs_size(), " inputs; it must have one for each");
+}
+
+absl::Status RequestBinder::BindDims(const ModelInferRequest& request,
+                                     absl::Span<const int> tensor_of, BoundRequest* bound) const {
+  std::vector<absl::Span<const int64_t>> shapes;
+  shapes.reserve(tensor_of.size());
+  for (int t : tensor_of) {
+    const auto& shape = request.inputs(t).shape();
+    shapes.emplace_back(shape.data(), static_cast<size_t>(shape.size()));
+  }
+  return dims_.Bind(shapes, &bound->dims);
+}
+
+absl::Status RequestBinder::BindBytes(const ModelInferRequest& request,
+                                      absl::Span<const int> tensor_of, BoundRequest* bound) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const InputTensor& tensor = request.inputs(tensor_of[i]);
+    const DatatypeRow& datatype = *inputs_[i].datatype;
+    // The sizes are those of the model's type under dims within bounds: the product cannot overflow.
+    int64_t elements = 1;
+    for (int64_t size : tensor.shape()) elements *= size;
+    const int64_t bytes = elements * DTypeBytes(datatype.dtype);
+    const std::string_view name = inputs_[i].name;
+    if (!request.raw_input_contents().empty()) {
+      const std::string& raw = request.raw_input_contents(tensor_of[i]);
+      if (static_cast<int64_t>(raw.size()) != bytes) {
+        return Invalid("input ", Quoted(name), ": raw contents have ", raw.size(), " bytes; ",
+                       datatype.name, " of its shape needs ", bytes);
+      }
+      bound->inputs.push_back(raw);
+    } else if (datatype.contents == Contents::kRawOnly && HasContents(tensor.contents())) {
+      return Invalid("input ", Quoted(name), ": ", datatype.name,
+                     " travels in raw_input_contents only");
+    } else if (elements > 0 && !HasContents(tensor.contents())) {
+      return Invalid("input ", Quoted(name), " has neither contents nor raw_input_contents; ",
+                     datatype.name, " travels in ", ContentsField(datatype.contents));
+    } else {
+      absl::StatusOr<std::string_view> view =
+          ContentsBytes(tensor.contents(), datatype, elements, &bound->converted);
+      if (!view.ok()) return Prefixed(Cat("input ", Quoted(name), ": "), view.status());
+      bound->inputs.push_back(*view);
+    }
+    if (datatype.dtype != DType::kBool) continue;
+    if (absl::Status s = CheckBools(bound->inputs.back()); !s.ok()) {
+      return Prefixed(Cat("input ", Quoted(name), ": "), s);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,
+                                        BoundRequest* bound) const {
+  if (request.outputs().empty()) {
+    for (size_t i = 0; i < outputs_.size(); ++i) bound->outputs.push_back(static_cast<int>(i));
+    return absl::OkStatus();
+  }
+  std::vector<bool> asked(outputs_.size(), false);
+  for (const auto& output : request.outputs()) {
+    auto it = output_positions_.find(output.name());
+    if (it == output_positions_.end()) {
+      return Invalid("output ", Quoted(output.name()), " is none of the model's; it has ",
+                     JoinNames(ViewsOf(outputs_)), ". Inner values are asked for with taps");
+    }
+    if (asked[it->second]) {
+      return Invalid("output ", Quoted(output.name()), " is asked for twice; ask for it once");
+    }
+    asked[it->second] = true;
+    absl::Status s = RefuseParameters("output", output.name(), output.parameters());
+    if (!s.ok()) return s;
+    bound->outputs.push_back(it->second);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequestBinder::ReadTaps(const std::string& names, RequestOptions* options) const {
+  size_t begin = 0;
+  while (begin <= names.size()) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    const std::string name = names.substr(begin, end - begin);
+    auto it = nodes_.find(name);
+    if (it == nodes_.end()) {
+      return Invalid("parameter taps names ", Quoted(name), ", which is no node of the model; it "
+                     "must be names of nodes, separated by commas");
+    }
+    if (std::find(options->taps.begin(), options->taps.end(), it->second) != options->taps.end()) {
+      return Invalid("parameter taps names ", Quoted(name), " twice; name it once");
+    }
+    options->taps.push_back(it->second);
+    begin = end + 1;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequestBinder::ReadOptions(const Parameters& parameters,
+                                        RequestOptions* options) const {
+  for (const auto& [name, value] : parameters) {
+    if (name == "timeout_us") {
+      absl::StatusOr<int64_t> number = IntegerOf(name, value, 1);
+      if (!number.ok()) return number.status();
+      options->timeout_us = *number;
+    } else if (name == "priority") {
+      absl::StatusOr<int64_t> number = IntegerOf(name, value, 0);
+      if (!number.ok()) return number.status();
+      options->priority = *number;
+    } else if (name == "wait" || name == "taps") {
+      absl::StatusOr<std::string> text = StringOf(name, value);
+      if (!text.ok()) return text.status();
+      if (name == "taps") {
+        if (absl::Status s = ReadTaps(*text, options); !s.ok()) return s;
+      } else if (*text == "none") {
+        options->wait = RequestOptions::Wait::kNone;
+      } else if (*text != "baseline") {
+        return Invalid("parameter wait is ", Quoted(*text), "; it must be \"baseline\" or \"none\"");
+      }
+    } else {
+      return Invalid("parameter ", Quoted(name), " is unknown; the parameters are ",
+                     JoinNames(kParameters), DidYouMean(name, kParameters));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BoundRequest> RequestBinder::Bind(const ModelInferRequest& request) const {
+  BoundRequest bound;
+  absl::StatusOr<std::vector<int>> tensor_of = MatchInputs(request);
+  if (!tensor_of.ok()) return Shortened(tensor_of.status());
+  bound.inputs.reserve(inputs_.size());
+  absl::Status s = CheckRawCount(request);
+  if (s.ok()) s = BindDims(request, *tensor_of, &bound);
+  if (s.ok()) s = BindBytes(request, *tensor_of, &bound);
+  if (s.ok()) s = indices_.Check(bound.dims, bound.inputs);
+  if (s.ok()) s = BindOutputs(request, &bound);
+  if (s.ok()) s = ReadOptions(request.parameters(), &bound.options);
+  if (!s.ok()) return Shortened(s);
+  return bound;
+}
+
+}  // namespace athanor

@@ -1,0 +1,88 @@
+// A ModelInfer request against a model: everything a user can get wrong about a request is refused
+// here, and what is left is ready for the executor. Knows the messages, not gRPC.
+//
+//   RequestBinder binder = RequestBinder::Create(graph).value();   // once per model version
+//   absl::StatusOr<BoundRequest> bound = binder.Bind(request);
+//   // bound->dims {2, 128}; bound->inputs[0] views the bytes of the first input inside `request`
+//
+// Errors are INVALID_ARGUMENT and name the input, output or parameter and what would be right.
+#ifndef ATHANOR_COMPILER_FRONTEND_INFER_REQUEST_H_
+#define ATHANOR_COMPILER_FRONTEND_INFER_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/frontend/datatype.h"
+#include "compiler/frontend/dim_binding.h"
+#include "compiler/frontend/index_check.h"
+#include "compiler/ir/graph.h"
+#include "proto/inference/open_inference_grpc.pb.h"
+
+namespace athanor {
+
+// The request's parameters (proto/README.md says what they mean).
+struct RequestOptions {
+  enum class Wait : uint8_t { kBaseline, kNone };
+  Wait wait = Wait::kBaseline;
+  int64_t timeout_us = 0;  // 0: none
+  int64_t priority = 0;    // 0: the server's default; else 1 is served first
+  std::vector<NodeId> taps;
+};
+
+// Valid as long as the request it was made from lives unchanged.
+struct BoundRequest {
+  std::vector<int64_t> dims;             // in the order of graph.dims
+  // Dense little-endian bytes of each input, in the order of graph.InputIds(); no alignment is
+  // promised. They view the request where its bytes are already right, else `converted`.
+  std::vector<std::string_view> inputs;
+  std::vector<int> outputs;              // positions in graph.outputs, in the order asked for
+  RequestOptions options;
+  std::vector<std::unique_ptr<char[]>> converted;
+};
+
+// Immutable after Create, so thread-safe.
+class RequestBinder {
+ public:
+  // `graph` as ImportGraph gives it; it is not kept.
+  static absl::StatusOr<RequestBinder> Create(const Graph& graph);
+
+  absl::StatusOr<BoundRequest> Bind(const inference::ModelInferRequest& request) const;
+
+ private:
+  using Parameters = google::protobuf::Map<std::string, inference::InferParameter>;
+  using InputTensor = inference::ModelInferRequest::InferInputTensor;
+  struct Input {
+    std::string name;
+    const DatatypeRow* datatype;
+  };
+
+  RequestBinder(const Graph& graph, DimBinding dims);
+  absl::StatusOr<std::vector<int>> MatchInputs(const inference::ModelInferRequest& request) const;
+  absl::Status CheckDatatype(const InputTensor& tensor, const Input& input) const;
+  absl::Status CheckRawCount(const inference::ModelInferRequest& request) const;
+  absl::Status BindDims(const inference::ModelInferRequest& request,
+                        absl::Span<const int> tensor_of, BoundRequest* bound) const;
+  absl::Status BindBytes(const inference::ModelInferRequest& request,
+                         absl::Span<const int> tensor_of, BoundRequest* bound) const;
+  absl::Status BindOutputs(const inference::ModelInferRequest& request, BoundRequest* bound) const;
+  absl::Status ReadOptions(const Parameters& parameters, RequestOptions* options) const;
+  absl::Status ReadTaps(const std::string& names, RequestOptions* options) const;
+
+  std::vector<Input> inputs_;
+  std::vector<std::string> outputs_;
+  absl::flat_hash_map<std::string, int> input_positions_;
+  absl::flat_hash_map<std::string, int> output_positions_;
+  absl::flat_hash_map<std::string, NodeId> nodes_;
+  DimBinding dims_;
+  IndexChecks indices_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_FRONTEND_INFER_REQUEST_H_

@@ -1,0 +1,30 @@
+// What messages about user input share: suggestions for names that do not exist, lists, length.
+//
+//   NearestName("Softmx", {"Softmax", "Silu"}) == "Softmax"
+#ifndef ATHANOR_COMPILER_FRONTEND_NAMES_H_
+#define ATHANOR_COMPILER_FRONTEND_NAMES_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace athanor {
+
+// The candidate with the fewest edits from `name`, ignoring case; empty if none is close. Looks at
+// the first few thousand candidates only, so its time is bounded whatever a user sends.
+std::string NearestName(std::string_view name, absl::Span<const std::string_view> candidates);
+
+// `; did you mean "Softmax"?`, or nothing.
+std::string DidYouMean(std::string_view name, absl::Span<const std::string_view> candidates);
+
+// "b, s, t": at most 16 of them, then "...".
+std::string JoinNames(absl::Span<const std::string_view> names);
+
+// The status with its message cut to 2 KiB: a reply's status travels in headers, which gRPC limits.
+absl::Status Shortened(const absl::Status& status);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_FRONTEND_NAMES_H_
