@@ -1,11 +1,15 @@
 #include "compiler/ir/expr.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "compiler/ir/expr_internal.h"
 
 namespace athanor {
 namespace {
 
+using expr_internal::Compare;
+using expr_internal::FloorDivide;
+using expr_internal::IsLetter;
 using Term = Expr::Term;
 using Monomial = Expr::Monomial;
 
@@ -14,10 +18,6 @@ constexpr size_t kMaxProducts = 1 << 16;  // before equal terms merge
 constexpr size_t kMaxDegree = 64;
 constexpr size_t kMaxKey = 64 << 10;
 constexpr size_t kMaxName = 256;
-constexpr size_t kMaxDivisionWork = 1 << 14;  // terms read
-constexpr int kMaxRounds = 64;
-
-int Compare(const AtomRef& a, const AtomRef& b) { return a == b ? 0 : a->key.compare(b->key); }
 
 // Graded lexicographic: multiplying both sides by a monomial keeps the order, which AddScaled and
 // polynomial division rely on.
@@ -43,46 +43,7 @@ Monomial Multiply(const Monomial& a, const Monomial& b) {
   return product;
 }
 
-// a / b if every factor of b is one of a.
-std::optional<Monomial> Quotient(const Monomial& a, const Monomial& b) {
-  if (b.size() > a.size()) return std::nullopt;
-  Monomial quotient;
-  size_t j = 0;
-  for (const AtomRef& atom : a) {
-    if (j < b.size() && Compare(atom, b[j]) == 0) {
-      ++j;
-    } else {
-      quotient.push_back(atom);
-    }
-  }
-  if (j != b.size()) return std::nullopt;
-  return quotient;
-}
-
 size_t Degree(const Expr& e) { return e.terms().empty() ? 0 : e.terms()[0].monomial.size(); }
-
-std::optional<int64_t> FloorDivide(int64_t a, int64_t b) {
-  if (b == -1 && a == INT64_MIN) return std::nullopt;
-  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
-}
-
-// The quotient that leaves a remainder in [0, |b|); nullopt if zero or out of range.
-std::optional<int64_t> TakeOut(int64_t a, int64_t b) {
-  if (b == INT64_MIN) return std::nullopt;
-  std::optional<int64_t> q = FloorDivide(a, b);
-  // With a negative divisor the floored remainder is in (b, 0].
-  if (q && b < 0 && a - *q * b < 0) *q += 1;
-  if (!q || *q == 0) return std::nullopt;
-  return q;
-}
-
-uint64_t Magnitude(int64_t v) {
-  return v < 0 ? -static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
-}
-
-bool IsLetter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
-}
 
 const std::shared_ptr<const std::vector<Term>>& NoTerms() {
   static const auto* none = new std::shared_ptr<const std::vector<Term>>(
@@ -405,104 +366,5 @@ Expr MaxOf(const Expr& a, const Expr& b) {
   if (Absorbs(b, Atom::Kind::kMax, a)) return b;
   return a < b ? Expr::Composite(Atom::Kind::kMax, a, b) : Expr::Composite(Atom::Kind::kMax, b, a);
 }
-
-namespace {
-
-// Long division by the leading term of `d->divisor`; true if the quotient grew. On overflow or
-// after too many steps the division stays as it was, which is as true.
-bool TakeOutMultiples(Division* d) {
-  const Term& lead = d->divisor.terms()[0];
-  Expr quotient = 0, rest = d->remainder;
-  size_t i = 0;
-  for (size_t work = 0; i < rest.terms().size();) {
-    const Term& term = rest.terms()[i];
-    std::optional<Monomial> m = Quotient(term.monomial, lead.monomial);
-    std::optional<int64_t> q;
-    if (m) q = TakeOut(term.coefficient, lead.coefficient);
-    if (!q) {
-      ++i;
-      continue;
-    }
-    const Expr step = Expr::Of(Term{*q, *std::move(m)});
-    quotient += step;
-    // Terms before `i` are larger than any term of step * divisor.
-    rest = rest - step * d->divisor;
-    work += rest.terms().size() + quotient.terms().size();
-    if (rest.overflow() || quotient.overflow() || work > kMaxDivisionWork) return false;
-  }
-  if (quotient.IsConstant(0)) return false;
-  const Expr total = d->quotient + quotient;
-  if (total.overflow()) return false;
-  d->quotient = total;
-  d->remainder = rest;
-  return true;
-}
-
-Expr DivideCoefficients(const Expr& e, int64_t by) {
-  Expr result = 0;
-  for (const Term& term : e.terms()) {
-    result += Expr::Of(Term{*FloorDivide(term.coefficient, by), term.monomial});
-  }
-  return result;
-}
-
-// floordiv(g*a + k, g*b) == floordiv(a + floordiv(k, g), b) for integers g > 0 and k.
-bool CancelContent(Division* d) {
-  uint64_t g = 0;
-  for (const Term& term : d->divisor.terms()) g = std::gcd(g, Magnitude(term.coefficient));
-  for (const Term& term : d->remainder.terms()) {
-    if (!term.monomial.empty()) g = std::gcd(g, Magnitude(term.coefficient));
-  }
-  if (g <= 1 || g > INT64_MAX) return false;
-  d->remainder = DivideCoefficients(d->remainder, static_cast<int64_t>(g));
-  d->divisor = DivideCoefficients(d->divisor, static_cast<int64_t>(g));
-  return true;
-}
-
-// floordiv(floordiv(a, b) + x, c) == floordiv(a + b*x, b*c).
-bool Unnest(Division* d) {
-  for (const Term& term : d->remainder.terms()) {
-    if (term.coefficient != 1 || term.monomial.size() != 1) continue;
-    const Atom& atom = *term.monomial[0];
-    if (atom.kind != Atom::Kind::kFloorDiv) continue;
-    const Expr& b = atom.args[1];
-    if (b.constant().value_or(1) <= 0) continue;
-    const Expr rest = d->remainder - Expr::Of(term.monomial[0]);
-    const Expr numerator = atom.args[0] + b * rest, divisor = b * d->divisor;
-    if (numerator.overflow() || divisor.overflow()) return false;
-    d->remainder = numerator;
-    d->divisor = divisor;
-    return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-Division Divide(const Expr& a, const Expr& b) {
-  Division d{0, a, b};
-  if (a.overflow() || b.overflow()) return {0, Expr::Overflowed(), b};
-  std::optional<int64_t> divisor = b.constant();
-  if (divisor && *divisor <= 0) return d;
-  for (int round = 0; round < kMaxRounds; ++round) {
-    bool changed = TakeOutMultiples(&d);
-    changed |= CancelContent(&d);
-    changed |= Unnest(&d);
-    if (!changed) break;
-  }
-  // A proper fraction.
-  const std::optional<int64_t> n = d.remainder.constant(), m = d.divisor.constant();
-  if (n && m && *n >= 0 && *n < *m) d.remainder = 0;
-  return d;
-}
-
-Expr FloorDiv(const Expr& a, const Expr& b) {
-  Division d = Divide(a, b);
-  if (d.remainder.IsConstant(0)) return d.quotient;
-  if (d.remainder.overflow()) return d.remainder;
-  return d.quotient + Expr::Composite(Atom::Kind::kFloorDiv, d.remainder, d.divisor);
-}
-
-Expr CeilDiv(const Expr& a, const Expr& b) { return FloorDiv(a + b - 1, b); }
 
 }  // namespace athanor

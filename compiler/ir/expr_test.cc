@@ -72,6 +72,7 @@ TEST(ExprTest, FloorDivTakesOutWhatDivides) {
   EXPECT_EQ(FloorDiv(4 * a + 3, 4), a);
   EXPECT_EQ(FloorDiv(4 * a + b, 4), a + FloorDiv(b, 4));
   EXPECT_EQ(FloorDiv(7 * a, 3), 2 * a + FloorDiv(a, 3));
+  EXPECT_EQ(FloorDiv(3 * a + 1, 4), a + FloorDiv(1 - a, 4));
   EXPECT_EQ(FloorDiv(a * b * c + x, b * c), a + FloorDiv(x, b * c));
   EXPECT_EQ(FloorDiv(x * (a + 2) + b, a + 2), x + FloorDiv(b, a + 2));
   EXPECT_EQ(FloorDiv(x * (a + 2 * b), a + 2 * b), x);
@@ -429,6 +430,7 @@ TEST(BoundsTest, Simplify) {
   EXPECT_EQ(bounds.Simplify(FloorDiv(12 * j + x, 12 * b)), FloorDiv(j, b));
   EXPECT_EQ(bounds.Simplify(FloorDiv(s * S("u") + j, s * b)), FloorDiv(S("u"), b));
   EXPECT_EQ(bounds.Simplify(FloorDiv(11 - x, 12)), Expr(0));
+  EXPECT_EQ(bounds.Simplify(FloorDiv(8 * FloorDiv(x, 6) + Mod(x, 4), 12)), Expr(0));
   EXPECT_EQ(bounds.Simplify(FloorDiv(23 - x, 12)), Expr(1));
   EXPECT_EQ(bounds.Simplify(FloorDiv(s - 1 - j, s)), Expr(0));
   EXPECT_EQ(bounds.Simplify(FloorDiv(s + 2, s + 4)), Expr(0));

@@ -4,9 +4,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/expr.h"
+#include "compiler/ir/expr_internal.h"
 
 namespace athanor {
 namespace {
+
+using expr_internal::IsLetter;
+using expr_internal::Magnitude;
 
 constexpr size_t kMaxText = 16 << 10;
 constexpr int kMaxNesting = 64;
@@ -14,9 +18,6 @@ constexpr int kMaxNesting = 64;
 constexpr int64_t kMaxWork = 1 << 18;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsLetter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
-}
 
 // Recursive descent:
 //   sum     = ["-"] product {("+" | "-") product}
@@ -164,8 +165,7 @@ std::string Expr::ToString() const {
     } else {
       text += negative ? " - " : " + ";
     }
-    const uint64_t magnitude = negative ? -static_cast<uint64_t>(term.coefficient)
-                                        : static_cast<uint64_t>(term.coefficient);
+    const uint64_t magnitude = Magnitude(term.coefficient);
     bool first = true;
     if (magnitude != 1 || term.monomial.empty()) {
       absl::StrAppend(&text, magnitude);
