@@ -114,7 +114,9 @@ def run_bazel(*options: str) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         events = pathlib.Path(folder, "events.json")
         command = ["bazel", "test", "--keep_going", "--test_summary=terse",
-                   f"--build_event_json_file={events}", *options, "//..."]
+                   "--show_progress", "--show_progress_rate_limit=30", "--curses=no",
+                   "--ui_event_filters=-info", f"--build_event_json_file={events}",
+                   *options, "//..."]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         result = read_events(events) if events.exists() else Result()
     if status != 0 and not result.failures:
