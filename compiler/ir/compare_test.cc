@@ -93,6 +93,16 @@ TEST(CompareTest, UlpTolerance) {
   EXPECT_FALSE(CompareTensorsUlp(Of(DType::kF16, {2}, {1.001953125, 0}), want, 1).ok());
 }
 
+// c * gamma(K) * sum|a*b| in the accumulator's roundoff, and one unit of the result.
+TEST(CompareTest, ContractToleranceIsItsFormula) {
+  const double gamma = 100 / (16777216.0 - 100);
+  EXPECT_DOUBLE_EQ(ContractTolerance(DType::kF32, 100, 8, 1), 8 * gamma + std::ldexp(1, -23));
+  EXPECT_DOUBLE_EQ(ContractTolerance(DType::kF16, 100, 8, 1, 3), 24 * gamma + std::ldexp(1, -10));
+  EXPECT_DOUBLE_EQ(ContractTolerance(DType::kF64, 1, 8, 0),
+                   8 / (9007199254740992.0 - 1) + std::numeric_limits<double>::denorm_min());
+  EXPECT_EQ(ContractTolerance(DType::kF32, 100, kInf, 1), 0);
+}
+
 // A contraction summed in f32, in order and in reverse, stays within the bound; a wrong element
 // does not, though it is small beside the sum of the magnitudes.
 TEST(CompareTest, ContractionBoundHoldsForAnyOrderAndRefusesAWrongTerm) {

@@ -45,6 +45,11 @@ TEST(ReferenceCastTest, FloatToIntegerTruncatesAndSaturates) {
   EXPECT_EQ(LoadScalar(Cast(Of(DType::kF64, {}, {std::ldexp(1, 63)}), DType::kU64), 0).u,
             uint64_t{1} << 63);
   EXPECT_EQ(CastValue(DType::kF64, 2147483647.9, DType::kI32), 2147483647);
+  EXPECT_EQ(CastValue(DType::kF64, 2147483648.0, DType::kI32), 2147483647);
+  EXPECT_EQ(LoadScalar(Cast(Of(DType::kF32, {}, {std::ldexp(1, 63)}), DType::kI64), 0).i,
+            std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(LoadScalar(Cast(Of(DType::kF32, {}, {std::ldexp(1, 64)}), DType::kU64), 0).u,
+            std::numeric_limits<uint64_t>::max());
 }
 
 TEST(ReferenceCastTest, IntegersWrap) {

@@ -71,6 +71,10 @@ TEST(ReferenceMovementTest, IndexMapFillsOutsideWithTheLiteral) {
   const IndexMap pad = {{5}, {At(0) - 1}};
   EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {x}, {{"map", pad}, {"fill", fill}})),
             (Values{1.0000000000000002, 0, 1, 2, 1.0000000000000002}));
+  // 1 plus the floors of 0, -0.5, -1, -1.5, -2: 1, 0, 0, and the last two lie outside.
+  const IndexMap halves = {{5}, {FloorDiv(-1 * At(0), 2) + 1}};
+  EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {x}, {{"map", halves}, {"fill", Of(DType::kF64, {}, {9})}})),
+            (Values{1, 0, 0, 9, 9}));
   const Tensor empty = Of(DType::kF64, {0}, {});
   EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {empty}, {{"map", IndexMap{{2}, {At(0)}}}, {"fill", fill}})),
             (Values{1.0000000000000002, 1.0000000000000002}));
