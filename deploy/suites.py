@@ -23,6 +23,8 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What the Python suites start; the ordinary run has built them already.
+BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor"]
 
 
 @dataclasses.dataclass
@@ -129,6 +131,8 @@ def run_pytest(*paths: str) -> Result:
     present = [path for path in paths if (ROOT / path).exists()]
     if not present:
         return Result()
+    if subprocess.run(["bazel", "build", *BINARIES], cwd=ROOT, check=False).returncode:
+        return Result(failures=[f"{' '.join(BINARIES)}: did not build"])
     with tempfile.TemporaryDirectory() as folder:
         xml = pathlib.Path(folder, "junit.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
@@ -148,8 +152,7 @@ def run_ruff() -> Result:
     return Result(failures=["ruff check"]) if status else Result(passed=1)
 
 
-# The ordinary run also builds what is not a test, and leaves bazel-bin for the
-# Python suites. A test joins a sanitizer run by the tag `asan` or `tsan` in its
+# The ordinary run also builds what is not a test. A test joins a sanitizer run by the tag `asan` or `tsan` in its
 # BUILD file; a fuzzer reads ATHANOR_FUZZ_SECONDS, short but in the asan run.
 SUITES: dict[str, Callable[[], Result]] = {
     "bazel": lambda: run_bazel("--nobuild_tests_only"),
