@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -152,8 +151,9 @@ def run_ruff() -> Result:
     return Result(failures=["ruff check"]) if status else Result(passed=1)
 
 
-# The ordinary run also builds what is not a test. A test joins a sanitizer run by the tag `asan` or `tsan` in its
-# BUILD file; a fuzzer reads ATHANOR_FUZZ_SECONDS, short but in the asan run.
+# The ordinary run also builds what is not a test. A test joins a sanitizer run by the
+# tag `asan` or `tsan` in its BUILD file; a fuzzer reads ATHANOR_FUZZ_SECONDS, which
+# only the asan run sets high.
 SUITES: dict[str, Callable[[], Result]] = {
     "bazel": lambda: run_bazel("--nobuild_tests_only"),
     "ruff": run_ruff,
@@ -197,7 +197,6 @@ def main() -> int:
     if args.list:
         print("\n".join(SUITES))
         return 0
-    os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     start = time.monotonic()
     total = Result()
     for name in args.suites or SUITES:
