@@ -1,0 +1,300 @@
+#include "compiler/codegen/emitter.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace athanor::kir {
+
+LanePattern LanePatternOf(const Expr& index, const std::vector<std::string>& vectors) {
+  for (const std::string& v : vectors) {
+    if (index.Uses(v)) return LanePattern::kScattered;
+  }
+  if (!index.Uses(kLane)) return LanePattern::kUniform;
+  std::optional<Expr::Affine> affine = index.AsAffine(kLane);
+  return affine && affine->stride.IsConstant(1) ? LanePattern::kContiguous : LanePattern::kScattered;
+}
+
+int64_t Kernel::ScratchBytes() const {
+  int64_t bytes = 0;
+  for (const Buffer& b : buffers) {
+    if (b.space == Space::kScratch) bytes += (b.elements * DTypeBytes(b.dtype) + 63) / 64 * 64;
+  }
+  return bytes;
+}
+
+int Emitter::Global(DType dtype, bool written) {
+  kernel_.buffers.push_back({dtype, Space::kGlobal, written, 0});
+  return static_cast<int>(kernel_.buffers.size()) - 1;
+}
+
+int Emitter::Scratch(DType dtype, int64_t elements) {
+  kernel_.buffers.push_back({dtype, Space::kScratch, true, elements});
+  return static_cast<int>(kernel_.buffers.size()) - 1;
+}
+
+Stmt& Emitter::Add(Opcode opcode, Type type) {
+  Stmt& s = blocks_.back()->emplace_back();
+  s.opcode = opcode;
+  s.type = type;
+  return s;
+}
+
+Var Emitter::AddResult(Stmt stmt, Type type) {
+  stmt.type = type;
+  stmt.result = kernel_.vars++;
+  types_.push_back(type);
+  blocks_.back()->push_back(std::move(stmt));
+  return kernel_.vars - 1;
+}
+
+bool Emitter::UsesLane(const Expr& e) const { return Pattern(e) != LanePattern::kUniform; }
+
+Var Emitter::Const(const Scalar& value) {
+  std::string key = absl::StrCat("const ", static_cast<int>(value.dtype), " ", value.u);
+  if (std::optional<Var> v = Recall(key)) return *v;
+  Stmt s{.opcode = Opcode::kConst};
+  s.constant = value;
+  Var v = AddResult(std::move(s), {value.dtype, 1});
+  Remember(key, v);
+  return v;
+}
+
+Var Emitter::Index(const Expr& value, int lanes) {
+  if (!UsesLane(value)) lanes = 1;
+  std::string key = absl::StrCat("index ", lanes, " ", value.ToString());
+  if (std::optional<Var> v = Recall(key)) return *v;
+  Stmt s{.opcode = Opcode::kIndex};
+  s.index = value;
+  Var v = AddResult(std::move(s), {DType::kI64, lanes});
+  if (lanes > 1) vectors_.push_back(absl::StrCat("v", v));
+  Remember(key, v);
+  return v;
+}
+
+Var Emitter::Load(int buffer, const Expr& index, int lanes, const Mask& mask) {
+  bool predicated_lanes = mask.predicate != kNoVar && type(mask.predicate).lanes > 1;
+  if (!UsesLane(index) && !predicated_lanes) lanes = 1;
+  Stmt s{.opcode = Opcode::kLoad};
+  s.buffer = buffer;
+  s.index = index;
+  s.predicate = mask.predicate;
+  if (lanes > 1) s.count = mask.count;
+  Type t{kernel_.buffers[buffer].dtype, lanes};
+  Var v = AddResult(std::move(s), t);
+  if (t.dtype == DType::kI64 && lanes > 1) vectors_.push_back(absl::StrCat("v", v));
+  return v;
+}
+
+void Emitter::Store(int buffer, const Expr& index, Var value, const Mask& mask) {
+  Type t = type(value);
+  Stmt& s = Add(Opcode::kStore, t);
+  s.buffer = buffer;
+  s.index = index;
+  s.args = {value};
+  s.predicate = mask.predicate;
+  if (t.lanes > 1) s.count = mask.count;
+}
+
+Var Emitter::Compute(Op op, DType dtype, std::vector<Var> args, bool shift_left) {
+  int lanes = 1;
+  for (Var a : args) lanes = std::max(lanes, type(a).lanes);
+  for (Var& a : args) a = Broadcast(a, lanes);
+  Stmt s{.opcode = Opcode::kCompute};
+  s.op = op;
+  s.args = std::move(args);
+  s.shift_left = shift_left;
+  Var v = AddResult(std::move(s), {dtype, lanes});
+  if (dtype == DType::kI64 && lanes > 1) vectors_.push_back(absl::StrCat("v", v));
+  return v;
+}
+
+Var Emitter::Cast(Var value, DType dtype) {
+  return type(value).dtype == dtype ? value : Compute(Op::kCast, dtype, {value});
+}
+
+Var Emitter::Fma(Var a, Var b, Var c) {
+  Type t = type(c);
+  Stmt s{.opcode = Opcode::kFma};
+  t.lanes = std::max({type(a).lanes, type(b).lanes, t.lanes});
+  s.args = {Broadcast(a, t.lanes), Broadcast(b, t.lanes), Broadcast(c, t.lanes)};
+  return AddResult(std::move(s), t);
+}
+
+Var Emitter::Broadcast(Var value, int lanes) {
+  if (lanes == 1 || type(value).lanes == lanes) return value;
+  std::string key = absl::StrCat("broadcast ", lanes, " ", value);
+  if (std::optional<Var> v = Recall(key)) return *v;
+  Stmt s{.opcode = Opcode::kBroadcast};
+  s.args = {value};
+  Var v = AddResult(std::move(s), {type(value).dtype, lanes});
+  Remember(key, v);
+  return v;
+}
+
+Var Emitter::Reduce(Op op, Var value) {
+  if (type(value).lanes == 1) return value;
+  Stmt s{.opcode = Opcode::kReduce};
+  s.op = op;
+  s.args = {value};
+  return AddResult(std::move(s), {type(value).dtype, 1});
+}
+
+Var Emitter::LaneMask(const Expr& count, int lanes) {
+  std::string key = absl::StrCat("lanemask ", lanes, " ", count.ToString());
+  if (std::optional<Var> v = Recall(key)) return *v;
+  Stmt s{.opcode = Opcode::kLaneMask};
+  s.index = count;
+  Var v = AddResult(std::move(s), {DType::kBool, lanes});
+  Remember(key, v);
+  return v;
+}
+
+Var Emitter::And(Var a, Var b) {
+  if (a == kNoVar || a == b) return b;
+  if (b == kNoVar) return a;
+  std::string key = absl::StrCat("and ", a, " ", b);
+  if (std::optional<Var> v = Recall(key)) return *v;
+  Var v = Compute(Op::kAnd, DType::kBool, {a, b});
+  Remember(key, v);
+  return v;
+}
+
+Var Emitter::CheckIndex(Var index, const Expr& extent, const Mask& mask) {
+  Stmt s{.opcode = Opcode::kCheckIndex};
+  int lanes = type(index).lanes;
+  if (mask.predicate != kNoVar) lanes = std::max(lanes, type(mask.predicate).lanes);
+  s.args = {Broadcast(index, lanes)};
+  s.index = extent;
+  s.predicate = mask.predicate;
+  if (lanes > 1) s.count = mask.count;
+  return AddResult(std::move(s), {DType::kBool, lanes});
+}
+
+Var Emitter::RandomBits(Var index, Var seed) {
+  Stmt s{.opcode = Opcode::kRandomBits};
+  int lanes = std::max(type(index).lanes, type(seed).lanes);
+  s.args = {Broadcast(index, lanes), Broadcast(seed, lanes)};
+  return AddResult(std::move(s), {DType::kU32, lanes});
+}
+
+Var Emitter::Mutable(Var value) {
+  Stmt s{.opcode = Opcode::kMutable};
+  s.args = {value};
+  return AddResult(std::move(s), type(value));
+}
+
+void Emitter::Assign(Var mutable_var, Var value) {
+  Stmt& s = Add(Opcode::kAssign, type(mutable_var));
+  s.result = mutable_var;
+  s.args = {value};
+}
+
+void Emitter::Scope(std::vector<Stmt>* block, absl::FunctionRef<void()> body) {
+  blocks_.push_back(block);
+  memo_.emplace_back();
+  body();
+  memo_.pop_back();
+  blocks_.pop_back();
+}
+
+void Emitter::For(const Expr& begin, const Expr& end, int64_t step,
+                  absl::FunctionRef<void(const Expr&)> body, AxisRole role) {
+  std::string loop = absl::StrCat("i", loops_++);
+  // The body is built apart: statements move as the enclosing block grows.
+  std::vector<Stmt> inner;
+  bounds_.Set(loop, begin, end - 1);
+  Scope(&inner, [&] { body(Expr::Symbol(loop)); });
+  Stmt& s = Add(Opcode::kFor, {});
+  s.loop = loop;
+  s.begin = begin;
+  s.end = end;
+  s.step = step;
+  s.role = role;
+  s.body = std::move(inner);
+}
+
+void Emitter::If(Var condition, absl::FunctionRef<void()> body) {
+  std::vector<Stmt> inner;
+  Scope(&inner, body);
+  Stmt& s = Add(Opcode::kIf, {});
+  s.args = {condition};
+  s.body = std::move(inner);
+}
+
+void Emitter::VectorFor(
+    const Expr& begin, const Expr& end, int lanes,
+    absl::FunctionRef<void(const Expr&, const std::optional<Expr>& count)> body) {
+  if (lanes == 1) {
+    For(begin, end, 1, [&](const Expr& i) { body(i, std::nullopt); });
+    return;
+  }
+  Expr extent = Simplify(end - begin);
+  bounds_.Set(kLane, 0, lanes - 1);
+  Expr whole = Simplify(FloorDiv(extent, lanes) * lanes);
+  if (!whole.IsConstant(0)) {
+    For(begin, begin + whole, lanes, [&](const Expr& i) { body(i, std::nullopt); });
+  }
+  Expr rest = Simplify(extent - whole);
+  if (rest.IsConstant(0)) return;
+  // A loop of one step or none: nothing is computed where nothing remains.
+  For(begin + whole, end, lanes, [&](const Expr& i) {
+    bounds_.Set(kLane, 0, rest - 1);
+    body(i, rest);
+    bounds_.Set(kLane, 0, lanes - 1);
+  });
+}
+
+std::optional<Var> Emitter::Recall(const std::string& key) const {
+  for (auto scope = memo_.rbegin(); scope != memo_.rend(); ++scope) {
+    auto it = scope->find(key);
+    if (it != scope->end()) return it->second;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+void ForEachExpr(std::vector<Stmt>& block, const std::function<void(Expr&)>& visit) {
+  for (Stmt& s : block) {
+    visit(s.index);
+    if (s.count) visit(*s.count);
+    visit(s.begin);
+    visit(s.end);
+    ForEachExpr(s.body, visit);
+  }
+}
+
+}  // namespace
+
+Kernel Emitter::Finish(std::string name, const Expr& grid) && {
+  kernel_.name = std::move(name);
+  kernel_.grid = grid;
+  // Dims have user names; everything else was made here. Collect dims in order of first use.
+  std::map<std::string, Expr, std::less<>> renamed;
+  std::set<std::string> own = {kLane, kGrid};
+  for (int i = 0; i < loops_; ++i) own.insert(absl::StrCat("i", i));
+  for (int i = 0; i < kernel_.vars; ++i) own.insert(absl::StrCat("v", i));
+  auto collect = [&](Expr& e) {
+    std::set<std::string> symbols;
+    e.CollectSymbols(&symbols);
+    for (const std::string& s : symbols) {
+      if (own.contains(s) || renamed.contains(s)) continue;
+      renamed[s] = Expr::Symbol(absl::StrCat("s", kernel_.sizes.size()));
+      kernel_.sizes.push_back(s);
+    }
+  };
+  collect(kernel_.grid);
+  ForEachExpr(kernel_.body, collect);
+  auto rename = [&](Expr& e) { e = e.Substitute(renamed); };
+  if (!renamed.empty()) {
+    rename(kernel_.grid);
+    ForEachExpr(kernel_.body, rename);
+  }
+  return std::move(kernel_);
+}
+
+}  // namespace athanor::kir

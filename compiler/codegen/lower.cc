@@ -1,0 +1,361 @@
+#include "compiler/codegen/lower.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/search/access.h"
+
+namespace athanor {
+
+namespace {
+
+// A work item of a map handles at most this many elements, so that one long axis can be shared out.
+constexpr int64_t kMapChunk = 4096;
+// Rows up to this many elements keep their intermediate values in scratch.
+constexpr int64_t kMaxCachedRow = 16384;
+
+// The axes a map walks over: those of its root with neighbours merged where no index expression minds.
+struct Axes {
+  std::vector<std::string> symbols;
+  std::vector<Expr> extents;
+  Coordinates root;  // the root's coordinates over the symbols
+};
+
+bool AffineIn(const std::vector<Expr>& indices, const std::string& symbol) {
+  return std::all_of(indices.begin(), indices.end(),
+                     [&](const Expr& e) { return e.AsAffine(symbol).has_value(); });
+}
+
+std::vector<Expr> IndexExpressions(const LowerInput& in, NodeId root, const Coordinates& at,
+                                   const Bounds& bounds) {
+  Accesses a = CollectAccesses(in.graph, in.has_memory, root, at, bounds);
+  std::vector<Expr> indices = std::move(a.indices);
+  for (const Access& load : a.loads) {
+    indices.push_back(
+        bounds.Simplify(RowMajorOffset(in.graph.node(load.node).type.shape, load.coordinates)));
+  }
+  // Bags walk their rows with scalar bounds.
+  for (const Access& r : a.reductions) {
+    if (in.graph.node(r.node).op == Op::kEmbeddingBag) indices.push_back(r.coordinates[0]);
+  }
+  return indices;
+}
+
+// Merges axes i and i+1 into one if every index expression stays affine in it.
+bool TryMerge(const LowerInput& in, NodeId root, Axes& axes, size_t i, Bounds bounds) {
+  const std::string& symbol = axes.symbols[i];
+  Expr f = Expr::Symbol(symbol);
+  const Expr& inner = axes.extents[i + 1];
+  std::map<std::string, Expr, std::less<>> split = {{symbol, FloorDiv(f, inner)},
+                                                    {axes.symbols[i + 1], Mod(f, inner)}};
+  Expr extent = axes.extents[i] * inner;
+  bounds.SetExtent(symbol, extent);
+  Coordinates at;
+  for (const Expr& c : axes.root) at.push_back(bounds.Simplify(c.Substitute(split)));
+  if (!AffineIn(IndexExpressions(in, root, at, bounds), symbol)) return false;
+  axes.root = std::move(at);
+  axes.extents[i] = extent;
+  axes.symbols.erase(axes.symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  axes.extents.erase(axes.extents.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  return true;
+}
+
+// Axes of extent one are dropped; a root without axes has one of extent one.
+Axes RootAxes(const Node& root) {
+  Axes axes;
+  for (size_t i = 0; i < root.type.shape.size(); ++i) {
+    if (root.type.shape[i].IsConstant(1)) {
+      axes.root.push_back(0);
+      continue;
+    }
+    axes.symbols.push_back(absl::StrCat("x", i));
+    axes.extents.push_back(root.type.shape[i]);
+    axes.root.push_back(Expr::Symbol(axes.symbols.back()));
+  }
+  if (axes.extents.empty()) {
+    axes.symbols.push_back("x");
+    axes.extents.push_back(1);
+  }
+  return axes;
+}
+
+bool HasBag(const LowerInput& in, NodeId root, const Axes& axes, const Bounds& bounds) {
+  Accesses a = CollectAccesses(in.graph, in.has_memory, root, axes.root, bounds);
+  return std::any_of(a.reductions.begin(), a.reductions.end(), [&](const Access& r) {
+    return in.graph.node(r.node).op == Op::kEmbeddingBag;
+  });
+}
+
+void MergeAxes(const LowerInput& in, NodeId root, Axes& axes, Bounds bounds) {
+  for (size_t i = 0; i < axes.symbols.size(); ++i) bounds.SetExtent(axes.symbols[i], axes.extents[i]);
+  if (HasBag(in, root, axes, bounds)) return;
+  for (size_t i = axes.extents.size(); i-- > 1;) {
+    if (i < axes.extents.size()) TryMerge(in, root, axes, i - 1, bounds);
+  }
+}
+
+int WidestBytes(const LowerInput& in, NodeId root, const Coordinates& at, const Bounds& bounds) {
+  return CollectAccesses(in.graph, in.has_memory, root, at, bounds).widest_bytes;
+}
+
+Coordinates Place(const Axes& axes, const Coordinates& values) {
+  std::map<std::string, Expr, std::less<>> at;
+  for (size_t i = 0; i < values.size(); ++i) at[axes.symbols[i]] = values[i];
+  Coordinates c;
+  for (const Expr& e : axes.root) c.push_back(e.Substitute(at));
+  return c;
+}
+
+// Reductions whose place does not depend on the element within the row are computed before the row.
+void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& outer) {
+  Coordinates at = outer;
+  const std::string inner = axes.symbols.back();
+  at.push_back(Expr::Symbol(inner));
+  Bounds bounds = b.emitter.bounds();
+  bounds.SetExtent(inner, axes.extents.back());
+  Accesses a = CollectAccesses(b.input.graph, b.input.has_memory, b.choice.root, Place(axes, at), bounds);
+  // By node, so that a row's maximum comes before the sum that needs it.
+  std::map<NodeId, Coordinates> hoisted;
+  for (const Access& r : a.reductions) {
+    std::set<std::string> symbols;
+    for (const Expr& c : r.coordinates) c.CollectSymbols(&symbols);
+    bool free = std::none_of(symbols.begin(), symbols.end(),
+                             [&](const std::string& s) { return s == inner || s[0] == '#'; });
+    if (free) hoisted.emplace(r.node, r.coordinates);
+  }
+  for (const auto& [node, coordinates] : hoisted) b.at.At(node, coordinates);
+}
+
+// Nodes worth keeping between passes: of the root's shape, costly, and used more than once.
+std::map<NodeId, int> RowScratch(KernelBuilder& b, const Expr& length) {
+  std::map<NodeId, int> scratch;
+  std::optional<int64_t> elements = b.emitter.bounds().Maximum(length);
+  if (!elements || *elements > kMaxCachedRow) return scratch;
+  const Graph& graph = b.input.graph;
+  std::vector<int> users(graph.nodes.size());
+  std::vector<bool> inlined(graph.nodes.size());
+  inlined[b.choice.root] = true;
+  for (NodeId n = b.choice.root; n >= 0; --n) {
+    if (!inlined[n]) continue;
+    for (NodeId input : graph.node(n).inputs) {
+      ++users[input];
+      if (!b.input.has_memory[input]) inlined[input] = true;
+    }
+  }
+  for (NodeId n = 0; n < b.choice.root; ++n) {
+    const Node& node = graph.node(n);
+    bool costly = OpInfo(node.op).op_class == OpClass::kElementwise && OpInfo(node.op).ulp > 0;
+    if (!inlined[n] || users[n] < 2 || !costly || node.type.shape != b.root.type.shape) continue;
+    scratch[n] = b.emitter.Scratch(node.type.dtype, *elements);
+  }
+  return scratch;
+}
+
+absl::Status LowerMap(KernelBuilder& b) {
+  Axes axes = RootAxes(b.root);
+  MergeAxes(b.input, b.choice.root, axes, b.emitter.bounds());
+  Bounds& bounds = b.emitter.bounds();
+  const Expr length = axes.extents.back();
+  std::vector<Expr> outer(axes.extents.begin(), axes.extents.end() - 1);
+  std::optional<int64_t> longest = bounds.Maximum(length);
+  const bool chunked = !longest || *longest > 2 * kMapChunk;
+  if (chunked) outer.push_back(CeilDiv(length, kMapChunk));
+  b.SetGrid(Product(outer));
+  Coordinates at = Delinearize(b.Item(), outer);
+  for (Expr& c : at) c = bounds.Simplify(c);
+  Expr begin = 0, end = length;
+  if (chunked) {
+    begin = at.back() * kMapChunk;
+    end = MinOf(length, begin + kMapChunk);
+    at.pop_back();
+  }
+  int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, bounds));
+  b.emitter.VectorFor(begin, end, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
+    PointLowering::Context context(&b.at, lanes, count);
+    Coordinates element = at;
+    element.push_back(i + Expr::Symbol(kir::kLane));
+    b.StoreRoot(Place(axes, element));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status LowerRow(KernelBuilder& b) {
+  Axes axes = RootAxes(b.root);
+  const Expr length = axes.extents.back();
+  std::vector<Expr> outer(axes.extents.begin(), axes.extents.end() - 1);
+  b.SetGrid(Product(outer));
+  Coordinates at = Delinearize(b.Item(), outer);
+  for (Expr& c : at) c = b.emitter.Simplify(c);
+  int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, b.emitter.bounds()));
+  PointLowering::Context row(&b.at, lanes, std::nullopt);
+  Coordinates prefix = at;
+  prefix.push_back(0);
+  prefix = Place(axes, prefix);
+  if (!b.root.type.shape.empty() && b.root.type.shape.back() == length) {
+    prefix.pop_back();
+    b.at.SetRow(prefix, length, RowScratch(b, length));
+  }
+  HoistReductions(b, axes, at);
+  b.emitter.VectorFor(0, length, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
+    PointLowering::Context context(&b.at, lanes, count);
+    b.at.BeginRowPass(i);
+    Coordinates element = at;
+    element.push_back(i + Expr::Symbol(kir::kLane));
+    b.StoreRoot(Place(axes, element));
+  });
+  b.at.EndRowPass();
+  return absl::OkStatus();
+}
+
+absl::Status LowerPoint(KernelBuilder& b) {
+  Axes axes = RootAxes(b.root);
+  b.SetGrid(Product(axes.extents));
+  Coordinates at = Delinearize(b.Item(), axes.extents);
+  for (Expr& c : at) c = b.emitter.Simplify(c);
+  int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, b.emitter.bounds()));
+  PointLowering::Context context(&b.at, lanes, std::nullopt);
+  b.StoreRoot(Place(axes, at));
+  return absl::OkStatus();
+}
+
+// Copies the operand, then applies the updates in order; items own disjoint slices across the indexed axis,
+// so that duplicates need no atomics.
+absl::Status LowerScatter(KernelBuilder& b) {
+  const Graph& graph = b.input.graph;
+  const Shape& data = b.root.type.shape;
+  const Shape& indices = graph.node(b.root.inputs[1]).type.shape;
+  const size_t axis = static_cast<size_t>(GetAttr<int64_t>(b.root.attrs, "axis"));
+  const std::string& mode = GetAttr<std::string>(b.root.attrs, "mode");
+  const bool vector = axis + 1 < data.size();
+  constexpr int64_t kChunk = 512;
+  std::vector<Expr> outer;
+  for (size_t a = 0; a + (vector ? 1 : 0) < data.size(); ++a) {
+    if (a != axis) outer.push_back(data[a]);
+  }
+  if (vector) outer.push_back(CeilDiv(data.back(), kChunk));
+  b.SetGrid(Product(outer));
+  Coordinates item = Delinearize(b.Item(), outer);
+  Expr begin = 0, end = 1;
+  if (vector) {
+    begin = b.emitter.Simplify(item.back() * kChunk);
+    end = MinOf(data.back(), begin + kChunk);
+    item.pop_back();
+  }
+  int lanes = vector ? b.LanesFor(DTypeBytes(AccumulatorOf(b.root.type.dtype))) : 1;
+  auto place = [&](const Coordinates& at_axis, const Expr& last) {
+    Coordinates c(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(axis));
+    c.insert(c.end(), at_axis.begin(), at_axis.end());
+    c.insert(c.end(), item.begin() + static_cast<std::ptrdiff_t>(axis), item.end());
+    if (vector) c.push_back(last);
+    return c;
+  };
+  auto each_slice = [&](absl::FunctionRef<void(const Expr& last)> body) {
+    b.emitter.VectorFor(begin, end, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
+      PointLowering::Context context(&b.at, lanes, count);
+      body(vector ? i + Expr::Symbol(kir::kLane) : Expr(0));
+    });
+  };
+  b.emitter.For(0, data[axis], 1, [&](const Expr& i) {
+    each_slice([&](const Expr& last) {
+      Coordinates c = place({i}, last);
+      b.emitter.Store(b.out, b.at.Offset(b.choice.root, c), b.at.At(b.root.inputs[0], c), b.at.mask());
+    });
+  });
+  b.emitter.For(0, Product(indices), 1, [&](const Expr& n) {
+    Coordinates position = Delinearize(n, indices);
+    kir::Var index = b.emitter.Cast(b.at.At(b.root.inputs[1], position), DType::kI64);
+    kir::Var inside = b.emitter.CheckIndex(index, data[axis], {});
+    b.emitter.bounds().SetExtent(b.emitter.Symbol(index).ToString(), data[axis]);
+    b.emitter.If(inside, [&] {
+      each_slice([&](const Expr& last) {
+        Expr to = b.at.Offset(b.choice.root, place({b.emitter.Symbol(index)}, last));
+        kir::Var value = b.at.At(b.root.inputs[2], place(position, last));
+        if (mode != "set") {
+          Op op = mode == "add" ? Op::kAdd : mode == "max" ? Op::kMax : Op::kMin;
+          kir::Var old = b.emitter.Load(b.out, to, lanes, b.at.mask());
+          value = b.emitter.Compute(op, b.root.type.dtype, {old, value});
+        }
+        b.emitter.Store(b.out, to, b.emitter.Broadcast(value, lanes), b.at.mask());
+      });
+    });
+  });
+  return absl::OkStatus();
+}
+
+std::string KernelName(const LowerInput& in, const KernelChoice& choice) {
+  std::string name(OpName(in.graph.node(choice.root).op));
+  if (choice.anchor >= 0 && choice.anchor != choice.root) {
+    name = std::string(OpName(in.graph.node(choice.anchor).op)) + "_" + name;
+  }
+  return name;
+}
+
+}  // namespace
+
+Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents) {
+  Coordinates c(extents.size());
+  Expr stride = 1;
+  for (size_t i = extents.size(); i-- > 0;) {
+    c[i] = FloorDiv(flat, stride);
+    if (i > 0) c[i] = Mod(c[i], extents[i]);
+    stride = stride * extents[i];
+  }
+  return c;
+}
+
+Expr Product(const std::vector<Expr>& extents) {
+  Expr p = 1;
+  for (const Expr& e : extents) p *= e;
+  return p;
+}
+
+KernelBuilder::KernelBuilder(const LowerInput& in, const KernelChoice& c)
+    : input(in),
+      choice(c),
+      root(in.graph.node(c.root)),
+      emitter(in.graph.DimBounds()),
+      at(in.graph, in.has_memory, &emitter) {
+  at.SetRoot(c.root);
+  out = at.BufferOf(c.root, /*written=*/true);
+}
+
+void KernelBuilder::StoreRoot(const Coordinates& coordinates) {
+  kir::Var v = at.At(choice.root, coordinates);
+  Expr offset = at.Offset(choice.root, coordinates);
+  if (emitter.UsesLane(offset)) v = emitter.Broadcast(v, at.lanes());
+  emitter.Store(out, offset, v, at.mask());
+}
+
+LoweredKernel KernelBuilder::Finish() && {
+  LoweredKernel lowered;
+  lowered.buffers = at.buffers();
+  lowered.kernel = std::move(emitter).Finish(KernelName(input, choice), grid);
+  return lowered;
+}
+
+absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice) {
+  KernelBuilder b(input, choice);
+  absl::Status status;
+  switch (choice.kind) {
+    case KernelKind::kMap: status = LowerMap(b); break;
+    case KernelKind::kRow: status = LowerRow(b); break;
+    case KernelKind::kPoint: status = LowerPoint(b); break;
+    case KernelKind::kContract: status = LowerContract(b); break;
+    case KernelKind::kAttention: status = LowerAttention(b); break;
+    case KernelKind::kScatter: status = LowerScatter(b); break;
+  }
+  if (!status.ok()) return status;
+  LoweredKernel lowered = std::move(b).Finish();
+  if (absl::Status valid = kir::Verify(lowered.kernel); !valid.ok()) {
+    return absl::InternalError(absl::StrCat("kernel for ", input.graph.Describe(choice.root), ": ",
+                                            valid.message()));
+  }
+  return lowered;
+}
+
+}  // namespace athanor

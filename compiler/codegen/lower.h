@@ -1,0 +1,72 @@
+// From a graph and one kernel choice to KIR.
+//
+//   absl::StatusOr<LoweredKernel> k = LowerKernel({graph, has_memory, target}, choice);
+//   // k->kernel is the program; k->buffers[i] is the node behind global buffer i, the root first
+//
+// Pure functions, thread-safe.
+#ifndef ATHANOR_COMPILER_CODEGEN_LOWER_H_
+#define ATHANOR_COMPILER_CODEGEN_LOWER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/kir.h"
+#include "compiler/codegen/point.h"
+#include "compiler/ir/graph.h"
+#include "compiler/search/schedule.h"
+#include "proto/athanor/v1/target.pb.h"
+
+namespace athanor {
+
+struct LoweredKernel {
+  kir::Kernel kernel;
+  std::vector<NodeId> buffers;
+};
+
+// What lowering needs to know beside the choice; borrowed for the call.
+struct LowerInput {
+  const Graph& graph;
+  const std::vector<bool>& has_memory;  // leaves and the roots of all kernels
+  const v1::Target& target;
+};
+
+// INTERNAL if the choice is impossible for this graph (a search must not offer it).
+absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice);
+
+// One kernel under construction: what the lowerings of the kinds share.
+struct KernelBuilder {
+  KernelBuilder(const LowerInput& input, const KernelChoice& choice);
+
+  const LowerInput& input;
+  const KernelChoice& choice;
+  const Node& root;
+  kir::Emitter emitter;
+  PointLowering at;
+  int out;  // global buffer 0
+
+  int LanesFor(int bytes) const { return input.target.vector_bytes() / bytes; }
+  Expr Item() const { return Expr::Symbol(kir::kGrid); }
+  // Sets the number of work items, known to all index expressions from here on.
+  void SetGrid(const Expr& items) {
+    grid = items;
+    emitter.bounds().SetExtent(kir::kGrid, items);
+  }
+  // root[coordinates] = value of the root there.
+  void StoreRoot(const Coordinates& coordinates);
+  LoweredKernel Finish() &&;
+
+  Expr grid = 1;
+};
+
+// `flat` in [0, product of extents) as coordinates, first extent slowest.
+Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents);
+Expr Product(const std::vector<Expr>& extents);
+
+// The kinds; kScatter and the walks over the root's elements are in lower.cc.
+absl::Status LowerContract(KernelBuilder& b);
+absl::Status LowerAttention(KernelBuilder& b);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_CODEGEN_LOWER_H_

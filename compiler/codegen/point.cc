@@ -1,0 +1,334 @@
+#include "compiler/codegen/point.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace athanor {
+
+using kir::kNoVar;
+using kir::Var;
+
+namespace {
+
+std::string Key(NodeId node, const Coordinates& coordinates, int lanes, const kir::Mask& mask) {
+  return absl::StrCat("at ", node, " ", lanes, " ", mask.predicate, " ",
+                      mask.count ? mask.count->ToString() : "", " ",
+                      absl::StrJoin(coordinates, ";", [](std::string* out, const Expr& e) {
+                        absl::StrAppend(out, e.ToString());
+                      }));
+}
+
+Scalar Integer(DType dtype, int64_t value) {
+  return IsSigned(dtype) ? Scalar::Signed(dtype, value)
+                         : Scalar::Unsigned(dtype, static_cast<uint64_t>(value));
+}
+
+}  // namespace
+
+Scalar IdentityOf(Op op, DType dtype) {
+  if (IsFloat(dtype)) {
+    return Scalar::Float(dtype, op == Op::kAdd ? 0.0 : -std::numeric_limits<double>::infinity());
+  }
+  if (op == Op::kAdd || !IsSigned(dtype)) return Integer(dtype, 0);
+  return Scalar::Signed(dtype, std::numeric_limits<int64_t>::min() >> (64 - 8 * DTypeBytes(dtype)));
+}
+
+Var PointLowering::At(NodeId node, const Coordinates& given) {
+  Coordinates coordinates;
+  coordinates.reserve(given.size());
+  for (const Expr& c : given) coordinates.push_back(e_.Simplify(c));
+  if (auto it = provided_.find(node); it != provided_.end()) return it->second(coordinates);
+  std::string key = Key(node, coordinates, lanes_, mask_);
+  if (std::optional<Var> known = e_.Recall(key)) return *known;
+  Var v;
+  bool cached = row_.index && node != root_ && row_.scratch_of.contains(node);
+  v = cached ? FromRowCache(node, coordinates) : Compute(node, coordinates);
+  e_.Remember(key, v);
+  return v;
+}
+
+Var PointLowering::Compute(NodeId id, const Coordinates& coordinates) {
+  const Node& node = graph_.node(id);
+  if (id != root_ && has_memory_[id]) return FromMemory(id, coordinates);
+  switch (node.op) {
+    case Op::kConstant: return e_.Const(LoadScalar(GetAttr<Tensor>(node.attrs, "value"), 0));
+    case Op::kIota:
+      return e_.Cast(e_.Index(coordinates[GetAttr<int64_t>(node.attrs, "axis")], lanes_),
+                     node.type.dtype);
+    case Op::kRandomBits:
+      return e_.RandomBits(e_.Index(Offset(id, coordinates), lanes_), At(node.inputs[0], {}));
+    case Op::kIndexMap: return Movement(node, coordinates);
+    case Op::kGather: return Gather(node, coordinates);
+    case Op::kSumReduce:
+    case Op::kMaxReduce: return Reduction(node, coordinates);
+    case Op::kContract: return Contraction(node, coordinates);
+    case Op::kEmbeddingBag: return Bag(node, coordinates);
+    default: return Elementwise(node, coordinates);
+  }
+}
+
+Var PointLowering::Elementwise(const Node& node, const Coordinates& coordinates) {
+  std::vector<Var> args;
+  args.reserve(node.inputs.size());
+  for (NodeId input : node.inputs) args.push_back(At(input, coordinates));
+  bool left = node.op == Op::kShift && GetAttr<std::string>(node.attrs, "direction") == "left";
+  return e_.Compute(node.op, node.type.dtype, std::move(args), left);
+}
+
+Var PointLowering::Inside(const Expr& coordinate, const Expr& extent) {
+  Var inside = kNoVar;
+  Var index = kNoVar;
+  if (!e_.bounds().NonNegative(coordinate)) {
+    index = e_.Index(coordinate, lanes_);
+    Var zero = e_.Const(Scalar::Signed(DType::kI64, 0));
+    inside = e_.Compute(Op::kNot, DType::kBool, {e_.Compute(Op::kLessThan, DType::kBool, {index, zero})});
+  }
+  if (!e_.bounds().Less(coordinate, extent)) {
+    if (index == kNoVar) index = e_.Index(coordinate, lanes_);
+    Var below = e_.Compute(Op::kLessThan, DType::kBool, {index, e_.Index(extent, 1)});
+    inside = e_.And(inside, below);
+  }
+  return inside;
+}
+
+Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {
+  const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
+  const TensorType& operand = graph_.node(node.inputs[0]).type;
+  std::map<std::string, Expr, std::less<>> axes;
+  for (size_t i = 0; i < coordinates.size(); ++i) axes[absl::StrCat("$", i)] = coordinates[i];
+  Coordinates source;
+  Var inside = kNoVar;
+  bool filled = node.attrs.contains("fill");
+  for (size_t i = 0; i < map.coordinates.size(); ++i) {
+    source.push_back(e_.Simplify(map.coordinates[i].Substitute(axes)));
+    if (filled) inside = e_.And(inside, Inside(source.back(), operand.shape[i]));
+  }
+  if (inside == kNoVar) return At(node.inputs[0], source);
+  Var outer = mask_.predicate;
+  mask_.predicate = e_.And(outer, inside);
+  Var value = At(node.inputs[0], source);
+  mask_.predicate = outer;
+  Var fill = e_.Const(LoadScalar(GetAttr<Tensor>(node.attrs, "fill"), 0));
+  return e_.Compute(Op::kSelect, node.type.dtype, {inside, value, fill});
+}
+
+Var PointLowering::Gather(const Node& node, const Coordinates& coordinates) {
+  const TensorType& data = graph_.node(node.inputs[0]).type;
+  const TensorType& indices = graph_.node(node.inputs[1]).type;
+  int64_t axis = GetAttr<int64_t>(node.attrs, "axis");
+  auto first = coordinates.begin() + axis;
+  auto last = first + static_cast<int64_t>(indices.shape.size());
+  Var index = e_.Cast(At(node.inputs[1], Coordinates(first, last)), DType::kI64);
+  Var inside = e_.CheckIndex(index, data.shape[axis], mask_);
+  e_.bounds().SetExtent(e_.Symbol(index).ToString(), data.shape[axis]);
+  Coordinates source(coordinates.begin(), first);
+  source.push_back(e_.Symbol(index));
+  source.insert(source.end(), last, coordinates.end());
+  Var outer = mask_.predicate;
+  mask_.predicate = e_.And(outer, inside);
+  Var value = At(node.inputs[0], source);
+  mask_.predicate = outer;
+  // A predicated load is already zero where the index is outside.
+  if (has_memory_[node.inputs[0]]) return value;
+  Scalar zero = IdentityOf(Op::kAdd, node.type.dtype);
+  return e_.Compute(Op::kSelect, node.type.dtype, {inside, value, e_.Const(zero)});
+}
+
+bool PointLowering::LanesFree(const Coordinates& coordinates) const {
+  for (const Expr& c : coordinates) {
+    if (e_.UsesLane(c)) return false;
+  }
+  return mask_.predicate == kNoVar || e_.type(mask_.predicate).lanes == 1;
+}
+
+Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& extents, bool free_lanes,
+                           const std::function<Var(const Coordinates&)>& term) {
+  const int lanes = lanes_;
+  const bool vectors = free_lanes && lanes > 1;  // else the coordinates have the lanes, or there are none
+  Var sum = e_.Mutable(e_.Broadcast(e_.Const(IdentityOf(op, accumulator)), lanes));
+  auto accumulate = [&](Var value, const std::optional<Expr>& count) {
+    value = e_.Broadcast(e_.Cast(value, accumulator), lanes);
+    if (count) {
+      Var identity = e_.Const(IdentityOf(op, accumulator));
+      value = e_.Compute(Op::kSelect, accumulator, {e_.LaneMask(*count, lanes), value, identity});
+    }
+    e_.Assign(sum, e_.Compute(op, accumulator, {sum, value}));
+  };
+  Coordinates indices;
+  auto vector_pass = [&](const Expr& extent) {
+    bool row_pass = !row_.index && extents.size() == 1 && extent == row_.length;
+    e_.VectorFor(0, extent, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
+      Context context(this, lanes, count);
+      if (row_pass) BeginRowPass(i);
+      indices.push_back(i + Expr::Symbol(kir::kLane));
+      accumulate(term(indices), count);
+      indices.pop_back();
+    });
+    if (row_pass) EndRowPass();
+  };
+  std::function<void(size_t)> nest = [&](size_t axis) {
+    if (axis == extents.size()) {
+      accumulate(term(indices), std::nullopt);
+    } else if (axis + 1 == extents.size() && vectors) {
+      vector_pass(extents[axis]);
+    } else {
+      e_.For(0, extents[axis], 1, [&](const Expr& i) {
+        indices.push_back(i);
+        nest(axis + 1);
+        indices.pop_back();
+      });
+    }
+  };
+  nest(0);
+  return vectors ? e_.Reduce(op, sum) : sum;
+}
+
+Var PointLowering::Reduction(const Node& node, const Coordinates& coordinates) {
+  const TensorType& operand = graph_.node(node.inputs[0]).type;
+  const std::vector<int64_t>& axes = GetAttr<std::vector<int64_t>>(node.attrs, "axes");
+  std::vector<Expr> extents;
+  for (int64_t a : axes) extents.push_back(operand.shape[a]);
+  auto term = [&](const Coordinates& indices) {
+    Coordinates point;
+    size_t kept = 0;
+    for (size_t a = 0; a < operand.shape.size(); ++a) {
+      auto reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(a));
+      point.push_back(reduced == axes.end() ? coordinates[kept++] : indices[reduced - axes.begin()]);
+    }
+    return At(node.inputs[0], point);
+  };
+  Op op = node.op == Op::kSumReduce ? Op::kAdd : Op::kMax;
+  DType accumulator = op == Op::kAdd ? AccumulatorOf(node.type.dtype) : node.type.dtype;
+  if (node.type.dtype == DType::kBool) op = Op::kOr;
+  Var v = Combine(op, accumulator, extents, LanesFree(coordinates), term);
+  return e_.Cast(v, node.type.dtype);
+}
+
+Var PointLowering::Contraction(const Node& node, const Coordinates& coordinates) {
+  ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
+  std::map<char, Expr> at;
+  for (size_t i = 0; i < spec.result.size(); ++i) at[spec.result[i]] = coordinates[i];
+  std::string summed;
+  std::vector<Expr> extents;
+  for (int side = 0; side < 2; ++side) {
+    const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
+    for (size_t i = 0; i < letters.size(); ++i) {
+      if (at.contains(letters[i]) || summed.find(letters[i]) != std::string::npos) continue;
+      summed += letters[i];
+      extents.push_back(graph_.node(node.inputs[side]).type.shape[i]);
+    }
+  }
+  DType accumulator = AccumulatorOf(node.type.dtype);
+  auto term = [&](const Coordinates& indices) {
+    for (size_t i = 0; i < summed.size(); ++i) at[summed[i]] = indices[i];
+    Coordinates lhs, rhs;
+    for (char c : spec.lhs) lhs.push_back(at[c]);
+    for (char c : spec.rhs) rhs.push_back(at[c]);
+    Var a = e_.Cast(At(node.inputs[0], lhs), accumulator);
+    Var b = e_.Cast(At(node.inputs[1], rhs), accumulator);
+    return e_.Compute(Op::kMul, accumulator, {a, b});
+  };
+  Var v = Combine(Op::kAdd, accumulator, extents, LanesFree(coordinates), term);
+  return e_.Cast(v, node.type.dtype);
+}
+
+Var PointLowering::Bag(const Node& node, const Coordinates& coordinates) {
+  const Shape& ids = graph_.node(node.inputs[1]).type.shape;
+  const Shape& offsets = graph_.node(node.inputs[2]).type.shape;
+  const Expr& bag = coordinates[0];
+  kir::Mask always;
+  auto bound = [&](const Expr& at) {
+    Var v = e_.Cast(At(node.inputs[2], {at}), DType::kI64);
+    e_.bounds().Set(e_.Symbol(v).ToString(), 0, ids[0]);
+    return v;
+  };
+  // The bag ends where the next begins; the last one at the end of `ids`. Both ends are checked, so that
+  // no offset from outside reaches memory.
+  Var first = bound(bag);
+  Var ok = e_.CheckIndex(first, ids[0] + 1, always);
+  Var end = e_.Mutable(e_.Index(ids[0], 1));
+  Var is_inner = e_.Compute(Op::kLessThan, DType::kBool, {e_.Index(bag + 1, 1), e_.Index(offsets[0], 1)});
+  e_.If(is_inner, [&] { e_.Assign(end, bound(bag + 1)); });
+  ok = e_.And(ok, e_.CheckIndex(end, ids[0] + 1, always));
+  Var none_before = e_.Const(Scalar::Signed(DType::kI64, 0));
+  auto guarded = [&](Var v) {
+    Var safe = e_.Compute(Op::kSelect, DType::kI64, {ok, v, none_before});
+    e_.bounds().Set(e_.Symbol(safe).ToString(), 0, ids[0]);
+    return safe;
+  };
+  first = guarded(first);
+  Var last = guarded(end);
+  // Decreasing offsets are an error, not an empty bag.
+  e_.CheckIndex(e_.Index(e_.Symbol(last) - e_.Symbol(first), 1), ids[0] + 1, always);
+  const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
+  DType accumulator = mode == "max" ? node.type.dtype : AccumulatorOf(node.type.dtype);
+  Op op = mode == "max" ? Op::kMax : Op::kAdd;
+  Var sum = e_.Mutable(e_.Broadcast(e_.Const(IdentityOf(op, accumulator)), lanes_));
+  e_.For(e_.Symbol(first), e_.Symbol(last), 1, [&](const Expr& i) {
+    const Expr& rows = graph_.node(node.inputs[0]).type.shape[0];
+    Var id = e_.Cast(At(node.inputs[1], {i}), DType::kI64);
+    Var inside = e_.CheckIndex(id, rows, always);
+    e_.bounds().SetExtent(e_.Symbol(id).ToString(), rows);
+    Var outer = mask_.predicate;
+    mask_.predicate = e_.And(outer, inside);
+    Var value = At(node.inputs[0], {e_.Symbol(id), coordinates[1]});
+    mask_.predicate = outer;
+    e_.Assign(sum, e_.Compute(op, accumulator, {sum, e_.Broadcast(e_.Cast(value, accumulator), lanes_)}));
+  });
+  Var length = e_.Index(e_.Symbol(last) - e_.Symbol(first), 1);
+  Var none = e_.Compute(Op::kLessThan, DType::kBool, {length, e_.Const(Scalar::Signed(DType::kI64, 1))});
+  Var zero = e_.Const(IdentityOf(Op::kAdd, accumulator));
+  Var value = sum;
+  if (mode == "mean") value = e_.Compute(Op::kDiv, accumulator, {sum, e_.Cast(length, accumulator)});
+  return e_.Cast(e_.Compute(Op::kSelect, accumulator, {none, zero, value}), node.type.dtype);
+}
+
+int PointLowering::BufferOf(NodeId node, bool written) {
+  auto [it, added] = buffer_of_.try_emplace(node, 0);
+  if (added) {
+    it->second = e_.Global(graph_.node(node).type.dtype, written);
+    buffer_nodes_.push_back(node);
+  }
+  return it->second;
+}
+
+Expr PointLowering::Offset(NodeId node, const Coordinates& coordinates) const {
+  const Shape& shape = graph_.node(node).type.shape;
+  Expr offset = 0;
+  for (size_t i = 0; i < shape.size(); ++i) offset = offset * shape[i] + coordinates[i];
+  return e_.Simplify(offset);
+}
+
+Var PointLowering::FromMemory(NodeId node, const Coordinates& coordinates) {
+  int buffer = BufferOf(node, /*written=*/false);
+  return e_.Load(buffer, Offset(node, coordinates), lanes_, mask_);
+}
+
+void PointLowering::SetRow(Coordinates prefix, Expr length, std::map<NodeId, int> scratch_of) {
+  row_ = {std::move(prefix), std::move(length), std::move(scratch_of), {}, {}, std::nullopt};
+}
+
+Var PointLowering::FromRowCache(NodeId node, const Coordinates& coordinates) {
+  Expr r = e_.Simplify(*row_.index + Expr::Symbol(kir::kLane));
+  Coordinates whole = row_.prefix;
+  whole.push_back(r);
+  if (coordinates != whole || mask_.predicate != kNoVar) return Compute(node, coordinates);
+  int buffer = row_.scratch_of[node];
+  if (row_.filled.contains(node)) return e_.Load(buffer, r, lanes_, mask_);
+  Var v = e_.Broadcast(Compute(node, coordinates), lanes_);
+  e_.Store(buffer, r, v, mask_);
+  row_.filling.insert(node);
+  return v;
+}
+
+void PointLowering::EndRowPass() {
+  row_.index.reset();
+  row_.filled.merge(row_.filling);
+  row_.filling.clear();
+}
+
+}  // namespace athanor

@@ -1,0 +1,53 @@
+#include "compiler/codegen/tile.h"
+
+#include <vector>
+
+namespace athanor {
+
+using kir::Var;
+
+void EmitRegisterTile(kir::Emitter& e, const RegisterTile& tile) {
+  std::vector<Var> sums;
+  for (int r = 0; r < tile.rows; ++r) {
+    for (int v = 0; v < tile.vectors; ++v) sums.push_back(e.Mutable(tile.initial(r, v)));
+  }
+  e.For(tile.k_begin, tile.k_end, 1, [&](const Expr& k) {
+    std::vector<Var> columns;
+    for (int v = 0; v < tile.vectors; ++v) columns.push_back(tile.column_value(v, k));
+    for (int r = 0; r < tile.rows; ++r) {
+      Var row = tile.row_value(r, k);
+      for (int v = 0; v < tile.vectors; ++v) {
+        Var sum = sums[r * tile.vectors + v];
+        e.Assign(sum, e.Fma(row, columns[v], sum));
+      }
+    }
+  });
+  for (int r = 0; r < tile.rows; ++r) {
+    for (int v = 0; v < tile.vectors; ++v) tile.store(r, v, sums[r * tile.vectors + v]);
+  }
+}
+
+void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
+                 absl::FunctionRef<void(const Expr&, int)> body) {
+  Expr first = begin;
+  for (int step : {rows, 4, 1}) {
+    if (step > rows || (step == rows && first != begin)) continue;
+    Expr whole = e.Simplify(FloorDiv(end - first, step) * step);
+    if (whole.IsConstant(0)) continue;
+    Expr last = e.Simplify(first + whole);
+    e.For(first, last, step, [&](const Expr& r) {
+      // The loop variable is at most last - step: what the tile's rows need to be known below `end`.
+      e.bounds().Set(*r.symbol(), first, last - step);
+      body(r, step);
+    });
+    first = last;
+    if (e.Simplify(end - first).IsConstant(0)) return;
+  }
+}
+
+std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end, int lanes) {
+  if (e.bounds().NonNegative(end - first - lanes)) return std::nullopt;
+  return e.Simplify(end - first);
+}
+
+}  // namespace athanor

@@ -1,0 +1,35 @@
+// The register tile both contractions and attention are made of: rows x vectors of accumulators in
+// registers, one broadcast scalar per row and one vector per column block each step of the reduction.
+#ifndef ATHANOR_COMPILER_CODEGEN_TILE_H_
+#define ATHANOR_COMPILER_CODEGEN_TILE_H_
+
+#include <functional>
+
+#include "absl/functional/function_ref.h"
+#include "compiler/codegen/emitter.h"
+
+namespace athanor {
+
+struct RegisterTile {
+  int rows;
+  int vectors;
+  Expr k_begin, k_end;
+  std::function<kir::Var(int row, const Expr& k)> row_value;        // scalar, accumulator dtype
+  std::function<kir::Var(int vector, const Expr& k)> column_value;  // vector, accumulator dtype
+  std::function<kir::Var(int row, int vector)> initial;             // vector
+  std::function<void(int row, int vector, kir::Var sum)> store;
+};
+
+void EmitRegisterTile(kir::Emitter& e, const RegisterTile& tile);
+
+// Covers rows [begin, end) with tiles of `rows`, then of 4, then of 1, so that no row is computed twice or
+// read beyond the end.
+void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
+                 absl::FunctionRef<void(const Expr& first, int rows)> body);
+
+// Lanes of vector `first` (its lane 0) below `end`, as a count for masks; all lanes if proved.
+std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end, int lanes);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_CODEGEN_TILE_H_

@@ -1,0 +1,57 @@
+// From lowered kernels to a plan: which values share memory, where each lies in the arena, in which
+// order steps run.
+//
+//   PlanInput in = ...;                                  // values, launches, outputs
+//   absl::StatusOr<v1::Plan> plan = MakePlan(in, [](const kir::Kernel& k) { return PrintCpu(k, target); });
+//
+// Pure function, thread-safe.
+#ifndef ATHANOR_COMPILER_PLAN_PLANNER_H_
+#define ATHANOR_COMPILER_PLAN_PLANNER_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/kir.h"
+#include "compiler/ir/graph.h"
+#include "proto/athanor/v1/plan.pb.h"
+
+namespace athanor {
+
+enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed };
+
+// Something with memory of its own.
+struct PlanValue {
+  ValueKind kind = ValueKind::kComputed;
+  TensorType type;
+  std::string name;   // kInput, kParameter
+  Tensor literal;     // kConstant
+};
+
+// One kernel launch; `buffers` are value indices in the order of the kernel's global buffers.
+struct Launch {
+  kir::Kernel kernel;
+  std::vector<int> buffers;
+  std::string label;
+  Expr flops, moved_bytes;
+};
+
+struct PlanInput {
+  std::string graph_hash;
+  std::vector<Dim> dims;
+  v1::Target target;
+  std::vector<PlanValue> values;
+  std::vector<Launch> launches;  // a topological order
+  std::vector<std::pair<std::string, int>> outputs;
+};
+
+// Launches that need no input go to `prepare`; their results that `run` reads are PREPARED. Arena values
+// whose lifetimes do not meet share memory, offsets fixed at the bucket's largest sizes. A launch may
+// write over an operand that dies in it only where every work item reads no more of it than it writes.
+absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input,
+                                  const std::function<std::string(const kir::Kernel&)>& print);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_PLAN_PLANNER_H_

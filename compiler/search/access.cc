@@ -1,0 +1,237 @@
+#include "compiler/search/access.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+
+namespace {
+
+class Walk {
+ public:
+  Walk(const Graph& graph, const std::vector<bool>& has_memory, Bounds bounds)
+      : graph_(graph), has_memory_(has_memory), bounds_(std::move(bounds)) {}
+
+  void Visit(NodeId id, const std::vector<Expr>& coordinates, bool root);
+  Accesses Take() && { return std::move(result_); }
+
+ private:
+  Expr Fresh(const Expr& extent) {
+    std::string name = absl::StrCat("#", fresh_++);
+    bounds_.SetExtent(name, extent);
+    return Expr::Symbol(name);
+  }
+  void VisitReduction(const Node& node, const std::vector<Expr>& coordinates);
+  void VisitContract(const Node& node, const std::vector<Expr>& coordinates);
+  void VisitMap(const Node& node, const std::vector<Expr>& coordinates);
+  void VisitGather(const Node& node, const std::vector<Expr>& coordinates);
+
+  const Graph& graph_;
+  const std::vector<bool>& has_memory_;
+  Bounds bounds_;
+  Accesses result_;
+  std::set<std::string> seen_;
+  int fresh_ = 0;
+  bool inside_reduction_ = false;
+};
+
+void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
+  std::string key = absl::StrCat(id, inside_reduction_ ? "r" : "");
+  for (const Expr& c : coordinates) absl::StrAppend(&key, ";", c.ToString());
+  if (!seen_.insert(key).second) return;
+  const Node& node = graph_.node(id);
+  result_.widest_bytes = std::max(result_.widest_bytes, DTypeBytes(AccumulatorOf(node.type.dtype)));
+  if (has_memory_[id] && !root) {
+    result_.loads.push_back({id, coordinates, inside_reduction_});
+    return;
+  }
+  switch (node.op) {
+    case Op::kConstant: return;
+    case Op::kIota:
+      result_.indices.push_back(coordinates[GetAttr<int64_t>(node.attrs, "axis")]);
+      return;
+    case Op::kRandomBits:
+      result_.indices.push_back(RowMajorOffset(node.type.shape, coordinates));
+      return Visit(node.inputs[0], {}, false);
+    case Op::kIndexMap: return VisitMap(node, coordinates);
+    case Op::kGather: return VisitGather(node, coordinates);
+    case Op::kSumReduce:
+    case Op::kMaxReduce:
+      result_.reductions.push_back({id, coordinates, inside_reduction_});
+      return VisitReduction(node, coordinates);
+    case Op::kContract:
+      result_.reductions.push_back({id, coordinates, inside_reduction_});
+      return VisitContract(node, coordinates);
+    case Op::kAttention:
+    case Op::kEmbeddingBag:
+    case Op::kScatter:  // only ever roots or anchors: what they read is theirs
+      result_.reductions.push_back({id, coordinates, inside_reduction_});
+      return;
+    default:
+      for (NodeId input : node.inputs) Visit(input, coordinates, false);
+  }
+}
+
+void Walk::VisitReduction(const Node& node, const std::vector<Expr>& coordinates) {
+  const Shape& operand = graph_.node(node.inputs[0]).type.shape;
+  const auto& axes = GetAttr<std::vector<int64_t>>(node.attrs, "axes");
+  std::vector<Expr> point;
+  size_t kept = 0;
+  for (size_t a = 0; a < operand.size(); ++a) {
+    bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(a)) != axes.end();
+    point.push_back(reduced ? Fresh(operand[a]) : coordinates[kept++]);
+  }
+  bool outer = std::exchange(inside_reduction_, true);
+  Visit(node.inputs[0], point, false);
+  inside_reduction_ = outer;
+}
+
+void Walk::VisitContract(const Node& node, const std::vector<Expr>& coordinates) {
+  ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
+  std::map<char, Expr> at;
+  for (size_t i = 0; i < spec.result.size(); ++i) at[spec.result[i]] = coordinates[i];
+  bool outer = std::exchange(inside_reduction_, true);
+  for (int side = 0; side < 2; ++side) {
+    const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
+    const Shape& shape = graph_.node(node.inputs[side]).type.shape;
+    std::vector<Expr> point;
+    for (size_t i = 0; i < letters.size(); ++i) {
+      if (!at.contains(letters[i])) at[letters[i]] = Fresh(shape[i]);
+      point.push_back(at[letters[i]]);
+    }
+    Visit(node.inputs[side], point, false);
+  }
+  inside_reduction_ = outer;
+}
+
+void Walk::VisitMap(const Node& node, const std::vector<Expr>& coordinates) {
+  const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
+  const Shape& operand = graph_.node(node.inputs[0]).type.shape;
+  std::vector<Expr> source = MapCoordinates(map, coordinates, bounds_);
+  if (node.attrs.contains("fill")) {
+    for (size_t i = 0; i < source.size(); ++i) {
+      if (bounds_.NonNegative(source[i]) && bounds_.Less(source[i], operand[i])) continue;
+      result_.indices.push_back(source[i]);
+    }
+  }
+  Visit(node.inputs[0], source, false);
+}
+
+void Walk::VisitGather(const Node& node, const std::vector<Expr>& coordinates) {
+  const Shape& data = graph_.node(node.inputs[0]).type.shape;
+  size_t index_rank = graph_.node(node.inputs[1]).type.shape.size();
+  auto first = coordinates.begin() + GetAttr<int64_t>(node.attrs, "axis");
+  auto last = first + static_cast<std::ptrdiff_t>(index_rank);
+  Visit(node.inputs[1], std::vector<Expr>(first, last), false);
+  std::vector<Expr> source(coordinates.begin(), first);
+  source.push_back(Fresh(data[source.size()]));
+  source.insert(source.end(), last, coordinates.end());
+  Visit(node.inputs[0], source, false);
+}
+
+}  // namespace
+
+Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
+                         const std::vector<Expr>& coordinates, Bounds bounds) {
+  Walk walk(graph, has_memory, std::move(bounds));
+  walk.Visit(root, coordinates, /*root=*/true);
+  return std::move(walk).Take();
+}
+
+Expr RowMajorOffset(const Shape& shape, const std::vector<Expr>& coordinates) {
+  Expr offset = 0;
+  for (size_t i = 0; i < shape.size(); ++i) offset = offset * shape[i] + coordinates[i];
+  return offset;
+}
+
+std::vector<Expr> MapCoordinates(const IndexMap& map, const std::vector<Expr>& coordinates,
+                                 const Bounds& bounds) {
+  std::map<std::string, Expr, std::less<>> axes;
+  for (size_t i = 0; i < coordinates.size(); ++i) axes[absl::StrCat("$", i)] = coordinates[i];
+  std::vector<Expr> source;
+  source.reserve(map.coordinates.size());
+  for (const Expr& c : map.coordinates) source.push_back(bounds.Simplify(c.Substitute(axes)));
+  return source;
+}
+
+namespace {
+
+// The weight of a mixed-radix digit of axis `axis`: c in floordiv($i, c), floordiv($i, c) mod m; 1 for $i
+// and $i mod m. nullopt if `e` is no such digit.
+std::optional<Expr> DigitWeight(const Expr& e, const std::string& axis) {
+  std::optional<Expr> weight;
+  for (const Expr::Term& t : e.terms()) {
+    if (t.monomial.size() != 1 || t.coefficient != 1) continue;
+    const Atom& atom = *t.monomial[0];
+    if (atom.kind == Atom::Kind::kSymbol && atom.symbol == axis) weight = Expr(1);
+    if (atom.kind == Atom::Kind::kFloorDiv && atom.args[0] == Expr::Symbol(axis) && !weight) {
+      weight = atom.args[1];
+    }
+  }
+  return weight;
+}
+
+}  // namespace
+
+std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& operand,
+                                           const std::vector<Expr>& coordinates, Bounds bounds) {
+  // Guess: every axis is the weighted sum of the operand coordinates that are its digits.
+  std::vector<Expr> result(map.shape.size(), Expr(0));
+  std::vector<Expr> at;  // symbols for the operand's coordinates, while the guess is checked
+  for (size_t j = 0; j < map.coordinates.size(); ++j) {
+    std::string name = absl::StrCat("@", j);
+    bounds.SetExtent(name, operand[j]);
+    at.push_back(Expr::Symbol(name));
+    if (map.coordinates[j].constant()) continue;
+    bool found = false;
+    for (size_t i = 0; i < map.shape.size() && !found; ++i) {
+      std::string axis = absl::StrCat("$", i);
+      if (!map.coordinates[j].Uses(axis)) continue;
+      std::optional<Expr> weight = DigitWeight(map.coordinates[j], axis);
+      if (!weight) return std::nullopt;
+      result[i] = result[i] + *weight * at[j];
+      found = true;
+    }
+    if (!found) return std::nullopt;
+  }
+  // Proof: reading back gives the operand's coordinates, and both sides have as many elements.
+  std::vector<Expr> back = MapCoordinates(map, result, bounds);
+  Expr operand_elements = 1, result_elements = 1;
+  for (size_t j = 0; j < at.size(); ++j) {
+    if (!bounds.ProvablyEqual(back[j], at[j]) && !operand[j].IsConstant(1)) return std::nullopt;
+    operand_elements *= operand[j];
+  }
+  for (const Expr& e : map.shape) result_elements *= e;
+  if (!(operand_elements == result_elements)) return std::nullopt;
+  std::map<std::string, Expr, std::less<>> values;
+  for (size_t j = 0; j < at.size(); ++j) values[absl::StrCat("@", j)] = coordinates[j];
+  for (Expr& e : result) e = e.Substitute(values);
+  return result;
+}
+
+std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph, const std::vector<bool>& has_memory,
+                                                 NodeId root, NodeId anchor,
+                                                 const std::vector<Expr>& coordinates,
+                                                 const Bounds& bounds) {
+  if (root == anchor) return coordinates;
+  const Node& node = graph.node(root);
+  bool elementwise = OpInfo(node.op).op_class == OpClass::kElementwise;
+  if (!elementwise && node.op != Op::kIndexMap) return std::nullopt;
+  for (NodeId input : node.inputs) {
+    if (has_memory[input] && input != anchor) continue;
+    auto inner = RootCoordinates(graph, has_memory, input, anchor, coordinates, bounds);
+    if (!inner) continue;
+    if (elementwise) return inner;
+    const Shape& operand = graph.node(input).type.shape;
+    return InvertMap(GetAttr<IndexMap>(node.attrs, "map"), operand, *inner, bounds);
+  }
+  return std::nullopt;
+}
+
+}  // namespace athanor

@@ -1,0 +1,54 @@
+// What a kernel would touch, found without writing it: the same walk as codegen's point lowering, over
+// symbolic coordinates. Search decides with it what may be computed where; codegen which axes may merge.
+//
+//   Accesses a = CollectAccesses(graph, has_memory, root, coordinates, bounds);
+//   // a.loads: every buffer read with its coordinates; a.reductions: every reduction met on the way
+#ifndef ATHANOR_COMPILER_SEARCH_ACCESS_H_
+#define ATHANOR_COMPILER_SEARCH_ACCESS_H_
+
+#include <vector>
+
+#include "compiler/ir/graph.h"
+
+namespace athanor {
+
+struct Access {
+  NodeId node;
+  std::vector<Expr> coordinates;
+  bool inside_reduction = false;
+};
+
+struct Accesses {
+  std::vector<Access> loads;       // nodes with memory
+  std::vector<Access> reductions;  // SumReduce, MaxReduce, Contract, EmbeddingBag, Attention computed inline
+  std::vector<Expr> indices;       // other uses of coordinates: Iota, the conditions of filled maps
+  int widest_bytes = 1;            // of the dtypes computed with
+};
+
+// Walks from `root` (even if it has memory) at `coordinates`. Reduced axes become symbols "#0", "#1", ...,
+// computed indices too, so `bounds` is taken by value and grows on the way.
+Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
+                         const std::vector<Expr>& coordinates, Bounds bounds);
+
+// Row-major offset of an element, in elements.
+Expr RowMajorOffset(const Shape& shape, const std::vector<Expr>& coordinates);
+
+// Coordinates of `node`'s users' operand, through an IndexMap, simplified.
+std::vector<Expr> MapCoordinates(const IndexMap& map, const std::vector<Expr>& coordinates,
+                                 const Bounds& bounds);
+
+// The coordinates of an IndexMap's result at which it reads its operand's `coordinates`, where the map is
+// one to one; empty optional where that is not proved.
+std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& operand,
+                                           const std::vector<Expr>& coordinates, Bounds bounds);
+
+// The coordinates of `root` at which `anchor` is needed at `coordinates`, along the one path of
+// element-wise nodes and invertible maps between them.
+std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph, const std::vector<bool>& has_memory,
+                                                 NodeId root, NodeId anchor,
+                                                 const std::vector<Expr>& coordinates,
+                                                 const Bounds& bounds);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_SEARCH_ACCESS_H_
