@@ -110,7 +110,8 @@ absl::Status Compare(const Tensor& got, const Tensor& want, Tolerance tolerance)
       TypeText(want), ": ", differing, " of ", want.elements(),
       differing == 1 ? " elements differs" : " elements differ", "; first ",
       ElementText(got, want, first, allowed(first)),
-      worst == first ? "" : absl::StrCat("; worst ", ElementText(got, want, worst, allowed(worst)))));
+      worst == first ? ""
+                     : absl::StrCat("; worst ", ElementText(got, want, worst, allowed(worst)))));
 }
 
 }  // namespace
@@ -119,14 +120,13 @@ double UnitRoundoff(DType dtype) { return std::ldexp(1.0, -PrecisionOf(dtype).di
 
 double UnitInLastPlace(DType dtype, double value) {
   const Precision precision = PrecisionOf(dtype);
-  const int exponent = value == 0 ? precision.min_exponent
-                                  : std::max(std::ilogb(value), precision.min_exponent);
+  const int exponent =
+      value == 0 ? precision.min_exponent : std::max(std::ilogb(value), precision.min_exponent);
   return std::ldexp(1.0, exponent - precision.digits + 1);
 }
 
 double UlpDistance(DType dtype, double got, double want) {
-  const double difference =
-      Difference(Scalar::Float(dtype, got), Scalar::Float(dtype, want));
+  const double difference = Difference(Scalar::Float(dtype, got), Scalar::Float(dtype, want));
   if (difference == 0 || difference == kInfinity) return difference;
   return difference / UnitInLastPlace(dtype, want);
 }
@@ -147,8 +147,7 @@ std::vector<double> ContractTolerances(const Tensor& want, absl::Span<const doub
                                        int64_t length, double c) {
   std::vector<double> tolerances(magnitudes.size(), 0);
   for (size_t i = 0; i < magnitudes.size() && IsFloat(want.dtype); ++i) {
-    tolerances[i] =
-        ContractTolerance(want.dtype, length, magnitudes[i], LoadScalar(want, i).f, c);
+    tolerances[i] = ContractTolerance(want.dtype, length, magnitudes[i], LoadScalar(want, i).f, c);
   }
   return tolerances;
 }
@@ -170,8 +169,7 @@ absl::StatusOr<std::vector<double>> ContractMagnitudes(const ContractSpec& spec,
   std::vector<int64_t> shape;
   for (char letter : spec.result) {
     const size_t in_lhs = spec.lhs.find(letter);
-    shape.push_back(in_lhs != std::string::npos ? a.shape[in_lhs]
-                                                : b.shape[spec.rhs.find(letter)]);
+    shape.push_back(in_lhs != std::string::npos ? a.shape[in_lhs] : b.shape[spec.rhs.find(letter)]);
   }
   Tensor sums = Tensor::Zeros(DType::kF64, shape);
   absl::Status status = ReferenceContract({&a, &b}, {{"spec", spec.ToString()}}, {}, &sums);

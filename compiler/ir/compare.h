@@ -1,10 +1,10 @@
 // How near a computed tensor must be to the reference evaluator's: error bounds and comparisons.
 //
 //   absl::Status same = CompareTensors(got, want, /*relative=*/1e-6, /*absolute=*/0);
-//   // INVALID_ARGUMENT "f32[2,3]: 1 of 6 elements differs; first [0,1]: got 1.5, want 1, ..."
+//   // INVALID_ARGUMENT "f32[2,3]: 1 of 6 elements differs; first [0,1]: got 1.5, ..."
 //
 //   // A contraction of length K in any order of summation:
-//   ASSIGN(std::vector<double> sums, ContractMagnitudes(spec, lhs, rhs));       // sum |a*b|
+//   std::vector<double> sums = ContractMagnitudes(spec, lhs, rhs).value();  // of |a*b|
 //   CompareTensors(got, want, ContractTolerances(want, sums, /*length=*/K));
 #ifndef ATHANOR_COMPILER_IR_COMPARE_H_
 #define ATHANOR_COMPILER_IR_COMPARE_H_
@@ -24,17 +24,17 @@ namespace athanor {
 double UnitRoundoff(DType dtype);
 // The distance from |value| to the next larger value of the dtype; the smallest subnormal at 0.
 double UnitInLastPlace(DType dtype, double value);
-// |got - want| in units in the last place of `want`; 0 for two NaNs or equal infinities, infinity if
-// only one is NaN or infinite.
+// |got - want| in units in the last place of `want`; 0 for two NaNs or equal infinities, infinity
+// if only one is NaN or infinite.
 double UlpDistance(DType dtype, double got, double want);
 
 // gamma(K) = K*u / (1 - K*u), which bounds the relative error of K roundings in a row (Higham,
 // "Accuracy and Stability of Numerical Algorithms", section 3.1); infinity once K*u reaches 1.
 double Gamma(int64_t length, double unit_roundoff);
 
-// The bound on a sum of `length` products in the accumulator of `dtype`, in any order: c * gamma(K) *
-// sum|a*b|, and one unit in the last place of `reference` because both it and the result were rounded
-// to `dtype`. It also covers plain sums, with `magnitude` the sum of |a|.
+// The bound on a sum of `length` products in the accumulator of `dtype`, in any order: c * gamma(K)
+// * sum|a*b|, and one unit in the last place of `reference` because both it and the result were
+// rounded to `dtype`. It also covers plain sums, with `magnitude` the sum of |a|.
 double ContractTolerance(DType dtype, int64_t length, double magnitude, double reference,
                          double c = 1);
 // The same for every element of `want`.

@@ -41,8 +41,10 @@ TEST(CompareTest, EqualMeansNanWithNanAndInfinityWithItself) {
   const Tensor b = Of(DType::kF32, {4}, {kNan, kInf, -kInf, -0.0});
   EXPECT_TRUE(CompareTensors(a, b, 0, 0).ok());
   for (double other : {-kInf, kNan, 3e38}) {
-    EXPECT_FALSE(CompareTensors(Of(DType::kF32, {}, {other}), Of(DType::kF32, {}, {kInf}), 1, 1).ok());
-    EXPECT_FALSE(CompareTensors(Of(DType::kF32, {}, {kInf}), Of(DType::kF32, {}, {other}), 1, 1).ok());
+    EXPECT_FALSE(
+        CompareTensors(Of(DType::kF32, {}, {other}), Of(DType::kF32, {}, {kInf}), 1, 1).ok());
+    EXPECT_FALSE(
+        CompareTensors(Of(DType::kF32, {}, {kInf}), Of(DType::kF32, {}, {other}), 1, 1).ok());
   }
 }
 
@@ -50,9 +52,10 @@ TEST(CompareTest, NamesTheFirstAndTheWorst) {
   const Tensor want = Of(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6});
   const Tensor got = Of(DType::kF32, {2, 3}, {1, 2.5, 3, 4, 9, 6.25});
   const absl::Status status = CompareTensors(got, want, 0.1, 0);
-  EXPECT_EQ(status.message(),
-            "f32[2,3]: 2 of 6 elements differ; first [0,1]: got 2.5, want 2, off by 0.5, allowed 0.2; "
-            "worst [1,1]: got 9, want 5, off by 4, allowed 0.5");
+  EXPECT_EQ(
+      status.message(),
+      "f32[2,3]: 2 of 6 elements differ; first [0,1]: got 2.5, want 2, off by 0.5, allowed 0.2; "
+      "worst [1,1]: got 9, want 5, off by 4, allowed 0.5");
   EXPECT_TRUE(CompareTensors(got, want, 0, 4).ok());
   EXPECT_FALSE(CompareTensors(got, want, 0, 3.99).ok());
   const std::vector<double> tolerances = {0, 0.5, 0, 0, 4, 0.25};

@@ -9,8 +9,8 @@ namespace athanor {
 namespace {
 
 absl::Status AtNode(const Graph& graph, NodeId id, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(graph.Describe(id), ": ",
-                                                  absl::string_view(status.message())));
+  return absl::Status(status.code(),
+                      absl::StrCat(graph.Describe(id), ": ", absl::string_view(status.message())));
 }
 
 // Inputs, then parameters: the order of the caller's tensors.
@@ -27,25 +27,25 @@ absl::Status CheckDType(const Graph& graph, NodeId id, DType got) {
   const std::string name(DTypeName(wanted));
   return AtNode(graph, id,
                 absl::InvalidArgumentError(absl::StrCat("expects ", name, ", got ",
-                                                        std::string(DTypeName(got)), "; Cast it to ",
-                                                        name, " first")));
+                                                        std::string(DTypeName(got)),
+                                                        "; Cast it to ", name, " first")));
 }
 
 absl::Status CheckBytes(const Graph& graph, NodeId id, const Tensor& tensor) {
   const size_t bytes = static_cast<size_t>(tensor.elements()) * DTypeBytes(tensor.dtype);
   if (tensor.bytes.size() == bytes) return absl::OkStatus();
-  return AtNode(graph, id, absl::InvalidArgumentError(absl::StrCat(
-                               "has ", tensor.bytes.size(), " bytes, its shape needs ", bytes)));
+  return AtNode(graph, id,
+                absl::InvalidArgumentError(
+                    absl::StrCat("has ", tensor.bytes.size(), " bytes, its shape needs ", bytes)));
 }
 
-// Checks the caller's tensors and solves the dims. Byte counts come last: only a shape that fits its
-// declaration is known to have a count.
+// Checks the caller's tensors and solves the dims. Byte counts come last: only a shape that fits
+// its declaration is known to have a count.
 absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const NodeId> ids,
                                         absl::Span<const Tensor> inputs) {
   if (ids.size() != inputs.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the graph takes ", ids.size(),
-                     " tensors (inputs, then parameters), got ", inputs.size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the graph takes ", ids.size(), " tensors (inputs, then parameters), got ", inputs.size()));
   }
   std::vector<std::vector<int64_t>> shapes;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -64,10 +64,10 @@ absl::StatusOr<std::vector<int64_t>> ConcreteShape(const Shape& shape, const Exp
   for (const Expr& e : shape) {
     const std::optional<int64_t> size = e.Evaluate(dims);
     if (!size || *size < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("axis ", sizes.size(), " has size ", e.ToString(), ", which is ",
-                       size ? absl::StrCat(*size) : "not a number",
-                       " for these inputs; it must not be negative"));
+      return absl::InvalidArgumentError(absl::StrCat("axis ", sizes.size(), " has size ",
+                                                     e.ToString(), ", which is ",
+                                                     size ? absl::StrCat(*size) : "not a number",
+                                                     " for these inputs; it must not be negative"));
     }
     sizes.push_back(*size);
   }
@@ -77,7 +77,9 @@ absl::StatusOr<std::vector<int64_t>> ConcreteShape(const Shape& shape, const Exp
 class Evaluator {
  public:
   Evaluator(const Graph& graph, Expr::Env dims)
-      : graph_(graph), dims_(std::move(dims)), own_(graph.nodes.size()),
+      : graph_(graph),
+        dims_(std::move(dims)),
+        own_(graph.nodes.size()),
         values_(graph.nodes.size(), nullptr) {}
 
   void SetArgument(NodeId id, const Tensor* value) { values_[id] = value; }

@@ -29,12 +29,11 @@ TEST(EvaluateTest, IdentityIsBitForBitInEveryDType) {
 }
 
 TEST(EvaluateTest, ExtremesPassThroughMovement) {
-  for (const Tensor& x : {Tensor::Of<int64_t>(DType::kI64, {1}, {int64_t{1} << 40}),
-                          Of(DType::kF64, {1}, {1.0000000000000002}),
-                          Tensor::Of<uint16_t>(DType::kF16, {1}, {1}),
-                          Tensor::Of<uint16_t>(DType::kBF16, {1}, {1}),
-                          Tensor::Of<uint32_t>(DType::kF32, {1}, {1}),
-                          Tensor::Of<uint32_t>(DType::kF32, {1}, {0x7fa00001})}) {
+  for (const Tensor& x :
+       {Tensor::Of<int64_t>(DType::kI64, {1}, {int64_t{1} << 40}),
+        Of(DType::kF64, {1}, {1.0000000000000002}), Tensor::Of<uint16_t>(DType::kF16, {1}, {1}),
+        Tensor::Of<uint16_t>(DType::kBF16, {1}, {1}), Tensor::Of<uint32_t>(DType::kF32, {1}, {1}),
+        Tensor::Of<uint32_t>(DType::kF32, {1}, {0x7fa00001})}) {
     Graph g;
     GraphBuilder b(&g);
     const NodeId in = b.Input("x", {x.dtype, {1}}).value();
@@ -81,8 +80,7 @@ TEST(EvaluateTest, InputsThenParametersAndAnySizeOfADim) {
 
 TEST(EvaluateTest, EvaluateAllReturnsEveryNode) {
   const Graph g = Affine();
-  const std::vector<Tensor> values =
-      EvaluateAll(g, {Of(DType::kF32, {1, 2}, {0, 1}), kW}).value();
+  const std::vector<Tensor> values = EvaluateAll(g, {Of(DType::kF32, {1, 2}, {0, 1}), kW}).value();
   ASSERT_EQ(values.size(), g.nodes.size());
   EXPECT_EQ(values[0], kW);
   EXPECT_EQ(ValuesOf(values[3])[0], 1);  // exp(0), though no output needs it

@@ -105,8 +105,9 @@ TEST(ReferenceCastTest, BitcastKeepsBits) {
   const Tensor f = RunOp(Op::kBitcast, {nan}, {{"dtype", DType::kF32}});
   EXPECT_TRUE(std::isnan(LoadScalar(f, 0).f));
   EXPECT_EQ(RunOp(Op::kBitcast, {f}, {{"dtype", DType::kU32}}), nan);
-  EXPECT_EQ(LoadScalar(RunOp(Op::kBitcast, {Of(DType::kF16, {}, {1})}, {{"dtype", DType::kI16}}), 0).i,
-            0x3c00);
+  EXPECT_EQ(
+      LoadScalar(RunOp(Op::kBitcast, {Of(DType::kF16, {}, {1})}, {{"dtype", DType::kI16}}), 0).i,
+      0x3c00);
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ absl::Status Map(absl::Span<const Tensor* const> inputs, Tensor* result, Functio
   return absl::OkStatus();
 }
 
-// Gelu and Silu are x times a gate that vanishes at -inf faster than x grows: the limit is -0, where
-// the formula alone would give NaN.
+// Gelu and Silu are x times a gate that vanishes at -inf faster than x grows: the limit is -0,
+// where the formula alone would give NaN.
 template <typename Real>
 Real GateLimit(Real x, Real product) {
   return std::isinf(x) && x < 0 ? static_cast<Real>(-0.0) : product;
@@ -108,7 +108,8 @@ void AttendRow(const Real* q, const Real* k, const Real* v, int64_t depth, int64
   SoftmaxRow(weights.data(), weights.size(), 1);
   for (int64_t d = 0; d < value_depth; ++d) {
     Real sum = 0;
-    for (size_t n = 0; n < attended.size(); ++n) sum += weights[n] * v[attended[n] * value_depth + d];
+    for (size_t n = 0; n < attended.size(); ++n)
+      sum += weights[n] * v[attended[n] * value_depth + d];
     out[d] = sum;
   }
 }
@@ -152,9 +153,9 @@ absl::Status CheckIds(const Tensor& table, const Tensor& ids) {
   for (int64_t i = 0; i < ids.elements(); ++i) {
     const int64_t id = LoadIndex(ids, i);
     if (id >= 0 && id < table.shape[0]) continue;
-    return absl::OutOfRangeError(absl::StrFormat(
-        "id %d at position [%d] of the ids is outside the table, which has %d rows", id, i,
-        table.shape[0]));
+    return absl::OutOfRangeError(
+        absl::StrFormat("id %d at position [%d] of the ids is outside the table, which has %d rows",
+                        id, i, table.shape[0]));
   }
   return absl::OkStatus();
 }
@@ -176,9 +177,9 @@ Real ReduceBag(const Tensor& table, const Tensor& ids, Bag bag, int64_t column,
 
 }  // namespace
 
-#define ATHANOR_REFERENCE(name)                                                               \
-  absl::Status Reference##name([[maybe_unused]] absl::Span<const Tensor* const> inputs,       \
-                               [[maybe_unused]] const Attrs& attrs,                           \
+#define ATHANOR_REFERENCE(name)                                                         \
+  absl::Status Reference##name([[maybe_unused]] absl::Span<const Tensor* const> inputs, \
+                               [[maybe_unused]] const Attrs& attrs,                     \
                                [[maybe_unused]] const Expr::Env& dims, Tensor* result)
 
 ATHANOR_REFERENCE(Sigmoid) {

@@ -54,14 +54,15 @@ TEST(ReferenceCompositeTest, Norms) {
   const Values scale = {1, 0.5, 2, -1, 1.5}, bias = {0, 1, -1, 0.25, 3};
   for (DType t : {DType::kF32, DType::kF64}) {
     const Tensor x = Of(t, {2, 5}, kX);
-    const Tensor layer = RunOp(Op::kLayerNorm, {x, Of(t, {5}, scale), Of(t, {5}, bias)},
-                               {{"epsilon", 1e-5}});
-    const Values want = {0.04368516114875771, 1.2402683863181674, 1.7084799912229784,
-                         1.9537212848015508, 2.7378890331074537, 0.49702363544407846,
-                         1.2601790392113368, -0.05262161506903362, -0.258690856933376,
+    const Tensor layer =
+        RunOp(Op::kLayerNorm, {x, Of(t, {5}, scale), Of(t, {5}, bias)}, {{"epsilon", 1e-5}});
+    const Values want = {0.04368516114875771,  1.2402683863181674,   1.7084799912229784,
+                         1.9537212848015508,   2.7378890331074537,   0.49702363544407846,
+                         1.2601790392113368,   -0.05262161506903362, -0.258690856933376,
                          0.0003573551015825238};
     // epsilon is rounded to f32 for f32, which moves the result by less than 1e-12.
-    const absl::Status same = CompareTensors(layer, Of(t, {2, 5}, want), 2 * UnitRoundoff(t), 1e-12);
+    const absl::Status same =
+        CompareTensors(layer, Of(t, {2, 5}, want), 2 * UnitRoundoff(t), 1e-12);
     EXPECT_TRUE(same.ok()) << same;
     ExpectNear(RunOp(Op::kRmsNorm, {x, Of(t, {5}, scale)}, {{"epsilon", 1e-6}}),
                {0.40655778049105573, 0.40655778049105573, 3.252462243928446, 1.219673341473167,

@@ -181,9 +181,9 @@ Scalar CastScalar(const Scalar& value, DType to) {
 
 }  // namespace
 
-#define ATHANOR_REFERENCE(name)                                                               \
-  absl::Status Reference##name([[maybe_unused]] absl::Span<const Tensor* const> inputs,       \
-                               [[maybe_unused]] const Attrs& attrs,                           \
+#define ATHANOR_REFERENCE(name)                                                         \
+  absl::Status Reference##name([[maybe_unused]] absl::Span<const Tensor* const> inputs, \
+                               [[maybe_unused]] const Attrs& attrs,                     \
                                [[maybe_unused]] const Expr::Env& dims, Tensor* result)
 
 ATHANOR_REFERENCE(Log2) {

@@ -49,7 +49,7 @@ class Coordinate {
  private:
   struct Factor {
     Atom::Kind kind;
-    int axis = -1;      // kSymbol: the axis, or -1 for the constant `value`
+    int axis = -1;  // kSymbol: the axis, or -1 for the constant `value`
     int64_t value = 0;
     std::vector<Coordinate> args;
   };
@@ -103,10 +103,9 @@ using Block = std::array<uint32_t, 4>;
 Block PhiloxRound(const Block& counter, uint32_t key0, uint32_t key1) {
   const uint64_t product0 = uint64_t{0xd2511f53} * counter[0];
   const uint64_t product1 = uint64_t{0xcd9e8d57} * counter[2];
-  return {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0,
-          static_cast<uint32_t>(product1),
-          static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1,
-          static_cast<uint32_t>(product0)};
+  return {
+      static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(product1),
+      static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(product0)};
 }
 
 Block Philox(uint64_t index, uint64_t seed) {
@@ -138,8 +137,9 @@ absl::StatusOr<int64_t> CheckedIndex(const Tensor& indices, int64_t position, in
   return absl::OutOfRangeError(absl::StrFormat(
       "index %s at position %s of the indices is outside axis %d of the data, which has %d "
       "elements",
-      LoadScalar(indices, position).dtype == DType::kU64 ? absl::StrCat(static_cast<uint64_t>(index))
-                                                         : absl::StrCat(index),
+      LoadScalar(indices, position).dtype == DType::kU64
+          ? absl::StrCat(static_cast<uint64_t>(index))
+          : absl::StrCat(index),
       ShapeText(CoordinatesOf(indices.shape, position)), axis, extent));
 }
 
@@ -161,7 +161,8 @@ Value Combined(Combine combine, Value old_value, Value update) {
   return combine == Combine::kMax ? std::max(old_value, update) : std::min(old_value, update);
 }
 
-// Calls element(data_element, update_element) for every updated element, updates in row-major order.
+// Calls element(data_element, update_element) for every updated element, updates in row-major
+// order.
 template <typename Element>
 absl::Status ForEachUpdate(absl::Span<const Tensor* const> inputs, int64_t axis, Element element) {
   const AxisView view(*inputs[0], axis);
@@ -198,10 +199,10 @@ absl::Status ScatterCombined(absl::Span<const Tensor* const> inputs, int64_t axi
   const std::vector<uint64_t> updates = LoadBitPatterns(*inputs[2]);
   const bool is_signed = IsSigned(result->dtype) && combine != Combine::kAdd;
   absl::Status status = ForEachUpdate(inputs, axis, [&](int64_t to, int64_t from) {
-    values[to] = is_signed ? static_cast<uint64_t>(Combined(
-                                 combine, static_cast<int64_t>(values[to]),
-                                 static_cast<int64_t>(updates[from])))
-                           : Combined(combine, values[to], updates[from]);
+    values[to] = is_signed
+                     ? static_cast<uint64_t>(Combined(combine, static_cast<int64_t>(values[to]),
+                                                      static_cast<int64_t>(updates[from])))
+                     : Combined(combine, values[to], updates[from]);
   });
   StoreBitPatterns(values, result);
   return status;
@@ -209,9 +210,9 @@ absl::Status ScatterCombined(absl::Span<const Tensor* const> inputs, int64_t axi
 
 }  // namespace
 
-#define ATHANOR_REFERENCE(name)                                                               \
-  absl::Status Reference##name([[maybe_unused]] absl::Span<const Tensor* const> inputs,       \
-                               [[maybe_unused]] const Attrs& attrs,                           \
+#define ATHANOR_REFERENCE(name)                                                         \
+  absl::Status Reference##name([[maybe_unused]] absl::Span<const Tensor* const> inputs, \
+                               [[maybe_unused]] const Attrs& attrs,                     \
                                [[maybe_unused]] const Expr::Env& dims, Tensor* result)
 
 ATHANOR_REFERENCE(Constant) {

@@ -27,8 +27,8 @@ TEST(ReferenceMovementTest, ConstantKeepsItsBits) {
 
 TEST(ReferenceMovementTest, IotaCountsAlongItsAxis) {
   const Shape shape = {2, Expr::Symbol("b")};
-  const Tensor t = RunOp(Op::kIota, {}, {{"shape", shape}, {"axis", int64_t{1}}, {"dtype", DType::kI32}},
-                         {{"b", 3}});
+  const Tensor t = RunOp(
+      Op::kIota, {}, {{"shape", shape}, {"axis", int64_t{1}}, {"dtype", DType::kI32}}, {{"b", 3}});
   EXPECT_EQ(t.shape, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(ValuesOf(t), (Values{0, 1, 2, 0, 1, 2}));
   const Attrs bytes = {{"shape", Shape{300}}, {"axis", int64_t{0}}, {"dtype", DType::kI8}};
@@ -44,9 +44,11 @@ TEST(ReferenceMovementTest, RandomBitsArePhilox) {
   std::string seed, word;
   int element, rows = 0;
   for (; table >> seed >> element >> word; ++rows) {
-    const Tensor bits = RunOp(Op::kRandomBits, {OfCode(DType::kU64, std::stoull(seed, nullptr, 16))},
-                              {{"shape", Shape{1, 11}}});
-    EXPECT_EQ(LoadScalar(bits, element).u, std::stoull(word, nullptr, 16)) << seed << " " << element;
+    const Tensor bits =
+        RunOp(Op::kRandomBits, {OfCode(DType::kU64, std::stoull(seed, nullptr, 16))},
+              {{"shape", Shape{1, 11}}});
+    EXPECT_EQ(LoadScalar(bits, element).u, std::stoull(word, nullptr, 16))
+        << seed << " " << element;
   }
   EXPECT_EQ(rows, 44);
   const Tensor zero = OfCode(DType::kU64, 0);
@@ -71,15 +73,16 @@ TEST(ReferenceMovementTest, IndexMapFillsOutsideWithTheLiteral) {
   const IndexMap pad = {{5}, {At(0) - 1}};
   EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {x}, {{"map", pad}, {"fill", fill}})),
             (Values{1.0000000000000002, 0, 1, 2, 1.0000000000000002}));
-  // 1 plus the floors of 0, -0.5, -1, -1.5, -2: 1, 0, 0, and the last two lie outside. A divisor that
-  // is a dim keeps the normal form from making the dividend positive.
+  // 1 plus the floors of 0, -0.5, -1, -1.5, -2: 1, 0, 0, and the last two lie outside. A divisor
+  // that is a dim keeps the normal form from making the dividend positive.
   const IndexMap halves = {{5}, {FloorDiv(-1 * At(0), Expr::Symbol("two")) + 1}};
-  EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {x}, {{"map", halves}, {"fill", Of(DType::kF64, {}, {9})}},
-                           {{"two", 2}})),
+  EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {x},
+                           {{"map", halves}, {"fill", Of(DType::kF64, {}, {9})}}, {{"two", 2}})),
             (Values{1, 0, 0, 9, 9}));
   const Tensor empty = Of(DType::kF64, {0}, {});
-  EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {empty}, {{"map", IndexMap{{2}, {At(0)}}}, {"fill", fill}})),
-            (Values{1.0000000000000002, 1.0000000000000002}));
+  EXPECT_EQ(
+      ValuesOf(RunOp(Op::kIndexMap, {empty}, {{"map", IndexMap{{2}, {At(0)}}}, {"fill", fill}})),
+      (Values{1.0000000000000002, 1.0000000000000002}));
 }
 
 TEST(ReferenceMovementTest, IndexMapUsesDims) {
@@ -97,8 +100,8 @@ TEST(ReferenceMovementTest, IndexMapUsesDims) {
 TEST(ReferenceMovementTest, IndexMapOutsideWithoutFillIsAnError) {
   const Tensor x = Counting(DType::kF32, {3});
   Tensor result = Tensor::Zeros(DType::kF32, {4});
-  const absl::Status status = OpInfo(Op::kIndexMap)
-      .reference({&x}, {{"map", IndexMap{{4}, {At(0)}}}}, {}, &result);
+  const absl::Status status =
+      OpInfo(Op::kIndexMap).reference({&x}, {{"map", IndexMap{{4}, {At(0)}}}}, {}, &result);
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_NE(std::string(status.message()).find("gives 3 for axis 0"), std::string::npos) << status;
 }
@@ -119,8 +122,7 @@ TEST(ReferenceMovementTest, GatherTakesAlongTheAxis) {
 
 TEST(ReferenceMovementTest, GatherNamesTheIndexOutside) {
   const Tensor x = Counting(DType::kF32, {5});
-  for (const auto& [indices, text] :
-       std::vector<std::pair<Tensor, std::string>>{
+  for (const auto& [indices, text] : std::vector<std::pair<Tensor, std::string>>{
            {Of(DType::kI64, {2, 2}, {0, 4, 1, 5}), "index 5 at position [1,1]"},
            {Of(DType::kI8, {1}, {-1}), "index -1 at position [0]"},
            {Tensor::Of<uint64_t>(DType::kU64, {}, {~uint64_t{0}}),
@@ -153,9 +155,9 @@ TEST(ReferenceMovementTest, ScatterModes) {
                              "set")),
             (Values{1, 1, 1, 0}));
   const Tensor negative = Of(DType::kI8, {1}, {-3});
-  EXPECT_EQ(ValuesOf(Scatter(negative, Of(DType::kI32, {1}, {0}), Of(DType::kI8, {1}, {-5}), 0,
-                             "max")),
-            (Values{-3}));
+  EXPECT_EQ(
+      ValuesOf(Scatter(negative, Of(DType::kI32, {1}, {0}), Of(DType::kI8, {1}, {-5}), 0, "max")),
+      (Values{-3}));
 }
 
 TEST(ReferenceMovementTest, ScatterKeepsNanAndNamesTheIndexOutside) {
@@ -163,8 +165,7 @@ TEST(ReferenceMovementTest, ScatterKeepsNanAndNamesTheIndexOutside) {
   const Tensor data = Of(DType::kF32, {2}, {nan, 1});
   const Tensor indices = Of(DType::kI64, {2}, {0, 1});
   for (const char* mode : {"max", "min"}) {
-    const Values y =
-        ValuesOf(Scatter(data, indices, Of(DType::kF32, {2}, {5, nan}), 0, mode));
+    const Values y = ValuesOf(Scatter(data, indices, Of(DType::kF32, {2}, {5, nan}), 0, mode));
     EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[1])) << mode;
   }
   const absl::StatusOr<Tensor> outside =

@@ -142,9 +142,9 @@ absl::Status ReferenceSumReduce(absl::Span<const Tensor* const> inputs, const At
   const auto& axes = GetAttr<std::vector<int64_t>>(attrs, "axes");
   const auto add = [](auto sum, auto value) { return sum + value; };
   if (!IsFloat(result->dtype)) {
-    StoreBitPatterns(Fold(*inputs[0], LoadBitPatterns(*inputs[0]), axes, result->elements(),
-                          uint64_t{0}, add),
-                     result);
+    StoreBitPatterns(
+        Fold(*inputs[0], LoadBitPatterns(*inputs[0]), axes, result->elements(), uint64_t{0}, add),
+        result);
     return absl::OkStatus();
   }
   WithReal(result->dtype, [&](auto zero) {
@@ -180,14 +180,13 @@ absl::Status ReferenceMaxReduce(absl::Span<const Tensor* const> inputs, const At
 
 absl::Status ReferenceContract(absl::Span<const Tensor* const> inputs, const Attrs& attrs,
                                const Expr::Env& dims, Tensor* result) {
-  absl::StatusOr<ContractSpec> spec =
-      ContractSpec::Parse(GetAttr<std::string>(attrs, "spec"));
+  absl::StatusOr<ContractSpec> spec = ContractSpec::Parse(GetAttr<std::string>(attrs, "spec"));
   if (!spec.ok()) return spec.status();
   const Tensor& lhs = *inputs[0];
   const Tensor& rhs = *inputs[1];
   if (!IsFloat(result->dtype)) {
-    StoreBitPatterns(
-        ContractValues(*spec, lhs, rhs, LoadBitPatterns(lhs), LoadBitPatterns(rhs)), result);
+    StoreBitPatterns(ContractValues(*spec, lhs, rhs, LoadBitPatterns(lhs), LoadBitPatterns(rhs)),
+                     result);
     return absl::OkStatus();
   }
   WithReal(result->dtype, [&](auto zero) {

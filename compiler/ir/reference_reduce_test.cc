@@ -109,17 +109,19 @@ TEST(ReferenceReduceTest, ContractSumsLettersOfOneOperand) {
 TEST(ReferenceReduceTest, ContractEdges) {
   const Tensor empty = Of(DType::kF32, {2, 0}, {});
   EXPECT_EQ(ValuesOf(Contract(empty, Of(DType::kF32, {0, 3}, {}), "mk,kn->mn")), Values(6, 0));
-  EXPECT_EQ(Contract(Of(DType::kF32, {0, 2}, {}), Of(DType::kF32, {2}, {1, 2}), "mk,k->m").elements(),
-            0);
+  EXPECT_EQ(
+      Contract(Of(DType::kF32, {0, 2}, {}), Of(DType::kF32, {2}, {1, 2}), "mk,k->m").elements(), 0);
   const Tensor scalar = Of(DType::kF64, {}, {3});
   EXPECT_EQ(ValuesOf(Contract(scalar, scalar, ",->")), (Values{9}));
-  EXPECT_EQ(ValuesOf(Contract(Of(DType::kF32, {2}, {1, 2}), Of(DType::kF32, {2}, {3, 4}), "i,j->ij")),
-            (Values{3, 4, 6, 8}));
-  const Values y = ValuesOf(Contract(Of(DType::kF32, {2}, {0, 1}), Of(DType::kF32, {2}, {kInf, 1}),
-                                     "k,k->"));
+  EXPECT_EQ(
+      ValuesOf(Contract(Of(DType::kF32, {2}, {1, 2}), Of(DType::kF32, {2}, {3, 4}), "i,j->ij")),
+      (Values{3, 4, 6, 8}));
+  const Values y =
+      ValuesOf(Contract(Of(DType::kF32, {2}, {0, 1}), Of(DType::kF32, {2}, {kInf, 1}), "k,k->"));
   EXPECT_TRUE(std::isnan(y[0]));  // zeros are never skipped
-  EXPECT_EQ(ValuesOf(Contract(Of(DType::kI8, {2}, {100, 50}), Of(DType::kI8, {2}, {2, 2}), "k,k->")),
-            (Values{44}));
+  EXPECT_EQ(
+      ValuesOf(Contract(Of(DType::kI8, {2}, {100, 50}), Of(DType::kI8, {2}, {2, 2}), "k,k->")),
+      (Values{44}));
   // Sums are wider than f32: 1e8 + 1 - 1e8.
   EXPECT_EQ(ValuesOf(Contract(Of(DType::kF32, {3}, {1e8, 1, -1e8}), Of(DType::kF32, {3}, {1, 1, 1}),
                               "k,k->")),

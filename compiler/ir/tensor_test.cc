@@ -69,16 +69,15 @@ TEST(TensorTest, EveryCodeSurvivesDecodingAndEncoding) {
 // the nearer one, even by the last bit of a double.
 TEST(TensorTest, F16RoundsToNearestEvenEverywhere) {
   for (uint64_t code = 0; code < 0x7bff; ++code) {
-    const double middle =
-        (DecodeFloat(DType::kF16, code) + DecodeFloat(DType::kF16, code + 1)) / 2;
+    const double middle = (DecodeFloat(DType::kF16, code) + DecodeFloat(DType::kF16, code + 1)) / 2;
     EXPECT_EQ(EncodeFloat(DType::kF16, middle), code + (code & 1));
     EXPECT_EQ(EncodeFloat(DType::kF16, std::nextafter(middle, 0.0)), code);
     EXPECT_EQ(EncodeFloat(DType::kF16, -std::nextafter(middle, kInfinity)), 0x8000 | (code + 1));
   }
 }
 
-// 1 + 2^-8 + 2^-40 is above halfway between two bf16 values; through f32 it would become halfway and
-// then go to the even one below.
+// 1 + 2^-8 + 2^-40 is above halfway between two bf16 values; through f32 it would become halfway
+// and then go to the even one below.
 TEST(TensorTest, NoDoubleRounding) {
   const double above_half = 1 + std::ldexp(1, -8) + std::ldexp(1, -40);
   EXPECT_EQ(EncodeFloat(DType::kBF16, above_half), 0x3f81u);
