@@ -1,0 +1,23 @@
+// What Canonicalize and CanonicalHash share; private to canonical*.cc.
+#ifndef ATHANOR_COMPILER_IR_CANONICAL_H_
+#define ATHANOR_COMPILER_IR_CANONICAL_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/graph.h"
+
+namespace athanor {
+
+// Unambiguous bytes of a node: op, operands, attributes, type; not the name. Literals above a few
+// bytes stand there as their SHA-256.
+void EncodeNode(const Node& node, std::string* bytes);
+
+// Renames the dims to d0, d1, ... in an order that does not depend on their names, and drops those
+// that no node uses. Returns the former names of d0, d1, ...
+std::vector<std::string> RenameDims(Graph* graph);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_IR_CANONICAL_H_

@@ -1,0 +1,285 @@
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "compiler/ir/graph.h"
+#include "compiler/ir/message.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+constexpr Op kAllOps[] = {
+#define ATHANOR_X(name) Op::k##name,
+    ATHANOR_OPS(ATHANOR_X)
+#undef ATHANOR_X
+};
+
+// One inference: operand types, what follows the operands in the text form, and either the result's
+// type or, after "!", a part of the error.
+struct Case {
+  Op op;
+  std::vector<std::string> operands;
+  std::string rest;
+  std::string expected;
+};
+
+std::string TextOf(const Case& c) {
+  std::string text = "graph \"case\" {\n dim b in [1, 64]\n dim n in [0, 8]\n";
+  std::vector<std::string> operands;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    text += Cat(" %", i, " = Input \"in", i, "\" : ", c.operands[i], "\n");
+    operands.push_back(Cat("%", i));
+  }
+  text += Cat(" %", operands.size(), " = ", OpName(c.op));
+  if (!operands.empty()) text += "(" + absl::StrJoin(operands, ", ") + ")";
+  return text + Cat(" ", c.rest, "\n output \"y\" = %", operands.size(), "\n}\n");
+}
+
+const std::vector<Case>& Cases() {
+  static const auto& cases = *new std::vector<Case>{
+      {Op::kInput, {}, "\"x\" : f8e4m3[b, 2*n + 1]", "f8e4m3[b, 2*n + 1]"},
+      {Op::kInput, {}, "\"x\" : f32[]", "f32[]"},
+      {Op::kInput, {}, "\"x\" : f32[c]", "!\"c\" in \"c\" is not a dim of the graph"},
+      {Op::kInput, {}, "\"x\" : f32[b - 2]", "!axis 0 has size b - 2, which can be -1"},
+      {Op::kInput, {}, "\"x\" : f32[-1]", "!axis 0 has size -1"},
+      {Op::kInput, {}, ": f32[1]", "!has no name"},
+      {Op::kInput, {}, "\"x\" : f32[4294967296, 4294967296, b]", "!more than 2^63 bytes"},
+      {Op::kParameter, {}, "\"w\" : bf16[16, 0]", "bf16[16, 0]"},
+      {Op::kParameter, {}, "\"w\" : f32[b]", "!a parameter's shape must be constant"},
+      {Op::kConstant, {}, "{value=i64[2] {1, -2}}", "i64[2]"},
+      {Op::kConstant, {}, "{value=i64[3] {1, -2}}", "!has 16 bytes; it needs 24"},
+      {Op::kConstant, {}, "{value=3}", "!is of type int; it must be of type tensor"},
+      {Op::kConstant, {}, "", "!attribute value (tensor: the literal) is missing"},
+      {Op::kIota, {}, "{shape=shape[b, 3], axis=1, dtype=i32}", "i32[b, 3]"},
+      {Op::kIota, {}, "{shape=shape[b, 3], axis=2, dtype=i32}", "!axis=2 is not an axis of"},
+      {Op::kIota, {}, "{shape=shape[b, 3], axis=0, dtype=bool}", "!the result has dtype bool"},
+      {Op::kRandomBits, {"u64[]"}, "{shape=shape[b, 3]}", "u32[b, 3]"},
+      {Op::kRandomBits, {"u32[]"}, "{shape=shape[b, 3]}", "!Cast(dtype=u64)"},
+      {Op::kRandomBits, {"u64[2]"}, "{shape=shape[b, 3]}", "!of rank 1; its rank must be 0"},
+      {Op::kNot, {"bool[b]"}, "", "bool[b]"},
+      {Op::kNot, {"u8[b]"}, "", "u8[b]"},
+      {Op::kNot, {"f32[b]"}, "", "!operand 0 has dtype f32, but the op takes bool and integers"},
+      {Op::kCast, {"f8e5m2[b]"}, "{dtype=f16}", "f16[b]"},
+      {Op::kCast, {"f32[b]"}, "{dtype=\"f16\"}", "!is of type string; it must be of type dtype"},
+      {Op::kBitcast, {"f32[b]"}, "{dtype=u32}", "u32[b]"},
+      {Op::kBitcast, {"f32[b]"}, "{dtype=u64}", "!the widths must be equal"},
+      {Op::kBitcast, {"bool[b]"}, "{dtype=u8}", "!Cast(dtype=u8)"},
+      {Op::kShift, {"i32[b]", "i32[b]"}, "{direction=\"left\"}", "i32[b]"},
+      {Op::kShift, {"i32[b]", "i32[b]"}, "{direction=\"up\"}", "!must be \"left\" or \"right\""},
+      {Op::kShift, {"f32[b]", "f32[b]"}, "{direction=\"left\"}", "!Cast(dtype=i64)"},
+      {Op::kLessThan, {"f64[b]", "f64[b]"}, "", "bool[b]"},
+      {Op::kLessThan, {"f8e4m3[b]", "f8e4m3[b]"}, "", "!storage-only"},
+      {Op::kSelect, {"bool[b]", "f8e5m2[b]", "f8e5m2[b]"}, "", "f8e5m2[b]"},
+      {Op::kSelect, {"u8[b]", "f32[b]", "f32[b]"}, "", "!must be bool"},
+      {Op::kSelect, {"bool[b]", "f32[b]", "f16[b]"}, "", "!convert operand 2 with Cast(dtype=f32)"},
+      {Op::kSelect, {"bool[]", "f32[b]", "f32[b]"}, "", "!nothing broadcasts by itself"},
+      {Op::kIndexMap, {"f8e4m3[b, 4]"}, "{map=map[4, b]($1, $0)}", "f8e4m3[4, b]"},
+      {Op::kIndexMap, {"f32[4]"}, "{map=map[b, 4]($1)}", "f32[b, 4]"},
+      {Op::kIndexMap, {"f32[b, 4]"}, "{map=map[4*b](floordiv($0, 4), mod($0, 4))}", "f32[4*b]"},
+      {Op::kIndexMap, {"f32[b]"}, "{map=map[b + 2]($0 - 1), fill=f32[] {0.0}}", "f32[b + 2]"},
+      {Op::kIndexMap, {"f32[b]"}, "{map=map[b + 2]($0 - 1)}", "!give `fill` for elements outside"},
+      {Op::kIndexMap, {"f32[b]"}, "{map=map[b]($0, 0)}", "!has 2 coordinates"},
+      {Op::kIndexMap, {"f32[b]"}, "{map=map[b]($1)}", "!neither a dim of the graph nor one of $0"},
+      {Op::kIndexMap, {"f32[b]"}, "{map=map[b]($0), fill=f32[1] {0.0}}", "!must be a scalar"},
+      {Op::kIndexMap, {"f32[b]"}, "{map=map[b]($0), fill=f16[] {0.0}}", "!fill has f16"},
+      {Op::kGather, {"f8e4m3[b, 5, n]", "i32[3, 2]"}, "{axis=1}", "f8e4m3[b, 3, 2, n]"},
+      {Op::kGather, {"f32[5]", "i64[]"}, "{axis=0}", "f32[]"},
+      {Op::kGather, {"f32[5]", "i64[b, b, 2]"}, "{axis=0}", "f32[b, b, 2]"},
+      {Op::kGather, {"f32[b]", "f32[3]"}, "{axis=0}", "!indices, operand 1, has dtype f32"},
+      {Op::kGather, {"f32[]", "i64[3]"}, "{axis=0}", "!the shape [] has no axes"},
+      {Op::kScatter, {"f32[b, 5]", "i64[2]", "f32[b, 2]"}, "{axis=1, mode=\"add\"}", "f32[b, 5]"},
+      {Op::kScatter, {"bool[5]", "i64[]", "bool[]"}, "{axis=0, mode=\"set\"}", "bool[5]"},
+      {Op::kScatter, {"bool[5]", "i64[]", "bool[]"}, "{axis=0, mode=\"add\"}", "!use Or, And or Xor"},
+      {Op::kScatter, {"f32[5]", "i64[2]", "f32[3]"}, "{axis=0, mode=\"set\"}", "!must be equal"},
+      {Op::kScatter, {"f32[5]", "i64[2]", "f32[2]"}, "{axis=0, mode=\"mul\"}", "!\"set\", \"add\""},
+      {Op::kSumReduce, {"f16[b, 3, n]"}, "{axes=[0, 2]}", "f16[3]"},
+      {Op::kSumReduce, {"f16[b, 3]"}, "{axes=[]}", "f16[b, 3]"},
+      {Op::kSumReduce, {"f16[b, 3]"}, "{axes=[1, 0]}", "!in ascending order"},
+      {Op::kSumReduce, {"f16[b, 3]"}, "{axes=[0, 0]}", "!in ascending order"},
+      {Op::kSumReduce, {"f16[b, 3]"}, "{axes=[-1]}", "!must be in [0, 1]"},
+      {Op::kSumReduce, {"bool[b, 3]"}, "{axes=[0]}", "!Cast(dtype=i32)"},
+      {Op::kMaxReduce, {"bool[b, 3]"}, "{axes=[1]}", "bool[b]"},
+      {Op::kMaxReduce, {"f8e4m3[b, 3]"}, "{axes=[1]}", "!storage-only"},
+      {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"mk,kn->mn\"}", "f32[b, 3]"},
+      {Op::kContract, {"i8[b, n]", "i8[b]"}, "{spec=\"ab,a->b\"}", "i8[n]"},
+      {Op::kContract, {"f32[b]", "f32[n]"}, "{spec=\"a,b->\"}", "f32[]"},
+      {Op::kContract, {"f32[b, 4]", "f32[5, 3]"}, "{spec=\"mk,kn->mn\"}",
+       "!letter k: axis 1 of operand 0 has size 4, axis 0 of operand 1 has size 5"},
+      {Op::kContract, {"f32[b, n]", "f32[b, 3]"}, "{spec=\"mk,kn->mn\"}", "!which is not proved"},
+      {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"mk,kn->mx\"}", "!is in neither operand"},
+      {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"mkk,kn->mn\"}", "!stands twice"},
+      {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"m,kn->mn\"}", "!one letter per axis"},
+      {Op::kContract, {"f32[b, 4]", "f16[4, 3]"}, "{spec=\"mk,kn->mn\"}", "!Cast(dtype=f32)"},
+      {Op::kContract, {"bool[b]", "bool[b]"}, "{spec=\"a,a->\"}", "!use Or, And or Xor"},
+      {Op::kGelu, {"bf16[b]"}, "", "bf16[b]"},
+      {Op::kGelu, {"bf16[b]"}, "{approximate=\"tanh\"}", "bf16[b]"},
+      {Op::kGelu, {"bf16[b]"}, "{approximate=\"fast\"}", "!must be \"none\" or \"tanh\""},
+      {Op::kRelu, {"i32[b]"}, "", "i32[b]"},
+      {Op::kRelu, {"bool[b]"}, "", "!operand 0 has dtype bool"},
+      {Op::kSoftmax, {"f32[b, n]"}, "{axis=1}", "f32[b, n]"},
+      {Op::kSoftmax, {"f32[b, n]"}, "{axis=-1}", "!axis=-1 is not an axis"},
+      {Op::kSoftmax, {"i32[b, n]"}, "{axis=1}", "!Cast(dtype=f32)"},
+      {Op::kLayerNorm, {"f32[b, 6]", "f32[6]", "f32[6]"}, "{epsilon=1e-05}", "f32[b, 6]"},
+      {Op::kLayerNorm, {"f32[b, 6]", "f32[6]", "f32[5]"}, "{epsilon=1e-05}",
+       "!axis 1 of x, operand 0, has size 6, axis 0 of bias, operand 2, has size 5"},
+      {Op::kLayerNorm, {"f32[]", "f32[6]", "f32[6]"}, "{epsilon=1e-05}", "!has rank 0"},
+      {Op::kLayerNorm, {"f32[b, 6]", "f32[6]", "f32[6]"}, "{epsilon=inf}", "!must be finite"},
+      {Op::kLayerNorm, {"f32[b, 6]", "f32[6]"}, "{epsilon=1.0}", "!has 2 operands; LayerNorm takes 3"},
+      {Op::kRmsNorm, {"f16[b, n]", "f16[n]"}, "{epsilon=0.0}", "f16[b, n]"},
+      {Op::kRmsNorm, {"f16[b, n]", "f32[n]"}, "{epsilon=0.0}", "!Cast(dtype=f16)"},
+      {Op::kRmsNorm, {"f16[b, n]", "f16[n]"}, "{epsilon=0}", "!is of type int"},
+      {Op::kAttention, {"f32[b, n, 4]", "f32[b, 7, 4]", "f32[b, 7, 5]"}, "{causal=true}",
+       "f32[b, n, 5]"},
+      {Op::kAttention, {"f32[n, 4]", "f32[n, 4]", "f32[n, 4]", "bool[n, n]"}, "{scale=0.5}",
+       "f32[n, 4]"},
+      {Op::kAttention,
+       {"f32[b, 2, n, 4]", "f32[b, 2, 7, 4]", "f32[b, 2, 7, 4]", "f32[b, 1, n, 7]"}, "",
+       "f32[b, 2, n, 4]"},
+      {Op::kAttention, {"f32[b, n, 4]", "f32[b, 7, 3]", "f32[b, 7, 5]"}, "",
+       "!axis 2 of q has size 4, axis 2 of k has size 3"},
+      {Op::kAttention, {"f32[b, n, 4]", "f32[b, 7, 4]", "f32[b, 8, 5]"}, "",
+       "!axis 1 of k has size 7, axis 1 of v has size 8"},
+      {Op::kAttention, {"f32[4]", "f32[4]", "f32[4]"}, "", "!at least the axes [Lq, D]"},
+      {Op::kAttention, {"f32[n, 4]", "f32[n, 4]", "f32[n, 4]", "i8[n, n]"}, "", "!must be bool or"},
+      {Op::kAttention, {"f32[n, 4]", "f32[3, 4]", "f32[3, 4]", "bool[n, n]"}, "",
+       "!axis 0 of k has size 3, axis 1 of mask"},
+      {Op::kAttention, {"f32[b, n, 4]", "f32[b, n, 4]", "f32[b, n, 4]", "bool[n]"}, "",
+       "!its rank must be 2 or 3"},
+      {Op::kEmbeddingBag, {"f16[10, 4]", "i64[n]", "i32[b]"}, "{mode=\"mean\"}", "f16[b, 4]"},
+      {Op::kEmbeddingBag, {"f16[10, 4]", "i64[n]", "i32[b]"}, "{mode=\"min\"}", "!must be \"sum\""},
+      {Op::kEmbeddingBag, {"i8[10, 4]", "i64[n]", "i32[b]"}, "{mode=\"sum\"}", "!table, operand 0"},
+      {Op::kEmbeddingBag, {"f16[10, 4]", "i64[n, 2]", "i32[b]"}, "{mode=\"sum\"}", "!ids, operand 1"},
+  };
+  return cases;
+}
+
+// The ops that take alike operands and no attributes: their class of dtypes says everything.
+struct Alike {
+  Op op;
+  int operands;
+  std::string_view right, wrong;  // dtypes
+};
+constexpr Alike kAlike[] = {
+    {Op::kLog2, 1, "f32", "i32"},     {Op::kExp2, 1, "f16", "bool"},  {Op::kSin, 1, "f64", "u8"},
+    {Op::kSqrt, 1, "bf16", "f8e4m3"}, {Op::kRecip, 1, "f32", "i8"},   {Op::kExp, 1, "f64", "i64"},
+    {Op::kLog, 1, "f32", "f8e8m0"},   {Op::kTanh, 1, "f32", "u32"},   {Op::kErf, 1, "f32", "i16"},
+    {Op::kFloor, 1, "f32", "i32"},    {Op::kRound, 1, "f16", "i32"},  {Op::kAdd, 2, "i64", "bool"},
+    {Op::kMul, 2, "f32", "bool"},     {Op::kMod, 2, "u8", "f8e5m2"},  {Op::kDiv, 2, "f32", "i32"},
+    {Op::kTruncDiv, 2, "i8", "f32"},  {Op::kFloorDiv, 2, "u64", "f64"}, {Op::kPow, 2, "f32", "i32"},
+    {Op::kMin, 2, "bool", "f8e4m3"},  {Op::kMax, 2, "i16", "f8e4m3"}, {Op::kAnd, 2, "bool", "f32"},
+    {Op::kOr, 2, "u16", "f16"},       {Op::kXor, 2, "i32", "bf16"},   {Op::kSigmoid, 1, "f32", "i32"},
+    {Op::kSilu, 1, "bf16", "u8"},
+};
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases = Cases();
+  for (const Alike& row : kAlike) {
+    const auto operands = [&](std::string_view dtype) {
+      return std::vector<std::string>(row.operands, Cat(dtype, "[b, 3]"));
+    };
+    cases.push_back({row.op, operands(row.right), "", Cat(row.right, "[b, 3]")});
+    cases.push_back({row.op, operands(row.wrong), "", Cat("!has dtype ", row.wrong, ", but")});
+    cases.push_back({row.op, {}, "", "!has 0 operands"});
+    cases.push_back({row.op, operands(row.right), "{extra=1}", "!has no attribute \"extra\""});
+    if (row.operands != 2) continue;
+    const std::string type = Cat(row.right, "[b, 3]");
+    cases.push_back({row.op, {type, Cat(row.right, "[3, b]")}, "", "!nothing broadcasts by itself"});
+    cases.push_back({row.op, {type, row.right == "i32" ? "i64[b, 3]" : "i32[b, 3]"}, "", "!i32"});
+  }
+  return cases;
+}
+
+TEST(OpTable, InfersTheTypesOfItsCases) {
+  for (const Case& c : AllCases()) {
+    const std::string text = TextOf(c);
+    const absl::StatusOr<Graph> graph = ParseGraph(text);
+    if (c.expected[0] == '!') {
+      const std::string wanted = c.expected.substr(1);
+      ASSERT_FALSE(graph.ok()) << text;
+      const std::string message(graph.status().message());
+      EXPECT_NE(message.find(wanted), std::string::npos) << text << message;
+      EXPECT_NE(message.find(OpName(c.op)), std::string::npos) << text << message;
+      EXPECT_TRUE(absl::IsInvalidArgument(graph.status()) || absl::IsUnimplemented(graph.status()))
+          << graph.status();
+    } else {
+      ASSERT_TRUE(graph.ok()) << text << graph.status();
+      EXPECT_EQ(TypeToString(graph->nodes.back().type), c.expected) << text;
+    }
+  }
+}
+
+TEST(OpTable, EveryOpHasRightAndWrongCases) {
+  std::set<Op> right, wrong;
+  for (const Case& c : AllCases()) (c.expected[0] == '!' ? wrong : right).insert(c.op);
+  for (Op op : kAllOps) {
+    EXPECT_TRUE(right.contains(op)) << OpName(op) << " lacks a case that infers";
+    EXPECT_TRUE(wrong.contains(op)) << OpName(op) << " lacks a case that is refused";
+  }
+}
+
+TEST(OpTable, EveryOpHasOneCompleteRow) {
+  ASSERT_EQ(OpTable().size(), std::size(kAllOps));
+  for (size_t i = 0; i < std::size(kAllOps); ++i) {
+    const OpRow& row = OpTable()[i];
+    EXPECT_EQ(row.op, kAllOps[i]) << "rows stand in the order of ATHANOR_OPS";
+    EXPECT_EQ(&OpInfo(row.op), &row);
+    EXPECT_EQ(row.name, OpName(row.op));
+    EXPECT_EQ(ParseOp(row.name), row.op);
+    EXPECT_LE(row.min_inputs, row.max_inputs) << row.name;
+    EXPECT_NE(row.infer, nullptr) << row.name;
+    const bool declared = row.op == Op::kInput || row.op == Op::kParameter;
+    EXPECT_EQ(row.reference == nullptr, declared) << row.name;
+    EXPECT_GE(row.ulp, 0) << row.name;
+    EXPECT_GT(row.semantics.size(), 5u) << row.name;
+    EXPECT_EQ(row.semantics.back(), '.') << row.name;
+  }
+  EXPECT_EQ(ParseOp("NoSuchOp"), std::nullopt);
+}
+
+TEST(OpTable, AttributesAreDescribed) {
+  for (const OpRow& row : OpTable()) {
+    std::set<std::string_view> names;
+    for (const AttrSpec& spec : row.attrs) {
+      EXPECT_TRUE(names.insert(spec.name).second) << row.name << " " << spec.name;
+      EXPECT_FALSE(spec.doc.empty()) << row.name << " " << spec.name;
+      if (!spec.otherwise) continue;
+      EXPECT_FALSE(spec.required) << row.name << " " << spec.name;
+      EXPECT_EQ(static_cast<AttrType>(spec.otherwise->index()), spec.type) << row.name;
+    }
+  }
+}
+
+// Every case that infers, again with its first operand's dtype as f8e4m3 wherever it stands.
+TEST(OpTable, StorageDTypesOnlyMove) {
+  const std::set<Op> movers = {Op::kCast, Op::kBitcast, Op::kIndexMap, Op::kGather, Op::kSelect};
+  int refused = 0;
+  for (Case c : AllCases()) {
+    if (c.expected[0] == '!' || c.operands.empty() || movers.contains(c.op)) continue;
+    if (c.op == Op::kRandomBits) continue;  // its operand is a seed, not data
+    const std::string dtype = c.operands[0].substr(0, c.operands[0].find('['));
+    for (std::string& operand : c.operands) {
+      if (operand.starts_with(dtype + "[")) operand.replace(0, dtype.size(), "f8e4m3");
+    }
+    const absl::StatusOr<Graph> graph = ParseGraph(TextOf(c));
+    EXPECT_TRUE(absl::IsUnimplemented(graph.status())) << TextOf(c) << graph.status();
+    ++refused;
+  }
+  EXPECT_GT(refused, 40);
+}
+
+TEST(ContractSpec, ParsesAndPrints) {
+  for (std::string_view spec : {"mk,kn->mn", "bmk,bkn->bmn", ",->", "a,b->", "aB,Ba->"}) {
+    absl::StatusOr<ContractSpec> parsed = ContractSpec::Parse(spec);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->ToString(), spec);
+  }
+  for (std::string_view spec : {"", "mk", "mk,kn", "mk->m", "->,", "m k,kn->mn", "mk,kn->mn,x",
+                                "mk,kn->mm", "m1,1n->mn", "\xff,a->a"}) {
+    EXPECT_FALSE(ContractSpec::Parse(spec).ok()) << spec;
+  }
+}
+
+}  // namespace
+}  // namespace athanor
