@@ -110,8 +110,8 @@ absl::Status VerifyBindable(const Graph& graph);
 // written out, Contract letters renamed in order of appearance, dims renamed d0, d1, ... in an order
 // free of their names, unused dims dropped, nodes ordered by depth-first search from the outputs.
 // Inputs and parameters come first, keep their relative order and are never dropped or merged.
-// REQUIRES: Verify(graph).ok().
-Graph Canonicalize(const Graph& graph);
+// `dim_names`, if given, receives the former names of d0, d1, ... REQUIRES: Verify(graph).ok().
+Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names = nullptr);
 // SHA-256 as 64 hex digits over the canonical form; dim bounds are not in it (DESIGN §6.1).
 std::string CanonicalHash(const Graph& graph);
 
