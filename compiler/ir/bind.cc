@@ -137,7 +137,8 @@ std::set<std::string> UsedDims(const Graph& graph) {
 // True if the axis' size, as a value, gives the only dim in it that is not known yet.
 bool Determines(const Expr& size, const std::string& unknown, const Bounds& bounds) {
   const std::optional<Expr::Affine> affine = size.AsAffine(unknown);
-  return affine && (bounds.NonNegative(affine->stride - 1) || bounds.NonNegative(-1 - affine->stride));
+  return affine &&
+         (bounds.NonNegative(affine->stride - 1) || bounds.NonNegative(-1 - affine->stride));
 }
 
 }  // namespace
@@ -198,8 +199,10 @@ absl::Status VerifyBindable(const Graph& graph) {
   }
   for (const std::string& dim : UsedDims(graph)) {
     if (known.contains(dim)) continue;
-    return Invalid("dim ", dim, " does not follow from the inputs' shapes: some input needs an axis "
-                   "of size ", dim, ", or linear in it");
+    return Invalid("dim ", dim,
+                   " does not follow from the inputs' shapes: some input needs an axis "
+                   "of size ",
+                   dim, ", or linear in it");
   }
   return absl::OkStatus();
 }

@@ -49,10 +49,8 @@ TEST(BindDims, NamesInputAndAxisThatDoNotFit) {
             "\"x1\" (Input) axis 0 is 3, so dim c is -1; it must be in [0, 8]");
   EXPECT_EQ(ErrorOf(graph, {{5}, {3}}),
             "\"x0\" (Input) has rank 1; it must have rank 2, as in [b, 3]");
-  EXPECT_EQ(ErrorOf(graph, {{5, -3}, {3}}),
-            "\"x0\" (Input) axis 1 is -3; it must not be negative");
-  EXPECT_EQ(ErrorOf(graph, {{5, 3}}),
-            "got 1 shapes; the graph has 2 inputs and 0 parameters");
+  EXPECT_EQ(ErrorOf(graph, {{5, -3}, {3}}), "\"x0\" (Input) axis 1 is -3; it must not be negative");
+  EXPECT_EQ(ErrorOf(graph, {{5, 3}}), "got 1 shapes; the graph has 2 inputs and 0 parameters");
   EXPECT_EQ(ErrorOf(Inputs({"[b]", "[b + 1]"}), {{4}, {4}}),
             "\"x1\" (Input) axis 0 is 4; it must be b + 1 = 5 with b = 4");
 }

@@ -1,7 +1,8 @@
-// Dims in an order free of their names. Where one symbol of an expression is left without a new name,
-// the place of the expression decides; where several are, as in a first axis of size a + 2*b, what
-// tells them apart is each one's role in the expressions that hold it. Dims with equal roles are
-// symmetric in all but contrived graphs; there the hash may differ and a cache miss is all that costs.
+// Dims in an order free of their names. Where one symbol of an expression is left without a new
+// name, the place of the expression decides; where several are, as in a first axis of size a + 2*b,
+// what tells them apart is each one's role in the expressions that hold it. Dims with equal roles
+// are symmetric in all but contrived graphs; there the hash may differ and a cache miss is all that
+// costs.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -94,9 +95,9 @@ class DimOrder {
         roles[symbol] += Cat(i, ":", role, ";");
       }
     }
-    const auto least = std::min_element(
-        roles.begin(), roles.end(),
-        [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto least =
+        std::min_element(roles.begin(), roles.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
     return least->first;
   }
 

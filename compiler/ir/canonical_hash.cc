@@ -1,10 +1,9 @@
-#include <openssl/evp.h>
-
 #include <bit>
 #include <string>
 
 #include "absl/strings/escaping.h"
 #include "compiler/ir/canonical.h"
+#include "compiler/ir/digest.h"
 
 namespace athanor {
 namespace {
@@ -12,13 +11,6 @@ namespace {
 // Part of every hash: changes when the encoding or the canonical form does.
 constexpr std::string_view kVersion = "athanor.graph.1";
 constexpr size_t kShortLiteral = 64;
-
-std::string Sha256(std::string_view bytes) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_sha256(), nullptr);
-  return std::string(reinterpret_cast<const char*>(digest), length);
-}
 
 // Every value is of fixed length or preceded by its length, so no two inputs share their bytes.
 class Encoder {
@@ -64,7 +56,7 @@ class Encoder {
     Text(DTypeName(value.dtype));
     (*this)(value.shape);
     Int(value.bytes.size());
-    bytes_->append(value.bytes.size() > kShortLiteral ? Sha256(value.bytes) : value.bytes);
+    bytes_->append(value.bytes.size() > kShortLiteral ? Sha256Bytes(value.bytes) : value.bytes);
   }
 
  private:
@@ -96,7 +88,7 @@ std::string CanonicalHash(const Graph& graph) {
   for (const Node& node : canonical.nodes) EncodeNode(node, &bytes);
   encoder.Int(canonical.outputs.size());
   for (const Output& output : canonical.outputs) encoder.Int(output.node);
-  const std::string digest = Sha256(bytes);
+  const std::string digest = Sha256Bytes(bytes);
   return absl::BytesToHexString(digest);
 }
 

@@ -179,8 +179,7 @@ absl::Status NodeChecker::CheckAttr(const AttrSpec& spec, const AttrValue& value
                    AttrTypeName(spec.type));
   }
   switch (type) {
-    case AttrType::kString:
-      return CheckName("text", std::get<std::string>(value), limits_);
+    case AttrType::kString: return CheckName("text", std::get<std::string>(value), limits_);
     case AttrType::kDType:
       if (IsKnown(std::get<DType>(value))) return absl::OkStatus();
       return Invalid("is dtype ", static_cast<int>(std::get<DType>(value)), ", which is unknown");

@@ -66,7 +66,8 @@ absl::Status GraphBuilder::CheckNew(Op op, const std::string& name) const {
   if (names_.contains(name)) {
     return Invalid("another node is already named ", Quoted(name), "; names must be unique");
   }
-  if (IsDeclared(op) && name.empty()) return Invalid("it has no name; every ", OpName(op), " needs one");
+  if (IsDeclared(op) && name.empty())
+    return Invalid("it has no name; every ", OpName(op), " needs one");
   return absl::OkStatus();
 }
 

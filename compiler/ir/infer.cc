@@ -82,8 +82,8 @@ absl::Status CheckSameSize(std::string_view what_a, int axis_a, const Expr& a,
 absl::Status CheckSameShape(std::string_view what_a, const Shape& a, std::string_view what_b,
                             const Shape& b, const Bounds& bounds) {
   if (a.size() != b.size()) {
-    return Invalid(what_a, " has shape ", ShapeToString(a), ", ", what_b, " has ",
-                   ShapeToString(b), "; they must be equal (nothing broadcasts by itself: expand "
+    return Invalid(what_a, " has shape ", ShapeToString(a), ", ", what_b, " has ", ShapeToString(b),
+                   "; they must be equal (nothing broadcasts by itself: expand "
                    "with IndexMap)");
   }
   for (size_t i = 0; i < a.size(); ++i) {

@@ -1,9 +1,10 @@
-// Type inference of the ops: the functions behind the op table's `infer` column, and what they share.
+// Type inference of the ops: the functions behind the op table's `infer` column, and what they
+// share.
 //
 //   InferContract({f32[b, 8], f32[8, 3]}, {{"spec", "mk,kn->mn"}}, bounds) is f32[b, 3]
 //
-// The caller has checked the number of operands and the presence and type of attributes. Errors name
-// operands by position; the caller prefixes the node. A dtype that an op does not take is
+// The caller has checked the number of operands and the presence and type of attributes. Errors
+// name operands by position; the caller prefixes the node. A dtype that an op does not take is
 // UNIMPLEMENTED, everything else that is wrong is INVALID_ARGUMENT.
 #ifndef ATHANOR_COMPILER_IR_INFER_H_
 #define ATHANOR_COMPILER_IR_INFER_H_

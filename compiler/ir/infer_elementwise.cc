@@ -8,7 +8,8 @@
 namespace athanor {
 
 absl::StatusOr<TensorType> InferDeclared(TypeSpan, const Attrs&, const Bounds&) {
-  return Invalid("its type is declared, not inferred: add it with GraphBuilder::Input or Parameter");
+  return Invalid(
+      "its type is declared, not inferred: add it with GraphBuilder::Input or Parameter");
 }
 
 absl::StatusOr<TensorType> InferConstant(TypeSpan, const Attrs& attrs, const Bounds&) {
@@ -20,7 +21,8 @@ absl::StatusOr<TensorType> InferConstant(TypeSpan, const Attrs& attrs, const Bou
 
 absl::StatusOr<TensorType> InferIota(TypeSpan, const Attrs& attrs, const Bounds&) {
   const TensorType type{GetAttr<DType>(attrs, "dtype"), GetAttr<Shape>(attrs, "shape")};
-  if (absl::Status s = CheckDType("the result", type.dtype, DTypeClass::kNumeric); !s.ok()) return s;
+  if (absl::Status s = CheckDType("the result", type.dtype, DTypeClass::kNumeric); !s.ok())
+    return s;
   if (absl::Status s = CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), type.shape); !s.ok()) {
     return s;
   }

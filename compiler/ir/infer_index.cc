@@ -25,9 +25,9 @@ absl::Status CheckInside(const IndexMap& map, const Shape& operand, const Bounds
   for (size_t i = 0; i < operand.size(); ++i) {
     const Expr& coordinate = map.coordinates[i];
     if (bounds.NonNegative(coordinate) && bounds.Less(coordinate, operand[i])) continue;
-    return Invalid("coordinate ", i, ", ", coordinate.ToString(),
-                   ", is not provably inside [0, ", operand[i].ToString(),
-                   ") for every element of the result ", ShapeToString(map.shape),
+    return Invalid("coordinate ", i, ", ", coordinate.ToString(), ", is not provably inside [0, ",
+                   operand[i].ToString(), ") for every element of the result ",
+                   ShapeToString(map.shape),
                    ": give `fill` for elements outside, or tighten the shape or the dims' bounds");
   }
   return absl::OkStatus();
@@ -52,8 +52,7 @@ absl::StatusOr<TensorType> InferIndexMap(TypeSpan inputs, const Attrs& attrs,
   const Shape& operand = inputs[0].shape;
   if (map.coordinates.size() != operand.size()) {
     return Invalid("map has ", map.coordinates.size(), " coordinates, operand 0 has shape ",
-                   ShapeToString(operand), "; it needs one coordinate per axis, ",
-                   operand.size());
+                   ShapeToString(operand), "; it needs one coordinate per axis, ", operand.size());
   }
   absl::Status status = attrs.contains("fill") ? CheckFill(attrs, inputs[0].dtype)
                                                : CheckInside(map, operand, bounds);

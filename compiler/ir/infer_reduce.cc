@@ -49,7 +49,8 @@ absl::StatusOr<TensorType> InferNorm(TypeSpan inputs, const Attrs& attrs, const 
   const TensorType& x = inputs[0];
   absl::Status s = CheckEpsilon(attrs);
   if (s.ok()) s = CheckDType(kNames[0], x.dtype, DTypeClass::kFloats);
-  if (s.ok() && x.shape.empty()) s = Invalid(kNames[0], " has rank 0; it needs an axis to normalise");
+  if (s.ok() && x.shape.empty())
+    s = Invalid(kNames[0], " has rank 0; it needs an axis to normalise");
   for (size_t i = 1; i < inputs.size() && s.ok(); ++i) {
     s = CheckSameDType(kNames[0], x.dtype, kNames[i], inputs[i].dtype);
     if (s.ok()) s = CheckRank(kNames[i], inputs[i].shape, 1);
@@ -77,8 +78,10 @@ absl::Status CheckMask(const TensorType& mask, const TensorType& q, const Expr& 
                        const Bounds& bounds) {
   constexpr std::string_view kMask = "mask, operand 3,";
   if (mask.dtype != DType::kBool && mask.dtype != q.dtype) {
-    return Invalid(kMask, " has dtype ", DTypeName(mask.dtype), " and must be bool or that of q: "
-                   "convert it with Cast(dtype=bool) or Cast(dtype=", DTypeName(q.dtype), ")");
+    return Invalid(kMask, " has dtype ", DTypeName(mask.dtype),
+                   " and must be bool or that of q: "
+                   "convert it with Cast(dtype=bool) or Cast(dtype=",
+                   DTypeName(q.dtype), ")");
   }
   const int rank = static_cast<int>(mask.shape.size());
   const int full = static_cast<int>(q.shape.size());
@@ -91,8 +94,8 @@ absl::Status CheckMask(const TensorType& mask, const TensorType& q, const Expr& 
     absl::Status s = CheckSameSize("q", i, q.shape[i], kMask, i, mask.shape[i], bounds);
     if (!s.ok()) return s;
   }
-  absl::Status s =
-      CheckSameSize("q", full - 2, q.shape[full - 2], kMask, rank - 2, mask.shape[rank - 2], bounds);
+  absl::Status s = CheckSameSize("q", full - 2, q.shape[full - 2], kMask, rank - 2,
+                                 mask.shape[rank - 2], bounds);
   if (s.ok()) s = CheckSameSize("k", full - 2, keys, kMask, rank - 1, mask.shape[rank - 1], bounds);
   return s;
 }
@@ -140,7 +143,8 @@ absl::StatusOr<TensorType> InferGelu(TypeSpan inputs, const Attrs& attrs, const 
 }
 
 absl::StatusOr<TensorType> InferSoftmax(TypeSpan inputs, const Attrs& attrs, const Bounds& bounds) {
-  if (absl::Status s = CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), inputs[0].shape); !s.ok()) {
+  if (absl::Status s = CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), inputs[0].shape);
+      !s.ok()) {
     return s;
   }
   return InferSame(inputs, bounds, DTypeClass::kFloats);

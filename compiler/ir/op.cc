@@ -19,11 +19,12 @@ constexpr std::string_view kOpNames[] = {
 absl::Status CheckLetters(std::string_view part, std::string_view spec) {
   for (size_t i = 0; i < part.size(); ++i) {
     if (!std::isalpha(static_cast<unsigned char>(part[i]))) {
-      return Invalid("spec=", Quoted(spec), ": axes are letters a to z or A to Z, as in \"mk,kn->mn\"");
+      return Invalid("spec=", Quoted(spec),
+                     ": axes are letters a to z or A to Z, as in \"mk,kn->mn\"");
     }
     if (part.find(part[i], i + 1) != std::string_view::npos) {
-      return Invalid("spec=", Quoted(spec), ": letter ", part.substr(i, 1), " stands twice in ", Quoted(part),
-                     "; each operand and the result have a letter at most once");
+      return Invalid("spec=", Quoted(spec), ": letter ", part.substr(i, 1), " stands twice in ",
+                     Quoted(part), "; each operand and the result have a letter at most once");
     }
   }
   return absl::OkStatus();

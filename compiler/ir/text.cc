@@ -50,7 +50,7 @@ struct ValueText {
     return text;
   }
   static std::string Elements(const Tensor& tensor) {
-    const int64_t elements = tensor.elements();
+    const auto elements = static_cast<int64_t>(tensor.bytes.size() / DTypeBytes(tensor.dtype));
     if (elements > kMaxListed) {
       return Cat("hex \"", std::string(absl::BytesToHexString(tensor.bytes)), "\"");
     }

@@ -11,14 +11,12 @@ namespace {
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsWordStart(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool IsWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 }  // namespace
 
-absl::Status TextCursor::Error(std::string_view message) const {
-  const size_t at = std::min(at_, text_.size());
+absl::Status TextCursor::ErrorAt(size_t position, std::string_view message) const {
+  const size_t at = std::min(position, text_.size());
   const auto line = 1 + std::count(text_.begin(), text_.begin() + at, '\n');
   return Invalid("line ", line, ": ", message);
 }

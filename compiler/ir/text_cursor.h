@@ -6,6 +6,7 @@
 #ifndef ATHANOR_COMPILER_IR_TEXT_CURSOR_H_
 #define ATHANOR_COMPILER_IR_TEXT_CURSOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -42,7 +43,10 @@ class TextCursor {
   absl::StatusOr<std::vector<int64_t>> Integers();
   absl::StatusOr<std::vector<Expr>> Expressions(char open, char close);
 
-  absl::Status Error(std::string_view message) const;
+  // Errors name the line of the position, or of an earlier one.
+  size_t position() const { return at_; }
+  absl::Status Error(std::string_view message) const { return ErrorAt(at_, message); }
+  absl::Status ErrorAt(size_t position, std::string_view message) const;
 
  private:
   absl::StatusOr<Expr> Expression();

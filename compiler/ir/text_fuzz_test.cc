@@ -55,11 +55,51 @@ constexpr std::string_view kSeeds[] = {
   output "z" = %6
 })"};
 
-constexpr std::string_view kPieces[] = {
-    "(", ")", "[", "]", "{", "}", ",", "%0", "%9", "=", ":", "\"", "-1", "0", "9223372036854775807",
-    "b", "s", "n", "$0", "$1", "*", "+", "floordiv(", "min(", "max(", "mod(", "f8e4m3", "bool",
-    "shape[", "map[", "nan(0x", "inf", "1e999", "graph", "output", "dim", "Input", "Add", "\\", "#",
-    "\xff", "axis=", "b*b*b*b", "floordiv(b, s)", "(b + s)"};
+constexpr std::string_view kPieces[] = {"(",
+                                        ")",
+                                        "[",
+                                        "]",
+                                        "{",
+                                        "}",
+                                        ",",
+                                        "%0",
+                                        "%9",
+                                        "=",
+                                        ":",
+                                        "\"",
+                                        "-1",
+                                        "0",
+                                        "9223372036854775807",
+                                        "b",
+                                        "s",
+                                        "n",
+                                        "$0",
+                                        "$1",
+                                        "*",
+                                        "+",
+                                        "floordiv(",
+                                        "min(",
+                                        "max(",
+                                        "mod(",
+                                        "f8e4m3",
+                                        "bool",
+                                        "shape[",
+                                        "map[",
+                                        "nan(0x",
+                                        "inf",
+                                        "1e999",
+                                        "graph",
+                                        "output",
+                                        "dim",
+                                        "Input",
+                                        "Add",
+                                        "\\",
+                                        "#",
+                                        "\xff",
+                                        "axis=",
+                                        "b*b*b*b",
+                                        "floordiv(b, s)",
+                                        "(b + s)"};
 
 class Mutator {
  public:
@@ -128,8 +168,8 @@ TEST(TextFuzz, MutatedGraphsAreRefusedOrHandled) {
       if (HasFatalFailure()) return;
     } else {
       ++refused;
-      ASSERT_TRUE(absl::IsInvalidArgument(graph.status()) ||
-                  absl::IsUnimplemented(graph.status())) << text << graph.status();
+      ASSERT_TRUE(absl::IsInvalidArgument(graph.status()) || absl::IsUnimplemented(graph.status()))
+          << text << graph.status();
     }
     ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << text;
   }

@@ -1,6 +1,6 @@
 // Reading graphs: recursive descent without recursion, nodes through GraphBuilder. The form is
-// described in text.cc; besides, the type of a node with operands may be left out, and the numbers of
-// nodes are any that are defined before they are used.
+// described in text.cc; besides, the type of a node with operands may be left out, and the numbers
+// of nodes are any that are defined before they are used.
 #include <bit>
 #include <string>
 #include <utility>
@@ -92,11 +92,13 @@ class GraphParser {
     if (!word.ok()) return word.status();
     const std::optional<Op> op = ParseOp(*word);
     if (op) return *op;
-    const std::string message(in_.Error(Cat("op ", Quoted(*word), " is not in the op table")).message());
+    const std::string message(
+        in_.Error(Cat("op ", Quoted(*word), " is not in the op table")).message());
     return Unimplemented(message);
   }
 
   absl::Status ReadNode(GraphBuilder* builder) {
+    statement_ = in_.position();
     absl::StatusOr<int64_t> number = in_.Integer();
     if (!number.ok()) return number.status();
     if (ids_.contains(*number)) return in_.Error(Cat("%", *number, " is defined twice"));
@@ -142,7 +144,7 @@ class GraphParser {
 
   absl::StatusOr<NodeId> AtLine(absl::StatusOr<NodeId> id) const {
     if (id.ok()) return id;
-    const std::string place(in_.Error("").message());
+    const std::string place(in_.ErrorAt(statement_, "").message());
     return Prefixed(place, id.status());
   }
 
@@ -249,13 +251,15 @@ class GraphParser {
     do {
       const std::string_view element = in_.Number();
       if (!AppendElement(tensor->dtype, element, &tensor->bytes)) {
-        return in_.Error(Cat(Quoted(element), " is not a value of dtype ", DTypeName(tensor->dtype)));
+        return in_.Error(
+            Cat(Quoted(element), " is not a value of dtype ", DTypeName(tensor->dtype)));
       }
     } while (in_.Take(','));
     return in_.Expect('}');
   }
 
   TextCursor in_;
+  size_t statement_ = 0;  // where the node being read began
   const GraphLimits& limits_;
   Graph graph_;
   absl::flat_hash_map<int64_t, NodeId> ids_;  // by the text's numbers

@@ -113,7 +113,8 @@ struct BadText {
 };
 
 TEST(Text, NamesTheLineOfAnError) {
-  constexpr std::string_view kHead = "graph \"g\" {\n dim b in [1, 4]\n %0 = Input \"x\" : f32[b]\n";
+  constexpr std::string_view kHead =
+      "graph \"g\" {\n dim b in [1, 4]\n %0 = Input \"x\" : f32[b]\n";
   const BadText cases[] = {
       {"%1 = Frob(%0)\n", "line 4: op \"Frob\" is not in the op table"},
       {"%1 = Exp(%2)\n", "line 4: %2 is used before it is defined"},
@@ -143,8 +144,9 @@ TEST(Text, NamesTheLineOfAnError) {
     EXPECT_NE(std::string(graph.status().message()).find(bad.message), std::string::npos)
         << bad.text << graph.status();
   }
-  for (std::string_view text : {"", "graph", "graph \"g\"", "graph \"g\" {", "graph \"g\" {} x",
-                                "graph \"g\" { dim b in [2, 1] }", "graph \"g\" { dim b in [1] }"}) {
+  for (std::string_view text :
+       {"", "graph", "graph \"g\"", "graph \"g\" {", "graph \"g\" {} x",
+        "graph \"g\" { dim b in [2, 1] }", "graph \"g\" { dim b in [1] }"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseGraph(text).status())) << text;
   }
 }

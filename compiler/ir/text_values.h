@@ -1,7 +1,7 @@
 // Numbers of the text form, written so that they read back bit for bit; private to text*.cc.
 //
-//   FloatText(DType::kF32, 0x3fc00000) == "1.5";  FloatText(DType::kF32, 0x7fc00001) == "nan(0x7fc00001)"
-//   ParseFloat(DType::kF32, "1.5") == 0x3fc00000
+//   FloatText(DType::kF32, 0x3fc00000) == "1.5";  FloatText(DType::kF32, 0x7fc00001) ==
+//   "nan(0x7fc00001)" ParseFloat(DType::kF32, "1.5") == 0x3fc00000
 #ifndef ATHANOR_COMPILER_IR_TEXT_VALUES_H_
 #define ATHANOR_COMPILER_IR_TEXT_VALUES_H_
 

@@ -40,8 +40,8 @@ absl::Status CheckDims(const Graph& graph, const GraphLimits& limits) {
 // The message for operand `index` of `id`: what a topological order needs of it.
 absl::Status BadOperand(NodeId id, size_t index, NodeId operand, size_t nodes) {
   if (operand < 0 || static_cast<size_t>(operand) >= nodes) {
-    return Invalid("operand ", index, " is %", operand, ", which is not a node of the graph (%0 to %",
-                   nodes - 1, ")");
+    return Invalid("operand ", index, " is %", operand,
+                   ", which is not a node of the graph (%0 to %", nodes - 1, ")");
   }
   return Invalid("operand ", index, " is %", operand,
                  operand == id ? ", the node itself" : ", a later node",
@@ -66,17 +66,16 @@ absl::Status CheckNode(const Graph& graph, NodeId id, const NodeChecker& checker
   absl::StatusOr<TensorType> type = checker.Infer(node.op, types, node.attrs);
   if (!type.ok()) return type.status();
   if (node.type == *type) return absl::OkStatus();
-  const std::string stated = IsKnown(node.type.dtype) &&
-                                     node.type.shape.size() <= 2 * type->shape.size() + 16
-                                 ? TypeToString(node.type)
-                                 : "a malformed type";
+  const std::string stated =
+      IsKnown(node.type.dtype) && node.type.shape.size() <= 2 * type->shape.size() + 16
+          ? TypeToString(node.type)
+          : "a malformed type";
   return Invalid("has type ", stated, "; its operands and attributes give ", TypeToString(*type));
 }
 
 absl::Status CheckNodes(const Graph& graph, const GraphLimits& limits) {
   if (static_cast<int64_t>(graph.nodes.size()) > limits.max_nodes) {
-    return Invalid("the graph has ", graph.nodes.size(), " nodes; the limit is ",
-                   limits.max_nodes);
+    return Invalid("the graph has ", graph.nodes.size(), " nodes; the limit is ", limits.max_nodes);
   }
   const Bounds bounds = graph.DimBounds();
   const NodeChecker checker(graph.dims, bounds, limits);

@@ -19,8 +19,7 @@ Graph Valid() {
   GraphBuilder builder(&graph);
   const NodeId x = builder.Input("x", {DType::kF32, {B(), 4}}).value();
   const NodeId y = builder.Add(Op::kExp, {x}, {}, "expx").value();
-  const NodeId z =
-      builder.Add(Op::kSumReduce, {y}, {{"axes", std::vector<int64_t>{1}}}).value();
+  const NodeId z = builder.Add(Op::kSumReduce, {y}, {{"axes", std::vector<int64_t>{1}}}).value();
   const NodeId c = builder.Constant(Tensor::Zeros(DType::kBool, {2})).value();
   builder.Output("z", z);
   builder.Output("c", c);
@@ -49,7 +48,8 @@ TEST(Verify, AcceptsValidGraphs) {
 
 TEST(Verify, RefusesBrokenStructure) {
   const Broken cases[] = {
-      {"\"expx\" (Exp): operand 0 is %7, which is not a node", [](Graph* g) { g->nodes[1].inputs = {7}; }},
+      {"\"expx\" (Exp): operand 0 is %7, which is not a node",
+       [](Graph* g) { g->nodes[1].inputs = {7}; }},
       {"operand 0 is %-1", [](Graph* g) { g->nodes[1].inputs = {-1}; }},
       {"operand 0 is %1, the node itself", [](Graph* g) { g->nodes[1].inputs = {1}; }},
       {"operand 0 is %2, a later node", [](Graph* g) { g->nodes[1].inputs = {2}; }},
@@ -81,7 +81,8 @@ TEST(Verify, RefusesBrokenTypes) {
       {"a malformed type", [](Graph* g) { g->nodes[1].type.dtype = static_cast<DType>(99); }},
       {"dtype 99 is unknown", type({static_cast<DType>(99), {1}})},
       {"axis 1 has size -4", type({DType::kF32, {B(), -4}})},
-      {"axis 0 has size b - 2, which can be -1 within the dims' bounds", type({DType::kF32, {B() - 2}})},
+      {"axis 0 has size b - 2, which can be -1 within the dims' bounds",
+       type({DType::kF32, {B() - 2}})},
       {"\"q\" in \"q\" is not a dim", type({DType::kF32, {Expr::Symbol("q")}})},
       {"\"$0\" in \"$0\" is not a dim", type({DType::kF32, {Expr::Axis(0)}})},
       {"leaves the 64-bit range", type({DType::kF32, {huge * 2}})},
@@ -119,7 +120,9 @@ TEST(Verify, RefusesBrokenAttributesAndDims) {
       {"dim \"$0\": the name must be", dim({"$0", 1, 2})},
       {"dim \"a b\": the name must be", dim({"a b", 1, 2})},
       {"65 dims; the limit is 64",
-       [](Graph* g) { for (int i = 0; i < 64; ++i) g->dims.push_back({Cat("d", i), 1, 2}); }},
+       [](Graph* g) {
+         for (int i = 0; i < 64; ++i) g->dims.push_back({Cat("d", i), 1, 2});
+       }},
   };
   for (const Broken& broken : cases) ExpectRefused(broken);
 }
@@ -157,9 +160,10 @@ TEST(GraphBuilder, RefusesAtOnceAndNamesTheNode) {
   const NodeId h = builder.Input("h", {DType::kF16, {B(), 4}}).value();
   EXPECT_EQ(builder.Input("x", {DType::kF32, {}}).status().message(),
             "\"x\" (Input): another node is already named \"x\"; names must be unique");
-  EXPECT_EQ(builder.Add(Op::kAdd, {x, h}, {}, "sum").status().message(),
-            "\"sum\" (Add): operand 0 has dtype f32, operand 1 has f16; they must be equal: convert "
-            "operand 1 with Cast(dtype=f32) or operand 0 with Cast(dtype=f16)");
+  EXPECT_EQ(
+      builder.Add(Op::kAdd, {x, h}, {}, "sum").status().message(),
+      "\"sum\" (Add): operand 0 has dtype f32, operand 1 has f16; they must be equal: convert "
+      "operand 1 with Cast(dtype=f32) or operand 0 with Cast(dtype=f16)");
   EXPECT_FALSE(builder.Add(Op::kExp, {5}).ok());
   EXPECT_FALSE(builder.Add(Op::kExp, {-1}).ok());
   EXPECT_FALSE(builder.Add(Op::kInput, {}).ok());
