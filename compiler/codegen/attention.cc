@@ -62,6 +62,11 @@ class AttentionLowering {
   Var Fill(double value) { return e_.Broadcast(e_.Float(accumulator_, value), lanes_); }
   Var Op2(Op op, Var a, Var b) { return e_.Compute(op, accumulator_, {a, b}); }
 
+  double Lowest() const {  // only -inf is below
+    return accumulator_ == DType::kF64 ? std::numeric_limits<double>::lowest()
+                                       : std::numeric_limits<float>::lowest();
+  }
+
   void PackQueries();
   void KeyBlock(const Expr& k0);
   void Scores(const Expr& k0, const Expr& keys);
@@ -162,8 +167,14 @@ Var AttentionLowering::Masked(Var score, const Expr& key, int vector) {
       if (type.shape[i].IsConstant(1)) at[i] = 0;
     }
     Var mask = b_.at.At(node_.inputs[3], at);
-    score = type.dtype == DType::kBool ? e_.Compute(Op::kSelect, accumulator_, {mask, score, hidden})
-                                       : Op2(Op::kAdd, score, e_.Cast(mask, accumulator_));
+    if (type.dtype == DType::kBool) {
+      score = e_.Compute(Op::kSelect, accumulator_, {mask, score, hidden});
+    } else {
+      // -inf hides even a NaN score.
+      mask = e_.Cast(mask, accumulator_);
+      Var hides = e_.Compute(Op::kLessThan, DType::kBool, {mask, Fill(Lowest())});
+      score = e_.Compute(Op::kSelect, accumulator_, {hides, hidden, Op2(Op::kAdd, score, mask)});
+    }
   }
   if (causal_) {
     Var last = e_.Index(Query(vector) + keys_ - queries_, lanes_);
@@ -189,10 +200,7 @@ void AttentionLowering::Softmax(const Expr& k0, const Expr& keys) {
     });
     Write(peak_, 0, v, peak);
     // Where every key so far is hidden the maximum is -inf; subtracting zero keeps exp(-inf) = 0.
-    Var none = e_.Compute(Op::kLessThan, DType::kBool,
-                          {peak, Fill(IsFloat(accumulator_) && accumulator_ == DType::kF64
-                                          ? std::numeric_limits<double>::lowest()
-                                          : std::numeric_limits<float>::lowest())});
+    Var none = e_.Compute(Op::kLessThan, DType::kBool, {peak, Fill(Lowest())});
     Var base = e_.Compute(Op::kSelect, accumulator_, {none, Fill(0), peak});
     Var minus = Op2(Op::kMul, base, Fill(-1));
     auto exp_from_base = [&](Var x) { return e_.Compute(Op::kExp, accumulator_, {Op2(Op::kAdd, x, minus)}); };

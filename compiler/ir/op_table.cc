@@ -248,9 +248,9 @@ void AddModels(Rows* rows) {
               "float mask, of q's dtype, is added to the scores, and -inf hides. With `causal` "
               "query i attends keys j <= i + (Lk - Lq) only. The result is softmax of the scores "
               "over the keys that are not hidden, times v; a query whose every key is hidden (or "
-              "Lk = 0) gives zeros, by definition. Hidden scores have no influence, "
-              "whatever they hold; hidden values must be finite, else the result is unspecified. NaN or +inf in a score that is not hidden gives NaN. f16 and "
-              "bf16 compute in f32 throughout and round once.");
+              "Lk = 0) gives zeros, by definition. Hidden scores have no influence, whatever they hold; "
+              "hidden values must be finite, else the result is unspecified. NaN or +inf in a score "
+              "that is not hidden gives NaN. f16 and bf16 compute in f32 throughout and round once.");
   ATHANOR_ROW(EmbeddingBag, kComposite, 3, 3,
               ATHANOR_ATTRS(Required("mode", AttrType::kString, "\"sum\", \"mean\" or \"max\"")),
               InferEmbeddingBag, 1,

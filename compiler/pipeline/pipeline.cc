@@ -139,7 +139,7 @@ class Assembly {
   }
 
   void AddLaunch(const Piece& piece) {
-    Launch launch{piece.lowered.kernel, {}, Label(graph_, memory_, piece.choice),
+    PlanLaunch launch{piece.lowered.kernel, {}, Label(graph_, memory_, piece.choice),
                   Flops(graph_, memory_, piece.choice), 0};
     for (NodeId n : piece.lowered.buffers) {
       launch.buffers.push_back(ValueOf(n));

@@ -30,7 +30,7 @@ struct PlanValue {
 };
 
 // One kernel launch; `buffers` are value indices in the order of the kernel's global buffers.
-struct Launch {
+struct PlanLaunch {
   kir::Kernel kernel;
   std::vector<int> buffers;
   std::string label;
@@ -42,7 +42,7 @@ struct PlanInput {
   std::vector<Dim> dims;
   v1::Target target;
   std::vector<PlanValue> values;
-  std::vector<Launch> launches;  // a topological order
+  std::vector<PlanLaunch> launches;  // a topological order
   std::vector<std::pair<std::string, int>> outputs;
 };
 

@@ -18,7 +18,7 @@ NodeId Expansion::Add(Op op, std::vector<NodeId> inputs, Attrs attrs) {
   return n.ok() ? *n : 0;
 }
 
-NodeId Expansion::Fill(DType dtype, double value, const Shape& shape) {
+NodeId Expansion::Fill(DType dtype, double value, Shape shape) {
   Tensor t = Tensor::Zeros(dtype, {});
   Scalar s = IsFloat(dtype)    ? Scalar::Float(dtype, value)
              : IsSigned(dtype) ? Scalar::Signed(dtype, static_cast<int64_t>(value))
@@ -39,7 +39,7 @@ NodeId Expansion::Reduce(Op op, NodeId n, std::vector<int64_t> axes) {
   return Add(op, {n}, {{"axes", std::move(axes)}});
 }
 
-NodeId Expansion::Repeat(NodeId n, int64_t axis, const Shape& shape) {
+NodeId Expansion::Repeat(NodeId n, int64_t axis, Shape shape) {
   std::vector<Expr> coordinates;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (static_cast<int64_t>(i) != axis) coordinates.push_back(Expr::Axis(static_cast<int>(i)));
@@ -47,7 +47,7 @@ NodeId Expansion::Repeat(NodeId n, int64_t axis, const Shape& shape) {
   return Map(n, shape, std::move(coordinates));
 }
 
-NodeId Expansion::Size(DType dtype, const Expr& size, const Shape& shape) {
+NodeId Expansion::Size(DType dtype, const Expr& size, Shape shape) {
   if (std::optional<int64_t> c = size.constant()) return Fill(dtype, static_cast<double>(*c), shape);
   // Element `size` of 0, 1, 2, ...
   NodeId count = Add(Op::kIota, {}, {{"shape", Shape{size + 1}}, {"axis", int64_t{0}}, {"dtype", dtype}});
@@ -200,8 +200,14 @@ NodeId ExpandAttention(Expansion& x, const Node& node, Inputs in) {
       coordinates.push_back(mask_shape[i].IsConstant(1) ? Expr(0) : Expr::Axis(axis));
     }
     NodeId mask = x.Map(in[3], shape, std::move(coordinates));
-    scores = x.Type(mask).dtype == DType::kBool ? x.Add(Op::kSelect, {mask, scores, hidden})
-                                                : x.Add(Op::kAdd, {scores, x.Cast(mask, dtype)});
+    if (x.Type(mask).dtype == DType::kBool) {
+      scores = x.Add(Op::kSelect, {mask, scores, hidden});
+    } else {
+      // -inf hides even a NaN score.
+      mask = x.Cast(mask, dtype);
+      NodeId hides = x.Add(Op::kLessThan, {mask, x.FillLike(mask, Lowest(dtype))});
+      scores = x.Add(Op::kSelect, {hides, hidden, x.Add(Op::kAdd, {scores, mask})});
+    }
   }
   if (GetAttrOr<bool>(node.attrs, "causal", false)) {
     auto iota = [&](int64_t axis) {

@@ -26,17 +26,17 @@ class Expansion {
 
   const TensorType& Type(NodeId n) const { return graph_->nodes[n].type; }
   NodeId Add(Op op, std::vector<NodeId> inputs, Attrs attrs = {});
-  // A scalar of `dtype` with every element of `shape` equal to it.
-  NodeId Fill(DType dtype, double value, const Shape& shape);
+  // `value` in every element. Shapes are by value: those of nodes move as the graph grows.
+  NodeId Fill(DType dtype, double value, Shape shape);
   NodeId FillLike(NodeId like, double value) { return Fill(Type(like).dtype, value, Type(like).shape); }
   NodeId Sub(NodeId a, NodeId b) { return Add(Op::kAdd, {a, Add(Op::kMul, {b, FillLike(b, -1)})}); }
   NodeId Cast(NodeId n, DType dtype);
   NodeId Map(NodeId n, Shape shape, std::vector<Expr> coordinates);
   NodeId Reduce(Op op, NodeId n, std::vector<int64_t> axes);
   // `n` without `axis`, repeated along it again to `shape`.
-  NodeId Repeat(NodeId n, int64_t axis, const Shape& shape);
+  NodeId Repeat(NodeId n, int64_t axis, Shape shape);
   // The value of a size as a tensor of `shape`.
-  NodeId Size(DType dtype, const Expr& size, const Shape& shape);
+  NodeId Size(DType dtype, const Expr& size, Shape shape);
 
   const absl::Status& status() const { return status_; }
 

@@ -24,6 +24,7 @@ LAYERS = {
     "compiler/codegen/cpu/clang*": ["proto", "compiler/ir", "compiler/codegen"],
     "compiler/plan": [
         "proto",
+        "compiler/frontend",
         "compiler/ir",
         "compiler/search",
         "compiler/codegen",

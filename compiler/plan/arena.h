@@ -1,0 +1,33 @@
+// Where values that live between steps lie in the arena.
+//
+//   std::vector<ArenaValue> values = ...;   // bytes, first and last step
+//   int64_t arena_bytes = PlaceValues(&values);
+//
+// Largest first, each at the lowest offset free for its whole life ("greedy by size", Pisarchyk and Lee,
+// 2020).
+#ifndef ATHANOR_COMPILER_PLAN_ARENA_H_
+#define ATHANOR_COMPILER_PLAN_ARENA_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace athanor {
+
+struct ArenaValue {
+  int64_t bytes = 0;
+  int first = -1, last = -1;     // steps, inclusive; -1: never touched
+  std::vector<int> may_replace;  // values that may lie in the same place if they die where this one is born
+  int64_t offset = 0;            // result, a multiple of 64
+
+  void Touch(int step) {
+    first = first < 0 ? step : std::min(first, step);
+    last = std::max(last, step);
+  }
+};
+
+int64_t PlaceValues(std::vector<ArenaValue>* values);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_PLAN_ARENA_H_

@@ -1,0 +1,16 @@
+// Whether a kernel may write its result over one of its operands.
+#ifndef ATHANOR_COMPILER_PLAN_IN_PLACE_H_
+#define ATHANOR_COMPILER_PLAN_IN_PLACE_H_
+
+#include "compiler/codegen/kir.h"
+
+namespace athanor {
+
+// True only if proved: every load of global buffer `operand` is at the very index, in the same block, at
+// which the same block later stores the result (buffer 0), nothing else stores it, and both have elements
+// of one size. Then an element is read only by the lane that overwrites it, before it does.
+bool MayWriteOver(const kir::Kernel& kernel, int operand);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_PLAN_IN_PLACE_H_

@@ -1,0 +1,204 @@
+#include "compiler/plan/planner.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/expr_proto.h"
+#include "compiler/ir/digest.h"
+#include "compiler/plan/arena.h"
+#include "compiler/plan/in_place.h"
+
+namespace athanor {
+
+namespace {
+
+class Planner {
+ public:
+  Planner(const PlanInput& in, const std::function<std::string(const kir::Kernel&)>& print)
+      : in_(in), print_(print) {
+    for (const Dim& d : in.dims) bounds_.Set(d.name, d.min, d.max);
+  }
+
+  absl::StatusOr<v1::Plan> Make();
+
+ private:
+  void FindPrepared();
+  absl::Status AddBuffers();
+  absl::Status PlaceArena();
+  void AddSteps();
+  void AddOutputs();
+  uint32_t KernelIndex(const kir::Kernel& kernel);
+
+  Expr BytesOf(int value) const {
+    const TensorType& type = in_.values[value].type;
+    Expr bytes = DTypeBytes(type.dtype);
+    for (const Expr& e : type.shape) bytes *= e;
+    return bytes;
+  }
+  bool Computed(int value) const { return in_.values[value].kind == ValueKind::kComputed; }
+  int Root(const PlanLaunch& launch) const { return launch.buffers[0]; }
+
+  const PlanInput& in_;
+  const std::function<std::string(const kir::Kernel&)>& print_;
+  Bounds bounds_;
+  v1::Plan plan_;
+  std::vector<bool> prepared_launch_, prepared_value_;
+  std::vector<int> run_;                // launches of `run`, in step order
+  std::map<int, std::string> written_;  // value → name of the output whose buffer it is
+  std::map<std::string, uint32_t> kernels_;
+};
+
+// A launch prepares if nothing it reads comes from a request.
+void Planner::FindPrepared() {
+  prepared_launch_.resize(in_.launches.size());
+  prepared_value_.resize(in_.values.size());
+  for (size_t v = 0; v < in_.values.size(); ++v) {
+    const ValueKind kind = in_.values[v].kind;
+    prepared_value_[v] = kind == ValueKind::kParameter || kind == ValueKind::kConstant;
+  }
+  for (size_t l = 0; l < in_.launches.size(); ++l) {
+    const PlanLaunch& launch = in_.launches[l];
+    bool prepared = BytesOf(Root(launch)).constant().has_value() && launch.kernel.sizes.empty();
+    for (size_t b = 1; b < launch.buffers.size(); ++b) prepared = prepared && prepared_value_[launch.buffers[b]];
+    prepared_launch_[l] = prepared;
+    prepared_value_[Root(launch)] = prepared;
+    if (!prepared) run_.push_back(static_cast<int>(l));
+  }
+}
+
+absl::Status Planner::AddBuffers() {
+  for (const auto& [name, value] : in_.outputs) {
+    if (Computed(value) && !prepared_value_[value]) written_.emplace(value, name);
+  }
+  for (size_t v = 0; v < in_.values.size(); ++v) {
+    const PlanValue& value = in_.values[v];
+    v1::Buffer* b = plan_.add_buffers();
+    b->set_dtype(std::string(DTypeName(value.type.dtype)));
+    for (const Expr& e : value.type.shape) *b->add_shape() = ExprToProto(e);
+    *b->mutable_bytes() = ExprToProto(BytesOf(static_cast<int>(v)));
+    b->set_name(value.name);
+    switch (value.kind) {
+      case ValueKind::kInput: b->set_kind(v1::Buffer::INPUT); break;
+      case ValueKind::kParameter: b->set_kind(v1::Buffer::PARAMETER); break;
+      case ValueKind::kConstant:
+        b->set_kind(v1::Buffer::CONSTANT);
+        b->set_literal(value.literal.bytes);
+        break;
+      case ValueKind::kComputed:
+        if (auto out = written_.find(static_cast<int>(v)); out != written_.end()) {
+          b->set_kind(v1::Buffer::OUTPUT);
+          b->set_name(out->second);
+        } else {
+          b->set_kind(prepared_value_[v] ? v1::Buffer::PREPARED : v1::Buffer::ARENA);
+        }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::PlaceArena() {
+  std::vector<ArenaValue> live(in_.values.size());
+  for (size_t v = 0; v < live.size(); ++v) {
+    if (plan_.buffers(static_cast<int>(v)).kind() != v1::Buffer::ARENA) continue;
+    std::optional<int64_t> bytes = bounds_.Maximum(BytesOf(static_cast<int>(v)));
+    if (!bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("an intermediate value of ", BytesOf(static_cast<int>(v)).ToString(),
+                       " bytes has no bound below 2^63 over the dims' ranges; lower a dim's max"));
+    }
+    live[v].bytes = *bytes;
+  }
+  for (size_t step = 0; step < run_.size(); ++step) {
+    const PlanLaunch& launch = in_.launches[run_[step]];
+    for (int v : launch.buffers) live[v].Touch(static_cast<int>(step));
+    for (size_t b = 1; b < launch.buffers.size(); ++b) {
+      int operand = launch.buffers[b];
+      bool arena = plan_.buffers(operand).kind() == v1::Buffer::ARENA;
+      if (arena && MayWriteOver(launch.kernel, static_cast<int>(b)) &&
+          BytesOf(operand) == BytesOf(Root(launch))) {
+        live[Root(launch)].may_replace.push_back(operand);
+      }
+    }
+  }
+  const int64_t total = PlaceValues(&live);
+  for (size_t v = 0; v < live.size(); ++v) {
+    plan_.mutable_buffers(static_cast<int>(v))->set_arena_offset(live[v].offset);
+  }
+  plan_.set_arena_bytes(total);
+  return absl::OkStatus();
+}
+
+uint32_t Planner::KernelIndex(const kir::Kernel& kernel) {
+  std::string hash = kir::KirHash(kernel);
+  auto [it, added] = kernels_.emplace(hash, static_cast<uint32_t>(plan_.kernels_size()));
+  if (added) {
+    v1::Kernel* k = plan_.add_kernels();
+    k->set_source(print_(kernel));
+    k->set_source_hash(Sha256Hex(k->source()));
+    k->set_kir_hash(hash);
+    k->set_name(kernel.name);
+  }
+  return it->second;
+}
+
+void Planner::AddSteps() {
+  for (size_t l = 0; l < in_.launches.size(); ++l) {
+    const PlanLaunch& launch = in_.launches[l];
+    v1::Step* step = prepared_launch_[l] ? plan_.add_prepare() : plan_.add_run();
+    step->set_kernel(KernelIndex(launch.kernel));
+    for (int v : launch.buffers) step->add_buffers(static_cast<uint32_t>(v));
+    std::map<std::string, Expr, std::less<>> sizes;
+    for (size_t s = 0; s < launch.kernel.sizes.size(); ++s) {
+      Expr dim = Expr::Symbol(launch.kernel.sizes[s]);
+      *step->add_sizes() = ExprToProto(dim);
+      sizes[absl::StrCat("s", s)] = dim;
+    }
+    *step->mutable_grid() = ExprToProto(bounds_.Simplify(launch.kernel.grid.Substitute(sizes)));
+    step->set_scratch_bytes(launch.kernel.ScratchBytes());
+    step->set_label(launch.label);
+    *step->mutable_flops() = ExprToProto(launch.flops);
+    *step->mutable_moved_bytes() = ExprToProto(launch.moved_bytes);
+  }
+}
+
+void Planner::AddOutputs() {
+  for (const auto& [name, value] : in_.outputs) {
+    v1::PlanOutput* out = plan_.add_outputs();
+    out->set_name(name);
+    out->set_buffer(static_cast<uint32_t>(value));
+  }
+}
+
+absl::StatusOr<v1::Plan> Planner::Make() {
+  plan_.set_format(1);
+  plan_.set_graph_hash(in_.graph_hash);
+  *plan_.mutable_target() = in_.target;
+  plan_.set_kind("baseline");
+  for (const Dim& d : in_.dims) {
+    v1::DimRange* range = plan_.add_dims();
+    range->set_name(d.name);
+    range->set_min(d.min);
+    range->set_max(d.max);
+  }
+  FindPrepared();
+  if (absl::Status s = AddBuffers(); !s.ok()) return s;
+  if (absl::Status s = PlaceArena(); !s.ok()) return s;
+  AddSteps();
+  AddOutputs();
+  std::string bytes;
+  plan_.SerializeToString(&bytes);  // no maps inside: deterministic
+  plan_.set_plan_id(absl::StrCat("p-", Sha256Hex(bytes).substr(0, 16)));
+  return std::move(plan_);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input,
+                                  const std::function<std::string(const kir::Kernel&)>& print) {
+  return Planner(input, print).Make();
+}
+
+}  // namespace athanor

@@ -1,0 +1,138 @@
+#include "compiler/rules/decompose.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+
+#include "compiler/ir/compare.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+Tensor Random(DType dtype, std::vector<int64_t> shape, std::mt19937& rng) {
+  Tensor t = Tensor::Zeros(dtype, std::move(shape));
+  std::normal_distribution<double> normal(0, 2);
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    double v = normal(rng);
+    if (dtype == DType::kBool) {
+      StoreScalar(t, i, Scalar::Unsigned(dtype, v > -1));
+    } else if (IsFloat(dtype)) {
+      StoreScalar(t, i, Scalar::Float(dtype, v));
+    } else if (IsSigned(dtype)) {
+      StoreScalar(t, i, Scalar::Signed(dtype, std::llround(v)));
+    } else {
+      StoreScalar(t, i, Scalar::Unsigned(dtype, static_cast<uint64_t>(std::llround(std::abs(v)))));
+    }
+  }
+  return t;
+}
+
+// One composite of the table on given inputs, as itself and decomposed.
+void ExpectSame(Op op, const std::vector<Tensor>& inputs, const Attrs& attrs, double relative = 1e-5) {
+  Graph g;
+  GraphBuilder b(&g);
+  std::vector<NodeId> nodes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Shape shape;
+    for (int64_t e : inputs[i].shape) shape.push_back(e);
+    nodes.push_back(b.Input("x" + std::to_string(i), {inputs[i].dtype, shape}).value());
+  }
+  absl::StatusOr<NodeId> y = b.Add(op, nodes, attrs);
+  ASSERT_TRUE(y.ok()) << y.status();
+  b.Output("y", *y);
+  absl::StatusOr<Graph> d = Decompose(g, [&](const Node& n) { return n.op == op; });
+  ASSERT_TRUE(d.ok()) << d.status();
+  ASSERT_TRUE(Verify(*d).ok()) << Verify(*d);
+  for (const Node& n : d->nodes) {
+    EXPECT_FALSE(n.op == op) << OpName(op) << " is left";
+  }
+  auto want = Evaluate(g, inputs), got = Evaluate(*d, inputs);
+  ASSERT_TRUE(want.ok()) << want.status();
+  ASSERT_TRUE(got.ok()) << got.status();
+  DType dtype = (*want)[0].dtype;
+  if (AccumulatorOf(dtype) != dtype) relative = dtype == DType::kBF16 ? 1e-2 : 2e-3;
+  absl::Status same = CompareTensors((*got)[0], (*want)[0], relative, relative);
+  EXPECT_TRUE(same.ok()) << OpName(op) << " " << DTypeName(dtype) << ": " << same;
+}
+
+TEST(DecomposeTest, EveryCompositeHasOneRow) {
+  std::set<Op> rows;
+  for (const DecompositionRow& r : DecompositionRows()) EXPECT_TRUE(rows.insert(r.op).second);
+  for (const OpRow& op : OpTable()) EXPECT_EQ(rows.contains(op.op), op.composite()) << op.name;
+}
+
+class DecomposeFloatTest : public testing::TestWithParam<DType> {};
+
+TEST_P(DecomposeFloatTest, UnaryComposites) {
+  std::mt19937 rng(1);
+  for (Op op : {Op::kSigmoid, Op::kGelu, Op::kSilu, Op::kRelu}) {
+    for (std::vector<int64_t> shape : {std::vector<int64_t>{}, {0}, {1}, {7, 13}}) {
+      ExpectSame(op, {Random(GetParam(), shape, rng)}, {});
+    }
+    Tensor edges = Tensor::Zeros(GetParam(), {6});
+    const double values[] = {kInf, -kInf, std::nan(""), 0.0, -30, 30};
+    for (int i = 0; i < 6; ++i) StoreScalar(edges, i, Scalar::Float(GetParam(), values[i]));
+    ExpectSame(op, {edges}, {});
+  }
+  ExpectSame(Op::kGelu, {Random(GetParam(), {33}, rng)}, {{"approximate", std::string("tanh")}});
+}
+
+TEST_P(DecomposeFloatTest, RowComposites) {
+  std::mt19937 rng(2);
+  DType t = GetParam();
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{1}, {3, 1}, {2, 5, 17}, {4, 64}}) {
+    int64_t n = shape.back();
+    for (int64_t axis = 0; axis < static_cast<int64_t>(shape.size()); ++axis) {
+      ExpectSame(Op::kSoftmax, {Random(t, shape, rng)}, {{"axis", axis}});
+    }
+    Attrs epsilon = {{"epsilon", 1e-5}};
+    ExpectSame(Op::kLayerNorm, {Random(t, shape, rng), Random(t, {n}, rng), Random(t, {n}, rng)}, epsilon, 1e-4);
+    ExpectSame(Op::kRmsNorm, {Random(t, shape, rng), Random(t, {n}, rng)}, epsilon);
+  }
+}
+
+TEST_P(DecomposeFloatTest, ContractAndAttention) {
+  std::mt19937 rng(3);
+  DType t = GetParam();
+  ExpectSame(Op::kContract, {Random(t, {3, 7}, rng), Random(t, {7, 5}, rng)}, {{"spec", std::string("mk,kn->mn")}});
+  ExpectSame(Op::kContract, {Random(t, {2, 3, 4}, rng), Random(t, {2, 5, 4}, rng)}, {{"spec", std::string("bqd,bkd->bqk")}});
+  ExpectSame(Op::kContract, {Random(t, {3, 0}, rng), Random(t, {0, 5}, rng)}, {{"spec", std::string("mk,kn->mn")}});
+  Tensor q = Random(t, {2, 3, 5, 4}, rng), k = Random(t, {2, 3, 7, 4}, rng), v = Random(t, {2, 3, 7, 6}, rng);
+  ExpectSame(Op::kAttention, {q, k, v}, {});
+  ExpectSame(Op::kAttention, {q, k, v}, {{"scale", 0.25}, {"causal", true}});
+  ExpectSame(Op::kAttention, {q, k, v, Random(DType::kBool, {5, 7}, rng)}, {});
+  Tensor hides = Random(t, {2, 1, 5, 7}, rng);
+  for (int i = 0; i < 7; ++i) StoreScalar(hides, i, Scalar::Float(t, -kInf));
+  ExpectSame(Op::kAttention, {q, k, v, hides}, {});
+}
+
+TEST_P(DecomposeFloatTest, EmbeddingBags) {
+  std::mt19937 rng(4);
+  Tensor table = Random(GetParam(), {10, 3}, rng);
+  const int64_t ids[] = {1, 9, 0, 3, 3}, offsets[] = {0, 0, 2, 5};
+  for (const char* mode : {"sum", "mean", "max"}) {
+    ExpectSame(Op::kEmbeddingBag,
+               {table, Tensor::Of<int64_t>(DType::kI64, {5}, ids), Tensor::Of<int64_t>(DType::kI64, {4}, offsets)},
+               {{"mode", std::string(mode)}});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Floats, DecomposeFloatTest,
+                         testing::Values(DType::kF16, DType::kBF16, DType::kF32, DType::kF64),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+TEST(DecomposeTest, IntegersToo) {
+  std::mt19937 rng(5);
+  for (DType t : {DType::kI8, DType::kI32, DType::kI64, DType::kU8}) {
+    ExpectSame(Op::kRelu, {Random(t, {17}, rng)}, {});
+    ExpectSame(Op::kContract, {Random(t, {3, 7}, rng), Random(t, {7, 5}, rng)}, {{"spec", std::string("mk,kn->mn")}});
+  }
+}
+
+}  // namespace
+}  // namespace athanor
