@@ -1,0 +1,50 @@
+// Address space reserved at its maximum and committed page by page on use:
+// what an execution context computes in.
+//
+//   absl::StatusOr<Arena> arena = Arena::Reserve(1 << 30);
+//   char* base = arena->data();  // touching a page commits it
+#ifndef ATHANOR_RUNTIME_ARENA_H_
+#define ATHANOR_RUNTIME_ARENA_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace athanor {
+
+// Movable, not copyable; unmapped on destruction. Not thread-safe, but disjoint
+// ranges of its memory may be used by several threads.
+class Arena {
+ public:
+  // REQUIRES: bytes >= 0. Memory is page-aligned and reads as zero until first
+  // written. Large arenas are aligned to huge pages and ask for them.
+  // RESOURCE_EXHAUSTED if the address space is used up.
+  static absl::StatusOr<Arena> Reserve(int64_t bytes);
+
+  Arena(Arena&& other) noexcept { *this = std::move(other); }
+  Arena& operator=(Arena&& other) noexcept;
+  ~Arena() { Unmap(); }
+
+  char* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  // The size of a page: the least that a touched byte commits.
+  int64_t granularity() const { return granularity_; }
+
+  // Gives all pages back to the system; everything reads as zero again.
+  void Decommit();
+
+ private:
+  Arena() = default;
+  void Unmap();
+
+  char* mapping_ = nullptr;
+  int64_t mapped_bytes_ = 0;
+  char* data_ = nullptr;
+  int64_t bytes_ = 0;
+  int64_t granularity_ = 1;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_RUNTIME_ARENA_H_

@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/executor.h"
+
+namespace athanor {
+
+Executable::Context::Context(std::shared_ptr<const Executable> executable)
+    : executable_(std::move(executable)),
+      arena_charge_(executable_->options_.ledger, MemoryKind::kArena),
+      scratch_charge_(executable_->options_.ledger, MemoryKind::kScratch) {}
+
+Executable::Context::~Context() = default;
+
+absl::Status Executable::Context::Allocate() {
+  const Program& program = executable_->program_;
+  Device& device = *executable_->device_;
+  absl::Status status = scratch_charge_.Raise(program.scratch_bytes *
+                                              device.capability().threads);
+  if (!status.ok()) return status;
+  auto queue = device.NewQueue(program.scratch_bytes);
+  if (!queue.ok()) return queue.status();
+  queue_ = *std::move(queue);
+  auto arena = device.Allocate(MemoryKind::kArena, program.arena_bytes);
+  if (!arena.ok()) return arena.status();
+  arena_ = *std::move(arena);
+  dims_.resize(program.sizes.dims().size());
+  values_.resize(program.sizes.size());
+  size_table_.resize(program.size_refs.size());
+  errors_.resize(program.run.size());
+  FillTable();
+  return absl::OkStatus();
+}
+
+void Executable::Context::FillTable() {
+  const Program& program = executable_->program_;
+  table_.resize(program.buffer_refs.size());
+  for (size_t i = 0; i < table_.size(); ++i) {
+    const int index = program.buffer_refs[i];
+    const Program::Buffer& buffer = program.buffers[index];
+    const Patch patch{static_cast<int>(i), static_cast<int>(buffer.place)};
+    if (buffer.kind == v1::Buffer::INPUT) {
+      input_patches_.push_back(patch);
+    } else if (buffer.kind == v1::Buffer::OUTPUT) {
+      output_patches_.push_back(patch);
+    } else {
+      table_[i] = const_cast<void*>(AddressOf(index));
+    }
+  }
+}
+
+const void* Executable::Context::AddressOf(int index) const {
+  const Program::Buffer& buffer = executable_->program_.buffers[index];
+  switch (buffer.kind) {
+    case v1::Buffer::INPUT:
+      return inputs_[buffer.place].data();
+    case v1::Buffer::OUTPUT:
+      return outputs_[buffer.place].data();
+    case v1::Buffer::ARENA:
+      return static_cast<char*>(arena_->data()) + buffer.place;
+    default:
+      return executable_->FixedAddress(buffer);
+  }
+}
+
+int64_t Executable::Context::BytesOf(int index) const {
+  return values_[executable_->program_.buffers[index].bytes_size];
+}
+
+absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
+  if (bound_ && std::equal(dims.begin(), dims.end(), dims_.begin())) {
+    return absl::OkStatus();
+  }
+  bound_ = false;
+  const Program& program = executable_->program_;
+  program.sizes.Evaluate(dims, absl::MakeSpan(values_));
+  absl::Status status = CheckSizes();
+  if (!status.ok()) return status;
+  status = arena_charge_.Raise(TouchedArenaBytes());
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < size_table_.size(); ++i) {
+    size_table_[i] = values_[program.size_refs[i]];
+  }
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+  bound_ = true;
+  return absl::OkStatus();
+}
+
+// The plan comes from outside this layer: it may cost a call, never a write
+// outside the arena.
+absl::Status Executable::Context::CheckSizes() const {
+  const Program& program = executable_->program_;
+  const auto broken = [&](absl::string_view what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("plan '", program.plan_id, "': ", what));
+  };
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const int64_t bytes = BytesOf(i);
+    if (bytes < 0) {
+      return broken(absl::StrCat("buffer ", i, " has ", bytes, " bytes"));
+    }
+    if (program.buffers[i].kind == v1::Buffer::ARENA &&
+        bytes > program.arena_bytes - program.buffers[i].place) {
+      return broken(absl::StrCat("buffer ", i, " of ", bytes, " bytes at ",
+                                 program.buffers[i].place,
+                                 " leaves the arena of ", program.arena_bytes));
+    }
+  }
+  for (const Program::Step& step : program.run) {
+    if (values_[step.grid_size] < 0) {
+      return broken(absl::StrCat("step '", step.label, "' has a grid of ",
+                                 values_[step.grid_size]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t Executable::Context::TouchedArenaBytes() const {
+  const Program& program = executable_->program_;
+  const int64_t page = arena_->granularity();
+  int64_t touched = 0, end = 0;  // pages below `end` are counted
+  for (const int index : program.arena_buffers) {
+    const int64_t bytes = BytesOf(index);
+    if (bytes == 0) continue;
+    const int64_t place = program.buffers[index].place;
+    const int64_t first = std::max(end, place / page * page);
+    const int64_t last = (place + bytes + page - 1) / page * page;
+    if (last <= first) continue;
+    touched += last - first;
+    end = last;
+  }
+  return touched;
+}
+
+void Executable::Context::Poison() {
+  for (const int index : executable_->program_.arena_buffers) {
+    const int64_t place = executable_->program_.buffers[index].place;
+    // Every bit set is a NaN in each float type, and -1.
+    std::memset(static_cast<char*>(arena_->data()) + place, 0xFF,
+                BytesOf(index));
+  }
+}
+
+void Executable::Context::Trim() {
+  arena_->Decommit();
+  arena_charge_.Clear();
+  bound_ = false;
+}
+
+}  // namespace athanor

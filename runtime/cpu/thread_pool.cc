@@ -1,0 +1,251 @@
+#include "runtime/cpu/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Loops that can be open at once.
+constexpr int kMaxSlots = 16;
+// A thread's part of a loop is taken in this many pieces: the last one taken
+// bounds how long the others wait.
+constexpr int64_t kPieces = 8;
+constexpr int64_t kMinSpin = 2'000;    // nanoseconds
+constexpr int64_t kMaxSpin = 100'000;  // a step that is not shared out
+constexpr int64_t kFinishSpin = 50'000;
+
+// Slot::state: bits above the number of workers inside.
+constexpr uint32_t kTaken = 1u << 31;  // belongs to a caller
+constexpr uint32_t kOpen = 1u << 30;   // workers may enter
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+template <typename Condition>
+bool SpinUntil(int64_t nanoseconds, Condition condition) {
+  if (condition()) return true;
+  const Clock::time_point end =
+      Clock::now() + std::chrono::nanoseconds(nanoseconds);
+  do {
+    for (int i = 0; i < 16; ++i) {
+      Pause();
+      if (condition()) return true;
+    }
+  } while (Clock::now() < end);
+  return false;
+}
+
+// The CPUs this process may use, or none if there are fewer than `threads`.
+std::vector<int> CpusFor(int threads) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  }
+  if (static_cast<int>(cpus.size()) < threads) cpus.clear();
+  return cpus;
+}
+
+}  // namespace
+
+// One open loop. Plain members are written by the caller before kOpen is set
+// and read by workers that entered while it was.
+struct ThreadPool::Slot {
+  struct alignas(64) Cursor {
+    std::atomic<int64_t> next{0};  // first item of the part not yet taken
+  };
+
+  alignas(64) std::atomic<uint32_t> state{0};
+  const Body* body = nullptr;
+  int64_t grid = 0;
+  int64_t parts = 0;
+  int64_t piece = 0;
+  std::vector<Cursor> cursors;  // one per thread
+
+  int64_t PartBegin(int64_t part) const {
+    const int64_t base = grid / parts, rest = grid % parts;
+    return part * base + std::min(part, rest);
+  }
+};
+
+absl::StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::Create(
+    const ThreadPoolOptions& options) {
+  if (options.threads < 1 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("threads is ", options.threads, ", must be between 1 and ",
+                     kMaxThreads));
+  }
+  std::unique_ptr<ThreadPool> pool(new ThreadPool(options.threads));
+  absl::Status status = pool->Start(options);
+  if (!status.ok()) return status;
+  return pool;
+}
+
+ThreadPool::ThreadPool(int threads)
+    : threads_(threads), slots_(std::min(threads, kMaxSlots)) {
+  for (Slot& slot : slots_) slot.cursors = std::vector<Slot::Cursor>(threads);
+}
+
+absl::Status ThreadPool::Start(const ThreadPoolOptions& options) {
+  const std::vector<int> cpus =
+      options.pin ? CpusFor(threads_) : std::vector<int>();
+  workers_.reserve(threads_ - 1);
+  for (int thread = 1; thread < threads_; ++thread) {
+    try {
+      workers_.emplace_back([this, thread] { WorkerLoop(thread); });
+    } catch (const std::system_error& error) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "thread ", thread, " of ", threads_, ": ", error.what()));
+    }
+    const pthread_t handle = workers_.back().native_handle();
+    pthread_setname_np(handle, absl::StrCat("athanor-", thread).c_str());
+    if (cpus.empty()) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpus[cpus.size() - thread], &one);
+    // Placement only: a refusal costs speed, not correctness.
+    pthread_setaffinity_np(handle, sizeof(one), &one);
+  }
+  return absl::OkStatus();
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::ParallelFor(int64_t grid, Body body) {
+  if (grid <= 0) return;
+  const int callers = callers_.fetch_add(1) + 1;
+  Slot* slot = grid > 1 && callers < threads_ ? Open(grid, body) : nullptr;
+  if (slot == nullptr) {
+    body(0, 0, grid);
+  } else {
+    Wake(slot->parts - 1);
+    Work(*slot, body, 0);
+    Close(*slot);
+  }
+  callers_.fetch_sub(1);
+}
+
+ThreadPool::Slot* ThreadPool::Open(int64_t grid, const Body& body) {
+  for (Slot& slot : slots_) {
+    uint32_t free = 0;
+    if (!slot.state.compare_exchange_strong(free, kTaken)) continue;
+    slot.body = &body;
+    slot.grid = grid;
+    slot.parts = std::min<int64_t>(threads_, grid);
+    slot.piece = std::max<int64_t>(1, grid / (slot.parts * kPieces));
+    for (int64_t part = 0; part < slot.parts; ++part) {
+      slot.cursors[part].next.store(slot.PartBegin(part),
+                                    std::memory_order_relaxed);
+    }
+    slot.state.store(kTaken | kOpen);
+    return &slot;
+  }
+  return nullptr;
+}
+
+void ThreadPool::Close(Slot& slot) {
+  slot.state.fetch_and(~kOpen);
+  const auto empty = [&] { return slot.state.load() == kTaken; };
+  if (!SpinUntil(kFinishSpin, empty)) {
+    for (uint32_t now = slot.state.load(); now != kTaken;
+         now = slot.state.load()) {
+      slot.state.wait(now);
+    }
+  }
+  slot.state.store(0);
+}
+
+void ThreadPool::Work(Slot& slot, const Body& body, int thread) {
+  for (int64_t i = 0; i < slot.parts; ++i) {
+    const int64_t part = (thread + i) % slot.parts;
+    std::atomic<int64_t>& next = slot.cursors[part].next;
+    const int64_t end = slot.PartBegin(part + 1);
+    while (next.load(std::memory_order_relaxed) < end) {
+      const int64_t begin =
+          next.fetch_add(slot.piece, std::memory_order_relaxed);
+      if (begin >= end) break;
+      body(thread, begin, std::min(begin + slot.piece, end));
+    }
+  }
+}
+
+void ThreadPool::Help(Slot& slot, int thread) {
+  uint32_t state = slot.state.load();
+  do {
+    if ((state & kOpen) == 0) return;
+  } while (!slot.state.compare_exchange_weak(state, state + 1));
+  Work(slot, *slot.body, thread);
+  // The caller may have stopped spinning for the last worker to leave.
+  if (slot.state.fetch_sub(1) == kTaken + 1) slot.state.notify_all();
+}
+
+void ThreadPool::HelpAny(int thread) {
+  if (helpers_.fetch_add(1) + 1 + callers_.load() <= threads_) {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      Help(slots_[(thread + i) % slots_.size()], thread);
+    }
+  }
+  helpers_.fetch_sub(1);
+}
+
+void ThreadPool::Wake(int64_t helpers) {
+  epoch_.fetch_add(1);
+  const int64_t sleeping = sleeping_.load();
+  if (sleeping == 0) return;
+  if (helpers >= sleeping) {
+    epoch_.notify_all();
+    return;
+  }
+  for (int64_t i = 0; i < helpers; ++i) epoch_.notify_one();
+}
+
+bool ThreadPool::SpinForWork(uint32_t seen, int64_t nanoseconds) const {
+  return SpinUntil(nanoseconds,
+                   [&] {
+                     return epoch_.load() != seen ||
+                            callers_.load(std::memory_order_relaxed) >=
+                                threads_;
+                   }) &&
+         epoch_.load() != seen;
+}
+
+void ThreadPool::WorkerLoop(int thread) {
+  int64_t spin = kMaxSpin;
+  while (true) {
+    // A loop opened after this line moves the epoch on.
+    const uint32_t seen = epoch_.load();
+    if (stop_.load()) return;
+    HelpAny(thread);
+    const Clock::time_point idle = Clock::now();
+    if (SpinForWork(seen, spin)) continue;
+    sleeping_.fetch_add(1);
+    epoch_.wait(seen);
+    sleeping_.fetch_sub(1);
+    const bool short_gap =
+        Clock::now() - idle < std::chrono::nanoseconds(kMaxSpin);
+    spin = short_gap ? kMaxSpin : std::max(spin / 2, kMinSpin);
+  }
+}
+
+}  // namespace athanor

@@ -1,0 +1,333 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+absl::Status OutOfRange(const std::string& label, const KernelError& error) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "step '", label, "': index ", error.index, " is out of range [0, ",
+      error.extent, ") at work item ", error.item));
+}
+
+}  // namespace
+
+Executable::Executable(Program program, Device* device,
+                       const LoadOptions& options)
+    : program_(std::move(program)),
+      device_(device),
+      options_(options),
+      fixed_charge_(options.ledger, MemoryKind::kPrepared) {}
+
+Executable::~Executable() = default;
+
+absl::StatusOr<std::shared_ptr<const Executable>> Executable::Load(
+    const v1::Plan& plan, absl::Span<const absl::string_view> objects,
+    absl::Span<const ParameterView> parameters, Device* device,
+    const LoadOptions& options) {
+  if (!device->capability().host_memory) {
+    return absl::UnimplementedError(absl::StrCat(
+        "device '", device->name(), "' does not compute in host memory"));
+  }
+  absl::StatusOr<Program> program = BuildProgram(plan);
+  if (!program.ok()) return program.status();
+  std::shared_ptr<Executable> executable(
+      new Executable(*std::move(program), device, options));
+  absl::Status status = executable->LoadKernels(plan, objects);
+  if (status.ok()) status = executable->BindParameters(parameters);
+  if (status.ok()) status = executable->Prepare(plan);
+  if (!status.ok()) return status;
+  return std::shared_ptr<const Executable>(std::move(executable));
+}
+
+absl::Status Executable::LoadKernels(
+    const v1::Plan& plan, absl::Span<const absl::string_view> objects) {
+  if (objects.size() != static_cast<size_t>(program_.kernels)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan '", program_.plan_id, "' has ", program_.kernels,
+                     " kernels, got ", objects.size(), " objects"));
+  }
+  for (size_t i = 0; i < objects.size(); ++i) {
+    auto kernel = device_->LoadKernel(objects[i]);
+    if (!kernel.ok()) {
+      return absl::Status(
+          kernel.status().code(),
+          absl::StrCat("kernel ", i, " '", plan.kernels(i).name(),
+                       "': ", kernel.status().message()));
+    }
+    kernels_.push_back(*std::move(kernel));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::BindParameters(
+    absl::Span<const ParameterView> parameters) {
+  absl::flat_hash_map<absl::string_view, const ParameterView*> by_name;
+  for (const ParameterView& parameter : parameters) {
+    by_name[parameter.name] = &parameter;
+  }
+  for (const int index : program_.parameters) {
+    const Program::Buffer& buffer = program_.buffers[index];
+    const auto found = by_name.find(buffer.name);
+    if (found == by_name.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", buffer.name, "' is missing"));
+    }
+    const int64_t bytes = program_.sizes.range(buffer.bytes_size).min;
+    if (static_cast<int64_t>(found->second->data.size()) != bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter '", buffer.name, "' has ", found->second->data.size(),
+          " bytes, the plan wants ", bytes));
+    }
+    parameters_.push_back(*found->second);
+  }
+  return absl::OkStatus();
+}
+
+void* Executable::FixedAddress(const Program::Buffer& buffer) const {
+  if (buffer.kind == v1::Buffer::PARAMETER) {
+    return const_cast<char*>(parameters_[buffer.place].data.data());
+  }
+  return static_cast<char*>(fixed_->data()) + buffer.place;
+}
+
+absl::Status Executable::Prepare(const v1::Plan& plan) {
+  absl::Status status = fixed_charge_.Raise(program_.fixed_bytes);
+  if (!status.ok()) return status;
+  auto fixed = device_->Allocate(MemoryKind::kPrepared, program_.fixed_bytes);
+  if (!fixed.ok()) return fixed.status();
+  fixed_ = *std::move(fixed);
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    if (program_.buffers[i].kind != v1::Buffer::CONSTANT) continue;
+    const std::string& literal = plan.buffers(i).literal();
+    std::memcpy(FixedAddress(program_.buffers[i]), literal.data(),
+                literal.size());
+  }
+  auto queue = device_->NewQueue(program_.scratch_bytes);
+  if (!queue.ok()) return queue.status();
+  for (const Program::Step& step : program_.prepare) {
+    std::vector<void*> buffers;
+    for (int i = 0; i < step.buffers; ++i) {
+      const int index = program_.buffer_refs[step.first_buffer + i];
+      buffers.push_back(FixedAddress(program_.buffers[index]));
+    }
+    std::vector<int64_t> sizes;
+    for (int i = 0; i < step.sizes; ++i) {
+      const int id = program_.size_refs[step.first_size + i];
+      sizes.push_back(program_.sizes.range(id).min);
+    }
+    const int64_t grid = program_.sizes.range(step.grid_size).min;
+    if (grid <= 0) continue;
+    KernelError error;
+    // Whatever its work is said to be, there is time to share it out.
+    (*queue)->Launch(*kernels_[step.kernel],
+                     {.buffers = buffers.data(),
+                      .sizes = sizes.data(),
+                      .grid = grid,
+                      .work = std::numeric_limits<int64_t>::max(),
+                      .error = &error});
+    (*queue)->Wait();
+    if (error.code != 0) return OutOfRange(step.label, error);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Executable::Context>> Executable::NewContext()
+    const {
+  std::unique_ptr<Context> context(new Context(shared_from_this()));
+  absl::Status status = context->Allocate();
+  if (!status.ok()) return status;
+  return context;
+}
+
+absl::Status Executable::CheckDims(absl::Span<const int64_t> dims) const {
+  const std::vector<SizeDim>& ranges = program_.sizes.dims();
+  if (dims.size() != ranges.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", dims.size(), " dims, plan '", program_.plan_id,
+                     "' has ", ranges.size()));
+  }
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < ranges[i].min || dims[i] > ranges[i].max) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "dim '", ranges[i].name, "' is ", dims[i], ", plan '",
+          program_.plan_id, "' serves ", ranges[i].min, "..", ranges[i].max));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Executable::Shape Executable::ShapeOf(const Program::Buffer& buffer,
+                                      absl::Span<const int64_t> dims) const {
+  Shape shape;
+  for (const int size : buffer.shape_sizes) {
+    shape.push_back(program_.sizes.EvaluateOne(size, dims));
+  }
+  return shape;
+}
+
+absl::Status Executable::CheckTensors(
+    const Context& context, absl::Span<const absl::string_view> inputs,
+    absl::Span<const absl::Span<char>> outputs) const {
+  if (inputs.size() != program_.inputs.size() ||
+      outputs.size() != program_.outputs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", inputs.size(), " inputs and ", outputs.size(),
+                     " outputs, plan '", program_.plan_id, "' has ",
+                     program_.inputs.size(), " and ", program_.outputs.size()));
+  }
+  const auto wrong = [](absl::string_view what, const std::string& name,
+                        size_t bytes, int64_t expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " '", name, "' has ", bytes, " bytes, expected ", expected));
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const int64_t expected = context.BytesOf(program_.inputs[i]);
+    if (static_cast<int64_t>(inputs[i].size()) != expected) {
+      return wrong("input", input_name(i), inputs[i].size(), expected);
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int64_t expected = context.BytesOf(program_.outputs[i].buffer);
+    if (static_cast<int64_t>(outputs[i].size()) != expected) {
+      return wrong("output", output_name(i), outputs[i].size(), expected);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
+                             absl::Span<const absl::string_view> inputs,
+                             absl::Span<const absl::Span<char>> outputs,
+                             const RunOptions& options) const {
+  absl::Status status = CheckDims(dims);
+  if (status.ok()) status = context->BindSizes(dims);
+  if (status.ok()) status = CheckTensors(*context, inputs, outputs);
+  if (!status.ok()) return status;
+  context->inputs_ = inputs;
+  context->outputs_ = outputs;
+  for (const Context::Patch& patch : context->input_patches_) {
+    context->table_[patch.position] =
+        const_cast<char*>(inputs[patch.place].data());
+  }
+  for (const Context::Patch& patch : context->output_patches_) {
+    context->table_[patch.position] = outputs[patch.place].data();
+  }
+  if (options_.poison) context->Poison();
+  status = RunSteps(*context, options);
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!program_.outputs[i].copied || outputs[i].empty()) continue;
+    std::memcpy(outputs[i].data(),
+                context->AddressOf(program_.outputs[i].buffer),
+                outputs[i].size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::RunSteps(Context& context,
+                                  const RunOptions& options) const {
+  const bool timed = !options.step_nanoseconds.empty();
+  if (timed && options.step_nanoseconds.size() != program_.run.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("step_nanoseconds has ", options.step_nanoseconds.size(),
+                     " elements for ", program_.run.size(), " steps"));
+  }
+  std::fill(context.errors_.begin(), context.errors_.end(), KernelError());
+  absl::Status status;
+  for (size_t i = 0; i < program_.run.size() && status.ok(); ++i) {
+    status = Interrupted(options, i);
+    if (!status.ok()) break;
+    const Program::Step& step = program_.run[i];
+    const int64_t grid = context.values_[step.grid_size];
+    const Clock::time_point start = timed ? Clock::now() : Clock::time_point();
+    if (grid > 0) {
+      context.queue_->Launch(
+          *kernels_[step.kernel],
+          {.buffers = context.table_.data() + step.first_buffer,
+           .sizes = context.size_table_.data() + step.first_size,
+           .grid = grid,
+           .work = Work(context, step),
+           .one_thread = options.check != nullptr,
+           .error = &context.errors_[i]});
+    }
+    if (timed) {
+      context.queue_->Wait();
+      options.step_nanoseconds[i] =
+          std::chrono::nanoseconds(Clock::now() - start).count();
+    }
+    if (options.check != nullptr) status = Check(context, options, i);
+  }
+  context.queue_->Wait();
+  if (!status.ok()) return status;
+  return KernelErrors(context);
+}
+
+int64_t Executable::Work(const Context& context, const Program::Step& step) {
+  int64_t work = 0;
+  if (__builtin_add_overflow(context.values_[step.flops_size],
+                             context.values_[step.moved_size], &work)) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  return work;
+}
+
+absl::Status Executable::Interrupted(const RunOptions& options,
+                                     int step) const {
+  const auto where = [&] {
+    return absl::StrCat("before step ", step + 1, " of ", program_.run.size(),
+                        " '", program_.run[step].label, "'");
+  };
+  if (options.cancelled != nullptr &&
+      options.cancelled->load(std::memory_order_relaxed)) {
+    return absl::CancelledError(absl::StrCat("cancelled ", where()));
+  }
+  if (options.deadline != Clock::time_point::max() &&
+      Clock::now() >= options.deadline) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("deadline passed ", where()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::Check(const Context& context,
+                               const RunOptions& options, int index) const {
+  context.queue_->Wait();
+  const Program::Step& step = program_.run[index];
+  if (context.errors_[index].code != 0) {
+    return OutOfRange(step.label, context.errors_[index]);
+  }
+  StepView view{index, step.label, context.values_[step.grid_size], {}};
+  for (int i = 0; i < step.buffers; ++i) {
+    const int buffer_index = program_.buffer_refs[step.first_buffer + i];
+    const Program::Buffer& buffer = program_.buffers[buffer_index];
+    view.buffers.push_back(
+        {buffer_index, buffer.name, buffer.dtype,
+         ShapeOf(buffer, context.dims_),
+         absl::string_view(
+             static_cast<const char*>(context.AddressOf(buffer_index)),
+             context.BytesOf(buffer_index))});
+  }
+  return (*options.check)(view);
+}
+
+absl::Status Executable::KernelErrors(const Context& context) const {
+  for (size_t i = 0; i < context.errors_.size(); ++i) {
+    if (context.errors_[i].code != 0) {
+      return OutOfRange(program_.run[i].label, context.errors_[i]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor

@@ -1,0 +1,225 @@
+// Runs plans: an Executable is a loaded plan with its kernels, parameters and
+// prepared weights; an execution context is what one call at a time needs.
+//
+//   auto model = Executable::Load(plan, objects, parameters, device,
+//   {}).value(); auto context = model->NewContext().value();  // reuse it for
+//   many calls absl::Status status = model->Run(context.get(), /*dims=*/{4,
+//   128},
+//                                    {x_bytes}, {absl::MakeSpan(y_bytes)}, {});
+#ifndef ATHANOR_RUNTIME_EXECUTOR_H_
+#define ATHANOR_RUNTIME_EXECUTOR_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/athanor/v1/plan.pb.h"
+#include "runtime/device.h"
+#include "runtime/memory_ledger.h"
+#include "runtime/program.h"
+
+namespace athanor {
+
+// A weight as uploaded. Its bytes need no alignment and do not change while
+// `owner`, which the Executable keeps, is alive.
+struct ParameterView {
+  std::string name;
+  absl::string_view data;
+  std::shared_ptr<const void> owner;
+};
+
+// What a debugger sees after a step: everything the step could touch.
+struct StepView {
+  struct Buffer {
+    int index;  // in plan.buffers
+    absl::string_view name, dtype;
+    absl::InlinedVector<int64_t, 6> shape;
+    absl::string_view data;
+  };
+  int step;  // in plan.run
+  absl::string_view label;
+  int64_t grid;
+  std::vector<Buffer> buffers;
+};
+
+struct RunOptions {
+  // Looked at before every step: DEADLINE_EXCEEDED, CANCELLED.
+  std::chrono::steady_clock::time_point deadline =
+      std::chrono::steady_clock::time_point::max();
+  const std::atomic<bool>* cancelled = nullptr;
+  // One element per step of plan.run, or empty: how long each took.
+  absl::Span<int64_t> step_nanoseconds;
+  // Debugging: one thread, called after every step; an error ends the run. The
+  // only mode that allocates.
+  const std::function<absl::Status(const StepView&)>* check = nullptr;
+};
+
+struct LoadOptions {
+  MemoryLedger* ledger = nullptr;  // outlives the Executable and its contexts
+  // Tests: before every run the arena is filled with what computes to NaN.
+  bool poison = false;
+};
+
+// Immutable after Load, used by any number of threads at once.
+class Executable : public std::enable_shared_from_this<Executable> {
+ public:
+  class Context;
+
+  // Checks the plan, loads objects[i] for plan.kernels[i], and runs `prepare`.
+  // `parameters` may hold more than the plan wants, in any order. The device
+  // outlives the Executable and its contexts.
+  //
+  // INVALID_ARGUMENT names what is wrong in the plan, or the parameter that is
+  // missing or has a wrong byte count. FAILED_PRECONDITION if a kernel does not
+  // load on this machine. RESOURCE_EXHAUSTED from the ledger or the system.
+  static absl::StatusOr<std::shared_ptr<const Executable>> Load(
+      const v1::Plan& plan, absl::Span<const absl::string_view> objects,
+      absl::Span<const ParameterView> parameters, Device* device,
+      const LoadOptions& options);
+  ~Executable();
+
+  // Used by one thread at a time, and keeps the Executable alive. Reserves
+  // address space for the bucket's largest sizes; pages are committed, and
+  // charged to the ledger, as runs touch them.
+  absl::StatusOr<std::unique_ptr<Context>> NewContext() const;
+
+  // Computes outputs from inputs. `dims` are values in the order of plan.dims;
+  // `inputs` follow plan.buffers of kind INPUT, `outputs` plan.outputs. They
+  // have exactly input_bytes() and output_bytes(), need no alignment, and
+  // outputs overlap nothing. Allocates nothing.
+  //
+  // INVALID_ARGUMENT: a dim outside the plan's range, a wrong byte count, or an
+  // index that a kernel found out of range (names step, index and extent).
+  // FAILED_PRECONDITION: the plan is wrong about its own sizes. On any error
+  // the outputs' contents are undefined; the context stays usable.
+  absl::Status Run(Context* context, absl::Span<const int64_t> dims,
+                   absl::Span<const absl::string_view> inputs,
+                   absl::Span<const absl::Span<char>> outputs,
+                   const RunOptions& options) const;
+
+  // INVALID_ARGUMENT names the dim and its range.
+  absl::Status CheckDims(absl::Span<const int64_t> dims) const;
+
+  using Shape = absl::InlinedVector<int64_t, 6>;
+  int inputs() const { return program_.inputs.size(); }
+  int outputs() const { return program_.outputs.size(); }
+  const std::string& input_name(int i) const { return InputBuffer(i).name; }
+  const std::string& output_name(int i) const {
+    return program_.outputs[i].name;
+  }
+  const std::string& input_dtype(int i) const { return InputBuffer(i).dtype; }
+  const std::string& output_dtype(int i) const { return OutputBuffer(i).dtype; }
+  // REQUIRES for all four: CheckDims(dims) is OK.
+  int64_t input_bytes(int i, absl::Span<const int64_t> dims) const {
+    return program_.sizes.EvaluateOne(InputBuffer(i).bytes_size, dims);
+  }
+  int64_t output_bytes(int i, absl::Span<const int64_t> dims) const {
+    return program_.sizes.EvaluateOne(OutputBuffer(i).bytes_size, dims);
+  }
+  Shape input_shape(int i, absl::Span<const int64_t> dims) const {
+    return ShapeOf(InputBuffer(i), dims);
+  }
+  Shape output_shape(int i, absl::Span<const int64_t> dims) const {
+    return ShapeOf(OutputBuffer(i), dims);
+  }
+
+  const std::string& plan_id() const { return program_.plan_id; }
+  const std::vector<SizeDim>& dims() const { return program_.sizes.dims(); }
+  int steps() const { return program_.run.size(); }
+  const std::string& step_label(int i) const { return program_.run[i].label; }
+  // Constants and prepared weights, held as long as this lives.
+  int64_t fixed_bytes() const { return program_.fixed_bytes; }
+
+ private:
+  Executable(Program program, Device* device, const LoadOptions& options);
+
+  const Program::Buffer& InputBuffer(int i) const {
+    return program_.buffers[program_.inputs[i]];
+  }
+  const Program::Buffer& OutputBuffer(int i) const {
+    return program_.buffers[program_.outputs[i].buffer];
+  }
+  Shape ShapeOf(const Program::Buffer& buffer,
+                absl::Span<const int64_t> dims) const;
+
+  absl::Status LoadKernels(const v1::Plan& plan,
+                           absl::Span<const absl::string_view> objects);
+  absl::Status BindParameters(absl::Span<const ParameterView> parameters);
+  absl::Status Prepare(const v1::Plan& plan);
+  void* FixedAddress(const Program::Buffer& buffer) const;
+  absl::Status CheckTensors(const Context& context,
+                            absl::Span<const absl::string_view> inputs,
+                            absl::Span<const absl::Span<char>> outputs) const;
+  static int64_t Work(const Context& context, const Program::Step& step);
+  absl::Status RunSteps(Context& context, const RunOptions& options) const;
+  absl::Status Interrupted(const RunOptions& options, int step) const;
+  absl::Status Check(const Context& context, const RunOptions& options,
+                     int step) const;
+  absl::Status KernelErrors(const Context& context) const;
+
+  const Program program_;
+  Device* const device_;
+  const LoadOptions options_;
+  std::vector<std::unique_ptr<DeviceKernel>> kernels_;
+  std::vector<ParameterView> parameters_;  // by Program::parameters
+  MemoryCharge fixed_charge_;
+  std::unique_ptr<DeviceMemory> fixed_;  // constants and prepared buffers
+};
+
+// The memory and tables of one call at a time.
+class Executable::Context {
+ public:
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  // Gives the arena's pages back; the next run commits them again.
+  void Trim();
+  // Arena pages that this context's runs have touched, at most.
+  int64_t charged_bytes() const { return arena_charge_.bytes(); }
+
+ private:
+  friend class Executable;
+  // One use of the caller's memory by a step.
+  struct Patch {
+    int position;  // in table_
+    int place;     // which input or output
+  };
+
+  explicit Context(std::shared_ptr<const Executable> executable);
+  absl::Status Allocate();
+  void FillTable();
+  absl::Status BindSizes(absl::Span<const int64_t> dims);
+  absl::Status CheckSizes() const;
+  int64_t TouchedArenaBytes() const;
+  void Poison();
+  const void* AddressOf(int buffer) const;
+  int64_t BytesOf(int buffer) const;
+
+  const std::shared_ptr<const Executable> executable_;
+  MemoryCharge arena_charge_, scratch_charge_;
+  std::unique_ptr<DeviceMemory> arena_;
+  std::unique_ptr<DeviceQueue> queue_;
+  std::vector<void*> table_;  // by Program::buffer_refs
+  std::vector<Patch> input_patches_, output_patches_;
+  std::vector<int64_t> dims_;  // that the values below are for
+  bool bound_ = false;
+  std::vector<int64_t> values_;      // by Program::sizes
+  std::vector<int64_t> size_table_;  // by Program::size_refs
+  std::vector<KernelError> errors_;  // by step
+  // Of the current run only.
+  absl::Span<const absl::string_view> inputs_;
+  absl::Span<const absl::Span<char>> outputs_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_RUNTIME_EXECUTOR_H_

@@ -1,0 +1,69 @@
+// Who pays for the runtime's memory: asked before bytes are taken, told when
+// they are given back. The server implements it; without one nothing is
+// limited.
+//
+//   MemoryCharge charge(ledger, MemoryKind::kArena);
+//   absl::Status status = charge.Raise(bytes);  // RESOURCE_EXHAUSTED if
+//   refused
+//   // ...given back when `charge` dies
+#ifndef ATHANOR_RUNTIME_MEMORY_LEDGER_H_
+#define ATHANOR_RUNTIME_MEMORY_LEDGER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace athanor {
+
+enum class MemoryKind : uint8_t {
+  kPrepared,  // constants and prepared weights: as long as the Executable
+  kArena,     // values between steps: as long as their execution context
+  kScratch,   // per-thread working space of kernels
+};
+
+// Implementations are thread-safe and do not call back into the runtime.
+class MemoryLedger {
+ public:
+  virtual ~MemoryLedger() = default;
+  // RESOURCE_EXHAUSTED, with what is held and the limit, if refused.
+  virtual absl::Status Reserve(MemoryKind kind, int64_t bytes) = 0;
+  virtual void Release(MemoryKind kind, int64_t bytes) = 0;
+};
+
+// Bytes held at a ledger, which may be null and outlives the charge. Not
+// thread-safe.
+class MemoryCharge {
+ public:
+  MemoryCharge(MemoryLedger* ledger, MemoryKind kind)
+      : ledger_(ledger), kind_(kind) {}
+  MemoryCharge(const MemoryCharge&) = delete;
+  MemoryCharge& operator=(const MemoryCharge&) = delete;
+  ~MemoryCharge() { Clear(); }
+
+  // Holds at least `bytes` afterwards, or as much as before if refused.
+  absl::Status Raise(int64_t bytes) {
+    if (bytes <= bytes_) return absl::OkStatus();
+    if (ledger_ != nullptr) {
+      absl::Status status = ledger_->Reserve(kind_, bytes - bytes_);
+      if (!status.ok()) return status;
+    }
+    bytes_ = bytes;
+    return absl::OkStatus();
+  }
+
+  void Clear() {
+    if (ledger_ != nullptr && bytes_ > 0) ledger_->Release(kind_, bytes_);
+    bytes_ = 0;
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  MemoryLedger* const ledger_;
+  const MemoryKind kind_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_RUNTIME_MEMORY_LEDGER_H_

@@ -1,0 +1,66 @@
+// A plan message, checked and flattened into the tables the executor walks.
+// Needs no device.
+//
+//   absl::StatusOr<Program> program = BuildProgram(plan);
+//   program->run[0].label
+#ifndef ATHANOR_RUNTIME_PROGRAM_H_
+#define ATHANOR_RUNTIME_PROGRAM_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/athanor/v1/plan.pb.h"
+#include "runtime/size_expr.h"
+
+namespace athanor {
+
+// Numbers that end in `_size` are ids of Program::sizes.
+struct Program {
+  struct Buffer {
+    v1::Buffer::Kind kind;
+    std::string name;
+    std::string dtype;
+    std::vector<int> shape_sizes;
+    int bytes_size;
+    // INPUT: position among inputs. OUTPUT: the output whose memory it is.
+    // PARAMETER: position among parameters. CONSTANT, PREPARED: offset in the
+    // fixed memory. ARENA: offset in the arena.
+    int64_t place;
+  };
+  struct Step {
+    std::string label;
+    int kernel;
+    int first_buffer, buffers;  // in buffer_refs
+    int first_size, sizes;      // in size_refs
+    int grid_size, flops_size, moved_size;
+  };
+  struct Output {
+    std::string name;
+    int buffer;
+    bool copied;  // not itself the memory of an OUTPUT buffer
+  };
+
+  std::string plan_id;
+  SizeTable sizes;
+  int kernels = 0;
+  std::vector<Buffer> buffers;
+  std::vector<int> inputs;         // buffers
+  std::vector<int> parameters;     // buffers
+  std::vector<int> arena_buffers;  // by offset
+  std::vector<Step> prepare, run;
+  std::vector<int> buffer_refs;  // of all steps: buffers
+  std::vector<int> size_refs;    // of all steps: ids
+  std::vector<Output> outputs;
+  int64_t arena_bytes = 0;
+  int64_t fixed_bytes = 0;    // constants and prepared buffers
+  int64_t scratch_bytes = 0;  // per thread, the most any step needs
+};
+
+// INVALID_ARGUMENT names the plan's field and what it should be.
+absl::StatusOr<Program> BuildProgram(const v1::Plan& plan);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_RUNTIME_PROGRAM_H_
