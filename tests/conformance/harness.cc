@@ -1,0 +1,164 @@
+#include "tests/conformance/harness.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/cpu/clang.h"
+#include "compiler/ir/compare.h"
+#include "compiler/pipeline/pipeline.h"
+#include "gtest/gtest.h"
+#include "runtime/cpu/device.h"
+
+namespace athanor {
+
+v1::Target HostTarget(int vector_bytes) {
+  CpuTarget host = HostCpuTarget();
+  auto has = [&](const char* f) {
+    return std::find(host.features.begin(), host.features.end(), f) != host.features.end();
+  };
+  v1::Target t;
+  t.set_device("cpu");
+  t.set_triple(host.triple);
+  t.set_cpu(host.cpu);
+  for (const std::string& f : host.features) t.add_features(f);
+  const int widest = has("+avx512f") ? 64 : has("+avx2") ? 32 : 16;
+  t.set_vector_bytes(vector_bytes == 0 ? widest : std::min(vector_bytes, widest));
+  t.set_vector_registers(has("+avx512f") ? 32 : 16);
+  t.set_l1_bytes(48 << 10);
+  t.set_l2_bytes(1 << 20);
+  t.set_l3_bytes(32 << 20);
+  t.set_threads(2);
+  return t;
+}
+
+namespace {
+
+absl::StatusOr<std::string> ObjectFor(const std::string& source, const v1::Target& target) {
+  static auto* objects = new std::map<std::string, std::string>;
+  auto it = objects->find(source);
+  if (it != objects->end()) return it->second;
+  CpuTarget cpu{target.triple(), target.cpu(), {target.features().begin(), target.features().end()}};
+  absl::StatusOr<std::string> object = CompileToSharedObject(source, cpu, {});
+  if (!object.ok()) {
+    return absl::Status(object.status().code(), absl::StrCat(object.status().message(), "\n", source));
+  }
+  return objects->emplace(source, *std::move(object)).first->second;
+}
+
+}  // namespace
+
+absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters,
+                                 const v1::Target& target, int threads) {
+  Compiled c;
+  c.graph_ = graph;
+  absl::StatusOr<v1::Plan> plan = BuildBaselinePlan(graph, target);
+  if (!plan.ok()) return plan.status();
+  c.plan_ = *std::move(plan);
+  std::vector<std::string> objects;
+  for (const v1::Kernel& k : c.plan_.kernels()) {
+    absl::StatusOr<std::string> object = ObjectFor(k.source(), target);
+    if (!object.ok()) return object.status();
+    objects.push_back(*std::move(object));
+  }
+  std::vector<ParameterView> views;
+  const std::vector<NodeId> ids = graph.ParameterIds();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    auto owner = std::make_shared<Tensor>(parameters[i]);
+    views.push_back({graph.node(ids[i]).name, owner->bytes, owner});
+  }
+  absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create({.threads = threads});
+  if (!device.ok()) return device.status();
+  c.device_ = *std::move(device);
+  std::vector<absl::string_view> object_views(objects.begin(), objects.end());
+  auto executable =
+      Executable::Load(c.plan_, object_views, views, c.device_.get(), LoadOptions{.poison = true});
+  if (!executable.ok()) return executable.status();
+  c.executable_ = *std::move(executable);
+  auto context = c.executable_->NewContext();
+  if (!context.ok()) return context.status();
+  c.context_ = *std::move(context);
+  return c;
+}
+
+absl::StatusOr<std::vector<Tensor>> Compiled::Run(const std::vector<Tensor>& inputs) {
+  std::vector<std::vector<int64_t>> shapes;
+  std::map<std::string, const Tensor*> by_name;
+  const std::vector<NodeId> ids = graph_.InputIds();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    shapes.push_back(inputs[i].shape);
+    by_name[graph_.node(ids[i]).name] = &inputs[i];
+  }
+  absl::StatusOr<Expr::Env> bound = BindDims(graph_, shapes);
+  if (!bound.ok()) return bound.status();
+  std::vector<int64_t> dims;
+  for (const SizeDim& d : executable_->dims()) dims.push_back(bound->at(d.name));
+  std::vector<absl::string_view> in;
+  for (int i = 0; i < executable_->inputs(); ++i) in.push_back(by_name.at(executable_->input_name(i))->bytes);
+  std::vector<Tensor> outputs;
+  std::vector<absl::Span<char>> out;
+  for (int i = 0; i < executable_->outputs(); ++i) {
+    auto shape = executable_->output_shape(i, dims);
+    DType dtype = *ParseDType(executable_->output_dtype(i));
+    outputs.push_back(Tensor::Zeros(dtype, {shape.begin(), shape.end()}));
+  }
+  for (Tensor& t : outputs) out.emplace_back(t.bytes.data(), t.bytes.size());
+  absl::Status s = executable_->Run(context_.get(), dims, in, out, {});
+  if (!s.ok()) return s;
+  return outputs;
+}
+
+Tensor RandomTensor(DType dtype, std::vector<int64_t> shape, std::mt19937& rng, double scale) {
+  Tensor t = Tensor::Zeros(dtype, std::move(shape));
+  std::normal_distribution<double> normal(0, scale);
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    double v = normal(rng);
+    if (dtype == DType::kBool) {
+      StoreScalar(t, i, Scalar::Unsigned(dtype, v > 0));
+    } else if (IsFloat(dtype)) {
+      StoreScalar(t, i, Scalar::Float(dtype, v));
+    } else if (IsSigned(dtype)) {
+      StoreScalar(t, i, Scalar::Signed(dtype, std::llround(4 * v)));
+    } else {
+      StoreScalar(t, i, Scalar::Unsigned(dtype, static_cast<uint64_t>(std::llround(std::abs(4 * v)))));
+    }
+  }
+  return t;
+}
+
+Tensor RandomIndices(DType dtype, std::vector<int64_t> shape, int64_t extent, std::mt19937& rng) {
+  Tensor t = Tensor::Zeros(dtype, std::move(shape));
+  std::uniform_int_distribution<int64_t> uniform(0, extent - 1);
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    int64_t v = uniform(rng);
+    StoreScalar(t, i, IsSigned(dtype) ? Scalar::Signed(dtype, v)
+                                      : Scalar::Unsigned(dtype, static_cast<uint64_t>(v)));
+  }
+  return t;
+}
+
+void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
+                            const std::vector<Tensor>& parameters, double slack) {
+  std::vector<Tensor> all = inputs;
+  all.insert(all.end(), parameters.begin(), parameters.end());
+  auto want = Evaluate(graph, all);
+  ASSERT_TRUE(want.ok()) << want.status();
+  for (int vector_bytes : {0, 32}) {
+    auto compiled = Compile(graph, parameters, HostTarget(vector_bytes));
+    ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << ToText(graph);
+    auto got = compiled->Run(inputs);
+    ASSERT_TRUE(got.ok()) << got.status() << "\n" << ToText(graph);
+    ASSERT_EQ(got->size(), want->size());
+    for (size_t i = 0; i < got->size(); ++i) {
+      DType t = (*want)[i].dtype;
+      double bound = t == DType::kF64 ? 1e-12 : t == DType::kF16 ? 4e-3 : t == DType::kBF16 ? 3e-2 : 2e-5;
+      absl::Status same = CompareTensors((*got)[i], (*want)[i], slack * bound, slack * bound);
+      EXPECT_TRUE(same.ok()) << "output " << i << ", vectors of " << vector_bytes << " bytes: " << same
+                             << "\n" << ToText(graph);
+    }
+  }
+}
+
+}  // namespace athanor
