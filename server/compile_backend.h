@@ -1,0 +1,55 @@
+// What a compile worker works with: lowering, kernel objects and their checks, loading. One per worker
+// thread, used by that thread alone but for Interrupt.
+//
+//   v1::Plan plan = backend->Lower(graph).value();
+//   KernelObject object = backend->CompileKernel(plan, 0).value();
+//
+// The one that serves is over the pipeline, the kernel store and the tuner process
+// (tuner_backend.h); tests of the server put the reference evaluator in its place.
+#ifndef ATHANOR_SERVER_COMPILE_BACKEND_H_
+#define ATHANOR_SERVER_COMPILE_BACKEND_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph.h"
+#include "proto/athanor/v1/plan.pb.h"
+#include "server/plan_runner.h"
+#include "server/tensor_store.h"
+
+namespace athanor {
+
+struct KernelObject {
+  std::string object;
+  bool from_cache = false;
+};
+
+class CompileBackend {
+ public:
+  virtual ~CompileBackend() = default;
+
+  // The baseline plan for the full range of the dims.
+  virtual absl::StatusOr<v1::Plan> Lower(const Graph& graph) = 0;
+  // plan.kernels(index) as the runtime loads it. A crash of the compiler costs one more try.
+  virtual absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) = 0;
+  // Kernels against the reference evaluator; those known to have passed are left out.
+  virtual absl::Status Check(const Graph& graph, const v1::Plan& plan,
+                             absl::Span<const KernelObject> objects) = 0;
+  // `parameters` are in the order of graph.ParameterIds(). Runs `prepare`.
+  virtual absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
+      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters) = 0;
+  // From any thread: what runs ends soon with CANCELLED.
+  virtual void Interrupt() = 0;
+};
+
+using CompileBackendFactory = std::function<std::unique_ptr<CompileBackend>()>;
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_COMPILE_BACKEND_H_

@@ -1,0 +1,107 @@
+#include "server/compile_job.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+namespace {
+
+void SetNow(google::protobuf::Timestamp* time) {
+  const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count();
+  time->set_seconds(now / 1'000'000'000);
+  time->set_nanos(static_cast<int32_t>(now % 1'000'000'000));
+}
+
+}  // namespace
+
+bool IsFinal(v1::CompileJob::Phase phase) {
+  return phase == v1::CompileJob::DONE || phase == v1::CompileJob::FAILED ||
+         phase == v1::CompileJob::CANCELLED;
+}
+
+CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version)
+    : id_(std::move(id)), version_(std::move(version)) {
+  state_.set_id(id_);
+  state_.set_model(version_->name());
+  state_.set_version(absl::StrCat(version_->version()));
+  state_.set_phase(v1::CompileJob::QUEUED);
+  state_.set_message("waits for a compile worker");
+  SetNow(state_.mutable_created());
+}
+
+v1::CompileJob CompileJob::state(uint64_t* sequence) const {
+  MutexLock lock(mu_);
+  if (sequence != nullptr) *sequence = sequence_;
+  return state_;
+}
+
+bool CompileJob::finished() const {
+  MutexLock lock(mu_);
+  return IsFinal(state_.phase());
+}
+
+void CompileJob::Changed() {
+  ++sequence_;
+  for (auto& [id, changed] : watchers_) changed();
+}
+
+void CompileJob::Update(absl::FunctionRef<void(v1::CompileJob&)> change) {
+  MutexLock lock(mu_);
+  if (IsFinal(state_.phase())) return;
+  const float percent = state_.percent();
+  change(state_);
+  state_.set_percent(std::max(percent, state_.percent()));
+  if (!state_.has_started() && state_.phase() != v1::CompileJob::QUEUED) {
+    SetNow(state_.mutable_started());
+  }
+  Changed();
+}
+
+void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason reason) {
+  MutexLock lock(mu_);
+  if (IsFinal(state_.phase())) return;
+  state_.set_stop_reason(reason);
+  if (reason == v1::CompileJob::STOP_BASELINE_ONLY) {
+    state_.set_phase(v1::CompileJob::DONE);
+    state_.set_percent(100);
+    state_.set_message("the baseline serves; no search exists yet");
+  } else if (reason == v1::CompileJob::STOP_ERROR) {
+    state_.set_phase(v1::CompileJob::FAILED);
+    state_.set_error_code(static_cast<int32_t>(status.code()));
+    state_.set_error(std::string(status.message()));
+    state_.set_message("failed");
+  } else {
+    state_.set_phase(v1::CompileJob::CANCELLED);
+    state_.set_message("stopped");
+  }
+  SetNow(state_.mutable_finished());
+  Changed();
+}
+
+void CompileJob::RequestStop(v1::CompileJob::StopReason reason) {
+  MutexLock lock(mu_);
+  if (!stop_.has_value()) stop_ = reason;
+}
+
+std::optional<v1::CompileJob::StopReason> CompileJob::stop_requested() const {
+  MutexLock lock(mu_);
+  return stop_;
+}
+
+uint64_t CompileJob::Watch(absl::AnyInvocable<void()> changed) {
+  MutexLock lock(mu_);
+  watchers_.emplace(++last_watcher_, std::move(changed));
+  return last_watcher_;
+}
+
+void CompileJob::Unwatch(uint64_t id) {
+  MutexLock lock(mu_);
+  watchers_.erase(id);
+}
+
+}  // namespace athanor

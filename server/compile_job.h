@@ -1,0 +1,65 @@
+// One compile job: its state as clients see it, and those who watch it.
+//
+//   job->Update([](v1::CompileJob& state) { state.set_phase(v1::CompileJob::CHECKING); });
+//   uint64_t id = job->Watch([=] { /* something changed: read job->state() when convenient */ });
+//
+// A watcher is only told that there is something new, never waited for. Thread-safe.
+#ifndef ATHANOR_SERVER_COMPILE_JOB_H_
+#define ATHANOR_SERVER_COMPILE_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/v1/compile.pb.h"
+#include "server/model_version.h"
+
+namespace athanor {
+
+class CompileJob {
+ public:
+  CompileJob(std::string id, std::shared_ptr<ModelVersion> version);
+
+  const std::string& id() const { return id_; }
+  const std::shared_ptr<ModelVersion>& version() const { return version_; }
+
+  // `sequence` counts changes.
+  v1::CompileJob state(uint64_t* sequence = nullptr) const;
+  bool finished() const;
+
+  // Percent never falls; a finished job does not change.
+  void Update(absl::FunctionRef<void(v1::CompileJob&)> change);
+  void Finish(const absl::Status& status, v1::CompileJob::StopReason reason);
+
+  // The first reason counts; the job ends at its next step.
+  void RequestStop(v1::CompileJob::StopReason reason);
+  std::optional<v1::CompileJob::StopReason> stop_requested() const;
+
+  // `changed` is short and does not call back into the job. It is not called after Unwatch returned.
+  uint64_t Watch(absl::AnyInvocable<void()> changed);
+  void Unwatch(uint64_t id);
+
+ private:
+  void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string id_;
+  const std::shared_ptr<ModelVersion> version_;
+  mutable Mutex mu_;
+  v1::CompileJob state_ ABSL_GUARDED_BY(mu_);
+  uint64_t sequence_ ABSL_GUARDED_BY(mu_) = 1;
+  std::optional<v1::CompileJob::StopReason> stop_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_watcher_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<uint64_t, absl::AnyInvocable<void()>> watchers_ ABSL_GUARDED_BY(mu_);
+};
+
+bool IsFinal(v1::CompileJob::Phase phase);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_COMPILE_JOB_H_

@@ -1,0 +1,305 @@
+#include "server/compile_workers.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "compiler/ir/message.h"
+#include "server/log.h"
+
+namespace athanor {
+namespace {
+
+using Phase = v1::CompileJob;
+
+// Ids of an earlier process mean nothing to this one, and must not name another job.
+std::string NewIdPrefix() {
+  return absl::StrFormat("job-%06x-", std::random_device()() & 0xffffff);
+}
+
+void Enter(CompileJob& job, v1::CompileJob::Phase phase, float percent, std::string message) {
+  job.Update([&](v1::CompileJob& state) {
+    state.set_phase(phase);
+    state.set_percent(percent);
+    state.set_message(std::move(message));
+  });
+}
+
+absl::Status Stopped(const CompileJob& job) {
+  if (!job.stop_requested().has_value()) return absl::OkStatus();
+  return absl::CancelledError(absl::StrCat("job ", job.id(), " was stopped"));
+}
+
+}  // namespace
+
+std::string BucketText(const v1::Plan& plan) {
+  std::string text;
+  for (const v1::DimRange& dim : plan.dims()) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", dim.name(), "=", dim.min(), "..", dim.max());
+  }
+  return text;
+}
+
+CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
+                               const CompileBackendFactory& factory)
+    : options_(options), registry_(registry), id_prefix_(NewIdPrefix()) {
+  {
+    MutexLock lock(mu_);
+    running_.resize(options.compile_workers);
+  }
+  for (int i = 0; i < options.compile_workers; ++i) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->backend = factory();
+  }
+  for (int i = 0; i < options.compile_workers; ++i) {
+    Worker* worker = workers_[i].get();
+    worker->thread = std::thread([this, worker, i] { Loop(worker, i); });
+    pthread_setname_np(worker->thread.native_handle(), "compile");
+  }
+}
+
+absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Start(
+    const std::shared_ptr<ModelVersion>& version) {
+  std::shared_ptr<CompileJob> job;
+  {
+    MutexLock lock(mu_);
+    if (stopping_) return absl::UnavailableError("the server is draining");
+    if (static_cast<int64_t>(queue_.size()) >= options_.max_compile_jobs) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          version->Describe(), ": ", queue_.size(),
+          " compile jobs wait already, the most allowed (--max_compile_jobs)"));
+    }
+    job = Enqueue(version);
+  }
+  cv_.NotifyOne();
+  return job;
+}
+
+void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions) {
+  {
+    MutexLock lock(mu_);
+    for (const auto& version : versions) Enqueue(version);
+  }
+  cv_.NotifyAll();
+}
+
+std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version) {
+  const uint64_t number = ++last_id_;
+  auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version);
+  version->SetJob(job->id(), v1::Model::UPLOADED);
+  jobs_.emplace(number, job);
+  queue_.push_back(job);
+  Forget();
+  return job;
+}
+
+void CompileWorkers::Forget() {
+  for (auto it = jobs_.begin();
+       it != jobs_.end() && static_cast<int64_t>(jobs_.size()) > options_.max_compile_jobs;) {
+    it = it->second->finished() ? jobs_.erase(it) : std::next(it);
+  }
+}
+
+absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Find(const std::string& id) const {
+  absl::string_view text = id;
+  uint64_t number = 0;
+  if (absl::ConsumePrefix(&text, id_prefix_) && absl::SimpleAtoi(text, &number)) {
+    MutexLock lock(mu_);
+    auto it = jobs_.find(number);
+    if (it != jobs_.end() && it->second->id() == id) return it->second;
+  }
+  return absl::NotFoundError(Cat("compile job ", Quoted(id),
+                                 " does not exist; jobs are forgotten when the server restarts"));
+}
+
+std::vector<std::shared_ptr<CompileJob>> CompileWorkers::List(absl::string_view model) const {
+  std::vector<std::shared_ptr<CompileJob>> found;
+  MutexLock lock(mu_);
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+    if (model.empty() || absl::string_view(it->second->version()->name()) == model) {
+      found.push_back(it->second);
+    }
+  }
+  return found;
+}
+
+void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
+                            v1::CompileJob::StopReason reason) {
+  job->RequestStop(reason);
+  bool queued = false;
+  {
+    MutexLock lock(mu_);
+    for (auto it = queue_.begin(); it != queue_.end() && !queued; ++it) {
+      if (*it != job) continue;
+      queue_.erase(it);
+      queued = true;
+      break;
+    }
+    for (size_t i = 0; i < running_.size(); ++i) {
+      if (running_[i] == job) workers_[i]->backend->Interrupt();
+    }
+  }
+  if (!queued) return;
+  job->Finish(absl::OkStatus(), reason);
+  if (reason == v1::CompileJob::STOP_CANCELLED) {
+    job->version()->SetFailed(absl::FailedPreconditionError(absl::StrCat(
+        job->version()->Describe(), " has no plan: its compile job ", job->id(),
+        " was cancelled; StartCompile starts another")));
+  }
+}
+
+void CompileWorkers::CancelFor(const ModelVersion& version) {
+  for (const auto& job : List(version.name())) {
+    if (job->version().get() == &version && !job->finished()) {
+      Cancel(job, v1::CompileJob::STOP_MODEL_DELETED);
+    }
+  }
+}
+
+void CompileWorkers::Stop() {
+  {
+    MutexLock lock(mu_);
+    if (stopping_) return;
+    stopping_ = true;
+  }
+  const absl::Status draining = absl::UnavailableError("the server is draining");
+  for (const auto& job : List("")) {
+    if (job->finished()) continue;
+    Cancel(job, v1::CompileJob::STOP_SHUTDOWN);
+    job->version()->RefuseWaiters(draining);
+  }
+  cv_.NotifyAll();
+  for (auto& worker : workers_) worker->thread.join();
+}
+
+void CompileWorkers::Loop(Worker* worker, int index) {
+  while (true) {
+    std::shared_ptr<CompileJob> job;
+    {
+      MutexLock lock(mu_);
+      while (queue_.empty() && !stopping_) cv_.Wait(lock);
+      if (stopping_) return;
+      job = std::move(queue_.front());
+      queue_.pop_front();
+      running_[index] = job;
+    }
+    RunJob(*worker->backend, job);
+    MutexLock lock(mu_);
+    running_[index] = nullptr;
+  }
+}
+
+void CompileWorkers::RunJob(CompileBackend& backend, const std::shared_ptr<CompileJob>& job) {
+  ModelVersion& version = *job->version();
+  version.SetJob(job->id(), v1::Model::COMPILING);
+  const auto begin = std::chrono::steady_clock::now();
+  auto plan = Build(backend, *job);
+  const int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                         std::chrono::steady_clock::now() - begin)
+                         .count();
+  if (plan.ok()) {
+    const std::string id = (*plan)->info.plan_id();
+    registry_->Publish(job->version(), *std::move(plan));
+    const v1::CompileJob state = job->state();
+    LogInfo("plan serves", {{"job", job->id()},
+                            {"model", version.name()},
+                            {"version", version.version()},
+                            {"plan", id},
+                            {"kernels", state.kernels_total()},
+                            {"from_cache", state.kernels_from_cache()},
+                            {"ms", ms},
+                            {"search", "none in this build"}});
+    job->Finish(absl::OkStatus(), version.deleted() ? v1::CompileJob::STOP_MODEL_DELETED
+                                                    : v1::CompileJob::STOP_BASELINE_ONLY);
+    return;
+  }
+  const auto stop = job->stop_requested();
+  if (!stop.has_value()) {
+    LogError("compile job failed", {{"job", job->id()},
+                                    {"model", version.name()},
+                                    {"version", version.version()},
+                                    {"ms", ms},
+                                    {"error", plan.status().ToString()}});
+    version.SetFailed(plan.status());
+    job->Finish(plan.status(), v1::CompileJob::STOP_ERROR);
+    return;
+  }
+  LogInfo("compile job stopped", {{"job", job->id()}, {"model", version.name()}, {"ms", ms}});
+  if (*stop == v1::CompileJob::STOP_CANCELLED) {
+    version.SetFailed(absl::FailedPreconditionError(
+        absl::StrCat(version.Describe(), " has no plan: its compile job ", job->id(),
+                     " was cancelled; StartCompile starts another")));
+  }
+  job->Finish(absl::OkStatus(), *stop);
+}
+
+absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileBackend& backend,
+                                                                        CompileJob& job) {
+  const Graph& graph = job.version()->graph();
+  Enter(job, Phase::LOWERING, 1, "lowers the graph to kernels");
+  absl::StatusOr<v1::Plan> plan = backend.Lower(graph);
+  if (!plan.ok()) return plan.status();
+  auto objects = BuildKernels(backend, job, *plan);
+  if (!objects.ok()) return objects.status();
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  Enter(job, Phase::CHECKING, 80, "checks kernels against the reference evaluator");
+  if (absl::Status s = backend.Check(graph, *plan, *objects); !s.ok()) return s;
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  Enter(job, Phase::PREPARING, 95, "loads kernels and lays out weights");
+  return Load(backend, job, *plan, *objects);
+}
+
+absl::StatusOr<std::vector<KernelObject>> CompileWorkers::BuildKernels(CompileBackend& backend,
+                                                                       CompileJob& job,
+                                                                       const v1::Plan& plan) {
+  const int total = plan.kernels_size();
+  Enter(job, Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", total, " kernels"));
+  job.Update([&](v1::CompileJob& state) { state.set_kernels_total(total); });
+  std::vector<KernelObject> objects;
+  for (int i = 0; i < total; ++i) {
+    if (absl::Status s = Stopped(job); !s.ok()) return s;
+    absl::StatusOr<KernelObject> object = backend.CompileKernel(plan, i);
+    if (!object.ok()) return object.status();
+    job.Update([&](v1::CompileJob& state) {
+      state.set_kernels_done(i + 1);
+      state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
+      state.set_percent(5 + 75.0f * static_cast<float>(i + 1) / static_cast<float>(total));
+      state.set_message(absl::StrCat("kernel ", i + 1, " of ", total, ": ", plan.kernels(i).name()));
+    });
+    objects.push_back(*std::move(object));
+  }
+  return objects;
+}
+
+absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Load(
+    CompileBackend& backend, CompileJob& job, const v1::Plan& plan,
+    absl::Span<const KernelObject> objects) {
+  const std::shared_ptr<ModelVersion>& version = job.version();
+  auto served = std::make_shared<ServedPlan>();
+  std::vector<std::shared_ptr<const MappedTensor>> parameters;
+  for (const std::string& hash : version->parameter_hashes()) {
+    absl::StatusOr<std::shared_ptr<const MappedTensor>> tensor = registry_->Map(hash);
+    if (!tensor.ok()) return tensor.status();
+    parameters.push_back(*std::move(tensor));
+  }
+  auto runner = backend.Load(version->graph(), plan, objects, parameters);
+  if (!runner.ok()) return runner.status();
+  served->runner = *std::move(runner);
+  served->contexts = std::make_shared<ContextPool>(served->runner, options_.contexts);
+  if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return s;
+  served->bucket = BucketText(plan);
+  served->info.set_plan_id(plan.plan_id());
+  served->info.set_kind(plan.kind());
+  *served->info.mutable_bucket() = plan.dims();
+  served->info.set_kernels(plan.kernels_size());
+  served->info.set_steps(plan.run_size());
+  return std::shared_ptr<const ServedPlan>(std::move(served));
+}
+
+}  // namespace athanor

@@ -1,0 +1,87 @@
+// The compile jobs and the threads that work on them: stored model version to plan that serves.
+//
+//   CompileWorkers workers(options, &registry, backend_factory);
+//   std::shared_ptr<CompileJob> job = workers.Start(version).value();
+//
+// A failure costs its job and is kept in the version (state FAILED) unless a plan serves already.
+// Finished jobs are remembered up to --max_compile_jobs. Thread-safe.
+#ifndef ATHANOR_SERVER_COMPILE_WORKERS_H_
+#define ATHANOR_SERVER_COMPILE_WORKERS_H_
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/compile_backend.h"
+#include "server/compile_job.h"
+#include "server/options.h"
+#include "server/registry.h"
+
+namespace athanor {
+
+class CompileWorkers {
+ public:
+  CompileWorkers(const ServerOptions& options, Registry* registry,
+                 const CompileBackendFactory& factory);
+  ~CompileWorkers() { Stop(); }
+
+  // RESOURCE_EXHAUSTED when too many jobs are unfinished.
+  absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version);
+  // At start: for every stored version, however many there are.
+  void StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions);
+  absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
+  // Newest first; an empty model means all.
+  std::vector<std::shared_ptr<CompileJob>> List(absl::string_view model) const;
+
+  void Cancel(const std::shared_ptr<CompileJob>& job, v1::CompileJob::StopReason reason);
+  void CancelFor(const ModelVersion& version);
+
+  // Ends every job with STOP_SHUTDOWN, wakes those who wait for a plan with UNAVAILABLE, and joins.
+  void Stop();
+
+ private:
+  struct Worker {
+    std::unique_ptr<CompileBackend> backend;
+    std::thread thread;
+  };
+
+  void Loop(Worker* worker, int index);
+  void RunJob(CompileBackend& backend, const std::shared_ptr<CompileJob>& job);
+  absl::StatusOr<std::shared_ptr<const ServedPlan>> Build(CompileBackend& backend, CompileJob& job);
+  absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
+                                                         const v1::Plan& plan);
+  absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(CompileBackend& backend, CompileJob& job,
+                                                         const v1::Plan& plan,
+                                                         absl::Span<const KernelObject> objects);
+  std::shared_ptr<CompileJob> Enqueue(const std::shared_ptr<ModelVersion>& version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const ServerOptions& options_;
+  Registry* const registry_;
+  const std::string id_prefix_;
+
+  mutable Mutex mu_;
+  CondVar cv_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  std::deque<std::shared_ptr<CompileJob>> queue_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<CompileJob>> running_ ABSL_GUARDED_BY(mu_);  // one slot per worker
+  std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+// "b=1..64 s=1..512"
+std::string BucketText(const v1::Plan& plan);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_COMPILE_WORKERS_H_

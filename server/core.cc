@@ -1,0 +1,66 @@
+#include "server/core.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+namespace {
+
+int64_t MemoryLimit(const ServerOptions& options) {
+  return options.memory_limit > 0 ? options.memory_limit : MachineMemoryBytes() / 10 * 9;
+}
+
+}  // namespace
+
+ServerCore::ServerCore(const ServerOptions& options, DirectoryLock lock)
+    : options_(options), lock_(std::move(lock)), ledger_(MemoryLimit(options)) {}
+
+absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
+    const ServerOptions& options, const CompileBackendFactory& factory, Disk* disk) {
+  Disk machine;
+  if (absl::Status s = machine.MakeDirectory(options.state_dir); !s.ok()) return s;
+  absl::StatusOr<DirectoryLock> lock = DirectoryLock::Take(options.state_dir);
+  if (!lock.ok()) return lock.status();
+  ServerOptions resolved = options;
+  if (resolved.threads == 0) {
+    resolved.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  }
+  std::unique_ptr<ServerCore> core(new ServerCore(resolved, *std::move(lock)));
+  auto registry = Registry::Open(core->options_, &core->ledger_,
+                                 disk == nullptr ? &core->machine_disk_ : disk);
+  if (!registry.ok()) return registry.status();
+  core->registry_ = *std::move(registry);
+  core->run_queue_ =
+      std::make_unique<WorkQueue>("run", static_cast<int>(core->options_.threads));
+  core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
+  core->workers_ = std::make_unique<CompileWorkers>(core->options_, core->registry_.get(),
+                                                    factory);
+  // What serves comes first: its callers are the ones who wait.
+  std::vector<std::shared_ptr<ModelVersion>> first, later;
+  for (auto& version : core->registry_->List("")) {
+    if (version->state() == v1::Model::FAILED) continue;
+    (core->registry_->Serves(*version) ? first : later).push_back(std::move(version));
+  }
+  core->workers_->StartAll(first);
+  core->workers_->StartAll(later);
+  return core;
+}
+
+ServerCore::~ServerCore() {
+  if (workers_ != nullptr) workers_->Stop();
+}
+
+absl::Status CallSlot::status() const {
+  if (core_.draining()) return absl::UnavailableError("the server is draining");
+  if (count_ > core_.options().max_pending) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        core_.options().max_pending, " calls are being answered, the most allowed (--max_pending)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor

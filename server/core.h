@@ -1,0 +1,86 @@
+// What every RPC works on: the server's parts and how many calls it has taken.
+//
+//   CallSlot slot(core);                        // for the time of a call
+//   if (absl::Status s = slot.status(); !s.ok()) ...   // draining, or too many
+//
+// Parts are destroyed in reverse order: compile workers before the registry they publish to.
+#ifndef ATHANOR_SERVER_CORE_H_
+#define ATHANOR_SERVER_CORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/compile_workers.h"
+#include "server/disk.h"
+#include "server/server_ledger.h"
+#include "server/options.h"
+#include "server/registry.h"
+#include "server/timer.h"
+#include "server/work_queue.h"
+
+namespace athanor {
+
+class ServerCore {
+ public:
+  // Opens the state directory and starts a compile job for every stored version. `disk` outlives the
+  // core; null means the machine's.
+  static absl::StatusOr<std::unique_ptr<ServerCore>> Create(const ServerOptions& options,
+                                                            const CompileBackendFactory& factory,
+                                                            Disk* disk = nullptr);
+  ~ServerCore();
+
+  const ServerOptions& options() const { return options_; }
+  ServerLedger& ledger() { return ledger_; }
+  Registry& registry() { return *registry_; }
+  CompileWorkers& workers() { return *workers_; }
+  Timer& timer() { return timer_; }
+  WorkQueue& disk_queue() { return *disk_queue_; }  // calls that write or wait for the disk
+  WorkQueue& run_queue() { return *run_queue_; }    // runs of plans
+
+  bool draining() const { return draining_.load(std::memory_order_acquire); }
+  // New calls are refused from here on.
+  void StartDraining() { draining_.store(true, std::memory_order_release); }
+  int64_t active_calls() const { return active_.load(); }
+  std::atomic<int64_t>& uploads() { return uploads_; }
+
+ private:
+  friend class CallSlot;
+  ServerCore(const ServerOptions& options, DirectoryLock lock);
+
+  const ServerOptions options_;
+  DirectoryLock lock_;
+  Disk machine_disk_;
+  ServerLedger ledger_;
+  std::atomic<bool> draining_{false};
+  std::atomic<int64_t> active_{0};
+  std::atomic<int64_t> uploads_{0};
+  Timer timer_;
+  std::unique_ptr<Registry> registry_;
+  std::unique_ptr<CompileWorkers> workers_;
+  std::unique_ptr<WorkQueue> run_queue_;
+  std::unique_ptr<WorkQueue> disk_queue_;
+};
+
+// One call being answered.
+class CallSlot {
+ public:
+  explicit CallSlot(ServerCore& core) : core_(core), count_(core.active_.fetch_add(1) + 1) {}
+  ~CallSlot() { core_.active_.fetch_sub(1); }
+  CallSlot(const CallSlot&) = delete;
+  CallSlot& operator=(const CallSlot&) = delete;
+
+  // UNAVAILABLE while draining, RESOURCE_EXHAUSTED above --max_pending.
+  absl::Status status() const;
+
+ private:
+  ServerCore& core_;
+  const int64_t count_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_CORE_H_

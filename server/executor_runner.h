@@ -1,0 +1,59 @@
+// A loaded plan of the runtime's executor, as the server runs plans.
+//
+//   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device, &ledger).value();
+#ifndef ATHANOR_SERVER_EXECUTOR_RUNNER_H_
+#define ATHANOR_SERVER_EXECUTOR_RUNNER_H_
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph.h"
+#include "proto/athanor/v1/plan.pb.h"
+#include "runtime/executor.h"
+#include "runtime/size_expr.h"
+#include "server/compile_backend.h"
+#include "server/plan_runner.h"
+#include "server/tensor_store.h"
+
+namespace athanor {
+
+class ExecutorRunner final : public PlanRunner {
+ public:
+  // `device` and `ledger` outlive the runner and its contexts. `parameters` are in the order of
+  // graph.ParameterIds().
+  static absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
+      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
+      MemoryLedger* ledger);
+
+  absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override;
+  absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
+                   absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
+                   const RunLimits& limits) override;
+  int64_t prepared_bytes() const override { return executable_->fixed_bytes(); }
+  int64_t arena_bytes() const override { return arena_bytes_->load(); }
+  int64_t EstimateMicroseconds(absl::Span<const int64_t> dims) const override;
+
+ private:
+  struct Context;
+
+  // Where the plan's dims, inputs and outputs are among the graph's.
+  absl::Status MatchNames(const Graph& graph, const v1::Plan& plan);
+  absl::Status AddWork(const v1::Plan& plan);
+  std::vector<int64_t> PlanDims(absl::Span<const int64_t> dims) const;
+
+  std::shared_ptr<const Executable> executable_;
+  std::vector<int> dims_, inputs_, outputs_;  // by the plan's order
+  SizeTable work_;
+  std::vector<int> work_ids_;
+  int64_t launches_ = 0;
+  // Shared with the contexts, which may outlive the runner.
+  std::shared_ptr<std::atomic<int64_t>> arena_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_EXECUTOR_RUNNER_H_

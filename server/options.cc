@@ -1,0 +1,355 @@
+#include "server/options.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace athanor {
+namespace {
+
+using O = ServerOptions;
+constexpr int64_t kTop = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMiB = int64_t{1} << 20;
+// gRPC keeps message sizes in an int.
+constexpr int64_t kMaxMessage = std::numeric_limits<int32_t>::max();
+
+constexpr FlagRow kFlags[] = {
+    {"listen", FlagType::kString, &O::listen, 0, 0,
+     "host:port to serve on; a host other than this machine's own needs TLS or --insecure"},
+    {"insecure", FlagType::kBool, &O::insecure, 0, 0,
+     "serve without TLS on an address that others can reach"},
+    {"tls_cert", FlagType::kString, &O::tls_cert, 0, 0, "file with the certificate chain (PEM)"},
+    {"tls_key", FlagType::kString, &O::tls_key, 0, 0, "file with the private key (PEM)"},
+    {"state_dir", FlagType::kString, &O::state_dir, 0, 0,
+     "directory of models and tensors, used by one server at a time; empty: "
+     "$XDG_STATE_HOME/athanor or ~/.local/state/athanor"},
+    {"cache", FlagType::kString, &O::cache, 0, 0,
+     "file of the kernel cache, shareable by processes of one machine; empty: "
+     "<state_dir>/cache.db"},
+    {"device", FlagType::kString, &O::device, 0, 0,
+     "auto or cpu; cuda:N and metal are refused, because this build has no such backend"},
+    {"threads", FlagType::kInt, &O::threads, 0, 4096, "threads that execute; 0: one per core"},
+    {"compile_workers", FlagType::kInt, &O::compile_workers, 1, 256,
+     "compile jobs that run at once, each with its own child process"},
+    {"search_budget", FlagType::kDuration, &O::search_budget_ms, 0, kTop,
+     "time to search for faster plans per model; 0: baseline only. No search exists in this "
+     "build: every job stops at its baseline"},
+    {"memory_limit", FlagType::kBytes, &O::memory_limit, 0, kTop,
+     "bytes that weights, prepared weights, arenas, uploads and requests may hold together; 0: "
+     "nine tenths of the machine's memory"},
+    {"config", FlagType::kString, &O::config, 0, 0, "file of `name = value` lines"},
+    {"log_level", FlagType::kString, &O::log_level, 0, 0, "debug, info, warn or error"},
+    {"log_format", FlagType::kString, &O::log_format, 0, 0, "text (key=value) or json"},
+    {"max_message_bytes", FlagType::kBytes, &O::max_message_bytes, 64 << 10, kMaxMessage,
+     "largest gRPC message taken"},
+    {"max_chunk_bytes", FlagType::kBytes, &O::max_chunk_bytes, 1, kMaxMessage,
+     "largest piece of a tensor in one message of an upload"},
+    {"max_graph_bytes", FlagType::kBytes, &O::max_graph_bytes, 1, kMaxMessage,
+     "largest graph taken"},
+    {"max_tensor_bytes", FlagType::kBytes, &O::max_tensor_bytes, 1, kTop, "largest tensor taken"},
+    {"max_nodes", FlagType::kInt, &O::max_nodes, 1, 10'000'000, "most nodes in a graph"},
+    {"max_models", FlagType::kInt, &O::max_models, 1, 1'000'000, "most model versions kept"},
+    {"max_uploads", FlagType::kInt, &O::max_uploads, 1, 10'000, "uploads taken at once"},
+    {"upload_idle", FlagType::kDuration, &O::upload_idle_ms, 10, kTop,
+     "an upload that sends nothing for this long is given up"},
+    {"max_pending", FlagType::kInt, &O::max_pending, 1, 1'000'000,
+     "requests held at once, waiting or running; more are refused"},
+    {"max_compile_jobs", FlagType::kInt, &O::max_compile_jobs, 1, 1'000'000,
+     "unfinished compile jobs; also how many finished ones are remembered"},
+    {"contexts", FlagType::kInt, &O::contexts, 1, 1024,
+     "requests of one plan that run at once, each with its own arena"},
+    {"inline_us", FlagType::kInt, &O::inline_us, 0, 1'000'000,
+     "a request estimated to run shorter than this is run where it was read, without a change of "
+     "thread"},
+    {"max_wait", FlagType::kDuration, &O::max_wait_ms, 1, kTop,
+     "longest time a request waits for a baseline plan, whatever its deadline"},
+    {"heartbeat", FlagType::kDuration, &O::heartbeat_ms, 10, kTop,
+     "WatchCompileJob repeats an unchanged job after this time"},
+    {"drain", FlagType::kDuration, &O::drain_ms, 0, kTop,
+     "how long running requests may take to finish after SIGTERM"},
+};
+
+const FlagRow* FindFlag(absl::string_view name) {
+  for (const FlagRow& row : kFlags) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+absl::string_view TypeText(FlagType type) {
+  switch (type) {
+    case FlagType::kBool: return "true or false";
+    case FlagType::kInt: return "a whole number";
+    case FlagType::kBytes: return "a size such as 64MiB";
+    case FlagType::kDuration: return "a time such as 30s";
+    case FlagType::kString: return "text";
+  }
+  return "";
+}
+
+std::string FormatValue(const FlagRow& row, const ServerOptions& options) {
+  if (const auto* field = std::get_if<bool O::*>(&row.field)) {
+    return options.*(*field) ? "true" : "false";
+  }
+  if (const auto* field = std::get_if<std::string O::*>(&row.field)) {
+    return (options.*(*field)).empty() ? "\"\"" : options.*(*field);
+  }
+  int64_t value = options.*std::get<int64_t O::*>(row.field);
+  if (row.type == FlagType::kDuration) {
+    return value % 1000 == 0 ? absl::StrCat(value / 1000, "s") : absl::StrCat(value, "ms");
+  }
+  if (row.type == FlagType::kBytes && value != 0 && value % kMiB == 0) {
+    return absl::StrCat(value / kMiB, "MiB");
+  }
+  return absl::StrCat(value);
+}
+
+absl::StatusOr<int64_t> ParseNumber(const FlagRow& row, absl::string_view text) {
+  int64_t value = 0;
+  switch (row.type) {
+    case FlagType::kBytes: return ParseBytes(text);
+    case FlagType::kDuration: return ParseDuration(text);
+    default:
+      if (!absl::SimpleAtoi(text, &value)) return absl::InvalidArgumentError("not a number");
+      return value;
+  }
+}
+
+// `source` says where the value came from: "--threads", "ATHANOR_THREADS", "athanor.conf:3".
+absl::Status SetFlag(const FlagRow& row, absl::string_view text, absl::string_view source,
+                     ServerOptions* options) {
+  auto wrong = [&] {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": '", text, "' is not ",
+                                                   TypeText(row.type), " (flag --", row.name, ")"));
+  };
+  if (const auto* field = std::get_if<std::string O::*>(&row.field)) {
+    options->*(*field) = std::string(text);
+    return absl::OkStatus();
+  }
+  if (const auto* field = std::get_if<bool O::*>(&row.field)) {
+    bool value = false;
+    if (!absl::SimpleAtob(text, &value)) return wrong();
+    options->*(*field) = value;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> value = ParseNumber(row, text);
+  if (!value.ok()) return wrong();
+  if (*value < row.min || *value > row.max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": ", text, " is outside [", row.min, ", ", row.max, "] (flag --",
+                     row.name, row.type == FlagType::kDuration ? ", milliseconds)" : ")"));
+  }
+  options->*std::get<int64_t O::*>(row.field) = *value;
+  return absl::OkStatus();
+}
+
+struct Setting {
+  std::string text;
+  std::string source;
+};
+using Settings = std::map<std::string, Setting, std::less<>>;
+
+absl::Status ReadArgs(const std::vector<std::string>& args, Settings* settings) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    absl::string_view arg = args[i];
+    if (!absl::ConsumePrefix(&arg, "--") || arg.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", args[i], "': flags begin with --; see --help"));
+    }
+    const size_t equals = arg.find('=');
+    const std::string name(arg.substr(0, equals));
+    const FlagRow* row = FindFlag(name);
+    if (row == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, ": unknown flag; see --help"));
+    }
+    std::string value;
+    if (equals != absl::string_view::npos) {
+      value = std::string(arg.substr(equals + 1));
+    } else if (row->type == FlagType::kBool) {
+      value = "true";
+    } else if (i + 1 < args.size()) {
+      value = args[++i];
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, ": needs a value, ", TypeText(row->type)));
+    }
+    (*settings)[name] = {value, absl::StrCat("--", name)};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadConfig(const std::string& path, Settings* settings) {
+  std::ifstream file(path);
+  if (!file) {
+    return absl::InvalidArgumentError(absl::StrCat("--config: cannot read '", path, "'"));
+  }
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    absl::string_view text = absl::StripAsciiWhitespace(line);
+    if (text.empty() || text[0] == '#') continue;
+    const size_t equals = text.find('=');
+    const std::string where = absl::StrCat(path, ":", number);
+    if (equals == absl::string_view::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": a line is `name = value`"));
+    }
+    const std::string name(absl::StripAsciiWhitespace(text.substr(0, equals)));
+    if (FindFlag(name) == nullptr || name == "config") {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": unknown setting '", name, "'"));
+    }
+    if (settings->contains(name)) continue;  // the command line or the environment has spoken
+    (*settings)[name] = {std::string(absl::StripAsciiWhitespace(text.substr(equals + 1))), where};
+  }
+  return absl::OkStatus();
+}
+
+// Splits "12.." into the number and what follows.
+std::optional<int64_t> LeadingNumber(absl::string_view* text) {
+  size_t digits = 0;
+  while (digits < text->size() && absl::ascii_isdigit((*text)[digits])) ++digits;
+  int64_t value = 0;
+  if (digits == 0 || !absl::SimpleAtoi(text->substr(0, digits), &value)) return std::nullopt;
+  text->remove_prefix(digits);
+  return value;
+}
+
+struct Unit {
+  absl::string_view name;
+  int64_t factor;
+};
+
+absl::StatusOr<int64_t> ParseWithUnit(absl::string_view text, absl::Span<const Unit> units) {
+  absl::string_view rest = text;
+  const std::optional<int64_t> value = LeadingNumber(&rest);
+  if (value.has_value()) {
+    for (const Unit& unit : units) {
+      int64_t product = 0;
+      if (rest == unit.name && !__builtin_mul_overflow(*value, unit.factor, &product)) {
+        return product;
+      }
+    }
+    if (*value == 0 && rest.empty()) return 0;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number with a unit"));
+}
+
+bool IsLoopback(absl::string_view listen) {
+  const size_t colon = listen.rfind(':');
+  absl::string_view host = listen.substr(0, colon);
+  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.") ||
+         absl::StartsWith(listen, "unix:");
+}
+
+absl::Status CheckDevice(absl::string_view device) {
+  if (device == "auto" || device == "cpu") return absl::OkStatus();
+  if (device == "metal" || device == "cuda" || absl::StartsWith(device, "cuda:")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--device=", device, ": this build has no such backend; it has: auto, cpu"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--device=", device, ": unknown device; there are: auto, cpu"));
+}
+
+}  // namespace
+
+absl::Span<const FlagRow> FlagTable() { return kFlags; }
+
+std::string FlagVariable(absl::string_view name) {
+  return absl::StrCat("ATHANOR_", absl::AsciiStrToUpper(name));
+}
+
+absl::StatusOr<int64_t> ParseDuration(absl::string_view text) {
+  static constexpr Unit kUnits[] = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
+  return ParseWithUnit(text, kUnits);
+}
+
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
+  static constexpr Unit kUnits[] = {{"", 1}, {"B", 1}, {"KiB", 1 << 10},
+                                    {"MiB", kMiB}, {"GiB", int64_t{1} << 30},
+                                    {"TiB", int64_t{1} << 40}};
+  return ParseWithUnit(text, kUnits);
+}
+
+absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
+                                           const Environment& environment) {
+  Settings settings;
+  if (absl::Status s = ReadArgs(args, &settings); !s.ok()) return s;
+  for (const FlagRow& row : kFlags) {
+    const std::string name(row.name), variable = FlagVariable(name);
+    const char* value = environment(variable.c_str());
+    if (value != nullptr && !settings.contains(name)) settings[name] = {value, variable};
+  }
+  if (auto config = settings.find("config"); config != settings.end()) {
+    if (absl::Status s = ReadConfig(config->second.text, &settings); !s.ok()) return s;
+  }
+  ServerOptions options;
+  for (const auto& [name, setting] : settings) {
+    absl::Status s = SetFlag(*FindFlag(name), setting.text, setting.source, &options);
+    if (!s.ok()) return s;
+  }
+  if (absl::Status s = ValidateOptions(&options, environment); !s.ok()) return s;
+  return options;
+}
+
+absl::Status ValidateOptions(ServerOptions* options, const Environment& environment) {
+  if (absl::Status s = CheckDevice(options->device); !s.ok()) return s;
+  if (options->tls_cert.empty() != options->tls_key.empty()) {
+    return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
+  }
+  if (options->tls_cert.empty() && !options->insecure && !IsLoopback(options->listen)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen=", options->listen,
+                     ": others can reach this address: give --tls_cert and --tls_key, or "
+                     "--insecure to serve without TLS"));
+  }
+  if (options->max_chunk_bytes > options->max_message_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_chunk_bytes=", options->max_chunk_bytes,
+                     ": above --max_message_bytes=", options->max_message_bytes));
+  }
+  static constexpr absl::string_view kLevels[] = {"debug", "info", "warn", "error"};
+  if (std::find(std::begin(kLevels), std::end(kLevels), options->log_level) == std::end(kLevels)) {
+    return absl::InvalidArgumentError(absl::StrCat("--log_level=", options->log_level,
+                                                   ": there are: debug, info, warn, error"));
+  }
+  if (options->log_format != "text" && options->log_format != "json") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--log_format=", options->log_format, ": there are: text, json"));
+  }
+  if (options->state_dir.empty()) {
+    const char* state = environment("XDG_STATE_HOME");
+    const char* home = environment("HOME");
+    if (state != nullptr && *state != '\0') {
+      options->state_dir = absl::StrCat(state, "/athanor");
+    } else if (home != nullptr && *home != '\0') {
+      options->state_dir = absl::StrCat(home, "/.local/state/athanor");
+    } else {
+      return absl::InvalidArgumentError("--state_dir: needed, because HOME is not set");
+    }
+  }
+  if (options->cache.empty()) options->cache = absl::StrCat(options->state_dir, "/cache.db");
+  return absl::OkStatus();
+}
+
+std::string HelpText() {
+  const ServerOptions defaults;
+  std::string text =
+      "athanord: serves model graphs over gRPC.\n\n"
+      "Every flag is also an environment variable (ATHANOR_STATE_DIR for --state_dir) and a\n"
+      "`name = value` line of --config FILE; the command line wins, then the environment.\n\n";
+  for (const FlagRow& row : kFlags) {
+    absl::StrAppendFormat(&text, "  --%s (%s; default %s)\n      %s\n", row.name, TypeText(row.type),
+                          FormatValue(row, defaults), row.help);
+  }
+  return text;
+}
+
+}  // namespace athanor

@@ -1,0 +1,93 @@
+// What athanord is started with: one table of flags, each also an environment variable and a line of
+// the config file.
+//
+//   absl::StatusOr<ServerOptions> options = ParseOptions({"--listen=127.0.0.1:0"}, getenv);
+//
+// The command line wins over ATHANOR_<NAME>, that over --config FILE (`name = value` lines, `#`
+// comments), that over the default written here. Plain data.
+#ifndef ATHANOR_SERVER_OPTIONS_H_
+#define ATHANOR_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace athanor {
+
+struct ServerOptions {
+  std::string listen = "127.0.0.1:50051";
+  bool insecure = false;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string state_dir;  // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
+  std::string cache;      // empty: <state_dir>/cache.db
+  std::string device = "auto";
+  int64_t threads = 0;  // 0: one per core
+  int64_t compile_workers = 1;
+  int64_t search_budget_ms = 30'000;
+  int64_t memory_limit = 0;  // bytes; 0: nine tenths of the machine's memory
+  std::string config;
+  std::string log_level = "info";
+  std::string log_format = "text";
+
+  int64_t max_message_bytes = int64_t{64} << 20;
+  int64_t max_chunk_bytes = int64_t{8} << 20;
+  int64_t max_graph_bytes = int64_t{32} << 20;
+  int64_t max_tensor_bytes = int64_t{64} << 30;
+  int64_t max_nodes = 100'000;
+  int64_t max_models = 10'000;
+  int64_t max_uploads = 16;
+  int64_t upload_idle_ms = 60'000;
+  int64_t max_pending = 1'024;
+  int64_t max_compile_jobs = 1'000;
+  int64_t contexts = 4;
+  int64_t inline_us = 50;
+  int64_t max_wait_ms = 300'000;
+  int64_t heartbeat_ms = 5'000;
+  int64_t drain_ms = 30'000;
+};
+
+// kBytes takes 64MiB, 2GiB, ...; kDuration 30s, 5m, 250ms (a bare 0 is allowed).
+enum class FlagType { kBool, kInt, kBytes, kDuration, kString };
+
+struct FlagRow {
+  absl::string_view name;  // without dashes; also the config file's key
+  FlagType type;
+  std::variant<bool ServerOptions::*, int64_t ServerOptions::*, std::string ServerOptions::*> field;
+  int64_t min;  // of numbers
+  int64_t max;
+  absl::string_view help;
+};
+
+absl::Span<const FlagRow> FlagTable();
+
+// The environment variable of a flag: ATHANOR_STATE_DIR for state_dir.
+std::string FlagVariable(absl::string_view name);
+
+// `args` excludes the program's name. INVALID_ARGUMENT names the flag, its source and what would be
+// right. Runs ValidateOptions. "--help" is not handled here (see HelpText).
+using Environment = std::function<const char*(const char* name)>;
+absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
+                                           const Environment& environment);
+
+// What no single flag can say: an address open to others needs TLS or --insecure, a device that is
+// not built is refused by name; empty paths get their defaults.
+absl::Status ValidateOptions(ServerOptions* options, const Environment& environment);
+
+// The table as text: name, default, environment variable, meaning.
+std::string HelpText();
+
+// "30s" to milliseconds, "64MiB" to bytes.
+absl::StatusOr<int64_t> ParseDuration(absl::string_view text);
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_OPTIONS_H_

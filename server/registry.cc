@@ -1,0 +1,421 @@
+#include "server/registry.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/message.h"
+#include "server/log.h"
+
+namespace athanor {
+namespace {
+
+int64_t NowMicroseconds() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+absl::StatusOr<int64_t> ParseVersion(absl::string_view text) {
+  int64_t version = 0;
+  if (!absl::SimpleAtoi(text, &version) || version < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "version ", Quoted(std::string(text)), ": versions are \"1\", \"2\", ..., or empty"));
+  }
+  return version;
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> ModelFromRow(const VersionRow& row,
+                                                           const GraphLimits& limits) {
+  absl::StatusOr<ImportedGraph> graph = ImportGraph(row.graph, limits);
+  if (!graph.ok()) return graph.status();
+  return ModelVersion::Create(row, *std::move(graph));
+}
+
+}  // namespace
+
+Registry::Pins::~Pins() {
+  if (registry_ != nullptr) registry_->Unpin(hashes_);
+}
+
+absl::StatusOr<std::unique_ptr<Registry>> Registry::Open(const ServerOptions& options,
+                                                         ServerLedger* ledger, Disk* disk) {
+  std::unique_ptr<Registry> registry(new Registry(options, ledger));
+  auto tensors = TensorStore::Open(options.state_dir, disk);
+  if (!tensors.ok()) return tensors.status();
+  registry->tensors_ = *std::move(tensors);
+  auto db = RegistryDb::Open(options.state_dir + "/registry.db");
+  if (!db.ok()) return db.status();
+  registry->db_ = *std::move(db);
+  if (absl::Status s = registry->Load(); !s.ok()) return s;
+  return registry;
+}
+
+absl::Status Registry::Load() {
+  auto names = db_->ReadNames();
+  if (!names.ok()) return names.status();
+  auto rows = db_->ReadVersions();
+  if (!rows.ok()) return rows.status();
+  MutexLock lock(mu_);
+  for (NameRow& name : *names) {
+    const std::string key = name.name;
+    names_[key].row = std::move(name);
+  }
+  absl::flat_hash_map<std::string, int64_t> held;
+  for (VersionRow& row : *rows) {
+    for (const TensorRow& tensor : row.tensors) held[tensor.hash] = tensor.bytes;
+    LoadVersion(std::move(row));
+  }
+  const int64_t removed = tensors_->RemoveAllBut(held);
+  LogInfo("registry opened", {{"state_dir", options_.state_dir},
+                              {"versions", versions_},
+                              {"tensors", held.size()},
+                              {"orphans_removed", removed}});
+  return absl::OkStatus();
+}
+
+void Registry::LoadVersion(VersionRow row) {
+  absl::Status status;
+  for (const TensorRow& tensor : row.tensors) {
+    TensorEntry& entry = tensor_entries_[tensor.hash];
+    entry.bytes = tensor.bytes;
+    if (entry.references++ > 0) continue;
+    auto reservation = ledger_->Reserve(HeldKind::kParameters, tensor.bytes,
+                                        absl::StrCat("tensor ", ToHex(tensor.hash)));
+    if (reservation.ok()) {
+      entry.reservation = *std::move(reservation);
+    } else {
+      status = reservation.status();
+    }
+  }
+  GraphLimits limits;
+  limits.max_nodes = options_.max_nodes;
+  const std::string name = row.name;
+  const int64_t number = row.version;
+  absl::StatusOr<std::shared_ptr<ModelVersion>> version = ModelFromRow(row, limits);
+  if (!version.ok()) {
+    // Still listed, so that it can be seen and deleted.
+    status = version.status();
+    version = ModelVersion::Create(std::move(row), ImportedGraph{});
+  }
+  if (!status.ok()) {
+    LogError("stored model cannot be used",
+             {{"model", name}, {"version", number}, {"error", status.message()}});
+    if (version.ok()) (*version)->SetFailed(status);
+  }
+  if (!version.ok()) return;
+  names_[name].versions[number] = *std::move(version);
+  ++versions_;
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::FindLocked(
+    absl::string_view name, absl::string_view version) const {
+  auto it = names_.find(std::string_view(name.data(), name.size()));
+  if (it == names_.end() || it->second.versions.empty()) {
+    return absl::NotFoundError(absl::StrCat("model ", Quoted(std::string(name)),
+                                            " does not exist; ListModels shows those that do"));
+  }
+  const Name& found = it->second;
+  if (version.empty()) {
+    auto serving = found.versions.find(found.row.serving);
+    return serving != found.versions.end() ? serving->second : found.versions.rbegin()->second;
+  }
+  absl::StatusOr<int64_t> number = ParseVersion(version);
+  if (!number.ok()) return number.status();
+  auto chosen = found.versions.find(*number);
+  if (chosen != found.versions.end()) return chosen->second;
+  return absl::NotFoundError(absl::StrCat("model ", Quoted(std::string(name)), " has no version ",
+                                          *number, "; the newest is ",
+                                          found.versions.rbegin()->first));
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::Find(absl::string_view name,
+                                                             absl::string_view version) const {
+  MutexLock lock(mu_);
+  return FindLocked(name, version);
+}
+
+std::vector<std::shared_ptr<ModelVersion>> Registry::List(absl::string_view name) const {
+  std::vector<std::shared_ptr<ModelVersion>> found;
+  MutexLock lock(mu_);
+  for (const auto& [key, entry] : names_) {
+    if (!name.empty() && name != absl::string_view(key)) continue;
+    for (auto it = entry.versions.rbegin(); it != entry.versions.rend(); ++it) {
+      found.push_back(it->second);
+    }
+  }
+  return found;
+}
+
+bool Registry::Serves(const ModelVersion& version) const {
+  MutexLock lock(mu_);
+  auto it = names_.find(version.name());
+  return it != names_.end() && it->second.row.serving == version.version();
+}
+
+std::vector<std::string> Registry::Missing(absl::Span<const std::string> hashes) const {
+  std::vector<std::string> missing;
+  absl::flat_hash_set<absl::string_view> seen;
+  MutexLock lock(mu_);
+  for (const std::string& hash : hashes) {
+    if (!tensor_entries_.contains(hash) && seen.insert(hash).second) missing.push_back(hash);
+  }
+  return missing;
+}
+
+int64_t Registry::TensorBytes(const std::string& hash) const {
+  MutexLock lock(mu_);
+  auto it = tensor_entries_.find(hash);
+  return it == tensor_entries_.end() ? -1 : it->second.bytes;
+}
+
+absl::StatusOr<Registry::Pins> Registry::Pin(absl::Span<const std::string> hashes) {
+  Pins pins;
+  MutexLock lock(mu_);
+  for (const std::string& hash : hashes) {
+    if (!tensor_entries_.contains(hash)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "tensor ", ToHex(hash), " is neither held nor uploaded; see MissingTensors"));
+    }
+  }
+  for (const std::string& hash : hashes) ++tensor_entries_[hash].references;
+  pins.registry_ = this;
+  pins.hashes_.assign(hashes.begin(), hashes.end());
+  return pins;
+}
+
+void Registry::Unreference(const std::string& hash) {
+  auto it = tensor_entries_.find(hash);
+  if (it == tensor_entries_.end() || --it->second.references > 0) return;
+  tensor_entries_.erase(it);
+  tensors_->Remove(hash);
+}
+
+void Registry::Unpin(absl::Span<const std::string> hashes) {
+  MutexLock lock(mu_);
+  for (const std::string& hash : hashes) Unreference(hash);
+}
+
+absl::StatusOr<std::shared_ptr<const MappedTensor>> Registry::Map(const std::string& hash) {
+  const int64_t bytes = TensorBytes(hash);
+  if (bytes < 0) {
+    return absl::FailedPreconditionError(absl::StrCat("tensor ", ToHex(hash), " is not held"));
+  }
+  return tensors_->Map(hash, bytes);
+}
+
+void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors) {
+  MutexLock lock(mu_);
+  for (const TensorRow& tensor : row.tensors) {
+    TensorEntry& entry = tensor_entries_[tensor.hash];
+    entry.bytes = tensor.bytes;
+    ++entry.references;
+  }
+  for (NewTensor& tensor : tensors) {
+    TensorEntry& entry = tensor_entries_[tensor.writer->hash()];
+    // Someone else's upload of the same tensor may have brought a reservation already.
+    if (entry.reservation.bytes() == 0) entry.reservation = std::move(tensor.reservation);
+  }
+}
+
+absl::Status Registry::Store(VersionRow* row, absl::Span<const NewTensor> tensors) {
+  std::vector<TensorWriter*> writers;
+  for (const NewTensor& tensor : tensors) writers.push_back(tensor.writer);
+  if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
+  {
+    MutexLock lock(mu_);
+    auto it = names_.find(row->name);
+    row->version = it == names_.end() ? 1 : it->second.row.next_version;
+  }
+  row->created_us = NowMicroseconds();
+  return db_->AddVersion(*row);
+}
+
+absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
+                           std::vector<NewTensor> tensors) {
+  MutexLock change(change_mu_);
+  {
+    MutexLock lock(mu_);
+    if (versions_ >= options_.max_models) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "model ", Quoted(row.name), ": ", versions_, " model versions are kept already, the most "
+          "allowed (--max_models); delete some"));
+    }
+  }
+  Reference(row, tensors);
+  if (absl::Status s = Store(&row, tensors); !s.ok()) {
+    std::vector<std::string> hashes;
+    for (const TensorRow& tensor : row.tensors) hashes.push_back(tensor.hash);
+    Unpin(hashes);
+    return s;
+  }
+  version->SetNumber(row.version, row.created_us);
+  MutexLock lock(mu_);
+  Name& name = names_[version->name()];
+  name.row.name = version->name();
+  name.row.next_version = version->version() + 1;
+  name.versions[version->version()] = version;
+  ++versions_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<ModelVersion>>> Registry::Delete(
+    const std::string& name, const std::string& version) {
+  std::vector<std::shared_ptr<ModelVersion>> deleted;
+  {
+    MutexLock change(change_mu_);
+    std::vector<int64_t> numbers;
+    {
+      MutexLock lock(mu_);
+      auto found = FindLocked(name, version);
+      if (!found.ok()) return found.status();
+      for (const auto& [number, entry] : names_[name].versions) {
+        if (!version.empty() && entry != *found) continue;
+        numbers.push_back(number);
+        deleted.push_back(entry);
+      }
+    }
+    if (absl::Status s = db_->DeleteVersions(name, numbers); !s.ok()) return s;
+    Forget(name, deleted);
+  }
+  for (const auto& gone : deleted) gone->SetDeleted();
+  TellServing(name);
+  return deleted;
+}
+
+void Registry::Forget(const std::string& name,
+                      absl::Span<const std::shared_ptr<ModelVersion>> gone) {
+  std::optional<NameRow> successor;
+  {
+    MutexLock lock(mu_);
+    Name& entry = names_[name];
+    for (const auto& version : gone) {
+      entry.versions.erase(version->version());
+      --versions_;
+      for (const TensorRow& tensor : version->row().tensors) Unreference(tensor.hash);
+    }
+    if (entry.row.serving == 0 || entry.versions.contains(entry.row.serving)) return;
+    entry.row.serving = 0;
+    for (const auto& [number, version] : entry.versions) {
+      if (version->plan() != nullptr) entry.row.serving = number;
+    }
+    if (entry.row.serving != 0) successor = entry.row;
+  }
+  if (!successor.has_value()) return;
+  if (absl::Status s = db_->SetServing(*successor); !s.ok()) {
+    LogError("which version serves could not be stored", {{"model", name}, {"error", s.message()}});
+  }
+}
+
+void Registry::SetServingHook(ServingHook hook) {
+  MutexLock lock(hook_mu_);
+  hook_ = std::move(hook);
+}
+
+void Registry::TellServing(const std::string& name) {
+  MutexLock told(hook_mu_);
+  if (!hook_) return;
+  bool serves = false;
+  {
+    MutexLock lock(mu_);
+    absl::StatusOr<std::shared_ptr<ModelVersion>> version = FindLocked(name, "");
+    serves = version.ok() && (*version)->plan() != nullptr;
+  }
+  hook_(name, serves);
+}
+
+void Registry::Publish(const std::shared_ptr<ModelVersion>& version,
+                       std::shared_ptr<const ServedPlan> plan) {
+  {
+    MutexLock change(change_mu_);
+    std::optional<NameRow> changed;
+    {
+      MutexLock lock(mu_);
+      Name& name = names_[version->name()];
+      const bool newer = version->version() > std::max(name.row.serving, name.row.rolled_back);
+      const bool known = name.versions.contains(version->version());
+      if (known && (newer || name.row.serving == 0)) {
+        changed = name.row;
+        changed->serving = version->version();
+      }
+    }
+    if (changed.has_value()) {
+      absl::Status s = db_->SetServing(*changed);
+      if (!s.ok()) {
+        LogError("which version serves could not be stored",
+                 {{"model", version->name()}, {"error", s.message()}});
+      }
+    }
+    if (!version->SetPlan(std::move(plan))) return;
+    if (changed.has_value()) {
+      MutexLock lock(mu_);
+      names_[version->name()].row = *changed;
+    }
+  }
+  TellServing(version->name());
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::PinPlan(const std::string& name,
+                                                                const std::string& version,
+                                                                const std::string& plan_id) {
+  MutexLock change(change_mu_);
+  auto found = Find(name, version);
+  if (!found.ok()) return found.status();
+  if (!plan_id.empty()) {
+    std::shared_ptr<const ServedPlan> plan = (*found)->plan();
+    if (plan == nullptr || plan->info.plan_id() != plan_id) {
+      return absl::NotFoundError(absl::StrCat(
+          (*found)->Describe(), " has no plan ", Quoted(plan_id), "; it has ",
+          plan == nullptr ? "none yet" : absl::StrCat("\"", plan->info.plan_id(), "\"")));
+    }
+  }
+  absl::Status s = db_->SetPinnedPlan(name, (*found)->version(), plan_id);
+  if (!s.ok()) return s;
+  (*found)->SetPinnedPlan(plan_id);
+  return found;
+}
+
+absl::StatusOr<NameRow> Registry::ChooseRollback(const std::string& name,
+                                                 const std::string& version) {
+  MutexLock lock(mu_);
+  auto found = FindLocked(name, version);
+  if (!found.ok()) return found.status();
+  const Name& entry = names_[name];
+  NameRow row = entry.row;
+  row.rolled_back = entry.versions.rbegin()->first;
+  if (!version.empty()) {
+    if ((*found)->plan() == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat((*found)->Describe(), " has no plan that serves"));
+    }
+    row.serving = (*found)->version();
+    return row;
+  }
+  for (auto it = entry.versions.rbegin(); it != entry.versions.rend(); ++it) {
+    if (it->first < entry.row.serving && it->second->plan() != nullptr) {
+      row.serving = it->first;
+      return row;
+    }
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "model ", Quoted(name), " has no earlier version that is ready",
+      entry.row.serving == 0 ? "; none serves yet" : absl::StrCat("; version ", entry.row.serving,
+                                                                  " serves")));
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::Rollback(const std::string& name,
+                                                                 const std::string& version) {
+  MutexLock change(change_mu_);
+  absl::StatusOr<NameRow> row = ChooseRollback(name, version);
+  if (!row.ok()) return row.status();
+  if (absl::Status s = db_->SetServing(*row); !s.ok()) return s;
+  MutexLock lock(mu_);
+  names_[name].row = *row;
+  return names_[name].versions[row->serving];
+}
+
+}  // namespace athanor

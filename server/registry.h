@@ -1,0 +1,153 @@
+// The models the server knows: versions, what serves, and the tensors they share. What it says it
+// has, it has on disk.
+//
+//   std::shared_ptr<ModelVersion> v = registry.Find("digits", "").value();   // the one that serves
+//   registry.Publish(v, plan);                                               // from now on it serves
+//
+// Lookups take one short lock and never touch the disk; changes are serialised by another, so that a
+// slow disk does not hold requests up. Thread-safe.
+#ifndef ATHANOR_SERVER_REGISTRY_H_
+#define ATHANOR_SERVER_REGISTRY_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "compiler/frontend/frontend.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/server_ledger.h"
+#include "server/model_version.h"
+#include "server/options.h"
+#include "server/registry_db.h"
+#include "server/tensor_store.h"
+
+namespace athanor {
+
+class Registry {
+ public:
+  // Tensors that may not go away while this lives: the ones an upload or a plan needs.
+  class Pins {
+   public:
+    Pins() = default;
+    Pins(Pins&& other) noexcept { *this = std::move(other); }
+    Pins& operator=(Pins&& other) noexcept {
+      std::swap(registry_, other.registry_);
+      std::swap(hashes_, other.hashes_);
+      return *this;
+    }
+    ~Pins();
+
+   private:
+    friend class Registry;
+    Registry* registry_ = nullptr;
+    std::vector<std::string> hashes_;
+  };
+
+  // Told whether a model serves, whenever that may have changed; one call at a time, without locks
+  // of the registry.
+  using ServingHook = std::function<void(const std::string& name, bool serving)>;
+
+  // Reads what is stored under `options.state_dir`, which the caller has locked, and removes what
+  // nothing refers to. All arguments outlive the registry.
+  static absl::StatusOr<std::unique_ptr<Registry>> Open(const ServerOptions& options,
+                                                        ServerLedger* ledger, Disk* disk);
+  void SetServingHook(ServingHook hook);
+  void TellServing(const std::string& name);
+
+  // An empty `version` is the one that serves, else the newest. NOT_FOUND names what is missing and
+  // what there is; a version that is no positive number is INVALID_ARGUMENT.
+  absl::StatusOr<std::shared_ptr<ModelVersion>> Find(absl::string_view name,
+                                                     absl::string_view version) const;
+  // By name, newest first; an empty name means all.
+  std::vector<std::shared_ptr<ModelVersion>> List(absl::string_view name) const;
+  bool Serves(const ModelVersion& version) const;
+  v1::Model Describe(const ModelVersion& version) const {
+    return version.ToProto(Serves(version));
+  }
+
+  // Those of `hashes` that are not held, in order, each once.
+  std::vector<std::string> Missing(absl::Span<const std::string> hashes) const;
+  // Bytes of a held tensor; -1 if it is not held.
+  int64_t TensorBytes(const std::string& hash) const;
+  // FAILED_PRECONDITION names a hash that is not held.
+  absl::StatusOr<Pins> Pin(absl::Span<const std::string> hashes);
+  absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash);
+  TensorStore& tensors() { return *tensors_; }
+
+  // Stores a version: tensors first, then its rows; `version` was made from `row` and gets its
+  // number here.
+  struct NewTensor {
+    TensorWriter* writer;  // synced
+    ServerLedger::Reservation reservation;
+  };
+  absl::Status Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
+                   std::vector<NewTensor> tensors);
+  // The versions deleted. Requests that run keep what they use.
+  absl::StatusOr<std::vector<std::shared_ptr<ModelVersion>>> Delete(const std::string& name,
+                                                                    const std::string& version);
+  // The plan serves its version from now on, and the version its name unless a newer one or a
+  // rollback says otherwise.
+  void Publish(const std::shared_ptr<ModelVersion>& version,
+               std::shared_ptr<const ServedPlan> plan);
+  absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
+                                                        const std::string& version,
+                                                        const std::string& plan_id);
+  absl::StatusOr<std::shared_ptr<ModelVersion>> Rollback(const std::string& name,
+                                                         const std::string& version);
+
+ private:
+  struct TensorEntry {
+    int64_t bytes = 0;
+    int64_t references = 0;
+    ServerLedger::Reservation reservation;
+  };
+  struct Name {
+    NameRow row;
+    std::map<int64_t, std::shared_ptr<ModelVersion>> versions;
+  };
+
+  Registry(const ServerOptions& options, ServerLedger* ledger) : options_(options), ledger_(ledger) {}
+  absl::Status Load();
+  void LoadVersion(VersionRow row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Unpin(absl::Span<const std::string> hashes);
+  void Unreference(const std::string& hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::shared_ptr<ModelVersion>> FindLocked(absl::string_view name,
+                                                           absl::string_view version) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds a reference to each of the new tensors, so that they stay once published.
+  void Reference(const VersionRow& row, std::vector<NewTensor>& tensors);
+  absl::Status Store(VersionRow* row, absl::Span<const NewTensor> tensors)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+  // Forgets versions that are gone from the disk; the newest that is ready
+  // takes over from one that served.
+  void Forget(const std::string& name, absl::Span<const std::shared_ptr<ModelVersion>> gone)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+  absl::StatusOr<NameRow> ChooseRollback(const std::string& name, const std::string& version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+
+  const ServerOptions& options_;
+  ServerLedger* const ledger_;
+  std::unique_ptr<TensorStore> tensors_;
+  std::unique_ptr<RegistryDb> db_;
+  Mutex hook_mu_;
+  ServingHook hook_ ABSL_GUARDED_BY(hook_mu_);
+
+  // Taken before mu_.
+  Mutex change_mu_;
+  mutable Mutex mu_;
+  std::map<std::string, Name, std::less<>> names_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, TensorEntry> tensor_entries_ ABSL_GUARDED_BY(mu_);
+  int64_t versions_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_REGISTRY_H_

@@ -1,0 +1,87 @@
+// What lasts about models: an SQLite file in the state directory. A call that returned OK survives
+// the loss of the process and of power.
+//
+//   std::unique_ptr<RegistryDb> db = RegistryDb::Open(state_dir + "/registry.db").value();
+//   absl::Status s = db->AddVersion(row);
+//
+// Tables: versions (a row per model version), version_tensors (its parameters), names (per model:
+// the next version number, what serves). Tensor bytes are files (tensor_store.h). Schema changes are
+// numbered steps applied at start (PRAGMA user_version). Thread-safe.
+//
+// A full disk is RESOURCE_EXHAUSTED, a read-only one FAILED_PRECONDITION; both name the file.
+#ifndef ATHANOR_SERVER_REGISTRY_DB_H_
+#define ATHANOR_SERVER_REGISTRY_DB_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "deploy/bazel/libs/mutex.h"
+
+struct sqlite3;
+
+namespace athanor {
+
+struct TensorRow {
+  std::string hash;  // 32 bytes
+  int64_t bytes = 0;
+};
+
+struct VersionRow {
+  std::string name;
+  int64_t version = 0;
+  std::string format;          // as in UploadHeader
+  std::string graph;
+  std::string search_budget;
+  std::string buckets;         // a serialised UploadHeader with nothing but buckets
+  std::string pinned_plan;     // plan id or empty
+  int64_t created_us = 0;      // since 1970
+  std::vector<TensorRow> tensors;
+};
+
+struct NameRow {
+  std::string name;
+  int64_t next_version = 1;  // numbers are never used again, not even after a deletion
+  int64_t serving = 0;       // 0: none yet
+  int64_t rolled_back = 0;   // versions up to this one do not take over by themselves
+};
+
+class RegistryDb {
+ public:
+  static absl::StatusOr<std::unique_ptr<RegistryDb>> Open(const std::string& path);
+  ~RegistryDb();
+
+  absl::StatusOr<std::vector<VersionRow>> ReadVersions();
+  absl::StatusOr<std::vector<NameRow>> ReadNames();
+
+  // Also writes the name's next version number.
+  absl::Status AddVersion(const VersionRow& row);
+  absl::Status DeleteVersions(const std::string& name, const std::vector<int64_t>& versions);
+  absl::Status SetServing(const NameRow& row);
+  absl::Status SetPinnedPlan(const std::string& name, int64_t version, const std::string& plan_id);
+
+  // For tests of a full or read-only disk.
+  absl::Status Execute(const std::string& sql);
+
+ private:
+  RegistryDb(std::string path, sqlite3* db) : path_(std::move(path)), db_(db) {}
+  absl::Status Migrate();
+  absl::Status ExecuteLocked(absl::string_view sql) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Error(absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  template <typename Body>
+  absl::Status Transaction(Body body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertVersion(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ReadTensors(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string path_;
+  Mutex mu_;
+  sqlite3* const db_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_REGISTRY_DB_H_

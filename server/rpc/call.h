@@ -1,0 +1,80 @@
+// What the calls share: parsing with errors that name the field, replies, request ids, log lines.
+//
+//   return AnswerUnary<v1::GetModelRequest, v1::Model>(
+//       core, {"GetModel"}, context, request, reply,
+//       [&core](const v1::GetModelRequest& request, v1::Model* reply) { ...; return status; });
+//
+// Methods take and give bytes (gRPC's raw methods), because gRPC answers a message that does not parse
+// with a code and text of its own that say nothing.
+#ifndef ATHANOR_SERVER_RPC_CALL_H_
+#define ATHANOR_SERVER_RPC_CALL_H_
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/message.h"
+#include "server/core.h"
+#include "server/rpc/status.h"
+
+namespace athanor {
+
+// The caller's x-request-id if it is short and printable, else one made here. In log lines, and in
+// the trailing metadata of calls that fail.
+std::string RequestId(const grpc::CallbackServerContext& context);
+
+absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* message);
+grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
+
+// Logs a call that failed and marks its reply with the request id. To be called before Finish.
+grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
+                     const absl::Status& status);
+
+struct MethodTraits {
+  absl::string_view name;
+  bool while_draining = false;  // answered also then
+  bool uses_disk = false;       // runs on the disk queue
+};
+
+// A call whose handler answers at once, or on the disk queue.
+class UnaryCall final : public grpc::ServerUnaryReactor {
+ public:
+  UnaryCall(ServerCore& core, MethodTraits traits, grpc::CallbackServerContext* context)
+      : slot_(core), core_(core), traits_(traits), context_(context) {}
+
+  // `answer` parses, works and serialises.
+  void Begin(absl::AnyInvocable<absl::Status()> answer);
+  void OnDone() override { delete this; }
+
+ private:
+  CallSlot slot_;
+  ServerCore& core_;
+  const MethodTraits traits_;
+  grpc::CallbackServerContext* const context_;
+};
+
+template <typename Request, typename Reply, typename Handler>
+grpc::ServerUnaryReactor* AnswerUnary(ServerCore& core, MethodTraits traits,
+                                      grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* bytes, grpc::ByteBuffer* reply_bytes,
+                                      Handler handler) {
+  auto* call = new UnaryCall(core, traits, context);
+  call->Begin([bytes, reply_bytes, handler = std::move(handler)]() mutable {
+    Request request;
+    Reply reply;
+    if (absl::Status s = ParseRequest(*bytes, &request); !s.ok()) return s;
+    if (absl::Status s = handler(request, &reply); !s.ok()) return s;
+    const grpc::Status sent = SerializeReply(reply, reply_bytes);
+    return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
+  });
+  return call;
+}
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RPC_CALL_H_

@@ -1,0 +1,61 @@
+#include "server/served_plan.h"
+
+namespace athanor {
+
+absl::Status ContextPool::MakeFirst() {
+  absl::StatusOr<std::unique_ptr<RunContext>> context = runner_->NewContext();
+  if (!context.ok()) return context.status();
+  MutexLock lock(mu_);
+  ++made_;
+  free_.push_back(*std::move(context));
+  return absl::OkStatus();
+}
+
+std::unique_ptr<RunContext> ContextPool::Take() {
+  if (!free_.empty()) {
+    std::unique_ptr<RunContext> context = std::move(free_.back());
+    free_.pop_back();
+    return context;
+  }
+  if (made_ >= max_) return nullptr;
+  // Too little memory for one more is no error: the run waits for a context that exists.
+  absl::StatusOr<std::unique_ptr<RunContext>> context = runner_->NewContext();
+  if (!context.ok()) return nullptr;
+  ++made_;
+  return *std::move(context);
+}
+
+ContextPool::Lease ContextPool::TryAcquire() {
+  MutexLock lock(mu_);
+  std::unique_ptr<RunContext> context = Take();
+  return context == nullptr ? Lease() : Lease(shared_from_this(), std::move(context));
+}
+
+void ContextPool::Acquire(Grant grant, int64_t priority) {
+  std::unique_ptr<RunContext> context;
+  {
+    MutexLock lock(mu_);
+    context = Take();
+    if (context == nullptr) {
+      waiting_.emplace(priority, std::move(grant));
+      return;
+    }
+  }
+  grant(Lease(shared_from_this(), std::move(context)));
+}
+
+void ContextPool::Return(std::unique_ptr<RunContext> context) {
+  Grant next;
+  {
+    MutexLock lock(mu_);
+    if (waiting_.empty()) {
+      free_.push_back(std::move(context));
+      return;
+    }
+    next = std::move(waiting_.begin()->second);
+    waiting_.erase(waiting_.begin());
+  }
+  next(Lease(shared_from_this(), std::move(context)));
+}
+
+}  // namespace athanor

@@ -1,0 +1,78 @@
+// A plan that serves, with the contexts its runs take turns in.
+//
+//   plan->contexts->Acquire([](ContextPool::Lease lease) { ... run ...; });
+#ifndef ATHANOR_SERVER_SERVED_PLAN_H_
+#define ATHANOR_SERVER_SERVED_PLAN_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/v1/model.pb.h"
+#include "server/plan_runner.h"
+
+namespace athanor {
+
+// At most `max` contexts of one runner, made when first needed; a caller that finds none free waits
+// its turn. Held by shared_ptr, so that a lease may outlive the plan. Thread-safe.
+class ContextPool : public std::enable_shared_from_this<ContextPool> {
+ public:
+  // A context for one run; goes back, or to the next in the queue, when destroyed.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(std::shared_ptr<ContextPool> pool, std::unique_ptr<RunContext> context)
+        : pool_(std::move(pool)), context_(std::move(context)) {}
+    Lease(Lease&&) noexcept = default;
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (context_ != nullptr) pool_->Return(std::move(context_));
+    }
+    RunContext& operator*() const { return *context_; }
+    explicit operator bool() const { return context_ != nullptr; }
+
+   private:
+    std::shared_ptr<ContextPool> pool_;
+    std::unique_ptr<RunContext> context_;
+  };
+  using Grant = absl::AnyInvocable<void(Lease)>;
+
+  ContextPool(std::shared_ptr<PlanRunner> runner, int64_t max)
+      : runner_(std::move(runner)), max_(max) {}
+
+  // The first context, so that one run can always take place.
+  absl::Status MakeFirst();
+  // An empty lease if none is free. A context is made if allowed and memory suffices.
+  Lease TryAcquire();
+  // Calls `grant` with a lease: now, or from the thread that returns one. Lower priorities go first.
+  void Acquire(Grant grant, int64_t priority = 0);
+
+ private:
+  std::unique_ptr<RunContext> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Return(std::unique_ptr<RunContext> context);
+
+  const std::shared_ptr<PlanRunner> runner_;
+  const int64_t max_;
+  Mutex mu_;
+  std::vector<std::unique_ptr<RunContext>> free_ ABSL_GUARDED_BY(mu_);
+  int64_t made_ ABSL_GUARDED_BY(mu_) = 0;
+  std::multimap<int64_t, Grant> waiting_ ABSL_GUARDED_BY(mu_);
+};
+
+struct ServedPlan {
+  v1::PlanInfo info;
+  std::string bucket;  // "b=1..64 s=1..512"; empty without dims
+  std::shared_ptr<PlanRunner> runner;
+  std::shared_ptr<ContextPool> contexts;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_SERVED_PLAN_H_

@@ -1,0 +1,107 @@
+#include "server/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/log.h"
+
+namespace athanor {
+namespace {
+
+absl::StatusOr<std::string> ReadFile(absl::string_view flag, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::InvalidArgumentError(absl::StrCat(flag, ": cannot read '", path, "'"));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions& options) {
+  if (options.tls_cert.empty()) return grpc::InsecureServerCredentials();
+  absl::StatusOr<std::string> cert = ReadFile("--tls_cert", options.tls_cert);
+  if (!cert.ok()) return cert.status();
+  absl::StatusOr<std::string> key = ReadFile("--tls_key", options.tls_key);
+  if (!key.ok()) return key.status();
+  grpc::SslServerCredentialsOptions tls;
+  tls.pem_key_cert_pairs.push_back({*std::move(key), *std::move(cert)});
+  return grpc::SslServerCredentials(tls);
+}
+
+}  // namespace
+
+Server::Server(std::unique_ptr<ServerCore> core)
+    : core_(std::move(core)), inference_(core_.get()), models_(core_.get()),
+      compile_(core_.get()) {}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      const CompileBackendFactory& factory,
+                                                      Disk* disk) {
+  auto core = ServerCore::Create(options, factory, disk);
+  if (!core.ok()) return core.status();
+  std::unique_ptr<Server> server(new Server(*std::move(core)));
+  if (absl::Status s = server->Listen(); !s.ok()) return s;
+  return server;
+}
+
+absl::Status Server::Listen() {
+  const ServerOptions& options = core_->options();
+  auto credentials = Credentials(options);
+  if (!credentials.ok()) return credentials.status();
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(options.listen, *credentials, &port_);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  builder.SetMaxSendMessageSize(-1);
+  // A second server on the same port is an error, not half of the requests.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.RegisterService(&inference_);
+  builder.RegisterService(&models_);
+  builder.RegisterService(&compile_);
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr || port_ == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--listen=", options.listen, ": cannot listen there; is the port in use?"));
+  }
+  TellHealth("", true);
+  core_->registry().SetServingHook(
+      [this](const std::string& name, bool serving) { TellHealth(name, serving); });
+  for (const auto& version : core_->registry().List("")) {
+    core_->registry().TellServing(version->name());
+  }
+  return absl::OkStatus();
+}
+
+void Server::TellHealth(const std::string& name, bool serving) {
+  grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService();
+  if (health != nullptr) health->SetServingStatus(name, serving && !core_->draining());
+}
+
+bool Server::Drain() {
+  if (std::exchange(drained_, true) || grpc_ == nullptr) return true;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto limit = begin + std::chrono::milliseconds(core_->options().drain_ms);
+  core_->StartDraining();
+  if (auto* health = grpc_->GetHealthCheckService()) health->SetServingStatus(false);
+  LogInfo("draining", {{"calls", core_->active_calls()}});
+  // Jobs first: calls that wait for a plan would hold the drain up for nothing.
+  core_->workers().Stop();
+  while (core_->active_calls() > 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const int64_t left = core_->active_calls();
+  core_->registry().SetServingHook(nullptr);
+  // Calls that are still there are cancelled.
+  grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(left > 0 ? 0 : 100));
+  grpc_->Wait();
+  while (core_->active_calls() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  LogInfo("stopped", {{"calls_cancelled", left}});
+  return left == 0;
+}
+
+}  // namespace athanor

@@ -1,0 +1,52 @@
+// The server: the core behind its gRPC services, health per model and reflection.
+//
+//   std::unique_ptr<Server> server = Server::Start(options, factory).value();
+//   server->port();
+//   server->Drain();     // what runs finishes, what comes is refused; then it is down
+#ifndef ATHANOR_SERVER_SERVER_H_
+#define ATHANOR_SERVER_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/core.h"
+#include "server/rpc/compile_service.h"
+#include "server/rpc/inference_service.h"
+#include "server/rpc/model_service.h"
+
+namespace athanor {
+
+class Server {
+ public:
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
+                                                       const CompileBackendFactory& factory,
+                                                       Disk* disk = nullptr);
+  ~Server() { Drain(); }
+
+  int port() const { return port_; }
+  ServerCore& core() { return *core_; }
+
+  // Health turns NOT_SERVING, new calls get UNAVAILABLE, running ones finish within --drain, compile
+  // jobs stop. True if all of them did finish. Once.
+  bool Drain();
+
+ private:
+  explicit Server(std::unique_ptr<ServerCore> core);
+  absl::Status Listen();
+  void TellHealth(const std::string& name, bool serving);
+
+  std::unique_ptr<ServerCore> core_;
+  InferenceService inference_;
+  ModelService models_;
+  CompileService compile_;
+  std::unique_ptr<grpc::Server> grpc_;
+  int port_ = 0;
+  bool drained_ = false;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_SERVER_H_

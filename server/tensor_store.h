@@ -1,0 +1,111 @@
+// Tensors on disk, each a file named by the SHA-256 of its bytes: tensors/ab/cdef...
+//
+//   std::unique_ptr<TensorWriter> writer = store.Begin(hash, bytes);
+//   writer->Append(chunk);  ...  writer->Verify();  writer->Sync();
+//   store.Publish({writer.get()});                   // named, and the name lasts
+//   std::shared_ptr<const MappedTensor> t = store.Map(hash, bytes).value();
+//
+// A file under its name is whole: writing happens under tmp/, which is emptied at start. Mapped
+// tensors are read-only, shared by everyone who asks, and stay readable after Remove. Thread-safe.
+#ifndef ATHANOR_SERVER_TENSOR_STORE_H_
+#define ATHANOR_SERVER_TENSOR_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/disk.h"
+#include "server/sha256.h"
+
+namespace athanor {
+
+class MappedTensor {
+ public:
+  MappedTensor(const void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  ~MappedTensor();
+  MappedTensor(const MappedTensor&) = delete;
+  MappedTensor& operator=(const MappedTensor&) = delete;
+
+  const void* data() const { return data_; }  // page-aligned
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  const void* data_;
+  int64_t bytes_;
+};
+
+// One tensor on its way in; used by one thread at a time. Removes its file unless published.
+class TensorWriter {
+ public:
+  ~TensorWriter();
+  TensorWriter(const TensorWriter&) = delete;
+  TensorWriter& operator=(const TensorWriter&) = delete;
+
+  const std::string& hash() const { return hash_; }
+  int64_t bytes() const { return bytes_; }      // announced
+  int64_t written() const { return written_; }  // so far
+
+  // REQUIRES: written() + data.size() <= bytes()
+  absl::Status Append(absl::string_view data);
+  // Ends the writing; the file is closed, so that thousands of tensors need no descriptors.
+  // INVALID_ARGUMENT names both hashes where they differ. REQUIRES: written() == bytes()
+  absl::Status Verify();
+  // Makes the bytes last. REQUIRES: Verify() passed
+  absl::Status Sync();
+
+ private:
+  friend class TensorStore;
+  TensorWriter(Disk* disk, std::string path, std::string hash, int64_t bytes);
+  absl::Status OpenFile();
+  void CloseFile();
+
+  Disk* const disk_;
+  const std::string path_;
+  const std::string hash_;
+  const int64_t bytes_;
+  int fd_ = -1;  // made by the first Append
+  int64_t written_ = 0;
+  bool published_ = false;
+  Sha256 sha256_;
+};
+
+class TensorStore {
+ public:
+  // Makes the directories and removes what an earlier process left half-written. `disk` outlives the
+  // store.
+  static absl::StatusOr<std::unique_ptr<TensorStore>> Open(const std::string& state_dir, Disk* disk);
+
+  std::unique_ptr<TensorWriter> Begin(const std::string& hash, int64_t bytes);
+  // REQUIRES: Sync() of each passed
+  absl::Status Publish(absl::Span<TensorWriter* const> writers);
+  // FAILED_PRECONDITION if the file is missing or has another size.
+  absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash, int64_t bytes);
+  // Missing is fine: what cannot be removed now is removed at the next start.
+  void Remove(const std::string& hash);
+  // Removes every file whose hash `keep` does not hold; returns how many.
+  int64_t RemoveAllBut(const absl::flat_hash_map<std::string, int64_t>& keep);
+
+  std::string PathOf(const std::string& hash) const;
+
+ private:
+  TensorStore(std::string root, std::string temporary, Disk* disk)
+      : root_(std::move(root)), temporary_(std::move(temporary)), disk_(disk) {}
+
+  const std::string root_;
+  const std::string temporary_;
+  Disk* const disk_;
+  Mutex mu_;
+  int64_t next_temporary_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<std::string, std::weak_ptr<const MappedTensor>> mapped_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TENSOR_STORE_H_

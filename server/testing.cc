@@ -1,0 +1,328 @@
+#include "server/testing.h"
+
+#include <stdlib.h>
+
+#include <cstring>
+#include <utility>
+
+#include "compiler/frontend/frontend.h"
+#include "gtest/gtest.h"
+#include "server/sha256.h"
+
+namespace athanor {
+namespace {
+
+class EvaluatorRunner final : public PlanRunner {
+ public:
+  EvaluatorRunner(const Graph& graph, std::vector<Tensor> parameters,
+                  std::shared_ptr<TestControl> control)
+      : graph_(graph), parameters_(std::move(parameters)), control_(std::move(control)) {}
+
+  absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override {
+    return std::make_unique<RunContext>();
+  }
+
+  absl::Status Run(RunContext&, absl::Span<const int64_t> dims,
+                   absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
+                   const RunLimits& limits) override {
+    control_->PassRun();
+    Expr::Env env;
+    for (size_t i = 0; i < dims.size(); ++i) env[graph_.dims[i].name] = dims[i];
+    std::vector<Tensor> values;
+    const std::vector<NodeId> ids = graph_.InputIds();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const TensorType& type = graph_.node(ids[i]).type;
+      Tensor tensor{type.dtype, {}, std::string(inputs[i])};
+      for (const Expr& size : type.shape) tensor.shape.push_back(size.Evaluate(env).value());
+      values.push_back(std::move(tensor));
+    }
+    values.insert(values.end(), parameters_.begin(), parameters_.end());
+    absl::StatusOr<std::vector<Tensor>> results = Evaluate(graph_, values);
+    if (!results.ok()) return results.status();
+    for (const RunOutput& output : outputs) {
+      const Tensor& result = (*results)[output.output];
+      if (static_cast<int64_t>(result.bytes.size()) != output.bytes) {
+        return absl::InternalError("output has another size");
+      }
+      std::memcpy(output.data, result.bytes.data(), result.bytes.size());
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t prepared_bytes() const override { return 0; }
+  int64_t arena_bytes() const override { return 0; }
+  int64_t EstimateMicroseconds(absl::Span<const int64_t>) const override { return 1'000; }
+
+ private:
+  const Graph graph_;
+  const std::vector<Tensor> parameters_;
+  const std::shared_ptr<TestControl> control_;
+};
+
+class EvaluatorBackend final : public CompileBackend {
+ public:
+  explicit EvaluatorBackend(std::shared_ptr<TestControl> control) : control_(std::move(control)) {}
+
+  absl::StatusOr<v1::Plan> Lower(const Graph& graph) override {
+    v1::Plan plan;
+    plan.set_plan_id("p-" + CanonicalHash(graph).substr(0, 16));
+    plan.set_kind("baseline");
+    for (const Dim& dim : graph.dims) {
+      auto* range = plan.add_dims();
+      range->set_name(dim.name);
+      range->set_min(dim.min);
+      range->set_max(dim.max);
+    }
+    plan.add_kernels()->set_name("reference");
+    plan.add_run();
+    return plan;
+  }
+
+  absl::StatusOr<KernelObject> CompileKernel(const v1::Plan&, int) override {
+    if (absl::Status s = control_->PassCompile(); !s.ok()) return s;
+    return KernelObject{"object", false};
+  }
+
+  absl::Status Check(const Graph&, const v1::Plan&, absl::Span<const KernelObject>) override {
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
+      const Graph& graph, const v1::Plan&, absl::Span<const KernelObject>,
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters) override {
+    std::vector<Tensor> tensors;
+    const std::vector<NodeId> ids = graph.ParameterIds();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const TensorType& type = graph.node(ids[i]).type;
+      Tensor tensor{type.dtype, {}, std::string(static_cast<const char*>(parameters[i]->data()),
+                                                parameters[i]->bytes())};
+      for (const Expr& size : type.shape) tensor.shape.push_back(size.constant().value());
+      tensors.push_back(std::move(tensor));
+    }
+    return std::make_shared<EvaluatorRunner>(graph, std::move(tensors), control_);
+  }
+
+  void Interrupt() override { control_->Interrupt(); }
+
+ private:
+  const std::shared_ptr<TestControl> control_;
+};
+
+std::string Floats(const std::vector<float>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+
+TestModel Finished(const Graph& graph, const std::vector<std::string>& parameters) {
+  TestModel model;
+  std::vector<std::string> hashes;
+  for (const std::string& bytes : parameters) {
+    hashes.push_back(Sha256::Of(bytes));
+    model.tensors[hashes.back()] = bytes;
+  }
+  model.graph = GraphToProto(graph, hashes);
+  return model;
+}
+
+}  // namespace
+
+void TestControl::Set(bool* flag, bool value) {
+  MutexLock lock(mu_);
+  *flag = value;
+  cv_.NotifyAll();
+}
+
+void TestControl::FailCompiles(absl::Status error) {
+  MutexLock lock(mu_);
+  error_ = std::move(error);
+}
+
+void TestControl::Interrupt() {
+  MutexLock lock(mu_);
+  interrupted_ = hold_compiles_;
+  cv_.NotifyAll();
+}
+
+absl::Status TestControl::PassCompile() {
+  MutexLock lock(mu_);
+  while (hold_compiles_ && !interrupted_) cv_.Wait(lock);
+  if (std::exchange(interrupted_, false)) return absl::CancelledError("interrupted");
+  return error_;
+}
+
+void TestControl::PassRun() {
+  MutexLock lock(mu_);
+  ++runs_waiting_;
+  while (hold_runs_) cv_.Wait(lock);
+  --runs_waiting_;
+}
+
+CompileBackendFactory EvaluatorFactory(std::shared_ptr<TestControl> control) {
+  return [control] { return std::make_unique<EvaluatorBackend>(control); };
+}
+
+TestModel ScaleModel(const std::vector<float>& w) {
+  const auto n = static_cast<int64_t>(w.size());
+  Graph graph;
+  graph.name = "scale";
+  GraphBuilder b(&graph);
+  NodeId x = b.Input("x", {DType::kF32, {n}}).value();
+  NodeId p = b.Parameter("w", {DType::kF32, {n}}).value();
+  b.Output("y", b.Add(Op::kMul, {x, p}).value());
+  return Finished(graph, {Floats(w)});
+}
+
+TestModel ReluModel() {
+  Graph graph;
+  graph.name = "relu";
+  graph.dims = {{"b", 1, 64}};
+  GraphBuilder b(&graph);
+  NodeId x = b.Input("x", {DType::kF32, {Expr::Symbol("b"), 4}}).value();
+  b.Output("y", b.Add(Op::kRelu, {x}).value());
+  return Finished(graph, {});
+}
+
+TestModel GatherModel(const std::vector<float>& table) {
+  Graph graph;
+  graph.name = "gather";
+  graph.dims = {{"b", 1, 8}};
+  GraphBuilder b(&graph);
+  NodeId ids = b.Input("ids", {DType::kI32, {Expr::Symbol("b")}}).value();
+  NodeId t =
+      b.Parameter("table", {DType::kF32, {static_cast<int64_t>(table.size())}}).value();
+  b.Output("y", b.Add(Op::kGather, {t, ids}, {{"axis", int64_t{0}}}).value());
+  return Finished(graph, {Floats(table)});
+}
+
+std::vector<v1::UploadModelRequest> UploadMessages(const std::string& name, const TestModel& model,
+                                                   size_t chunk) {
+  std::vector<v1::UploadModelRequest> messages(1);
+  v1::UploadHeader* header = messages[0].mutable_header();
+  header->set_name(name);
+  header->set_format("athanor");
+  header->set_graph(model.graph.SerializeAsString());
+  header->set_graph_sha256(Sha256::Of(header->graph()));
+  for (const auto& [hash, bytes] : model.tensors) {
+    auto* tensor = header->add_tensors();
+    tensor->set_hash(hash);
+    tensor->set_bytes(static_cast<int64_t>(bytes.size()));
+  }
+  for (const auto& [hash, bytes] : model.tensors) {
+    for (size_t offset = 0; offset < bytes.size(); offset += chunk) {
+      auto* piece = messages.emplace_back().mutable_chunk();
+      piece->set_hash(hash);
+      piece->set_offset(static_cast<int64_t>(offset));
+      piece->set_data(bytes.substr(offset, chunk));
+    }
+  }
+  messages.emplace_back().mutable_commit();
+  return messages;
+}
+
+inference::ModelInferRequest FloatRequest(const std::string& model, const std::vector<float>& x) {
+  inference::ModelInferRequest request;
+  request.set_model_name(model);
+  auto* input = request.add_inputs();
+  input->set_name("x");
+  input->set_datatype("FP32");
+  input->add_shape(static_cast<int64_t>(x.size()));
+  request.add_raw_input_contents(Floats(x));
+  return request;
+}
+
+std::string FreshDirectory() {
+  std::string path = testing::TempDir() + "/athanor-XXXXXX";
+  return mkdtemp(path.data()) == nullptr ? "" : path;
+}
+
+TestServer::TestServer(ServerOptions given, Disk* disk) : options(std::move(given)), disk_(disk) {
+  if (options.state_dir.empty()) options.state_dir = FreshDirectory();
+  options.listen = "127.0.0.1:0";
+  Start();
+}
+
+TestServer::~TestServer() {
+  control->ReleaseCompiles();
+  control->ReleaseRuns();
+}
+
+void TestServer::Start() {
+  absl::StatusOr<std::unique_ptr<Server>> started =
+      Server::Start(options, EvaluatorFactory(control), disk_);
+  ASSERT_TRUE(started.ok()) << started.status();
+  server = *std::move(started);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server->port()),
+                                      grpc::InsecureChannelCredentials(), arguments);
+  models = v1::ModelService::NewStub(channel);
+  compile = v1::CompileService::NewStub(channel);
+  inference_stub = inference::GRPCInferenceService::NewStub(channel);
+}
+
+void TestServer::Restart() {
+  server.reset();
+  Start();
+}
+
+grpc::Status TestServer::Send(const std::vector<v1::UploadModelRequest>& messages,
+                              v1::UploadModelResponse* reply) {
+  grpc::ClientContext context;
+  v1::UploadModelResponse ignored;
+  auto writer = models->UploadModel(&context, reply == nullptr ? &ignored : reply);
+  for (const auto& message : messages) {
+    if (!writer->Write(message)) break;
+  }
+  writer->WritesDone();
+  return writer->Finish();
+}
+
+v1::UploadModelResponse TestServer::Upload(const std::string& name, const TestModel& model) {
+  v1::UploadModelResponse reply;
+  const grpc::Status status = Send(UploadMessages(name, model), &reply);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(WaitForJob(reply.compile_job_id()).phase(), v1::CompileJob::DONE);
+  return reply;
+}
+
+v1::Model TestServer::Get(const std::string& name, const std::string& version) {
+  grpc::ClientContext context;
+  v1::GetModelRequest request;
+  request.set_name(name);
+  request.set_version(version);
+  v1::Model model;
+  const grpc::Status status = models->GetModel(&context, request, &model);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return model;
+}
+
+grpc::Status TestServer::Infer(const inference::ModelInferRequest& request,
+                               inference::ModelInferResponse* reply) {
+  grpc::ClientContext context;
+  inference::ModelInferResponse ignored;
+  return inference_stub->ModelInfer(&context, request, reply == nullptr ? &ignored : reply);
+}
+
+std::vector<float> TestServer::Infer(const std::string& model, const std::vector<float>& x) {
+  inference::ModelInferResponse reply;
+  const grpc::Status status = Infer(FloatRequest(model, x), &reply);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  if (reply.raw_output_contents_size() != 1) return {};
+  std::vector<float> y(reply.raw_output_contents(0).size() / sizeof(float));
+  std::memcpy(y.data(), reply.raw_output_contents(0).data(), y.size() * sizeof(float));
+  return y;
+}
+
+v1::CompileJob TestServer::WaitForJob(const std::string& id) {
+  grpc::ClientContext context;
+  v1::WatchCompileJobRequest request;
+  request.set_id(id);
+  auto reader = compile->WatchCompileJob(&context, request);
+  v1::CompileJob job;
+  while (reader->Read(&job)) {
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return job;
+}
+
+}  // namespace athanor

@@ -1,0 +1,110 @@
+// What the server's tests share: a backend that answers with the reference evaluator, small graphs,
+// and a server on a free port with clients.
+//
+//   TestServer test;                                     // listens on a free port
+//   test.Upload("m", ScaleGraph("w", {1, 2, 3}));
+//   test.Infer("m", {1, 1, 1});                          // {1, 2, 3}
+#ifndef ATHANOR_SERVER_TESTING_H_
+#define ATHANOR_SERVER_TESTING_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/v1/compile.grpc.pb.h"
+#include "proto/athanor/v1/model.grpc.pb.h"
+#include "proto/inference/open_inference_grpc.grpc.pb.h"
+#include "server/compile_backend.h"
+#include "server/server.h"
+
+namespace athanor {
+
+// What a test does to the compiling and running that goes on behind its back. Thread-safe.
+class TestControl {
+ public:
+  // Compiling stops before its kernel until opened again.
+  void HoldCompiles() { Set(&hold_compiles_, true); }
+  void ReleaseCompiles() { Set(&hold_compiles_, false); }
+  void HoldRuns() { Set(&hold_runs_, true); }
+  void ReleaseRuns() { Set(&hold_runs_, false); }
+  void FailCompiles(absl::Status error);
+  void Interrupt();
+
+  // CANCELLED if interrupted meanwhile.
+  absl::Status PassCompile();
+  void PassRun();
+  int runs_waiting() const { return runs_waiting_; }
+
+ private:
+  void Set(bool* flag, bool value);
+
+  Mutex mu_;
+  CondVar cv_;
+  bool hold_compiles_ = false;
+  bool hold_runs_ = false;
+  bool interrupted_ = false;
+  absl::Status error_;
+  std::atomic<int> runs_waiting_{0};
+};
+
+CompileBackendFactory EvaluatorFactory(std::shared_ptr<TestControl> control);
+
+// A graph with the bytes of its parameters.
+struct TestModel {
+  v1::Graph graph;
+  std::map<std::string, std::string> tensors;  // by hash
+};
+// y = x * w, f32 [n]
+TestModel ScaleModel(const std::vector<float>& w);
+// y = relu(x) of f32 [b, 4], b in [1, 64]
+TestModel ReluModel();
+// y = table[ids] of i32 ids [b], b in [1, 8]; table f32 [rows]
+TestModel GatherModel(const std::vector<float>& table);
+
+// The messages of an upload, chunks of at most `chunk` bytes; tests change them.
+std::vector<v1::UploadModelRequest> UploadMessages(const std::string& name, const TestModel& model,
+                                                   size_t chunk = 1 << 20);
+inference::ModelInferRequest FloatRequest(const std::string& model, const std::vector<float>& x);
+
+std::string FreshDirectory();
+
+class TestServer {
+ public:
+  explicit TestServer(ServerOptions options = {}, Disk* disk = nullptr);
+  ~TestServer();
+
+  // As if the process had died and come back.
+  void Restart();
+
+  grpc::Status Send(const std::vector<v1::UploadModelRequest>& messages,
+                    v1::UploadModelResponse* reply = nullptr);
+  // Uploads, and waits until the version serves.
+  v1::UploadModelResponse Upload(const std::string& name, const TestModel& model);
+  v1::Model Get(const std::string& name, const std::string& version = "");
+  grpc::Status Infer(const inference::ModelInferRequest& request,
+                     inference::ModelInferResponse* reply = nullptr);
+  // The only output of a model of one f32 input.
+  std::vector<float> Infer(const std::string& model, const std::vector<float>& x);
+  v1::CompileJob WaitForJob(const std::string& id);
+
+  std::unique_ptr<v1::ModelService::Stub> models;
+  std::unique_ptr<v1::CompileService::Stub> compile;
+  std::unique_ptr<inference::GRPCInferenceService::Stub> inference_stub;
+  std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<TestControl> control = std::make_shared<TestControl>();
+  ServerOptions options;
+  std::unique_ptr<Server> server;
+
+ private:
+  void Start();
+  Disk* const disk_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TESTING_H_

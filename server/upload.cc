@@ -1,0 +1,277 @@
+#include "server/upload.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "compiler/frontend/frontend.h"
+#include "compiler/ir/message.h"
+#include "server/sha256.h"
+
+namespace athanor {
+namespace {
+
+constexpr size_t kMaxNameBytes = 256;
+
+absl::Status CheckModelName(const std::string& name) {
+  if (name.empty()) return Invalid("header.name: empty; a model needs a name");
+  if (name.size() > kMaxNameBytes) {
+    return Invalid("header.name: ", name.size(), " bytes; at most ", kMaxNameBytes, " are allowed");
+  }
+  for (unsigned char c : name) {
+    if (c < ' ' || c == 0x7f) {
+      return Invalid("header.name: ", Quoted(name), " holds a control character");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHash(std::string_view what, const std::string& hash) {
+  if (hash.size() == kSha256Bytes) return absl::OkStatus();
+  return Invalid(what, ": ", hash.size(), " bytes; a SHA-256 has ", kSha256Bytes);
+}
+
+}  // namespace
+
+absl::Status CheckSearchBudget(std::string_view what, const std::string& text) {
+  if (text.empty() || ParseDuration(text).ok()) return absl::OkStatus();
+  return Invalid(what, ": ", Quoted(text), " is not a time such as \"30s\" or \"0\"");
+}
+
+absl::Status CheckBuckets(std::string_view what,
+                          const google::protobuf::RepeatedPtrField<v1::DimBuckets>& buckets,
+                          const Graph& graph) {
+  absl::flat_hash_set<std::string> seen;
+  for (const v1::DimBuckets& bucket : buckets) {
+    const Dim* dim = nullptr;
+    for (const Dim& candidate : graph.dims) {
+      if (candidate.name == bucket.dim()) dim = &candidate;
+    }
+    const std::string where = Cat(what, ": dim ", Quoted(bucket.dim()));
+    if (dim == nullptr) return Invalid(where, ": the graph has no such dim");
+    if (!seen.insert(bucket.dim()).second) return Invalid(where, ": given twice");
+    for (const auto& range : bucket.ranges()) {
+      if (range.min() > range.max() || range.min() < dim->min || range.max() > dim->max) {
+        return Invalid(where, ": range [", range.min(), ", ", range.max(),
+                       "] is not inside the dim's bounds [", dim->min, ", ", dim->max, "]");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::Take(const v1::UploadModelRequest& message) {
+  using Kind = v1::UploadModelRequest;
+  if (message.kind_case() == Kind::KIND_NOT_SET) {
+    return Invalid("upload message without a kind; expected ", Expected());
+  }
+  if (message.kind_case() == Kind::kHeader) {
+    if (has_header_) return Invalid("a second header; expected ", Expected());
+    return TakeHeader(message.header());
+  }
+  if (!has_header_) {
+    return Invalid(message.has_chunk() ? "a chunk" : "a commit", " before the header");
+  }
+  return message.has_chunk() ? TakeChunk(message.chunk()) : Commit();
+}
+
+std::string Upload::Expected() const {
+  if (!has_header_) return "the header";
+  if (current_ == tensors_.size()) return "the commit";
+  const TensorWriter& writer = *tensors_[current_].writer;
+  return Cat("tensor ", ToHex(writer.hash()), ", offset ", writer.written(), " of ",
+             writer.bytes());
+}
+
+absl::Status Upload::CutOff() const {
+  return Invalid("upload", row_.name.empty() ? "" : Cat(" of model ", Quoted(row_.name)),
+                 " ended before its commit; expected ", Expected());
+}
+
+absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
+  if (absl::Status s = CheckHeader(header); !s.ok()) return s;
+  auto buffers = ledger_->Reserve(HeldKind::kUploads,
+                                  options_.max_chunk_bytes + 2 * int64_t(header.graph().size()),
+                                  "upload of model " + Quoted(header.name()));
+  if (!buffers.ok()) return buffers.status();
+  buffers_ = *std::move(buffers);
+  if (absl::Status s = ReadGraph(header); !s.ok()) return s;
+  absl::Status buckets = CheckBuckets("header.buckets", header.buckets(), pending_->graph());
+  if (!buckets.ok()) return buckets;
+  if (absl::Status s = ReadParameters(); !s.ok()) return s;
+  if (absl::Status s = CheckTensors(header); !s.ok()) return s;
+  if (absl::Status s = BeginTensors(header); !s.ok()) return s;
+  has_header_ = true;
+  return EndTensors();
+}
+
+absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
+  if (absl::Status s = CheckModelName(header.name()); !s.ok()) return s;
+  if (header.format() == "onnx") {
+    return Unimplemented("header.format: \"onnx\" is not read by this build; it reads: \"athanor\"");
+  }
+  if (header.format() != "athanor") {
+    return Invalid("header.format: ", Quoted(header.format()), "; there is: \"athanor\"");
+  }
+  if (static_cast<int64_t>(header.graph().size()) > options_.max_graph_bytes) {
+    return absl::ResourceExhaustedError(Cat("header.graph: ", header.graph().size(),
+                                            " bytes; at most ", options_.max_graph_bytes,
+                                            " are taken (--max_graph_bytes)"));
+  }
+  if (absl::Status s = CheckHash("header.graph_sha256", header.graph_sha256()); !s.ok()) return s;
+  const std::string found = Sha256::Of(header.graph());
+  if (found != header.graph_sha256()) {
+    return Invalid("header.graph_sha256: ", ToHex(header.graph_sha256()),
+                   ", but the graph's bytes have ", ToHex(found));
+  }
+  return CheckSearchBudget("header.search_budget", header.search_budget());
+}
+
+absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
+  GraphLimits limits;
+  limits.max_nodes = options_.max_nodes;
+  limits.max_tensor_bytes = options_.max_tensor_bytes;
+  absl::StatusOr<ImportedGraph> graph = ImportGraph(header.graph(), limits);
+  if (!graph.ok()) return graph.status();
+  row_.name = header.name();
+  row_.format = header.format();
+  row_.graph = header.graph();
+  row_.search_budget = header.search_budget();
+  v1::UploadHeader buckets;
+  *buckets.mutable_buckets() = header.buckets();
+  row_.buckets = buckets.SerializeAsString();
+  absl::StatusOr<std::shared_ptr<ModelVersion>> version =
+      ModelVersion::Create(row_, *std::move(graph));
+  if (!version.ok()) return version.status();
+  pending_ = *std::move(version);
+  return absl::OkStatus();
+}
+
+absl::Status Upload::ReadParameters() {
+  const Graph& graph = pending_->graph();
+  const std::vector<NodeId> ids = graph.ParameterIds();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Node& node = graph.node(ids[i]);
+    int64_t bytes = DTypeBytes(node.type.dtype);
+    for (const Expr& size : node.type.shape) {
+      const std::optional<int64_t> n = size.constant();
+      if (!n.has_value() || __builtin_mul_overflow(bytes, *n, &bytes)) {
+        return Invalid("parameter ", Quoted(node.name), ": its shape must be of fixed sizes");
+      }
+    }
+    const std::string& hash = pending_->parameter_hashes()[i];
+    auto [it, added] = parameters_.emplace(hash, bytes);
+    if (!added && it->second != bytes) {
+      return Invalid("parameter ", Quoted(node.name), ": has ", bytes, " bytes, but shares the hash ",
+                     ToHex(hash), " with one of ", it->second, " bytes");
+    }
+    if (added) row_.tensors.push_back({hash, bytes});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
+  absl::flat_hash_set<std::string> sent;
+  for (const v1::TensorInfo& tensor : header.tensors()) {
+    if (absl::Status s = CheckHash("header.tensors.hash", tensor.hash()); !s.ok()) return s;
+    const std::string what = "header.tensors: tensor " + ToHex(tensor.hash());
+    auto parameter = parameters_.find(tensor.hash());
+    if (parameter == parameters_.end()) return Invalid(what, ": no parameter of the graph has it");
+    if (!sent.insert(tensor.hash()).second) return Invalid(what, ": listed twice");
+    if (tensor.bytes() != parameter->second) {
+      return Invalid(what, ": announced with ", tensor.bytes(), " bytes; its parameter has ",
+                     parameter->second);
+    }
+    if (tensor.bytes() > options_.max_tensor_bytes) {
+      return absl::ResourceExhaustedError(Cat(what, ": ", tensor.bytes(), " bytes; at most ",
+                                              options_.max_tensor_bytes,
+                                              " are taken (--max_tensor_bytes)"));
+    }
+  }
+  std::vector<std::string> held;
+  for (const TensorRow& tensor : row_.tensors) {
+    if (!sent.contains(tensor.hash)) held.push_back(tensor.hash);
+  }
+  absl::StatusOr<Registry::Pins> pins = registry_->Pin(held);
+  if (!pins.ok()) return pins.status();
+  pins_ = *std::move(pins);
+  for (const std::string& hash : held) {
+    const int64_t bytes = registry_->TensorBytes(hash);
+    if (bytes == parameters_[hash]) continue;
+    return Invalid("tensor ", ToHex(hash), ": held with ", bytes, " bytes; its parameter has ",
+                   parameters_[hash]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::BeginTensors(const v1::UploadHeader& header) {
+  for (const v1::TensorInfo& info : header.tensors()) {
+    Tensor tensor;
+    if (registry_->TensorBytes(info.hash()) < 0) {
+      auto reservation =
+          ledger_->Reserve(HeldKind::kParameters, info.bytes(),
+                           Cat("model ", Quoted(header.name()), ", tensor ", ToHex(info.hash())));
+      if (!reservation.ok()) return reservation.status();
+      tensor.reservation = *std::move(reservation);
+    }
+    tensor.writer = registry_->tensors().Begin(info.hash(), info.bytes());
+    tensors_.push_back(std::move(tensor));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::CheckChunk(const v1::TensorChunk& chunk) const {
+  const std::string got =
+      Cat("chunk of tensor ", ToHex(chunk.hash()), " at offset ", chunk.offset());
+  if (current_ == tensors_.size()) return Invalid(got, "; expected ", Expected());
+  const TensorWriter& writer = *tensors_[current_].writer;
+  if (chunk.hash() != writer.hash() || chunk.offset() != writer.written()) {
+    return Invalid(got, "; expected ", Expected());
+  }
+  const auto bytes = static_cast<int64_t>(chunk.data().size());
+  if (bytes == 0) return Invalid(got, " holds no bytes");
+  if (bytes > options_.max_chunk_bytes) {
+    return absl::ResourceExhaustedError(Cat(got, ": ", bytes, " bytes; at most ",
+                                            options_.max_chunk_bytes,
+                                            " are taken (--max_chunk_bytes)"));
+  }
+  if (bytes > writer.bytes() - writer.written()) {
+    return Invalid(got, ": ", bytes, " bytes; only ", writer.bytes() - writer.written(),
+                   " are left of the tensor's ", writer.bytes());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::TakeChunk(const v1::TensorChunk& chunk) {
+  if (absl::Status s = CheckChunk(chunk); !s.ok()) return s;
+  if (absl::Status s = tensors_[current_].writer->Append(chunk.data()); !s.ok()) return s;
+  return EndTensors();
+}
+
+absl::Status Upload::EndTensors() {
+  for (; current_ < tensors_.size(); ++current_) {
+    TensorWriter& writer = *tensors_[current_].writer;
+    if (writer.written() < writer.bytes()) break;
+    if (absl::Status s = writer.Verify(); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::Commit() {
+  if (current_ < tensors_.size()) return Invalid("commit before the end; expected ", Expected());
+  std::vector<Registry::NewTensor> published;
+  for (Tensor& tensor : tensors_) {
+    // Another upload may have brought it meanwhile.
+    if (registry_->TensorBytes(tensor.writer->hash()) >= 0 && tensor.reservation.bytes() == 0) {
+      continue;
+    }
+    if (absl::Status s = tensor.writer->Sync(); !s.ok()) return s;
+    published.push_back({tensor.writer.get(), std::move(tensor.reservation)});
+  }
+  absl::Status added = registry_->Add(row_, pending_, std::move(published));
+  if (!added.ok()) return added;
+  version_ = pending_;
+  return absl::OkStatus();
+}
+
+}  // namespace athanor
