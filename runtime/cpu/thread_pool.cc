@@ -39,8 +39,7 @@ void Pause() {
 template <typename Condition>
 bool SpinUntil(int64_t nanoseconds, Condition condition) {
   if (condition()) return true;
-  const Clock::time_point end =
-      Clock::now() + std::chrono::nanoseconds(nanoseconds);
+  const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(nanoseconds);
   do {
     for (int i = 0; i < 16; ++i) {
       Pause();
@@ -84,12 +83,10 @@ struct ThreadPool::Slot {
   }
 };
 
-absl::StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::Create(
-    const ThreadPoolOptions& options) {
+absl::StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::Create(const ThreadPoolOptions& options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("threads is ", options.threads, ", must be between 1 and ",
-                     kMaxThreads));
+        absl::StrCat("threads is ", options.threads, ", must be between 1 and ", kMaxThreads));
   }
   std::unique_ptr<ThreadPool> pool(new ThreadPool(options.threads));
   absl::Status status = pool->Start(options);
@@ -97,21 +94,19 @@ absl::StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::Create(
   return pool;
 }
 
-ThreadPool::ThreadPool(int threads)
-    : threads_(threads), slots_(std::min(threads, kMaxSlots)) {
+ThreadPool::ThreadPool(int threads) : threads_(threads), slots_(std::min(threads, kMaxSlots)) {
   for (Slot& slot : slots_) slot.cursors = std::vector<Slot::Cursor>(threads);
 }
 
 absl::Status ThreadPool::Start(const ThreadPoolOptions& options) {
-  const std::vector<int> cpus =
-      options.pin ? CpusFor(threads_) : std::vector<int>();
+  const std::vector<int> cpus = options.pin ? CpusFor(threads_) : std::vector<int>();
   workers_.reserve(threads_ - 1);
   for (int thread = 1; thread < threads_; ++thread) {
     try {
       workers_.emplace_back([this, thread] { WorkerLoop(thread); });
     } catch (const std::system_error& error) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "thread ", thread, " of ", threads_, ": ", error.what()));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("thread ", thread, " of ", threads_, ": ", error.what()));
     }
     const pthread_t handle = workers_.back().native_handle();
     pthread_setname_np(handle, absl::StrCat("athanor-", thread).c_str());
@@ -155,8 +150,7 @@ ThreadPool::Slot* ThreadPool::Open(int64_t grid, const Body& body) {
     slot.parts = std::min<int64_t>(threads_, grid);
     slot.piece = std::max<int64_t>(1, grid / (slot.parts * kPieces));
     for (int64_t part = 0; part < slot.parts; ++part) {
-      slot.cursors[part].next.store(slot.PartBegin(part),
-                                    std::memory_order_relaxed);
+      slot.cursors[part].next.store(slot.PartBegin(part), std::memory_order_relaxed);
     }
     slot.state.store(kTaken | kOpen);
     return &slot;
@@ -168,8 +162,7 @@ void ThreadPool::Close(Slot& slot) {
   slot.state.fetch_and(~kOpen);
   const auto empty = [&] { return slot.state.load() == kTaken; };
   if (!SpinUntil(kFinishSpin, empty)) {
-    for (uint32_t now = slot.state.load(); now != kTaken;
-         now = slot.state.load()) {
+    for (uint32_t now = slot.state.load(); now != kTaken; now = slot.state.load()) {
       slot.state.wait(now);
     }
   }
@@ -182,8 +175,7 @@ void ThreadPool::Work(Slot& slot, const Body& body, int thread) {
     std::atomic<int64_t>& next = slot.cursors[part].next;
     const int64_t end = slot.PartBegin(part + 1);
     while (next.load(std::memory_order_relaxed) < end) {
-      const int64_t begin =
-          next.fetch_add(slot.piece, std::memory_order_relaxed);
+      const int64_t begin = next.fetch_add(slot.piece, std::memory_order_relaxed);
       if (begin >= end) break;
       body(thread, begin, std::min(begin + slot.piece, end));
     }
@@ -224,8 +216,7 @@ bool ThreadPool::SpinForWork(uint32_t seen, int64_t nanoseconds) const {
   return SpinUntil(nanoseconds,
                    [&] {
                      return epoch_.load() != seen ||
-                            callers_.load(std::memory_order_relaxed) >=
-                                threads_;
+                            callers_.load(std::memory_order_relaxed) >= threads_;
                    }) &&
          epoch_.load() != seen;
 }
@@ -242,8 +233,7 @@ void ThreadPool::WorkerLoop(int thread) {
     sleeping_.fetch_add(1);
     epoch_.wait(seen);
     sleeping_.fetch_sub(1);
-    const bool short_gap =
-        Clock::now() - idle < std::chrono::nanoseconds(kMaxSpin);
+    const bool short_gap = Clock::now() - idle < std::chrono::nanoseconds(kMaxSpin);
     spin = short_gap ? kMaxSpin : std::max(spin / 2, kMinSpin);
   }
 }

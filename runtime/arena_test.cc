@@ -1,0 +1,75 @@
+#include "runtime/arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+// Pages of [data, data + bytes) that are in memory.
+int64_t ResidentPages(char* data, int64_t bytes) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  std::vector<unsigned char> resident((bytes + page - 1) / page);
+  EXPECT_EQ(mincore(data, bytes, resident.data()), 0);
+  int64_t count = 0;
+  for (unsigned char r : resident) count += r & 1;
+  return count;
+}
+
+TEST(ArenaTest, CommitsOnUse) {
+  const int64_t bytes = int64_t{4} << 20;
+  Arena arena = Arena::Reserve(bytes).value();
+  EXPECT_EQ(arena.bytes(), bytes);
+  EXPECT_EQ(ResidentPages(arena.data(), bytes), 0);
+  arena.data()[bytes - 1] = 1;
+  arena.data()[0] = 1;
+  EXPECT_EQ(ResidentPages(arena.data(), bytes), 2);
+  arena.Decommit();
+  EXPECT_EQ(ResidentPages(arena.data(), bytes), 0);
+  EXPECT_EQ(arena.data()[0], 0);
+}
+
+TEST(ArenaTest, IsAlignedToItsPages) {
+  for (int64_t bytes :
+       {int64_t{0}, int64_t{1}, int64_t{5000}, int64_t{8} << 20, (int64_t{64} << 20) + 1}) {
+    Arena arena = Arena::Reserve(bytes).value();
+    EXPECT_NE(arena.data(), nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % arena.granularity(), 0);
+    EXPECT_EQ(arena.granularity() % 64, 0);
+    std::memset(arena.data(), 1, bytes);
+  }
+}
+
+TEST(ArenaTest, ReservesFarMoreThanThereIs) {
+  const int64_t bytes = int64_t{1} << 42;
+  Arena arena = Arena::Reserve(bytes).value();
+  arena.data()[bytes - 1] = 3;
+  EXPECT_EQ(arena.data()[bytes - 1], 3);
+}
+
+TEST(ArenaTest, RefusesWhatNoAddressSpaceHolds) {
+  for (int64_t bytes : {int64_t{1} << 60, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_EQ(Arena::Reserve(bytes).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+}
+
+TEST(ArenaTest, Moves) {
+  Arena a = Arena::Reserve(100).value();
+  a.data()[7] = 9;
+  Arena b = std::move(a);
+  EXPECT_EQ(b.data()[7], 9);
+  b = Arena::Reserve(200).value();
+  EXPECT_EQ(b.data()[7], 0);
+  EXPECT_EQ(b.bytes(), 200);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,57 @@
+// A run allocates nothing: counted at operator new, so in a program of its own.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "gtest/gtest.h"
+#include "runtime/executor_testing.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};
+}  // namespace
+
+void* operator new(size_t bytes) {
+  ++allocations;
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace athanor {
+namespace {
+
+TEST(ExecutorAllocationTest, RunAllocatesNothing) {
+  auto device = FunctionDevice::Make(2);
+  v1::Plan plan = RowPlan();
+  plan.add_outputs()->set_buffer(4);  // copied out
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  auto executable = Executable::Load(plan, RowPlanObjects(), parameters, device.get(), {}).value();
+  auto context = executable->NewContext().value();
+  RowCall large(64), small(3);
+  std::vector<float> t(64 * kWidth);
+  std::atomic<bool> cancelled{false};
+  std::vector<int64_t> nanoseconds(3);
+  const RunOptions options = {.deadline = std::chrono::steady_clock::now() + std::chrono::hours(1),
+                              .cancelled = &cancelled,
+                              .step_nanoseconds = absl::MakeSpan(nanoseconds)};
+  const int64_t before = allocations;
+  ASSERT_GT(before, 0);
+  for (int i = 0; i < 100; ++i) {
+    RowCall& call = i % 3 == 0 ? small : large;
+    const int64_t dims[] = {call.rows};
+    const absl::string_view inputs[] = {RowCall::View(call.x), RowCall::View(call.idx)};
+    const absl::Span<char> outputs[] = {RowCall::Span(call.y), RowCall::Span(call.g),
+                                        RowCall::Span(t).first(call.rows * kWidth * sizeof(float))};
+    if (!executable->Run(context.get(), dims, inputs, outputs, options).ok()) {
+      FAIL();
+    }
+  }
+  EXPECT_EQ(allocations - before, 0);
+  EXPECT_TRUE(large.Right(1.0f));
+  EXPECT_TRUE(small.Right(1.0f));
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,391 @@
+#include "runtime/executor.h"
+
+#include <cmath>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/executor_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void ExpectStatus(const absl::Status& status, absl::StatusCode code,
+                  const std::vector<std::string>& parts) {
+  EXPECT_EQ(status.code(), code) << status;
+  for (const std::string& part : parts) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+class FakeLedger : public MemoryLedger {
+ public:
+  explicit FakeLedger(int64_t limit) : limit(limit) {}
+  absl::Status Reserve(MemoryKind kind, int64_t bytes) override {
+    if (held + bytes > limit) return absl::ResourceExhaustedError("full");
+    held += bytes;
+    return absl::OkStatus();
+  }
+  void Release(MemoryKind kind, int64_t bytes) override { held -= bytes; }
+  int64_t limit, held = 0;
+};
+
+class ExecutorTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::shared_ptr<const Executable>> Load(const v1::Plan& plan,
+                                                         const LoadOptions& options = {
+                                                             .poison = true}) {
+    const ParameterView parameters[] = {RowParameter(1.0f)};
+    return Executable::Load(plan, RowPlanObjects(), parameters, device_.get(), options);
+  }
+  std::shared_ptr<const Executable> LoadOrDie(const v1::Plan& plan) {
+    auto executable = Load(plan);
+    EXPECT_TRUE(executable.ok()) << executable.status();
+    return *std::move(executable);
+  }
+  void ExpectPlanRefused(const v1::Plan& plan, const std::vector<std::string>& parts) {
+    ExpectStatus(Load(plan).status(), absl::StatusCode::kInvalidArgument, parts);
+  }
+
+  std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(3);
+};
+
+TEST_F(ExecutorTest, SizesUpAndDown) {
+  for (int64_t work : {0, 1 << 20}) {
+    auto executable = LoadOrDie(RowPlan(work));
+    auto context = executable->NewContext().value();
+    for (int64_t b : {1, 64, 2, 0, 63, 64, 64, 7, 0, 1}) {
+      RowCall call(b);
+      ASSERT_TRUE(call.Run(*executable, context.get()).ok());
+      EXPECT_TRUE(call.Right(1.0f)) << b;
+    }
+  }
+}
+
+TEST_F(ExecutorTest, ThreadsShareOneExecutable) {
+  auto executable = LoadOrDie(RowPlan());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 5; ++t) {
+    threads.emplace_back([&, t] {
+      auto context = executable->NewContext().value();
+      for (int i = 0; i < 100; ++i) {
+        RowCall call((t * 13 + i * 7) % 65, t + 0.5f);
+        ASSERT_TRUE(call.Run(*executable, context.get()).ok());
+        ASSERT_TRUE(call.Right(1.0f));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(ExecutorTest, UnalignedTensors) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  RowCall call(9);
+  std::string x = absl::StrCat("?", RowCall::View(call.x));
+  std::string idx = absl::StrCat("?", RowCall::View(call.idx));
+  std::string y(1 + 9 * 32, '?'), g(1 + 9 * 4, '?');
+  const absl::string_view inputs[] = {absl::string_view(x).substr(1),
+                                      absl::string_view(idx).substr(1)};
+  const absl::Span<char> outputs[] = {absl::MakeSpan(y).subspan(1), absl::MakeSpan(g).subspan(1)};
+  ASSERT_TRUE(executable->Run(context.get(), {9}, inputs, outputs, {}).ok());
+  std::memcpy(call.y.data(), y.data() + 1, y.size() - 1);
+  std::memcpy(call.g.data(), g.data() + 1, g.size() - 1);
+  EXPECT_TRUE(call.Right(1.0f));
+  EXPECT_EQ(y[0], '?');
+  EXPECT_EQ(g[0], '?');
+}
+
+// Every kind of buffer as an output, and one twice.
+TEST_F(ExecutorTest, OutputsOfEveryKind) {
+  v1::Plan plan = RowPlan();
+  for (int buffer : {0, 1, 2, 3, 4, 5}) {
+    v1::PlanOutput* output = plan.add_outputs();
+    output->set_name(absl::StrCat("o", buffer));
+    output->set_buffer(buffer);
+  }
+  auto executable = LoadOrDie(plan);
+  auto context = executable->NewContext().value();
+  RowCall call(3);
+  std::vector<std::vector<float>> values(8);
+  std::vector<absl::Span<char>> outputs;
+  for (int i = 0; i < 8; ++i) {
+    values[i].resize(executable->output_bytes(i, {3}) / sizeof(float));
+    outputs.push_back(RowCall::Span(values[i]));
+  }
+  const absl::string_view inputs[] = {RowCall::View(call.x), RowCall::View(call.idx)};
+  ASSERT_TRUE(executable->Run(context.get(), {3}, inputs, outputs, {}).ok());
+  call.y = values[0];
+  call.g = values[1];
+  EXPECT_TRUE(call.Right(1.0f));
+  EXPECT_EQ(values[2], call.x);
+  EXPECT_EQ(values[3], std::vector<float>(kWidth, 1.0f));
+  EXPECT_EQ(values[4][3], 4.5f);
+  EXPECT_EQ(values[5], std::vector<float>(kWidth, 2.0f));
+  EXPECT_EQ(values[6][8], call.x[8] + 2.0f);
+  EXPECT_EQ(values[7], values[0]);
+  EXPECT_EQ(executable->output_name(6), "o4");
+  EXPECT_EQ(executable->output_dtype(6), "f32");
+  EXPECT_THAT(executable->output_shape(6, {3}), ::testing::ElementsAre(3, 8));
+}
+
+TEST_F(ExecutorTest, DimsOutsideTheirRange) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  ExpectStatus(RowCall(65).Run(*executable, context.get()), absl::StatusCode::kInvalidArgument,
+               {"dim 'b' is 65", "0..64", "p-0"});
+  ExpectStatus(executable->CheckDims({-1}), absl::StatusCode::kInvalidArgument, {"dim 'b' is -1"});
+  ExpectStatus(executable->CheckDims({1, 2}), absl::StatusCode::kInvalidArgument, {"got 2 dims"});
+}
+
+TEST_F(ExecutorTest, WrongByteCounts) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  RowCall call(4);
+  call.idx.pop_back();
+  ExpectStatus(call.Run(*executable, context.get()), absl::StatusCode::kInvalidArgument,
+               {"input 'idx' has 24 bytes, expected 32"});
+  RowCall longer(4);
+  longer.y.push_back(0);
+  ExpectStatus(longer.Run(*executable, context.get()), absl::StatusCode::kInvalidArgument,
+               {"output 'y' has 132 bytes, expected 128"});
+  const absl::Status few = executable->Run(context.get(), {4}, {}, {}, {});
+  ExpectStatus(few, absl::StatusCode::kInvalidArgument, {"0 inputs"});
+}
+
+// Whatever thread finds which error first, the lowest item's is reported.
+TEST_F(ExecutorTest, IndexOutOfRangeNamesTheStep) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  for (int i = 0; i < 50; ++i) {
+    RowCall call(64);
+    call.idx[5] = 8 + i;
+    call.idx[63] = -1;
+    call.idx[30] = 1000;
+    ExpectStatus(
+        call.Run(*executable, context.get()), absl::StatusCode::kInvalidArgument,
+        {absl::StrCat("step 'pick': index ", 8 + i, " is out of range [0, 8) at work item 5")});
+  }
+  RowCall good(64);
+  EXPECT_TRUE(good.Run(*executable, context.get()).ok());
+  EXPECT_TRUE(good.Right(1.0f));
+}
+
+TEST_F(ExecutorTest, DeadlineAndCancel) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  RowCall call(4);
+  ExpectStatus(call.Run(*executable, context.get(), {.deadline = std::chrono::steady_clock::now()}),
+               absl::StatusCode::kDeadlineExceeded, {"before step 1 of 3 'add'"});
+  std::atomic<bool> cancelled{true};
+  ExpectStatus(call.Run(*executable, context.get(), {.cancelled = &cancelled}),
+               absl::StatusCode::kCancelled, {"step 1 of 3"});
+  cancelled = false;
+  EXPECT_TRUE(call.Run(*executable, context.get(), {.cancelled = &cancelled}).ok());
+}
+
+TEST_F(ExecutorTest, CancelBetweenSteps) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  std::atomic<bool> cancelled{false};
+  const std::function<absl::Status(const StepView&)> cancel = [&](const StepView&) {
+    cancelled = true;
+    return absl::OkStatus();
+  };
+  ExpectStatus(
+      RowCall(4).Run(*executable, context.get(), {.cancelled = &cancelled, .check = &cancel}),
+      absl::StatusCode::kCancelled, {"before step 2 of 3 'mul'"});
+}
+
+TEST_F(ExecutorTest, TimesEveryStep) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  std::vector<int64_t> nanoseconds(3, -1);
+  RowCall call(64);
+  ASSERT_TRUE(
+      call.Run(*executable, context.get(), {.step_nanoseconds = absl::MakeSpan(nanoseconds)}).ok());
+  EXPECT_THAT(nanoseconds, ::testing::Each(::testing::Gt(0)));
+  ExpectStatus(call.Run(*executable, context.get(),
+                        {.step_nanoseconds = absl::MakeSpan(nanoseconds).subspan(1)}),
+               absl::StatusCode::kInvalidArgument, {"2 elements for 3 steps"});
+}
+
+TEST_F(ExecutorTest, CheckSeesEveryStep) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  RowCall call(2);
+  std::vector<std::string> labels;
+  const std::function<absl::Status(const StepView&)> check = [&](const StepView& step) {
+    labels.push_back(std::string(step.label));
+    if (step.step == 0) {
+      // The arena is poison but for what the step wrote.
+      EXPECT_EQ(step.grid, 2);
+      const StepView::Buffer& t = step.buffers[2];
+      EXPECT_EQ(t.index, 4);
+      EXPECT_EQ(t.dtype, "f32");
+      EXPECT_THAT(t.shape, ::testing::ElementsAre(2, 8));
+      EXPECT_EQ(t.data.size(), 64);
+      EXPECT_EQ(LoadAt<float>(t.data.data(), 15), call.x[15] + 2.0f);
+    }
+    return step.step == 1 ? absl::DataLossError("stop") : absl::OkStatus();
+  };
+  ExpectStatus(call.Run(*executable, context.get(), {.check = &check}), absl::StatusCode::kDataLoss,
+               {"stop"});
+  EXPECT_THAT(labels, ::testing::ElementsAre("add", "mul"));
+}
+
+// A plan that reads what no step of this run wrote gives NaN, also when the
+// run before it left good values there.
+TEST_F(ExecutorTest, PoisonShowsReadsOfNothing) {
+  v1::Plan plan = RowPlan();
+  auto executable = LoadOrDie(plan);
+  plan.mutable_run()->DeleteSubrange(0, 1);
+  auto broken = LoadOrDie(plan);
+  auto context = broken->NewContext().value();
+  RowCall call(5);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(call.Run(*broken, context.get()).ok());
+    for (float y : call.y) EXPECT_TRUE(std::isnan(y));
+  }
+}
+
+TEST_F(ExecutorTest, LedgerPaysForWhatIsTouched) {
+  FakeLedger ledger(1 << 20);
+  v1::Plan plan = RowPlan();
+  plan.set_arena_bytes(int64_t{1} << 40);
+  plan.mutable_buffers(4)->set_arena_offset(int64_t{1} << 30);
+  {
+    auto executable = Load(plan, {.ledger = &ledger});
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    EXPECT_EQ(ledger.held, 128);  // constant and prepared row, 64 bytes each
+    ledger.limit = 4 << 20;
+    auto context = (*executable)->NewContext().value();
+    EXPECT_EQ(ledger.held, 128 + 3 * 32);
+    RowCall call(64);
+    EXPECT_TRUE(call.Run(**executable, context.get()).ok());
+    EXPECT_EQ(context->charged_bytes(), 2 << 20);  // one huge page
+    context->Trim();
+    EXPECT_EQ(context->charged_bytes(), 0);
+    ledger.limit = 1000;
+    ExpectStatus(call.Run(**executable, context.get()), absl::StatusCode::kResourceExhausted,
+                 {"full"});
+    ledger.limit = 4 << 20;
+    EXPECT_TRUE(call.Run(**executable, context.get()).ok());
+    EXPECT_TRUE(call.Right(1.0f));
+  }
+  EXPECT_EQ(ledger.held, 0);
+  ledger.limit = 100;
+  ExpectStatus(Load(plan, {.ledger = &ledger}).status(), absl::StatusCode::kResourceExhausted,
+               {"full"});
+  EXPECT_EQ(ledger.held, 0);
+}
+
+TEST_F(ExecutorTest, ContextKeepsTheExecutable) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  const Executable& alive = *executable;
+  executable.reset();
+  RowCall call(8);
+  EXPECT_TRUE(call.Run(alive, context.get()).ok());
+  EXPECT_TRUE(call.Right(1.0f));
+}
+
+TEST_F(ExecutorTest, ParametersAreNamed) {
+  const auto load = [&](std::vector<ParameterView> parameters) {
+    return Executable::Load(RowPlan(), RowPlanObjects(), parameters, device_.get(), {}).status();
+  };
+  ParameterView other = RowParameter(1.0f);
+  other.name = "other";
+  ExpectStatus(load({other}), absl::StatusCode::kInvalidArgument, {"parameter 'w' is missing"});
+  ParameterView small = RowParameter(1.0f);
+  small.data.remove_suffix(1);
+  ExpectStatus(load({small}), absl::StatusCode::kInvalidArgument,
+               {"parameter 'w' has 31 bytes, the plan wants 32"});
+  EXPECT_TRUE(load({other, RowParameter(2.0f)}).ok());
+}
+
+TEST_F(ExecutorTest, KernelsMustLoad) {
+  std::vector<absl::string_view> objects = RowPlanObjects();
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  objects[2] = "garbage";
+  ExpectStatus(Executable::Load(RowPlan(), objects, parameters, device_.get(), {}).status(),
+               absl::StatusCode::kInvalidArgument, {"kernel 2 'mul_row'", "not an ELF file"});
+  objects.pop_back();
+  ExpectStatus(Executable::Load(RowPlan(), objects, parameters, device_.get(), {}).status(),
+               absl::StatusCode::kInvalidArgument, {"4 kernels", "3 objects"});
+}
+
+TEST_F(ExecutorTest, PrepareErrorsAreReported) {
+  v1::Plan plan = RowPlan();
+  v1::Step* step = plan.add_prepare();
+  step->set_kernel(3);
+  step->set_label("bad table");
+  for (int buffer : {3, 2, 3}) step->add_buffers(buffer);
+  step->add_sizes()->add_terms()->set_coefficient(1);
+  step->mutable_grid()->add_terms()->set_coefficient(1);
+  ExpectPlanRefused(plan, {"step 'bad table'", "out of range [0, 1)"});
+}
+
+TEST_F(ExecutorTest, SizesThatLeaveTheArenaNeverRun) {
+  v1::Plan plan = RowPlan();
+  plan.set_arena_bytes(2111);
+  auto executable = LoadOrDie(plan);
+  auto context = executable->NewContext().value();
+  EXPECT_TRUE(RowCall(63).Run(*executable, context.get()).ok());
+  ExpectStatus(RowCall(64).Run(*executable, context.get()), absl::StatusCode::kFailedPrecondition,
+               {"buffer 4 of 2048 bytes at 64 leaves the arena of 2111"});
+  RowCall call(62);
+  EXPECT_TRUE(call.Run(*executable, context.get()).ok());
+  EXPECT_TRUE(call.Right(1.0f));
+}
+
+TEST_F(ExecutorTest, WrongPlansAreNamed) {
+  v1::Plan plan = RowPlan();
+  plan.set_format(2);
+  ExpectPlanRefused(plan, {"format", "is 2", "reads 1"});
+  plan = RowPlan();
+  plan.mutable_dims(0)->set_min(65);
+  ExpectPlanRefused(plan, {"dim 'b'", "65..64"});
+  plan = RowPlan();
+  *plan.add_dims() = plan.dims(0);
+  ExpectPlanRefused(plan, {"dim 'b'", "twice"});
+  plan = RowPlan();
+  plan.mutable_buffers(4)->set_arena_offset(32);
+  ExpectPlanRefused(plan, {"buffer 4", "arena_offset is 32"});
+  plan = RowPlan();
+  plan.mutable_buffers(2)->mutable_literal()->pop_back();
+  ExpectPlanRefused(plan, {"buffer 2", "literal has 31 bytes"});
+  plan = RowPlan();
+  *plan.mutable_buffers(3)->mutable_bytes() = plan.buffers(0).bytes();
+  ExpectPlanRefused(plan, {"buffer 3", "without dims"});
+  plan = RowPlan();
+  plan.mutable_buffers(3)->clear_kind();
+  ExpectPlanRefused(plan, {"buffer 3", "kind 0"});
+  plan = RowPlan();
+  plan.mutable_run(1)->set_kernel(4);
+  ExpectPlanRefused(plan, {"run step 1 'mul'", "kernel 4 of 4"});
+  plan = RowPlan();
+  plan.mutable_run(1)->set_buffers(0, 8);
+  ExpectPlanRefused(plan, {"run step 1 'mul'", "buffer 8 of 8"});
+  plan = RowPlan();
+  plan.mutable_run(2)->mutable_grid()->mutable_terms(0)->mutable_factors(0)->set_symbol("q");
+  ExpectPlanRefused(plan, {"run step 2 'pick' grid", "dim 'q'", "[b]"});
+  plan = RowPlan();
+  plan.mutable_prepare(0)->set_buffers(1, 4);
+  ExpectPlanRefused(plan, {"prepare step 0 'double w'", "buffer 4", "ARENA"});
+  plan = RowPlan();
+  *plan.mutable_prepare(0)->mutable_grid() = plan.run(0).grid();
+  ExpectPlanRefused(plan, {"prepare step 0", "without dims"});
+  plan = RowPlan();
+  plan.mutable_outputs(0)->set_buffer(99);
+  ExpectPlanRefused(plan, {"output 'y'", "buffer 99 of 8"});
+  plan = RowPlan();
+  plan.mutable_outputs()->RemoveLast();
+  ExpectPlanRefused(plan, {"buffer 7 'g'", "in no output"});
+}
+
+}  // namespace
+}  // namespace athanor
