@@ -1,0 +1,291 @@
+// What printers rely on. A walk in program order with the set of registers in scope.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/kir.h"
+#include "compiler/ir/message.h"
+
+namespace athanor::kir {
+namespace {
+
+constexpr int kMaxLanes = 64;
+constexpr int kMaxNesting = 256;
+
+std::string TypeText(Type t) {
+  return t.lanes == 1 ? std::string(DTypeName(t.dtype)) : Cat(DTypeName(t.dtype), "x", t.lanes);
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& kernel)
+      : kernel_(kernel), types_(kernel.vars), state_(kernel.vars, State::kUndefined) {
+    symbols_.insert(kGrid);
+    for (size_t i = 0; i < kernel.sizes.size(); ++i) {
+      symbols_.insert(Cat("s", i));
+      sizes_.insert(Cat("s", i));
+    }
+  }
+
+  absl::Status Run() {
+    std::set<std::string> used;
+    kernel_.grid.CollectSymbols(&used);
+    if (kernel_.grid.overflow()) return Invalid("grid: the expression is too large");
+    for (const std::string& s : used) {
+      if (!sizes_.contains(s)) return Invalid("grid: symbol \"", s, "\" is no size of the kernel");
+    }
+    bool scratch = false;
+    for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
+      const Buffer& b = kernel_.buffers[i];
+      if (b.space == Space::kScratch) {
+        scratch = true;
+        if (b.elements < 0) return Invalid("b", i, ": ", b.elements, " elements of scratch; 0 or more is right");
+      } else if (scratch) {
+        return Invalid("b", i, ": a global buffer after scratch; global ones come first");
+      }
+    }
+    return Block(kernel_.body, 0);
+  }
+
+ private:
+  enum class State : uint8_t { kUndefined, kInScope, kMutable, kOutOfScope };
+
+  absl::Status Block(const std::vector<Stmt>& body, int depth) {
+    if (depth > kMaxNesting) return Invalid("loops nested deeper than ", kMaxNesting, " levels");
+    std::vector<Var> defined;
+    for (const Stmt& s : body) {
+      absl::Status status = Statement(s, depth);
+      if (!status.ok()) return Prefixed(Cat(Where(s), ": "), status);
+      if (Defines(s)) defined.push_back(s.result);
+    }
+    for (Var v : defined) {
+      state_[v] = State::kOutOfScope;
+      symbols_.erase(Cat("v", v));
+    }
+    return absl::OkStatus();
+  }
+
+  static bool Defines(const Stmt& s) {
+    return s.opcode != Opcode::kStore && s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor &&
+           s.opcode != Opcode::kIf;
+  }
+
+  static std::string Where(const Stmt& s) {
+    if (s.opcode == Opcode::kFor) return Cat("loop ", s.loop);
+    if (s.opcode == Opcode::kStore) return Cat("store to b", s.buffer);
+    if (s.opcode == Opcode::kIf) return "if";
+    return Cat("v", s.result);
+  }
+
+  absl::Status Statement(const Stmt& s, int depth) {
+    for (Var v : s.args) {
+      if (absl::Status status = Defined(v); !status.ok()) return status;
+    }
+    if (absl::Status status = Access(s); !status.ok()) return status;
+    if (s.opcode == Opcode::kFor) return Loop(s, depth);
+    if (s.opcode == Opcode::kIf) {
+      if (absl::Status status = Args(s, {Type{DType::kBool, 1}}); !status.ok()) return status;
+      return Block(s.body, depth + 1);
+    }
+    if (absl::Status status = Lanes(s.type); !status.ok()) return status;
+    if (absl::Status status = Operands(s); !status.ok()) return status;
+    return Result(s);
+  }
+
+  absl::Status Result(const Stmt& s) {
+    if (s.opcode == Opcode::kStore) return absl::OkStatus();
+    if (s.result < 0 || s.result >= kernel_.vars) {
+      return Invalid("registers are v0 to v", kernel_.vars - 1);
+    }
+    if (s.opcode == Opcode::kAssign) {
+      if (state_[s.result] != State::kMutable) return Invalid("assigned but not a mutable register in scope");
+      return types_[s.result] == s.type
+                 ? absl::OkStatus()
+                 : Invalid("is a ", TypeText(types_[s.result]), ", assigned a ", TypeText(s.type));
+    }
+    if (state_[s.result] != State::kUndefined) return Invalid("defined twice");
+    state_[s.result] = s.opcode == Opcode::kMutable ? State::kMutable : State::kInScope;
+    types_[s.result] = s.type;
+    if (s.type.dtype == DType::kI64) symbols_.insert(Cat("v", s.result));
+    return absl::OkStatus();
+  }
+
+  absl::Status Lanes(Type t) const {
+    const bool power = t.lanes >= 1 && t.lanes <= kMaxLanes && (t.lanes & (t.lanes - 1)) == 0;
+    return power ? absl::OkStatus()
+                 : Invalid(t.lanes, " lanes; a power of two up to ", kMaxLanes, " is right");
+  }
+
+  absl::Status Defined(Var v) const {
+    if (v < 0 || v >= kernel_.vars || state_[v] == State::kUndefined) {
+      return Invalid("v", v, " is used before it is defined");
+    }
+    return state_[v] == State::kOutOfScope ? Invalid("v", v, " is used outside its scope") : absl::OkStatus();
+  }
+
+  absl::Status Symbols(const Expr& e, bool lane, bool vectors) const {
+    if (e.overflow()) return Invalid("an index expression is too large");
+    std::set<std::string> used;
+    e.CollectSymbols(&used);
+    for (const std::string& s : used) {
+      if (s == kLane) {
+        if (!lane) return Invalid("\"lane\" where all lanes share one value");
+      } else if (!symbols_.contains(s)) {
+        return Invalid("symbol \"", s, "\" is no size, loop variable or i64 register in scope");
+      } else if (s[0] == 'v' && !vectors && types_[std::stoi(s.substr(1))].lanes > 1) {
+        return Invalid(s, " differs by lane where all lanes share one value");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Loop(const Stmt& s, int depth) {
+    const bool named = s.loop.size() > 1 && s.loop.size() < 10 && s.loop[0] == 'i' &&
+                       s.loop.find_first_not_of("0123456789", 1) == std::string::npos;
+    if (!named) return Invalid("loop variables are named i0, i1, ...");
+    if (symbols_.contains(s.loop)) return Invalid("the name is taken by an enclosing loop");
+    if (s.step <= 0) return Invalid("step ", s.step, "; a positive one is right");
+    for (const Expr* e : {&s.begin, &s.end}) {
+      if (absl::Status status = Symbols(*e, false, false); !status.ok()) return status;
+    }
+    symbols_.insert(s.loop);
+    absl::Status status = Block(s.body, depth + 1);
+    symbols_.erase(s.loop);
+    return status;
+  }
+
+  // Index, count, predicate and buffer.
+  absl::Status Access(const Stmt& s) {
+    const bool memory = s.opcode == Opcode::kLoad || s.opcode == Opcode::kStore;
+    const bool vector = s.type.lanes > 1;
+    if (memory || s.opcode == Opcode::kIndex || s.opcode == Opcode::kCheckIndex) {
+      if (absl::Status status = Symbols(s.index, vector, vector); !status.ok()) return status;
+    }
+    if (s.opcode == Opcode::kLaneMask) return Symbols(s.index, false, false);
+    if (!memory && s.opcode != Opcode::kCheckIndex) return absl::OkStatus();
+    if (s.count) {
+      if (absl::Status status = Symbols(*s.count, false, false); !status.ok()) return status;
+    }
+    if (s.predicate != kNoVar) {
+      if (absl::Status status = Defined(s.predicate); !status.ok()) return status;
+      const Type p = types_[s.predicate];
+      if (p.dtype != DType::kBool || (p.lanes != 1 && p.lanes != s.type.lanes)) {
+        return Invalid("predicate v", s.predicate, " is a ", TypeText(p), "; a bool, scalar or of ",
+                       s.type.lanes, " lanes is right");
+      }
+    }
+    if (!memory) return absl::OkStatus();
+    if (s.buffer < 0 || s.buffer >= static_cast<int>(kernel_.buffers.size())) {
+      return Invalid("there is no buffer b", s.buffer);
+    }
+    const Buffer& b = kernel_.buffers[s.buffer];
+    if (b.dtype != s.type.dtype) {
+      return Invalid("b", s.buffer, " holds ", DTypeName(b.dtype), ", the register is a ", TypeText(s.type));
+    }
+    if (s.opcode == Opcode::kStore && b.space == Space::kGlobal && !b.written) {
+      return Invalid("b", s.buffer, " is read only");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Args(const Stmt& s, const std::vector<Type>& wanted) const {
+    if (s.args.size() != wanted.size()) {
+      return Invalid(s.args.size(), " operands; ", wanted.size(), " are right");
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (types_[s.args[i]] == wanted[i]) continue;
+      return Invalid("operand v", s.args[i], " is a ", TypeText(types_[s.args[i]]), "; ", TypeText(wanted[i]),
+                     " is right");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ResultIs(const Stmt& s, DType dtype) const {
+    return s.type.dtype == dtype ? absl::OkStatus()
+                                 : Invalid("is a ", TypeText(s.type), "; ", DTypeName(dtype), " is right");
+  }
+
+  absl::Status Operands(const Stmt& s) const {
+    const Type t = s.type;
+    switch (s.opcode) {
+      case Opcode::kConst:
+        if (!s.args.empty()) return Args(s, {});
+        return ResultIs(s, s.constant.dtype);
+      case Opcode::kIndex: return ResultIs(s, DType::kI64);
+      case Opcode::kLoad: return Args(s, {});
+      case Opcode::kStore:
+      case Opcode::kMutable:
+      case Opcode::kAssign: return Args(s, {t});
+      case Opcode::kCompute: return Compute(s);
+      case Opcode::kFma:
+        if (!Computes(t.dtype) || t.dtype == DType::kBool) return Invalid("no arithmetic on ", DTypeName(t.dtype));
+        return Args(s, {t, t, t});
+      case Opcode::kBroadcast: return Args(s, {{t.dtype, 1}});
+      case Opcode::kReduce: return Reduce(s);
+      case Opcode::kLaneMask: return ResultIs(s, DType::kBool);
+      case Opcode::kCheckIndex:
+        if (absl::Status status = ResultIs(s, DType::kBool); !status.ok()) return status;
+        return Args(s, {{DType::kI64, t.lanes}});
+      case Opcode::kRandomBits:
+        if (absl::Status status = ResultIs(s, DType::kU32); !status.ok()) return status;
+        return Args(s, {{DType::kI64, t.lanes}, {DType::kU64, t.lanes}});
+      default: return absl::OkStatus();
+    }
+  }
+
+  absl::Status Reduce(const Stmt& s) const {
+    switch (s.op) {
+      case Op::kAdd: case Op::kMul: case Op::kMin: case Op::kMax: case Op::kAnd: case Op::kOr: break;
+      default: return Invalid("no reduction by ", OpName(s.op), "; Add, Mul, Min, Max, And or Or is right");
+    }
+    if (s.type.lanes != 1) return Invalid("a reduction gives one lane, not ", s.type.lanes);
+    if (s.args.size() != 1) return Args(s, {s.type});
+    const Type from = types_[s.args[0]];
+    if (from.dtype != s.type.dtype) return Args(s, {{s.type.dtype, from.lanes}});
+    return Elementwise(s.op, {from, from}, {from.dtype, from.lanes}, /*cast_to=*/from.dtype, false);
+  }
+
+  absl::Status Compute(const Stmt& s) const {
+    std::vector<Type> types;
+    for (Var v : s.args) {
+      types.push_back(types_[v]);
+      if (types_[v].lanes != s.type.lanes) {
+        return Invalid("operand v", v, " has ", types_[v].lanes, " lanes, the result ", s.type.lanes);
+      }
+    }
+    return Elementwise(s.op, types, s.type, s.type.dtype, s.shift_left);
+  }
+
+  // The op table's own rule for dtypes, asked with scalars.
+  static absl::Status Elementwise(Op op, const std::vector<Type>& args, Type result, DType cast_to, bool left) {
+    const OpRow& row = OpInfo(op);
+    if (row.op_class != OpClass::kElementwise) return Invalid(row.name, " is not elementwise");
+    if (static_cast<int>(args.size()) != row.min_inputs) {
+      return Invalid(row.name, " of ", args.size(), " operands; ", row.min_inputs, " are right");
+    }
+    std::vector<TensorType> operands;
+    for (const Type& t : args) operands.push_back({t.dtype, {}});
+    Attrs attrs;
+    if (op == Op::kCast || op == Op::kBitcast) attrs["dtype"] = cast_to;
+    if (op == Op::kShift) attrs["direction"] = std::string(left ? "left" : "right");
+    absl::StatusOr<TensorType> type = row.infer(operands, attrs, Bounds());
+    if (!type.ok()) return Prefixed(Cat(row.name, ": "), type.status());
+    return type->dtype == result.dtype
+               ? absl::OkStatus()
+               : Invalid(row.name, " gives ", DTypeName(type->dtype), ", the register is a ", TypeText(result));
+  }
+
+  const Kernel& kernel_;
+  std::vector<Type> types_;
+  std::vector<State> state_;
+  std::set<std::string> symbols_, sizes_;
+};
+
+}  // namespace
+
+absl::Status Verify(const Kernel& kernel) {
+  if (kernel.vars < 0) return Invalid("kernel: ", kernel.vars, " registers; 0 or more is right");
+  return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "), Verifier(kernel).Run());
+}
+
+}  // namespace athanor::kir

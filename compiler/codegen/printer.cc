@@ -1,0 +1,219 @@
+#include "compiler/codegen/printer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/ir/message.h"
+
+namespace athanor::kir {
+namespace {
+
+using Term = Expr::Term;
+
+bool ComputesVectors(const std::vector<Stmt>& body) {
+  return std::any_of(body.begin(), body.end(),
+                     [](const Stmt& s) { return s.type.lanes > 1 || ComputesVectors(s.body); });
+}
+
+std::string Literal(int64_t value) {
+  // The most negative literal has no positive counterpart.
+  if (value == INT64_MIN) return "(-9223372036854775807L - 1)";
+  return value < 0 ? Cat("(", value, "L)") : Cat(value, "L");
+}
+
+class Printer {
+ public:
+  Printer(const Kernel& kernel, Dialect* dialect)
+      : kernel_(kernel), d_(*dialect), types_(kernel.vars), constants_(kernel.vars) {
+    // A size has no upper bound: its end is a symbol of which nothing is known.
+    for (size_t i = 0; i < kernel.sizes.size(); ++i) {
+      bounds_.Set(Cat("s", i), 0, Expr::Symbol(Cat("$end", i)));
+    }
+    bounds_.Set(kGrid, 0, kernel.grid - 1);
+  }
+
+  std::string Body(int indent) {
+    Block(kernel_.body, indent);
+    return std::move(text_);
+  }
+
+ private:
+  void Block(const std::vector<Stmt>& body, int indent) {
+    for (const Stmt& s : body) Statement(s, indent);
+  }
+
+  void Line(int indent, const std::string& text) {
+    text_.append(indent, ' ');
+    text_ += text;
+    text_ += '\n';
+  }
+
+  void Statement(const Stmt& s, int indent) {
+    switch (s.opcode) {
+      case Opcode::kStore:
+        return Line(indent, Cat(d_.Store(AccessOf(s, s.type), OperandOf(s.args[0])), ";"));
+      case Opcode::kAssign: return Line(indent, Cat(Name(s.result), " = ", Name(s.args[0]), ";"));
+      case Opcode::kFor: return For(s, indent);
+      case Opcode::kIf:
+        Line(indent, Cat("if (", Name(s.args[0]), ") {"));
+        Block(s.body, indent + 2);
+        return Line(indent, "}");
+      default: break;
+    }
+    types_[s.result] = s.type;
+    std::string value = Value(s);
+    // Lanes that differ make every index that uses them scattered.
+    if (s.type.dtype == DType::kI64 && s.type.lanes > 1) vectors_.push_back(Name(s.result));
+    Line(indent, Cat(d_.TypeName(s.type), " ", Name(s.result), " = ", value, ";"));
+  }
+
+  std::string Value(const Stmt& s) {
+    switch (s.opcode) {
+      case Opcode::kConst: {
+        constants_[s.result] = &s.constant;
+        std::string value = d_.Constant(s.constant);
+        return s.type.lanes == 1 ? value : d_.Broadcast(s.type, {value, {s.type.dtype, 1}, nullptr});
+      }
+      case Opcode::kIndex: return Index(s.index, s.type.lanes);
+      case Opcode::kLoad: return d_.Load(AccessOf(s, s.type));
+      case Opcode::kCompute: return d_.Compute(s, Operands(s));
+      case Opcode::kFma: return d_.Fma(s.type, Operands(s));
+      case Opcode::kBroadcast:
+        constants_[s.result] = constants_[s.args[0]];
+        return s.type.lanes == 1 ? Name(s.args[0]) : d_.Broadcast(s.type, OperandOf(s.args[0]));
+      case Opcode::kReduce: {
+        Operand arg = OperandOf(s.args[0]);
+        return arg.type.lanes == 1 ? arg.text : d_.Reduce(s.op, arg);
+      }
+      case Opcode::kLaneMask: return d_.LaneMask(Scalar(s.index), s.type.lanes);
+      case Opcode::kCheckIndex:
+        return d_.CheckIndex(OperandOf(s.args[0]), Index(s.index, s.type.lanes),
+                             s.count ? Scalar(*s.count) : "", Predicate(s));
+      case Opcode::kRandomBits: return d_.RandomBits(OperandOf(s.args[0]), OperandOf(s.args[1]));
+      default: return Name(s.args[0]);  // kMutable
+    }
+  }
+
+  void For(const Stmt& s, int indent) {
+    // Both ends are those on entry, whatever the body assigns.
+    std::string begin = Scalar(s.begin), end = Scalar(s.end), last = Cat(s.loop, "_end");
+    bounds_.Set(s.loop, s.begin, s.end - 1);
+    std::string hint = d_.LoopHint(s.role, ComputesVectors(s.body));
+    if (!hint.empty()) Line(indent, hint);
+    Line(indent, Cat("for (", d_.TypeName({DType::kI64, 1}), " ", s.loop, " = ", begin, ", ", last, " = ",
+                     end, "; ", s.loop, " < ", last, "; ", s.loop, " += ", s.step, ") {"));
+    Block(s.body, indent + 2);
+    Line(indent, "}");
+  }
+
+  static std::string Name(Var v) { return Cat("v", v); }
+
+  Operand OperandOf(Var v) const { return {Name(v), types_[v], constants_[v]}; }
+
+  std::vector<Operand> Operands(const Stmt& s) const {
+    std::vector<Operand> operands;
+    for (Var v : s.args) operands.push_back(OperandOf(v));
+    return operands;
+  }
+
+  std::optional<Operand> Predicate(const Stmt& s) const {
+    if (s.predicate == kNoVar) return std::nullopt;
+    return OperandOf(s.predicate);
+  }
+
+  Access AccessOf(const Stmt& s, Type type) {
+    Access a{.type = type, .buffer = s.buffer, .predicate = Predicate(s)};
+    if (s.count) a.count = Scalar(*s.count);
+    const LanePattern pattern = LanePatternOf(s.index, vectors_);
+    if (type.lanes == 1 || pattern == LanePattern::kUniform) {
+      a.index = Scalar(s.index);
+      return a;
+    }
+    std::optional<Expr::Affine> affine = s.index.AsAffine(kLane);
+    if (affine && !IsVector(affine->base) && !IsVector(affine->stride)) {
+      const bool unit = affine->stride.IsConstant(1);
+      a.pattern = unit ? Access::Pattern::kContiguous : Access::Pattern::kStrided;
+      a.index = Scalar(affine->base);
+      if (!unit) a.stride = Scalar(affine->stride);
+      return a;
+    }
+    a.pattern = Access::Pattern::kScattered;
+    a.index = Index(s.index, type.lanes);
+    return a;
+  }
+
+  bool IsVector(const Expr& e) const {
+    return LanePatternOf(e, vectors_) != LanePattern::kUniform;
+  }
+
+  // `e` as an i64 of `lanes` lanes, in parentheses unless it is a single name or literal.
+  std::string Index(const Expr& e, int lanes) {
+    if (lanes == 1) return Scalar(e);
+    if (!IsVector(e)) return d_.Broadcast({DType::kI64, lanes}, {Scalar(e), {DType::kI64, 1}, nullptr});
+    Expr same;  // the part that all lanes share
+    std::string text;
+    for (const Term& term : e.terms()) {
+      Expr one = Expr::Of(term);
+      if (!IsVector(one)) {
+        same += one;
+        continue;
+      }
+      Term factor{term.coefficient, {}};
+      std::string product;
+      for (const AtomRef& atom : term.monomial) {
+        if (!IsVector(Expr::Of(atom))) {
+          factor.monomial.push_back(atom);
+          continue;
+        }
+        product += Cat(product.empty() ? "" : " * ", AtomText(*atom, lanes));
+      }
+      Expr scale = Expr::Of(factor);
+      if (!scale.IsConstant(1)) product = Cat(product, " * ", Scalar(scale));
+      text += Cat(text.empty() ? "" : " + ", product);
+    }
+    if (!same.IsConstant(0)) text = Cat(text, " + ", Scalar(same));
+    return Cat("(", text, ")");
+  }
+
+  std::string Scalar(const Expr& e) {
+    if (std::optional<int64_t> value = e.constant()) return Literal(*value);
+    if (std::optional<std::string> name = e.symbol()) return *name;
+    std::string text;
+    for (const Term& term : e.terms()) {
+      std::string product;
+      const bool minus = term.coefficient == -1 && !text.empty() && !term.monomial.empty();
+      if (!minus && (term.coefficient != 1 || term.monomial.empty())) product = Literal(term.coefficient);
+      for (const AtomRef& atom : term.monomial) {
+        product += Cat(product.empty() ? "" : " * ", AtomText(*atom, 1));
+      }
+      text += Cat(text.empty() ? "" : minus ? " - " : " + ", product);
+    }
+    return Cat("(", text, ")");
+  }
+
+  std::string AtomText(const Atom& atom, int lanes) {
+    if (atom.kind == Atom::Kind::kSymbol) return atom.symbol == kLane ? d_.Lane(lanes) : atom.symbol;
+    std::string a = Index(atom.args[0], lanes), b = Index(atom.args[1], lanes);
+    if (atom.kind != Atom::Kind::kFloorDiv) {
+      return d_.Extreme(atom.kind == Atom::Kind::kMax, a, b, lanes);
+    }
+    if (lanes > 1) bounds_.Set(kLane, 0, lanes - 1);
+    return d_.FloorDivide(a, b, lanes, atom.args[1].constant(), bounds_.NonNegative(atom.args[0]));
+  }
+
+  const Kernel& kernel_;
+  Dialect& d_;
+  Bounds bounds_;
+  std::vector<Type> types_;
+  std::vector<const athanor::Scalar*> constants_;
+  std::vector<std::string> vectors_;  // i64 registers that differ by lane
+  std::string text_;
+};
+
+}  // namespace
+
+std::string PrintBody(const Kernel& kernel, Dialect* dialect, int indent) {
+  return Printer(kernel, dialect).Body(indent);
+}
+
+}  // namespace athanor::kir

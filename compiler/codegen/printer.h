@@ -1,0 +1,81 @@
+// Prints the body of a kernel as text of the C family. This walk knows statements, loops, scopes and index
+// arithmetic, which are alike in C, CUDA C++ and MSL; a dialect spells types, operations, loads and stores.
+//
+//   CpuDialect dialect(target);
+//   std::string body = PrintBody(kernel, &dialect, /*indent=*/2);
+//
+// The text names register N "vN", buffer N "bN", size N "sN", the work item "g" and loop variables as the
+// kernel does. It depends on nothing else but the kernel.
+#ifndef ATHANOR_COMPILER_CODEGEN_PRINTER_H_
+#define ATHANOR_COMPILER_CODEGEN_PRINTER_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "compiler/codegen/kir.h"
+
+namespace athanor::kir {
+
+// An argument of a statement.
+struct Operand {
+  std::string text;
+  Type type;
+  const Scalar* constant = nullptr;  // its value in every lane, where known
+};
+
+// One load or store.
+struct Access {
+  Type type;  // of the register
+  int buffer = -1;
+  enum class Pattern : uint8_t {
+    kUniform,     // all lanes at `index`
+    kContiguous,  // lane l at index + l
+    kStrided,     // lane l at index + l * stride
+    kScattered,   // lane l at index[l]
+  } pattern = Pattern::kUniform;
+  std::string index;   // i64: a vector if scattered, else a scalar
+  std::string stride;  // i64 scalar
+  std::string count;   // i64 scalar, lanes below it are active; empty: all
+  std::optional<Operand> predicate;
+};
+
+// How one language spells a kernel. Texts are expressions unless said otherwise; operands are names of
+// registers or expressions in parentheses, safe to repeat.
+class Dialect {
+ public:
+  virtual ~Dialect() = default;
+
+  virtual std::string TypeName(Type type) = 0;
+  virtual std::string Constant(const Scalar& value) = 0;  // a scalar
+  virtual std::string Compute(const Stmt& stmt, absl::Span<const Operand> args) = 0;
+  virtual std::string Fma(Type type, absl::Span<const Operand> args) = 0;
+  virtual std::string Broadcast(Type type, const Operand& scalar) = 0;
+  virtual std::string Reduce(Op op, const Operand& vector) = 0;
+  virtual std::string Load(const Access& access) = 0;
+  virtual std::string Store(const Access& access, const Operand& value) = 0;  // a statement without ';'
+  virtual std::string LaneMask(const std::string& count, int lanes) = 0;
+  // `extent` is an i64 of as many lanes as the index; `active` as in Access.
+  virtual std::string CheckIndex(const Operand& index, const std::string& extent,
+                                 const std::string& count,
+                                 const std::optional<Operand>& predicate) = 0;
+  virtual std::string RandomBits(const Operand& index, const Operand& seed) = 0;
+
+  // Index arithmetic in i64 with `lanes` lanes. `lane` is 0, 1, 2, ... by lane.
+  virtual std::string Lane(int lanes) = 0;
+  // `divisor` is the value of `b` where known; `natural`: `a` is never negative.
+  virtual std::string FloorDivide(const std::string& a, const std::string& b, int lanes,
+                                  std::optional<int64_t> divisor, bool natural) = 0;
+  virtual std::string Extreme(bool max, const std::string& a, const std::string& b, int lanes) = 0;
+
+  // The line before a loop, or nothing. `vectors`: its body computes with vectors.
+  virtual std::string LoopHint(AxisRole role, bool vectors) = 0;
+};
+
+// REQUIRES: Verify(kernel).ok().
+std::string PrintBody(const Kernel& kernel, Dialect* dialect, int indent);
+
+}  // namespace athanor::kir
+
+#endif  // ATHANOR_COMPILER_CODEGEN_PRINTER_H_
