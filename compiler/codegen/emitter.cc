@@ -268,6 +268,28 @@ void ForEachExpr(std::vector<Stmt>& block, const std::function<void(Expr&)>& vis
   }
 }
 
+void RenumberBuffers(std::vector<Stmt>& block, const std::vector<int>& to) {
+  for (Stmt& s : block) {
+    if (s.buffer >= 0) s.buffer = to[s.buffer];
+    RenumberBuffers(s.body, to);
+  }
+}
+
+// Kernels list global buffers first; here they come as they are met.
+void GlobalsFirst(Kernel* kernel) {
+  std::vector<int> to(kernel->buffers.size());
+  std::vector<Buffer> ordered;
+  for (Space space : {Space::kGlobal, Space::kScratch}) {
+    for (size_t b = 0; b < to.size(); ++b) {
+      if (kernel->buffers[b].space != space) continue;
+      to[b] = static_cast<int>(ordered.size());
+      ordered.push_back(kernel->buffers[b]);
+    }
+  }
+  kernel->buffers = std::move(ordered);
+  RenumberBuffers(kernel->body, to);
+}
+
 }  // namespace
 
 Kernel Emitter::Finish(std::string name, const Expr& grid) && {
@@ -294,6 +316,7 @@ Kernel Emitter::Finish(std::string name, const Expr& grid) && {
     rename(kernel_.grid);
     ForEachExpr(kernel_.body, rename);
   }
+  GlobalsFirst(&kernel_);
   return std::move(kernel_);
 }
 

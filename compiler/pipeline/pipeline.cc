@@ -217,6 +217,7 @@ class BaselineBuilder {
   absl::StatusOr<v1::Plan> Plan(PlanInput in) {
     in.target = target_;
     in.dims = prepared_.graph.dims;
+    in.dim_names = prepared_.dim_names;
     return MakePlan(in, [this](const kir::Kernel& k) { return PrintCpuKernel(k, target_); });
   }
 
@@ -285,8 +286,6 @@ absl::StatusOr<CheckedPlan> BaselineBuilder::Build() {
   if (absl::Status s = Lower(); !s.ok()) return s;
   absl::StatusOr<v1::Plan> plan = WholePlan();
   if (!plan.ok()) return plan.status();
-  // Requests know the dims by the user's names.
-  for (int d = 0; d < plan->dims_size(); ++d) plan->mutable_dims(d)->set_name(prepared_.dim_names[d]);
   CheckedPlan result{*std::move(plan), {}};
   std::map<std::string, int> kernel_of;
   for (int k = 0; k < result.plan.kernels_size(); ++k) kernel_of[result.plan.kernels(k).kir_hash()] = k;

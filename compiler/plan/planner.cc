@@ -19,7 +19,10 @@ class Planner {
  public:
   Planner(const PlanInput& in, const std::function<std::string(const kir::Kernel&)>& print)
       : in_(in), print_(print) {
-    for (const Dim& d : in.dims) bounds_.Set(d.name, d.min, d.max);
+    for (size_t d = 0; d < in.dims.size(); ++d) {
+      bounds_.Set(in.dims[d].name, in.dims[d].min, in.dims[d].max);
+      names_[in.dims[d].name] = Expr::Symbol(in.dim_names[d]);
+    }
   }
 
   absl::StatusOr<v1::Plan> Make();
@@ -38,12 +41,14 @@ class Planner {
     for (const Expr& e : type.shape) bytes *= e;
     return bytes;
   }
+  v1::SizeExpr Proto(const Expr& e) const { return ExprToProto(e.Substitute(names_)); }
   bool Computed(int value) const { return in_.values[value].kind == ValueKind::kComputed; }
   int Root(const PlanLaunch& launch) const { return launch.buffers[0]; }
 
   const PlanInput& in_;
   const std::function<std::string(const kir::Kernel&)>& print_;
   Bounds bounds_;
+  std::map<std::string, Expr, std::less<>> names_;
   v1::Plan plan_;
   std::vector<bool> prepared_launch_, prepared_value_;
   std::vector<int> run_;                // launches of `run`, in step order
@@ -77,8 +82,8 @@ absl::Status Planner::AddBuffers() {
     const PlanValue& value = in_.values[v];
     v1::Buffer* b = plan_.add_buffers();
     b->set_dtype(std::string(DTypeName(value.type.dtype)));
-    for (const Expr& e : value.type.shape) *b->add_shape() = ExprToProto(e);
-    *b->mutable_bytes() = ExprToProto(BytesOf(static_cast<int>(v)));
+    for (const Expr& e : value.type.shape) *b->add_shape() = Proto(e);
+    *b->mutable_bytes() = Proto(BytesOf(static_cast<int>(v)));
     b->set_name(value.name);
     switch (value.kind) {
       case ValueKind::kInput: b->set_kind(v1::Buffer::INPUT); break;
@@ -153,14 +158,14 @@ void Planner::AddSteps() {
     std::map<std::string, Expr, std::less<>> sizes;
     for (size_t s = 0; s < launch.kernel.sizes.size(); ++s) {
       Expr dim = Expr::Symbol(launch.kernel.sizes[s]);
-      *step->add_sizes() = ExprToProto(dim);
+      *step->add_sizes() = Proto(dim);
       sizes[absl::StrCat("s", s)] = dim;
     }
-    *step->mutable_grid() = ExprToProto(bounds_.Simplify(launch.kernel.grid.Substitute(sizes)));
+    *step->mutable_grid() = Proto(bounds_.Simplify(launch.kernel.grid.Substitute(sizes)));
     step->set_scratch_bytes(launch.kernel.ScratchBytes());
     step->set_label(launch.label);
-    *step->mutable_flops() = ExprToProto(launch.flops);
-    *step->mutable_moved_bytes() = ExprToProto(launch.moved_bytes);
+    *step->mutable_flops() = Proto(launch.flops);
+    *step->mutable_moved_bytes() = Proto(launch.moved_bytes);
   }
 }
 
@@ -177,11 +182,11 @@ absl::StatusOr<v1::Plan> Planner::Make() {
   plan_.set_graph_hash(in_.graph_hash);
   *plan_.mutable_target() = in_.target;
   plan_.set_kind("baseline");
-  for (const Dim& d : in_.dims) {
+  for (size_t d = 0; d < in_.dims.size(); ++d) {
     v1::DimRange* range = plan_.add_dims();
-    range->set_name(d.name);
-    range->set_min(d.min);
-    range->set_max(d.max);
+    range->set_name(in_.dim_names[d]);
+    range->set_min(in_.dims[d].min);
+    range->set_max(in_.dims[d].max);
   }
   FindPrepared();
   if (absl::Status s = AddBuffers(); !s.ok()) return s;

@@ -40,6 +40,7 @@ struct PlanLaunch {
 struct PlanInput {
   std::string graph_hash;
   std::vector<Dim> dims;
+  std::vector<std::string> dim_names;  // what requests call them, in the order of `dims`
   v1::Target target;
   std::vector<PlanValue> values;
   std::vector<PlanLaunch> launches;  // a topological order

@@ -51,7 +51,7 @@ absl::StatusOr<std::string> ObjectFor(const std::string& source, const v1::Targe
 }  // namespace
 
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters,
-                                 const v1::Target& target, int threads) {
+                                 const v1::Target& target, int threads, bool poison) {
   Compiled c;
   c.graph_ = graph;
   absl::StatusOr<v1::Plan> plan = BuildBaselinePlan(graph, target);
@@ -74,7 +74,7 @@ absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& 
   c.device_ = *std::move(device);
   std::vector<absl::string_view> object_views(objects.begin(), objects.end());
   auto executable =
-      Executable::Load(c.plan_, object_views, views, c.device_.get(), LoadOptions{.poison = true});
+      Executable::Load(c.plan_, object_views, views, c.device_.get(), LoadOptions{.poison = poison});
   if (!executable.ok()) return executable.status();
   c.executable_ = *std::move(executable);
   auto context = c.executable_->NewContext();
@@ -83,30 +83,43 @@ absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& 
   return c;
 }
 
-absl::StatusOr<std::vector<Tensor>> Compiled::Run(const std::vector<Tensor>& inputs) {
+absl::StatusOr<std::vector<int64_t>> Compiled::Bind(const std::vector<Tensor>& inputs) const {
   std::vector<std::vector<int64_t>> shapes;
-  std::map<std::string, const Tensor*> by_name;
-  const std::vector<NodeId> ids = graph_.InputIds();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    shapes.push_back(inputs[i].shape);
-    by_name[graph_.node(ids[i]).name] = &inputs[i];
-  }
+  for (const Tensor& t : inputs) shapes.push_back(t.shape);
   absl::StatusOr<Expr::Env> bound = BindDims(graph_, shapes);
   if (!bound.ok()) return bound.status();
   std::vector<int64_t> dims;
   for (const SizeDim& d : executable_->dims()) dims.push_back(bound->at(d.name));
+  return dims;
+}
+
+absl::Status Compiled::RunInto(const std::vector<Tensor>& inputs, const std::vector<Tensor*>& outputs) {
+  absl::StatusOr<std::vector<int64_t>> dims = Bind(inputs);
+  if (!dims.ok()) return dims.status();
+  const std::vector<NodeId> ids = graph_.InputIds();
   std::vector<absl::string_view> in;
-  for (int i = 0; i < executable_->inputs(); ++i) in.push_back(by_name.at(executable_->input_name(i))->bytes);
-  std::vector<Tensor> outputs;
+  for (int i = 0; i < executable_->inputs(); ++i) {
+    for (size_t j = 0; j < ids.size(); ++j) {
+      if (graph_.node(ids[j]).name == executable_->input_name(i)) in.push_back(inputs[j].bytes);
+    }
+  }
   std::vector<absl::Span<char>> out;
+  for (Tensor* t : outputs) out.emplace_back(t->bytes.data(), t->bytes.size());
+  return executable_->Run(context_.get(), *dims, in, out, {});
+}
+
+absl::StatusOr<std::vector<Tensor>> Compiled::Run(const std::vector<Tensor>& inputs) {
+  absl::StatusOr<std::vector<int64_t>> dims = Bind(inputs);
+  if (!dims.ok()) return dims.status();
+  std::vector<Tensor> outputs;
   for (int i = 0; i < executable_->outputs(); ++i) {
-    auto shape = executable_->output_shape(i, dims);
+    auto shape = executable_->output_shape(i, *dims);
     DType dtype = *ParseDType(executable_->output_dtype(i));
     outputs.push_back(Tensor::Zeros(dtype, {shape.begin(), shape.end()}));
   }
-  for (Tensor& t : outputs) out.emplace_back(t.bytes.data(), t.bytes.size());
-  absl::Status s = executable_->Run(context_.get(), dims, in, out, {});
-  if (!s.ok()) return s;
+  std::vector<Tensor*> out;
+  for (Tensor& t : outputs) out.push_back(&t);
+  if (absl::Status s = RunInto(inputs, out); !s.ok()) return s;
   return outputs;
 }
 

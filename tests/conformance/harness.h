@@ -25,10 +25,14 @@ class Compiled {
  public:
   // `inputs` are the graph's Inputs in order; sizes may differ from call to call.
   absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Tensor>& inputs);
+  // The same into outputs of the right size.
+  absl::Status RunInto(const std::vector<Tensor>& inputs, const std::vector<Tensor*>& outputs);
   const v1::Plan& plan() const { return plan_; }
 
  private:
-  friend absl::StatusOr<Compiled> Compile(const Graph&, const std::vector<Tensor>&, const v1::Target&, int);
+  friend absl::StatusOr<Compiled> Compile(const Graph&, const std::vector<Tensor>&, const v1::Target&, int,
+                                          bool);
+  absl::StatusOr<std::vector<int64_t>> Bind(const std::vector<Tensor>& inputs) const;
   Graph graph_;
   v1::Plan plan_;
   std::shared_ptr<Device> device_;
@@ -38,7 +42,8 @@ class Compiled {
 
 // `parameters` are the graph's Parameters in order. Objects are remembered by source for the process.
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters = {},
-                                 const v1::Target& target = HostTarget(), int threads = 2);
+                                 const v1::Target& target = HostTarget(), int threads = 2,
+                                 bool poison = true);
 
 // Normal values (integers small, bools fair), reproducible.
 Tensor RandomTensor(DType dtype, std::vector<int64_t> shape, std::mt19937& rng, double scale = 1);
