@@ -164,10 +164,25 @@ class Bounds {
 
  private:
   friend class BoundsProver;
+  friend class BoundsSimplifier;
   struct Range {
     Expr lower, upper;
   };
+  struct Digits;
+
+  // NonNegative and Simplify without splitting symbols into digits.
+  bool Proves(const Expr& e) const;
+  Expr SimplifyAtoms(const Expr& e) const;
+  // Null if no symbol in `e` is divided by anything, or (unless `even_if_plain`) nothing else is.
+  std::optional<Digits> SplitDigits(const Expr& e, bool even_if_plain) const;
+
   std::map<std::string, Range, std::less<>> ranges_;
+};
+
+// Symbols as sums of digit symbols, the digits as expressions over the symbols, and the bounds.
+struct Bounds::Digits {
+  std::map<std::string, Expr, std::less<>> split, merge;
+  Bounds bounds;
 };
 
 }  // namespace athanor

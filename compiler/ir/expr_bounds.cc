@@ -8,18 +8,21 @@ namespace athanor {
 namespace {
 
 using expr_internal::Add;
+using expr_internal::AtomsOf;
 using expr_internal::CommonFactor;
 using expr_internal::ExactQuotient;
 using expr_internal::Fit;
 using expr_internal::FloorDivide;
 using expr_internal::HasComposite;
 using expr_internal::Interval;
+using expr_internal::Isolate;
 using expr_internal::IsIndependent;
 using expr_internal::Scale;
 using Term = Expr::Term;
 
 constexpr int kMaxDepth = 40;
 constexpr int kMaxSteps = 400;    // of one question
+constexpr int kMaxIntervals = 1 << 14;  // of atoms, in one question: ranges that use each other branch
 
 Interval Times(const Interval& a, const Interval& b) {
   if (a.lo && a.lo == a.hi) return Scale(b, *a.lo);
@@ -54,30 +57,6 @@ std::optional<int64_t> Lesser(std::optional<int64_t> a, std::optional<int64_t> b
 
 std::optional<int64_t> Better(std::optional<int64_t> a, std::optional<int64_t> b) {
   return !a ? b : !b ? a : std::max(*a, *b);
-}
-
-// Atoms of the polynomial itself, each once, not those inside other atoms.
-std::map<std::string_view, AtomRef> AtomsOf(const Expr& e) {
-  std::map<std::string_view, AtomRef> atoms;
-  for (const Term& term : e.terms()) {
-    for (const AtomRef& atom : term.monomial) atoms.emplace(atom->key, atom);
-  }
-  return atoms;
-}
-
-// e == base + stride * atom with neither using it outside of composite atoms.
-std::optional<Expr::Affine> Isolate(const Expr& e, const AtomRef& atom) {
-  Expr::Affine affine{0, 0};
-  for (const Term& term : e.terms()) {
-    Expr::Monomial rest;
-    for (const AtomRef& factor : term.monomial) {
-      if (factor->key != atom->key) rest.push_back(factor);
-    }
-    const size_t power = term.monomial.size() - rest.size();
-    if (power > 1) return std::nullopt;
-    (power == 0 ? affine.base : affine.stride) += Expr::Of(Term{term.coefficient, std::move(rest)});
-  }
-  return affine;
 }
 
 }  // namespace
@@ -126,10 +105,11 @@ class BoundsProver {
 
   const std::map<std::string, Range, std::less<>>& ranges_;
   int steps_ = 0;
+  int intervals_ = 0;
 };
 
 Interval BoundsProver::OfAtom(const Atom& atom, int depth) {
-  if (depth > kMaxDepth) return {};
+  if (depth > kMaxDepth || ++intervals_ > kMaxIntervals) return {};
   if (const Range* range = Find(atom)) {
     return {Of(range->lower, depth + 1).lo, Of(range->upper, depth + 1).hi};
   }
@@ -347,9 +327,17 @@ void Bounds::Set(std::string_view symbol, Expr lower, Expr upper) {
   ranges_.insert_or_assign(std::string(symbol), Range{std::move(lower), std::move(upper)});
 }
 
-bool Bounds::NonNegative(const Expr& e) const {
+bool Bounds::Proves(const Expr& e) const {
   const std::optional<int64_t> lower = BoundsProver(*this).Lower(e, 0);
   return lower && *lower >= 0;
+}
+
+bool Bounds::NonNegative(const Expr& e) const {
+  if (Proves(e)) return true;
+  if (!HasComposite(e)) return false;
+  const std::optional<Digits> digits = SplitDigits(e, /*even_if_plain=*/true);
+  if (!digits) return false;
+  return digits->bounds.Proves(digits->bounds.SimplifyAtoms(e.Substitute(digits->split)));
 }
 
 std::optional<int64_t> Bounds::Minimum(const Expr& e) const {

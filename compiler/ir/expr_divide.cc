@@ -45,36 +45,6 @@ std::optional<int64_t> TakeOut(int64_t a, int64_t b, bool balanced) {
   return static_cast<int64_t>(q);
 }
 
-// Long division by the leading term of `d->divisor`; true if the quotient grew. On overflow or
-// after too many steps the division stays as it was, which is as true.
-bool TakeOutMultiples(Division* d) {
-  const Term& lead = d->divisor.terms()[0];
-  Expr quotient = 0, rest = d->remainder;
-  size_t i = 0;
-  for (size_t work = 0; i < rest.terms().size();) {
-    const Term& term = rest.terms()[i];
-    std::optional<Monomial> m = Quotient(term.monomial, lead.monomial);
-    std::optional<int64_t> q;
-    if (m) q = TakeOut(term.coefficient, lead.coefficient, !term.monomial.empty());
-    if (!q) {
-      ++i;
-      continue;
-    }
-    const Expr step = Expr::Of(Term{*q, *std::move(m)});
-    quotient += step;
-    // Terms before `i` are larger than any term of step * divisor.
-    rest = rest - step * d->divisor;
-    work += rest.terms().size() + quotient.terms().size();
-    if (rest.overflow() || quotient.overflow() || work > kMaxDivisionWork) return false;
-  }
-  if (quotient.IsConstant(0)) return false;
-  const Expr total = d->quotient + quotient;
-  if (total.overflow()) return false;
-  d->quotient = total;
-  d->remainder = rest;
-  return true;
-}
-
 Expr DivideCoefficients(const Expr& e, int64_t by) {
   Expr result = 0;
   for (const Term& term : e.terms()) {
@@ -116,13 +86,41 @@ bool Unnest(Division* d) {
 
 }  // namespace
 
+bool expr_internal::TakeOutMultiples(Division* d) {
+  const Term& lead = d->divisor.terms()[0];
+  Expr quotient = 0, rest = d->remainder;
+  size_t i = 0;
+  for (size_t work = 0; i < rest.terms().size();) {
+    const Term& term = rest.terms()[i];
+    std::optional<Monomial> m = Quotient(term.monomial, lead.monomial);
+    std::optional<int64_t> q;
+    if (m) q = TakeOut(term.coefficient, lead.coefficient, !term.monomial.empty());
+    if (!q) {
+      ++i;
+      continue;
+    }
+    const Expr step = Expr::Of(Term{*q, *std::move(m)});
+    quotient += step;
+    // Terms before `i` are larger than any term of step * divisor.
+    rest = rest - step * d->divisor;
+    work += rest.terms().size() + quotient.terms().size();
+    if (rest.overflow() || quotient.overflow() || work > kMaxDivisionWork) return false;
+  }
+  if (quotient.IsConstant(0)) return false;
+  const Expr total = d->quotient + quotient;
+  if (total.overflow()) return false;
+  d->quotient = total;
+  d->remainder = rest;
+  return true;
+}
+
 Division Divide(const Expr& a, const Expr& b) {
   Division d{0, a, b};
   if (a.overflow() || b.overflow()) return {0, Expr::Overflowed(), b};
   std::optional<int64_t> divisor = b.constant();
   if (divisor && *divisor <= 0) return d;
   for (int round = 0; round < kMaxRounds; ++round) {
-    bool changed = TakeOutMultiples(&d);
+    bool changed = expr_internal::TakeOutMultiples(&d);
     changed |= CancelContent(&d);
     changed |= Unnest(&d);
     if (!changed) break;

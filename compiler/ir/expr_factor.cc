@@ -7,6 +7,28 @@ namespace athanor::expr_internal {
 
 using Term = Expr::Term;
 
+std::map<std::string_view, AtomRef> AtomsOf(const Expr& e) {
+  std::map<std::string_view, AtomRef> atoms;
+  for (const Term& term : e.terms()) {
+    for (const AtomRef& atom : term.monomial) atoms.emplace(atom->key, atom);
+  }
+  return atoms;
+}
+
+std::optional<Expr::Affine> Isolate(const Expr& e, const AtomRef& atom) {
+  Expr::Affine affine{0, 0};
+  for (const Term& term : e.terms()) {
+    Expr::Monomial rest;
+    for (const AtomRef& factor : term.monomial) {
+      if (factor->key != atom->key) rest.push_back(factor);
+    }
+    const size_t power = term.monomial.size() - rest.size();
+    if (power > 1) return std::nullopt;
+    (power == 0 ? affine.base : affine.stride) += Expr::Of(Term{term.coefficient, std::move(rest)});
+  }
+  return affine;
+}
+
 bool HasComposite(const Expr& e) {
   for (const Term& term : e.terms()) {
     for (const AtomRef& atom : term.monomial) {
@@ -16,7 +38,6 @@ bool HasComposite(const Expr& e) {
   return false;
 }
 
-// The largest term that divides both; its coefficient is positive.
 Term CommonFactor(const Term& a, const Term& b) {
   const uint64_t gcd = std::gcd(Magnitude(a.coefficient), Magnitude(b.coefficient));
   Term common{gcd > INT64_MAX ? 1 : static_cast<int64_t>(gcd), {}};
@@ -32,21 +53,18 @@ Term CommonFactor(const Term& a, const Term& b) {
   return common;
 }
 
-// The largest term that divides all terms of `e`, which is not zero.
 Term CommonFactor(const Expr& e) {
   Term common = e.terms()[0];
   for (const Term& term : e.terms()) common = CommonFactor(common, term);
   return common;
 }
 
-// a / b if that is a polynomial.
 std::optional<Expr> ExactQuotient(const Expr& a, const Expr& b) {
   Expr quotient = Divide(a, b).quotient;
   if (quotient * b == a) return quotient;
   return std::nullopt;
 }
 
-// A common factor of two expressions that are not zero; its leading coefficient is positive.
 Expr CommonFactor(const Expr& a, const Expr& b) {
   const Expr x = a.terms()[0].coefficient < 0 ? -1 * a : a;
   const Expr y = b.terms()[0].coefficient < 0 ? -1 * b : b;
@@ -55,7 +73,6 @@ Expr CommonFactor(const Expr& a, const Expr& b) {
   return Expr::Of(CommonFactor(CommonFactor(a), CommonFactor(b)));
 }
 
-// Every atom occurs once in `e`, so that treating terms and factors as independent loses nothing.
 bool IsIndependent(const Expr& e) {
   absl::InlinedVector<const std::string*, 16> seen;
   for (const Term& term : e.terms()) {

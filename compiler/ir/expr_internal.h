@@ -6,7 +6,9 @@
 #define ATHANOR_COMPILER_IR_EXPR_INTERNAL_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "compiler/ir/expr.h"
@@ -28,6 +30,10 @@ inline uint64_t Magnitude(int64_t v) {
 // b > 0.
 inline int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
+// Atoms of the polynomial itself by key, each once, not those inside other atoms.
+std::map<std::string_view, AtomRef> AtomsOf(const Expr& e);
+// e == base + stride * atom with neither using it outside of composite atoms.
+std::optional<Expr::Affine> Isolate(const Expr& e, const AtomRef& atom);
 // The polynomial has an atom that is no symbol.
 bool HasComposite(const Expr& e);
 // Every atom occurs once in `e`, so that treating terms and factors as independent loses nothing.
@@ -41,6 +47,10 @@ Expr::Term CommonFactor(const Expr& e);
 Expr CommonFactor(const Expr& a, const Expr& b);
 // a / b if that is a polynomial.
 std::optional<Expr> ExactQuotient(const Expr& a, const Expr& b);
+
+// One step of Divide: moves multiples of the divisor from the remainder to the quotient by long
+// division. True if the quotient changed; what would overflow or take too long is left as it was.
+bool TakeOutMultiples(Division* d);
 
 // Integers from lo to hi; a missing end is unbounded or beyond int64.
 struct Interval {

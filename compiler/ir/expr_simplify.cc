@@ -8,23 +8,26 @@ namespace athanor {
 namespace {
 
 using expr_internal::Add;
+using expr_internal::AtomsOf;
 using expr_internal::CommonFactor;
 using expr_internal::ExactQuotient;
 using expr_internal::FloorDivide;
 using expr_internal::HasComposite;
 using expr_internal::Interval;
+using expr_internal::Isolate;
 using expr_internal::IsIndependent;
 using expr_internal::Scale;
 using Term = Expr::Term;
 
 constexpr size_t kMaxSubsetTerms = 5;   // 32 choices of representatives
 constexpr size_t kMaxRelatedTerms = 3;  // 8 choices, each a question
-constexpr size_t kMaxModTerms = 4;
 constexpr int kMaxRewrites = 8;
 
-class Simplifier {
+}  // namespace
+
+class BoundsSimplifier {
  public:
-  explicit Simplifier(const Bounds& bounds) : bounds_(bounds) {}
+  explicit BoundsSimplifier(const Bounds& bounds) : bounds_(bounds) {}
 
   Expr Simplify(const Expr& e) {
     Expr result = e;
@@ -63,9 +66,9 @@ class Simplifier {
       result = Quotient(a, b);
     } else {
       const bool min = atom.kind == Atom::Kind::kMin;
-      if (bounds_.NonNegative(b - a)) {
+      if (bounds_.Proves(b - a)) {
         result = min ? a : b;
-      } else if (bounds_.NonNegative(a - b)) {
+      } else if (bounds_.Proves(a - b)) {
         result = min ? b : a;
       } else {
         result = min ? MinOf(a, b) : MaxOf(a, b);
@@ -92,43 +95,14 @@ class Simplifier {
   }
 
   std::optional<Expr> Decide(const Expr& a, const Expr& b) {
-    if (bounds_.Less(a, b)) {
-      if (bounds_.NonNegative(a)) return Expr(0);
-      if (bounds_.NonNegative(-1 - a) && bounds_.NonNegative(a + b)) return Expr(-1);
+    if (bounds_.Proves(b - a - 1)) {
+      if (bounds_.Proves(a)) return Expr(0);
+      if (bounds_.Proves(-1 - a) && bounds_.Proves(a + b)) return Expr(-1);
     }
-    if (std::optional<Expr> value = DecideByMod(a, b)) return value;
     if (std::optional<int64_t> d = b.constant(); d && *d > 0) {
       const std::optional<int64_t> lo = bounds_.Minimum(a), hi = bounds_.Maximum(a);
       if (lo && hi && FloorDivide(*lo, *d) == FloorDivide(*hi, *d)) return Expr(FloorDivide(*lo, *d));
       return DecideByRepresentatives(a, *d);
-    }
-    return std::nullopt;
-  }
-
-  bool IsProper(const Expr& a, const Expr& b) const {
-    return bounds_.Less(a, b) && bounds_.NonNegative(a);
-  }
-
-  // The normal form takes c*m*floordiv(x, m) out of c*mod(x, m) if the divisor is c*m. Puts it back
-  // for one or two terms c*x: floordiv(c*x + y, c*m) == floordiv(x, m) where
-  // 0 <= c*mod(x, m) + y < c*m.
-  std::optional<Expr> DecideByMod(const Expr& a, const Expr& b) const {
-    std::vector<Expr> quotients;
-    for (const Term& term : a.terms()) {
-      if (term.coefficient < 0 || !HasComposite(Expr::Of(Term{1, term.monomial}))) continue;
-      const Expr c = CommonFactor(Expr::Of(term), b);
-      if (c.constant() == 1) continue;
-      const std::optional<Expr> x = ExactQuotient(Expr::Of(term), c), m = ExactQuotient(b, c);
-      if (!x || !m || !HasComposite(*x)) continue;
-      const Expr quotient = FloorDiv(*x, *m);
-      if (IsProper(a - b * quotient, b)) return quotient;
-      if (quotients.size() < kMaxModTerms) quotients.push_back(quotient);
-    }
-    for (size_t i = 0; i < quotients.size(); ++i) {
-      for (size_t j = 0; j < i; ++j) {
-        const Expr quotient = quotients[i] + quotients[j];
-        if (IsProper(a - b * quotient, b)) return quotient;
-      }
     }
     return std::nullopt;
   }
@@ -173,37 +147,58 @@ class Simplifier {
   }
 
   // floordiv(c*x + y, c*z) == floordiv(x, z) where 0 <= y < c is proved.
-  bool CancelFactor(Expr* a, Expr* b) {
+  bool CancelFactor(Expr* a, Expr* b) const {
     const Term common = CommonFactor(*b);
     std::vector<Expr> tried = {1};
-    for (const Term& term : a->terms()) {
-      const Expr c = Expr::Of(CommonFactor(common, term));
-      if (std::find(tried.begin(), tried.end(), c) != tried.end()) continue;
+    auto attempt = [&](const Expr& c, auto split) {
+      if (std::find(tried.begin(), tried.end(), c) != tried.end()) return false;
       tried.push_back(c);
-      Expr x = 0, y = 0;
-      for (const Term& part : a->terms()) {
-        const Expr whole = Expr::Of(part);
-        const std::optional<Expr> quotient = ExactQuotient(whole, c);
-        (quotient ? x : y) += quotient ? *quotient : whole;
-      }
+      const auto [x, y] = split(c);
       // c*z >= 1 wherever the quotient has a value, so c >= 0 is enough for c > 0.
-      const bool proper = y.IsConstant(0) ? bounds_.NonNegative(c)
-                                          : bounds_.NonNegative(y) && bounds_.Less(y, c);
+      const bool proper = y.IsConstant(0) ? bounds_.Proves(c)
+                                          : bounds_.Proves(y) && bounds_.Proves(c - y - 1);
       const std::optional<Expr> z = ExactQuotient(*b, c);
-      if (!proper || !z) continue;
+      if (!proper || !z) return false;
       *a = x;
       *b = *z;
       return true;
+    };
+    for (const Term& term : a->terms()) {
+      if (attempt(Expr::Of(CommonFactor(common, term)),
+                  [&](const Expr& c) { return TermsDividedBy(*a, c); })) {
+        return true;
+      }
+    }
+    if (b->terms().size() == 1) return false;
+    for (const auto& [key, atom] : AtomsOf(*a)) {
+      const std::optional<Expr::Affine> affine = Isolate(*a, atom);
+      if (!affine || affine->stride.terms().size() == 1) continue;
+      if (attempt(CommonFactor(affine->stride, *b), [&](const Expr& c) {
+            Division d{0, *a, c};
+            expr_internal::TakeOutMultiples(&d);
+            return std::pair(d.quotient, d.remainder);
+          })) {
+        return true;
+      }
     }
     return false;
+  }
+
+  // x and y of e == c*x + y, where c divides no term of y.
+  static std::pair<Expr, Expr> TermsDividedBy(const Expr& e, const Expr& c) {
+    Expr x = 0, y = 0;
+    for (const Term& term : e.terms()) {
+      const Expr whole = Expr::Of(term);
+      const std::optional<Expr> quotient = ExactQuotient(whole, c);
+      (quotient ? x : y) += quotient ? *quotient : whole;
+    }
+    return {x, y};
   }
 
   const Bounds& bounds_;
   std::map<std::string, Expr, std::less<>> rewritten_;
 };
 
-}  // namespace
-
-Expr Bounds::Simplify(const Expr& e) const { return Simplifier(*this).Simplify(e); }
+Expr Bounds::SimplifyAtoms(const Expr& e) const { return BoundsSimplifier(*this).Simplify(e); }
 
 }  // namespace athanor

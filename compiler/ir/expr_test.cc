@@ -353,6 +353,67 @@ TEST(ExprIndexTest, FlattenThenUnflattenGivesTheLoops) {
   EXPECT_NE(less.Simplify(heads.Unflatten(heads.Flatten({i, j, h, k}))[3]), k);
 }
 
+// Transposes by a random permutation and back, over a flat loop: every chain must cancel.
+TEST(ExprIndexTest, RandomTransposesCancel) {
+  std::mt19937 random(7);
+  const Expr f = S("f");
+  const std::vector<Expr> kExtents = {S("b"), S("s"), 12, 32, 5, S("s") + 4, 2 * S("b"), 64};
+  int moved = 0;
+  for (int round = 0; round < 400; ++round) {
+    const int rank = 2 + static_cast<int>(random() % 3);
+    Space space, permuted;
+    std::vector<int> order(rank);
+    for (int i = 0; i < rank; ++i) {
+      space.extents.push_back(kExtents[random() % kExtents.size()]);
+      order[i] = i;
+    }
+    std::shuffle(order.begin(), order.end(), random);
+    for (int i : order) permuted.extents.push_back(space.extents[i]);
+    Bounds bounds = DimBounds();
+    bounds.SetExtent("f", space.Size());
+    const std::vector<Expr> from = space.Unflatten(f);
+    std::vector<Expr> to, back(rank);
+    for (int i : order) to.push_back(from[i]);
+    const Expr there = bounds.Simplify(permuted.Flatten(to));
+    moved += there != f;
+    to = permuted.Unflatten(there);
+    for (int i = 0; i < rank; ++i) back[order[i]] = to[i];
+    std::string shape;
+    for (int i = 0; i < rank; ++i) {
+      shape += space.extents[i].ToString() + " to axis " + std::to_string(order[i]) + "; ";
+    }
+    EXPECT_EQ(bounds.Simplify(space.Flatten(back)), f) << shape;
+  }
+  EXPECT_GT(moved, 200);
+}
+
+// The same with one loop per axis: what is read is exactly the loop variable.
+TEST(ExprIndexTest, RandomReshapesGiveTheLoops) {
+  std::mt19937 random(11);
+  const std::vector<Expr> kExtents = {S("b"), S("s"), 12, 32, 5, S("s") + 4, 2 * S("b"), 64};
+  for (int round = 0; round < 400; ++round) {
+    const int rank = 2 + static_cast<int>(random() % 4);
+    Bounds bounds = DimBounds();
+    Space space;
+    std::vector<Expr> loops;
+    for (int i = 0; i < rank; ++i) {
+      space.extents.push_back(kExtents[random() % kExtents.size()]);
+      loops.push_back(Expr::Axis(i));
+      bounds.SetExtent("$" + std::to_string(i), space.extents[i]);
+    }
+    // Merge two neighbours, then split all again.
+    const int at = static_cast<int>(random() % (rank - 1));
+    Space merged = space;
+    std::vector<Expr> coordinates = loops;
+    merged.extents[at] *= merged.extents[at + 1];
+    merged.extents.erase(merged.extents.begin() + at + 1);
+    coordinates[at] = coordinates[at] * space.extents[at + 1] + coordinates[at + 1];
+    coordinates.erase(coordinates.begin() + at + 1);
+    const std::vector<Expr> split = space.Unflatten(merged.Flatten(coordinates));
+    for (int i = 0; i < rank; ++i) EXPECT_EQ(bounds.Simplify(split[i]), loops[i]);
+  }
+}
+
 TEST(ExprIndexTest, CoordinatesOfAFlatLoopAreInBounds) {
   const Expr b = S("b"), s = S("s"), f = S("f");
   Bounds bounds = DimBounds();
