@@ -81,6 +81,7 @@ class Registry {
   absl::StatusOr<Pins> Pin(absl::Span<const std::string> hashes);
   absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash);
   TensorStore& tensors() { return *tensors_; }
+  RegistryDb& db() { return *db_; }  // for tests
 
   // Stores a version: tensors first, then its rows; `version` was made from `row` and gets its
   // number here.
