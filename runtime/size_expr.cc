@@ -187,8 +187,8 @@ absl::StatusOr<int> SizeTable::Add(const v1::SizeExpr& expr) {
 }
 
 int64_t SizeTable::Execute(const Entry& entry, const int64_t* dims) const {
-  int64_t stack[kStackDepth];
-  int64_t* top = stack - 1;
+  int64_t stack[kStackDepth + 1];  // the first one is never used
+  int64_t* top = stack;
   for (int i = entry.begin; i < entry.end; ++i) {
     const Instruction& instruction = code_[i];
     switch (instruction.code) {
