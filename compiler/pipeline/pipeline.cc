@@ -186,17 +186,36 @@ Graph SubgraphOf(const Graph& graph, const std::vector<bool>& memory, const Kern
   return sub;
 }
 
-// Small sizes inside the bounds: the smallest, one that no tile divides, one a little larger than a tile.
-void AddCheckSizes(const Graph& graph, internal::CheckRequest* request) {
-  std::set<std::vector<int64_t>> distinct;
-  for (int64_t wanted : {int64_t{0}, int64_t{7}, int64_t{37}}) {
-    std::vector<int64_t> sizes;
-    for (size_t d = 0; d < graph.dims.size(); ++d) {
-      // Different dims get different sizes, so that swapped ones are noticed.
-      int64_t size = wanted == 0 ? 0 : wanted + static_cast<int64_t>(d) * 2 - (d > 0 ? wanted / 2 : 0);
-      sizes.push_back(std::clamp(size, graph.dims[d].min, graph.dims[d].max));
-    }
+// The reference evaluator computes some 10^9 operations a second; a check should cost a fraction of that.
+constexpr int64_t kCheckFlops = 40'000'000;
+
+// Values of all dims near `wanted`, inside their bounds; different dims get different ones, so that swapped
+// sizes are noticed.
+std::vector<int64_t> SizesNear(const Graph& graph, int64_t wanted) {
+  std::vector<int64_t> sizes;
+  for (size_t d = 0; d < graph.dims.size(); ++d) {
+    int64_t size = wanted + (wanted > 1 ? 2 * static_cast<int64_t>(d) : 0);
+    sizes.push_back(std::clamp(size, graph.dims[d].min, graph.dims[d].max));
+  }
+  return sizes;
+}
+
+bool Affordable(const Graph& graph, const std::vector<int64_t>& sizes, const Expr& flops) {
+  Expr::Env env;
+  for (size_t d = 0; d < sizes.size(); ++d) env[graph.dims[d].name] = sizes[d];
+  std::optional<int64_t> value = flops.Evaluate(env);
+  return value && *value <= kCheckFlops;
+}
+
+// The smallest sizes, and the largest affordable ones of a few that no tile divides.
+void AddCheckSizes(const Graph& graph, const Expr& flops, internal::CheckRequest* request) {
+  std::set<std::vector<int64_t>> distinct = {SizesNear(graph, 0)};
+  for (int64_t wanted : {67, 37, 17, 7, 3}) {
+    std::vector<int64_t> sizes = SizesNear(graph, wanted);
+    if (!Affordable(graph, sizes, flops)) continue;
     distinct.insert(std::move(sizes));
+    if (wanted > 7) distinct.insert(SizesNear(graph, 5));
+    break;
   }
   for (const std::vector<int64_t>& sizes : distinct) {
     auto* set = request->add_sizes();
@@ -217,7 +236,9 @@ class BaselineBuilder {
   absl::StatusOr<v1::Plan> Plan(PlanInput in) {
     in.target = target_;
     in.dims = prepared_.graph.dims;
-    in.dim_names = prepared_.dim_names;
+    if (in.dim_names.empty()) {
+      for (const Dim& d : in.dims) in.dim_names.push_back(d.name);
+    }
     return MakePlan(in, [this](const kir::Kernel& k) { return PrintCpuKernel(k, target_); });
   }
 
@@ -251,6 +272,7 @@ absl::StatusOr<v1::Plan> BaselineBuilder::WholePlan() {
   for (const Piece& piece : pieces_) assembly.AddLaunch(piece);
   PlanInput& in = assembly.in;
   in.graph_hash = CanonicalHash(source_);
+  in.dim_names = prepared_.dim_names;
   for (const Output& o : graph.outputs) in.outputs.emplace_back(o.name, assembly.ValueOf(o.node));
   return Plan(std::move(in));
 }
@@ -275,7 +297,7 @@ absl::StatusOr<KernelCheck> BaselineBuilder::Check(const Piece& piece, int kerne
   KernelCheck check{kernel, {}};
   *check.request.mutable_plan() = *std::move(plan);
   check.request.set_graph_text(ToText(sub));
-  AddCheckSizes(sub, &check.request);
+  AddCheckSizes(sub, Flops(prepared_.graph, memory_, piece.choice), &check.request);
   return check;
 }
 
