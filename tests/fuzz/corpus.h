@@ -1,0 +1,58 @@
+// Inputs of the fuzz targets: valid ones to start from, and changed copies.
+//
+//   Corpus corpus;
+//   Mutator mutator(/*seed=*/7);
+//   Input changed = corpus.Mutate(corpus.seeds()[0], &mutator);
+//   std::string problem = corpus.Run(changed, &stats);
+//
+// Immutable, so thread-safe.
+#ifndef ATHANOR_TESTS_FUZZ_CORPUS_H_
+#define ATHANOR_TESTS_FUZZ_CORPUS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/fuzz/mutate.h"
+#include "tests/fuzz/targets.h"
+
+namespace athanor {
+
+// Target 0 is FuzzGraph, target 1 + i is FuzzRequest for seed graph i. Saved inputs are the target as
+// one byte, then the bytes.
+struct Input {
+  uint8_t target = 0;
+  std::string bytes;
+
+  std::string Save() const { return std::string(1, static_cast<char>(target)) + bytes; }
+  static Input Load(const std::string& saved) {
+    return {static_cast<uint8_t>(saved.at(0)), saved.substr(1)};
+  }
+};
+
+class Corpus {
+ public:
+  Corpus();
+
+  const std::vector<Graph>& graphs() const { return graphs_; }
+  const std::vector<Input>& graph_inputs() const { return graph_inputs_; }
+  const std::vector<Input>& request_inputs() const { return request_inputs_; }
+
+  Input Mutate(const Input& input, Mutator* mutator) const;
+  std::string Run(const Input& input, FuzzStats* stats) const;
+
+ private:
+  void AddRequests(size_t graph);
+
+  std::vector<Graph> graphs_;
+  std::vector<RequestBinder> binders_;
+  std::vector<Input> graph_inputs_;
+  std::vector<Input> request_inputs_;
+  std::vector<std::unique_ptr<google::protobuf::Message>> graph_messages_;
+  std::vector<std::unique_ptr<google::protobuf::Message>> request_messages_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_TESTS_FUZZ_CORPUS_H_

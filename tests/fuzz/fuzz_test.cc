@@ -1,0 +1,176 @@
+// Mutates valid graphs and requests for ATHANOR_FUZZ_SECONDS (4 by default) and runs the targets on
+// them. An input that crashes, hangs or fails is written to a file, whose path is printed;
+// ATHANOR_FUZZ_INPUT=<file> runs only that one. ATHANOR_FUZZ_FIRST=<number> takes other inputs.
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "google/protobuf/stubs/logging.h"
+#include "gtest/gtest.h"
+#include "tests/fuzz/corpus.h"
+
+// Present in sanitizer builds only.
+extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
+
+namespace athanor {
+namespace {
+
+constexpr double kMaxCpuSeconds = 10;  // for one input; typical ones take less than a millisecond
+
+std::atomic<uint64_t> current_number{0};
+std::string current_input;  // as Input::Save gives it
+
+// Called by a sanitizer or the watchdog just before the program ends.
+void SaveInput() {
+  const char* folder = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
+  if (folder == nullptr) folder = std::getenv("TEST_TMPDIR");
+  const std::string path = std::string(folder == nullptr ? "/tmp" : folder) + "/fuzz_input";
+  std::ofstream(path, std::ios::binary) << current_input;
+  std::fprintf(stderr, "\ninput %llu is saved: ATHANOR_FUZZ_INPUT=%s\n",
+               static_cast<unsigned long long>(current_number.load()), path.c_str());
+}
+
+int64_t FromEnvironment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoll(text, nullptr, 10);
+}
+
+double CpuSeconds(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Ends the program when one input takes longer than kMaxCpuSeconds of the thread's processor time.
+class Watchdog {
+ public:
+  Watchdog() {
+    pthread_getcpuclockid(pthread_self(), &clock_);
+    thread_ = std::thread([this] { Watch(); });
+  }
+  ~Watchdog() {
+    done_ = true;
+    thread_.join();
+  }
+
+ private:
+  void Watch() {
+    uint64_t input = current_number;
+    double since = CpuSeconds(clock_);
+    while (!done_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      const double now = CpuSeconds(clock_);
+      if (current_number != input) {
+        input = current_number;
+        since = now;
+      } else if (now - since > kMaxCpuSeconds) {
+        SaveInput();
+        std::fprintf(stderr, "it takes longer than %g s\n", kMaxCpuSeconds);
+        std::abort();
+      }
+    }
+  }
+
+  clockid_t clock_;
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+// Runs changed copies of `seeds` until the time is over. Two tests share the time.
+FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
+  const int64_t seconds = FromEnvironment("ATHANOR_FUZZ_SECONDS", 4);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500 * seconds);
+  const uint64_t first = FromEnvironment("ATHANOR_FUZZ_FIRST", 1);
+  FuzzStats stats;
+  Watchdog watchdog;
+  uint64_t number = first;
+  for (; std::chrono::steady_clock::now() < end; ++number) {
+    current_number = number;
+    Mutator mutator(number * 0x9e3779b97f4a7c15);
+    const Input input = corpus.Mutate(seeds[mutator.Below(seeds.size())], &mutator);
+    current_input = input.Save();
+    const std::string problem = corpus.Run(input, &stats);
+    if (problem.empty()) continue;
+    SaveInput();
+    ADD_FAILURE() << problem;
+    break;
+  }
+  std::printf("%llu inputs: %lld parsed, %lld accepted, %lld evaluated\n",
+              static_cast<unsigned long long>(number - first),
+              static_cast<long long>(stats.parsed), static_cast<long long>(stats.accepted),
+              static_cast<long long>(stats.evaluated));
+  return stats;
+}
+
+TEST(FuzzTest, SeedsPassUnchanged) {
+  const Corpus corpus;
+  FuzzStats stats;
+  for (const Input& input : corpus.graph_inputs()) {
+    EXPECT_EQ(corpus.Run(input, &stats), "");
+  }
+  const auto graphs = static_cast<int64_t>(corpus.graphs().size());
+  EXPECT_EQ(stats.accepted, graphs);
+  EXPECT_EQ(stats.evaluated, graphs);
+  for (const Input& input : corpus.request_inputs()) {
+    EXPECT_EQ(corpus.Run(input, &stats), "");
+  }
+  EXPECT_EQ(stats.accepted, graphs + static_cast<int64_t>(corpus.request_inputs().size()));
+}
+
+TEST(FuzzTest, SeedsHoldEveryOp) {
+  std::vector<bool> seen(OpTable().size(), false);
+  const Corpus corpus;
+  for (const Graph& graph : corpus.graphs()) {
+    for (const Node& node : graph.nodes) seen[static_cast<size_t>(node.op)] = true;
+  }
+  for (const OpRow& row : OpTable()) EXPECT_TRUE(seen[static_cast<size_t>(row.op)]) << row.name;
+}
+
+TEST(FuzzTest, Graphs) {
+  const Corpus corpus;
+  const FuzzStats stats = RunInputs(corpus, corpus.graph_inputs());
+  EXPECT_GT(stats.parsed, 100);
+  EXPECT_GT(stats.evaluated, 10);
+}
+
+TEST(FuzzTest, Requests) {
+  const Corpus corpus;
+  const FuzzStats stats = RunInputs(corpus, corpus.request_inputs());
+  EXPECT_GT(stats.parsed, 100);
+  EXPECT_GT(stats.accepted, 10);
+}
+
+// Runs the saved input again.
+int Replay(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string saved{std::istreambuf_iterator<char>(file), {}};
+  if (saved.empty()) {
+    std::fprintf(stderr, "%s: no such file, or empty\n", path);
+    return 1;
+  }
+  current_input = saved;
+  FuzzStats stats;
+  Watchdog watchdog;
+  const std::string problem = Corpus().Run(Input::Load(saved), &stats);
+  std::printf("%s\n", problem.empty() ? "no problem" : problem.c_str());
+  return problem.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  google::protobuf::SetLogHandler(nullptr);  // it reports each malformed input
+  if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(athanor::SaveInput);
+  const char* input = std::getenv("ATHANOR_FUZZ_INPUT");
+  return input != nullptr ? athanor::Replay(input) : RUN_ALL_TESTS();
+}

@@ -1,0 +1,55 @@
+// Changes to messages that keep their structure mostly valid, so that they get past the parser and
+// deep into what is under test.
+//
+//   Mutator mutator(/*seed=*/7);
+//   mutator.Mutate(donor_graphs, &graph);     // one to a few changes, found by reflection
+//   mutator.MutateBytes(&serialised);         // and some on the wire
+//
+// The same seed and calls make the same changes.
+#ifndef ATHANOR_TESTS_FUZZ_MUTATE_H_
+#define ATHANOR_TESTS_FUZZ_MUTATE_H_
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+
+namespace athanor {
+
+class Mutator {
+ public:
+  explicit Mutator(uint64_t seed) : random_(seed) {}
+
+  // Parts of `donors` (messages of the same type) may be copied into `message`.
+  void Mutate(absl::Span<const google::protobuf::Message* const> donors,
+              google::protobuf::Message* message);
+  void MutateBytes(std::string* bytes);
+
+  // Uniform in [0, n); n > 0.
+  uint64_t Below(uint64_t n) { return random_() % n; }
+  bool OneIn(uint64_t n) { return Below(n) == 0; }
+  int64_t AnyInteger(int64_t old);
+
+ private:
+  using Message = google::protobuf::Message;
+  using Field = google::protobuf::FieldDescriptor;
+
+  void MutateOnce(absl::Span<const Message* const> donors, Message* root);
+  void MutateRepeated(const Field& field, absl::Span<const Message* const> donors, Message* message);
+  void AddElement(const Field& field, absl::Span<const Message* const> donors, Message* message);
+  void MutateSingle(const Field& field, absl::Span<const Message* const> donors, Message* message);
+  void SetScalar(const Field& field, int index, Message* message);
+  std::string AnyString(const Field& field, const std::string& old);
+  double AnyDouble(double old);
+
+  std::mt19937_64 random_;
+  std::vector<std::string> strings_;  // of the message and its donors
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_TESTS_FUZZ_MUTATE_H_
