@@ -265,7 +265,7 @@ std::string PrintCpuKernel(const kir::Kernel& kernel, const v1::Target& target) 
       offset += (b.elements * DTypeBytes(b.dtype) + 63) / 64 * 64;
     }
   }
-  text += Cat("  for (i64 g = begin; g < end; ++g) {\n", body, "  }\n}\n");
+  text += Cat("#pragma clang loop unroll(disable)\n  for (i64 g = begin; g < end; ++g) {\n", body, "  }\n}\n");
   text = Cat("#define FN static inline __attribute__((always_inline))\n",
              "struct KernelError {\n  i64 code, index, extent, item;\n};\n", dialect.prelude().text(), text);
   return Cat(kir::Typedefs(text), text);

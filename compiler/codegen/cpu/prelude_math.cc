@@ -46,6 +46,29 @@ constexpr char kExpPolynomial[] =
     "  p = FMA(p, r, ($T)0x1.fffffcp-2f);\n"
     "  p = FMA(p, r * r, r) + 1.0f;\n";
 
+// log(x) or log2(x): x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f + g with g = f^2 (f P(f) - 1/2),
+// P a minimax polynomial. g is small beside f, so its rounding hardly counts.
+constexpr char kLog[] =
+    "FN $T $n($T x) {\n"
+    "  const $I tiny = ($I)(x < 0x1p-126f);\n"
+    "  const $I u = ($I)(tiny ? x * 0x1p23f : x), k = (u - 0x3f3504f3) >> 23;\n"
+    "  const $T e = __builtin_convertvector(tiny ? k - 23 : k, $T);\n"
+    "  const $T f = ($T)(u - (k << 23)) - 1.0f;\n"
+    "  $T p = FMA(($T)0x1.14625cp-4f, f, ($T)-0x1.de4f62p-4f);\n"
+    "  p = FMA(p, f, ($T)0x1.e6f63ap-4f);\n"
+    "  p = FMA(p, f, ($T)-0x1.fc1f7ap-4f);\n"
+    "  p = FMA(p, f, ($T)0x1.2336e0p-3f);\n"
+    "  p = FMA(p, f, ($T)-0x1.555c5ap-3f);\n"
+    "  p = FMA(p, f, ($T)0x1.99a4bcp-3f);\n"
+    "  p = FMA(p, f, ($T)-0x1.000006p-2f);\n"
+    "  p = FMA(p, f, ($T)0x1.555548p-2f);\n"
+    "  const $T g = f * f * FMA(p, f, ($T)-0.5f);\n"
+    "  $T r = $sum;\n"
+    "  r = x < __builtin_inff() ? r : x;\n"
+    "  return x > 0.0f ? r : x == 0.0f ? ($T)-__builtin_inff() : ($T)__builtin_nanf(\"\");\n}\n";
+constexpr char kLogSum[] = "FMA(e, ($T)0x1.62e430p-1f, FMA(e, ($T)-0x1.05c610p-29f, g) + f)";
+constexpr char kLog2Sum[] = "FMA(f, ($T)0x1.715476p+0f, FMA(f, ($T)$lo, g * 0x1.715476p+0f)) + e";
+
 }  // namespace
 
 std::string Prelude::InlineMath(Op op, int lanes) {
@@ -53,6 +76,13 @@ std::string Prelude::InlineMath(Op op, int lanes) {
   const bool two = op == Op::kExp2;
   const std::string name = Cat(LibmName(op, "f64"), "_", type);
   Define("fma", "#define FMA __builtin_elementwise_fma\n");
+  if (op == Op::kLog || op == Op::kLog2) {
+    return Define(name, Fill(kLog, {{"sum", op == Op::kLog ? kLogSum : kLog2Sum},
+                                    {"lo", "0x1.4ae0c0p-26f"},
+                                    {"T", type},
+                                    {"I", VectorName("i32", lanes)},
+                                    {"n", name}}));
+  }
   std::vector<std::pair<std::string, std::string>> values = {
       {"T", type},
       {"I", VectorName("i32", lanes)},
@@ -97,7 +127,7 @@ std::string Prelude::Math(Op op, const std::string& element, int lanes) {
   if (Has(name)) return name;
   const int bits = lanes * ElementBits(element);
   const bool inlined = element == "f32" && features_.fma && features_.avx2 &&
-                       (op == Op::kExp || op == Op::kExp2);
+                       (op == Op::kExp || op == Op::kExp2 || op == Op::kLog || op == Op::kLog2);
   if (lanes == 1) {
     if (op != Op::kMod) return Cat("__builtin_", LibmName(op, element));
     return Define(name, Fill("FN $T $n($T a, $T b) {\n"

@@ -1,0 +1,117 @@
+#include "tests/conformance/kernel_runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "compiler/codegen/cpu/clang.h"
+#include "compiler/codegen/cpu/dialect.h"
+#include "compiler/ir/message.h"
+#include "runtime/cpu/module.h"
+
+namespace athanor {
+namespace {
+
+constexpr size_t kGuard = 256;
+constexpr char kPattern = 0x5a;
+
+// A tensor's bytes at an odd address between guards.
+struct Guarded {
+  explicit Guarded(const Tensor& t) : size(t.bytes.size()), memory(size + 2 * kGuard + 1, kPattern) {
+    std::memcpy(data(), t.bytes.data(), size);
+  }
+  char* data() {
+    char* first = memory.data() + kGuard;
+    return first + (reinterpret_cast<uintptr_t>(first) % 2 == 0);
+  }
+  bool GuardsIntact() {
+    const char* first = data();
+    auto intact = [](char c) { return c == kPattern; };
+    return std::all_of(static_cast<const char*>(memory.data()), first, intact) &&
+           std::all_of(first + size, static_cast<const char*>(memory.data() + memory.size()), intact);
+  }
+  size_t size;
+  std::string memory;
+};
+
+Machine MachineOf(std::string name, const std::string& cpu, std::vector<std::string> features, int bytes) {
+  Machine m{std::move(name), {}, bytes / 4};
+  m.target.set_triple(HostCpuTarget().triple);
+  m.target.set_cpu(cpu);
+  std::sort(features.begin(), features.end());
+  for (const std::string& f : features) m.target.add_features(f);
+  m.target.set_vector_bytes(bytes);
+  return m;
+}
+
+}  // namespace
+
+std::vector<Machine> Machines() {
+  const CpuTarget host = HostCpuTarget();
+  auto has = [&](const char* f) {
+    return std::find(host.features.begin(), host.features.end(), f) != host.features.end();
+  };
+  const std::vector<std::string> avx2 = {"+avx", "+avx2", "+fma", "+f16c", "+sse4.1"};
+  std::vector<std::string> avx512 = avx2;
+  avx512.insert(avx512.end(), {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"});
+  auto all = [&](const std::vector<std::string>& features) {
+    return std::all_of(features.begin(), features.end(), [&](const std::string& f) { return has(f.c_str()); });
+  };
+  std::vector<Machine> machines;
+  if (all(avx512)) {
+    machines.push_back(MachineOf("avx512", "x86-64", avx512, 64));
+    machines.push_back(MachineOf("avx512_short", "x86-64", avx512, 64));
+    machines.back().lanes = 4;
+  }
+  if (all(avx2)) machines.push_back(MachineOf("avx2", "x86-64", avx2, 32));
+  // The triple's baseline.
+  machines.push_back(MachineOf("generic", "generic", {}, 16));
+  return machines;
+}
+
+absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& machine,
+                                      const std::vector<const Tensor*>& inputs,
+                                      const std::vector<int64_t>& sizes, int64_t grid,
+                                      std::vector<Tensor>* outputs) {
+  if (absl::Status s = kir::Verify(kernel); !s.ok()) return s;
+  const v1::Target& t = machine.target;
+  const CpuTarget target{t.triple(), t.cpu(), {t.features().begin(), t.features().end()}};
+  ClangOptions options;
+  options.opt_level = 1;
+  const std::string source = PrintCpuKernel(kernel, t);
+  absl::StatusOr<std::string> object = CompileToSharedObject(source, target, options);
+  if (!object.ok()) return Prefixed(Cat(source, "\n"), object.status());
+  absl::StatusOr<std::unique_ptr<CpuModule>> module = CpuModule::Load(*object);
+  if (!module.ok()) return module.status();
+  absl::StatusOr<void*> symbol = (*module)->Symbol(kCpuKernelSymbol);
+  if (!symbol.ok()) return symbol.status();
+
+  std::vector<std::unique_ptr<Guarded>> memory;
+  std::vector<void*> buffers;
+  auto add = [&](const Tensor& tensor) {
+    memory.push_back(std::make_unique<Guarded>(tensor));
+    buffers.push_back(memory.back()->data());
+  };
+  for (const Tensor* input : inputs) add(*input);
+  for (Tensor& output : *outputs) {
+    std::fill(output.bytes.begin(), output.bytes.end(), kPattern);
+    add(output);
+  }
+  std::string scratch(kernel.ScratchBytes() + 64, kPattern);
+  KernelError error;
+  reinterpret_cast<CpuKernel>(*symbol)(buffers.data(), sizes.data(), 0, grid, scratch.data(), &error);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    if (!memory[i]->GuardsIntact()) return absl::InternalError(Cat("b", i, ": written outside its tensor"));
+    if (i < inputs.size()) {
+      if (std::memcmp(memory[i]->data(), inputs[i]->bytes.data(), inputs[i]->bytes.size()) != 0) {
+        return absl::InternalError(Cat("b", i, ": an input was written"));
+      }
+      continue;
+    }
+    std::string& bytes = (*outputs)[i - inputs.size()].bytes;
+    bytes.assign(memory[i]->data(), bytes.size());
+  }
+  return error;
+}
+
+}  // namespace athanor

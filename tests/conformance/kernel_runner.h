@@ -1,0 +1,37 @@
+// Compiles one KIR kernel for a target and runs it over tensors in guarded, unaligned memory.
+//
+//   std::vector<Tensor> outputs = {Tensor::Zeros(DType::kF32, {n})};
+//   KernelError e = RunKernel(kernel, Machines()[0], {&x}, {n}, /*grid=*/1, &outputs).value();
+#ifndef ATHANOR_TESTS_CONFORMANCE_KERNEL_RUNNER_H_
+#define ATHANOR_TESTS_CONFORMANCE_KERNEL_RUNNER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/kir.h"
+#include "compiler/ir/tensor.h"
+#include "proto/athanor/v1/target.pb.h"
+#include "runtime/kernel_abi.h"
+
+namespace athanor {
+
+struct Machine {
+  std::string name;
+  v1::Target target;
+  int lanes = 4;  // of the vectors to test with
+};
+
+// Every kind of target that this machine can run, the widest first.
+std::vector<Machine> Machines();
+
+// `inputs` are the first global buffers, `outputs` the others, filled before with a pattern. INTERNAL if
+// the kernel wrote outside its outputs. Sizes are s0, s1, ...
+absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& machine,
+                                      const std::vector<const Tensor*>& inputs,
+                                      const std::vector<int64_t>& sizes, int64_t grid,
+                                      std::vector<Tensor>* outputs);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_TESTS_CONFORMANCE_KERNEL_RUNNER_H_
