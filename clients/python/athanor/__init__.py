@@ -1,0 +1,119 @@
+"""Athanor: build model graphs, upload them, call them.
+
+    import athanor, numpy as np
+
+    g = athanor.Graph("linear", dims={"b": (1, 64)})
+    x = g.input("x", ("b", 16), "f32")
+    w = g.parameter("w", np.ones((16, 4), np.float32))
+    g.output("y", athanor.relu(x @ w))
+
+    with athanor.Client("127.0.0.1:50051") as client:
+        model = client.upload(g, name="linear")
+        y = model.infer({"x": np.ones((2, 16), np.float32)})["y"]
+"""
+
+from athanor.aio import AsyncClient, AsyncModel
+from athanor.client import Client, Model
+from athanor.elementwise import (
+    absolute,
+    bitcast,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    cast,
+    divide,
+    equal,
+    erf,
+    exp,
+    exp2,
+    floor,
+    floor_divide,
+    gelu,
+    greater,
+    greater_equal,
+    invert,
+    isnan,
+    left_shift,
+    less,
+    less_equal,
+    log,
+    log2,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    negative,
+    not_equal,
+    plus,
+    power,
+    recip,
+    relu,
+    right_shift,
+    round,
+    sigmoid,
+    silu,
+    sin,
+    sqrt,
+    subtract,
+    tanh,
+    trunc_div,
+    where,
+)
+from athanor.errors import (
+    Aborted,
+    AlreadyExists,
+    Cancelled,
+    DataLoss,
+    DeadlineExceeded,
+    Error,
+    FailedPrecondition,
+    GraphError,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+)
+from athanor.expr import Expr, maximum_of, minimum_of
+from athanor.graph import DEFAULT_DIM_BOUNDS, Graph
+from athanor.movement import (
+    concat,
+    expand,
+    flatten,
+    flip,
+    gather,
+    pad,
+    permute,
+    reshape,
+    scatter,
+    squeeze,
+    stack,
+    transpose,
+    unsqueeze,
+)
+from athanor.reductions import (
+    argmax,
+    argmin,
+    attention,
+    contract,
+    embedding,
+    embedding_bag,
+    layer_norm,
+    matmul,
+    max,
+    mean,
+    min,
+    rms_norm,
+    softmax,
+    sum,
+    variance,
+)
+from athanor.value import Value
+from athanor.wire import CompileJob, InferResult, ModelInfo, Tensor
+
+__version__ = "0.1.0"
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,306 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import grpc
+
+from athanor import wire
+from athanor._proto.proto.athanor.v1 import (
+    compile_pb2,
+    compile_pb2_grpc,
+    model_pb2,
+    model_pb2_grpc,
+)
+from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
+from athanor._proto.proto.inference import open_inference_grpc_pb2_grpc as oip_grpc
+from athanor.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    from_rpc,
+)
+from athanor.wire import CompileJob, InferResult, ModelInfo
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of gRPC as errors of this package."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise from_rpc(error) from None
+
+
+class Client:
+    """A connection to a server; safe to share between threads.
+
+    Parameters
+    ----------
+    address : str
+        ``"host:port"``.
+    root_certificates : bytes, optional
+        PEM certificates that the server's must be signed by: connects with TLS. ``b""`` takes the
+        system's.
+
+    Examples
+    --------
+    >>> with athanor.Client("127.0.0.1:50051") as client:
+    ...     model = client.upload(graph, name="linear")
+    ...     y = model.infer({"x": x})["y"]
+    """
+
+    def __init__(self, address: str, *, root_certificates: bytes | None = None) -> None:
+        self.address = address
+        if root_certificates is None:
+            self._channel = grpc.insecure_channel(address, wire.CHANNEL_OPTIONS)
+        else:
+            credentials = grpc.ssl_channel_credentials(root_certificates or None)
+            self._channel = grpc.secure_channel(address, credentials, wire.CHANNEL_OPTIONS)
+        self._models = model_pb2_grpc.ModelServiceStub(self._channel)
+        self._compile = compile_pb2_grpc.CompileServiceStub(self._channel)
+        self._inference = oip_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection; calls that are running are cancelled."""
+        self._channel.close()
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Whether the server takes requests."""
+        with _translated():
+            return self._inference.ServerReady(oip.ServerReadyRequest(), timeout=timeout).ready
+
+    def upload(self, source: object, name: str, format: str | None = None,
+               buckets: wire.Buckets | None = None, budget: str | None = None,
+               timeout: float | None = None) -> Model:
+        """Stores a model and starts compiling it; returns when it is stored.
+
+        Parameters
+        ----------
+        source : Graph, path or bytes
+            A path ends in ``.athanor`` or ``.onnx``; bytes need `format`.
+        name : str
+            The model; an existing name gets a new version.
+        buckets : mapping, optional
+            Ranges of dims to be compiled for, as in ``{"b": [(1, 1), (2, 64)]}``.
+        budget : str, optional
+            How long to search for a faster plan: ``"30s"``, ``"0"``; the server's default if absent.
+
+        Returns
+        -------
+        Model
+            This version of the model. Its first `infer` waits for the baseline plan.
+        """
+        with _translated():
+            read = wire.read_source(source, format)
+            hashes = list(read.tensors)
+            missing: list[bytes] = []
+            if hashes:
+                reply = self._models.MissingTensors(
+                    model_pb2.MissingTensorsRequest(hashes=hashes), timeout=timeout)
+                missing = list(reply.hashes)
+            reply = self._models.UploadModel(
+                wire.upload_requests(read, name, missing, buckets, budget), timeout=timeout)
+        return Model(self, reply.name, reply.version)
+
+    def model(self, name: str, version: str = "") -> Model:
+        """A stored model; without `version` each call goes to the version that serves then.
+
+        Raises
+        ------
+        NotFound
+            If there is none.
+        """
+        model = Model(self, name, version)
+        model.info()
+        return model
+
+    def models(self, name: str = "") -> list[ModelInfo]:
+        """All versions of all models, or of one, newest first."""
+        with _translated():
+            reply = self._models.ListModels(model_pb2.ListModelsRequest(name=name))
+        return [wire.model_info(message) for message in reply.models]
+
+    def delete(self, name: str, version: str = "") -> list[str]:
+        """Deletes a model, or one version; returns the versions that went. Running calls finish."""
+        with _translated():
+            request = model_pb2.DeleteModelRequest(name=name, version=version)
+            return list(self._models.DeleteModel(request).versions)
+
+    def rollback(self, name: str, version: str = "") -> Model:
+        """Makes an earlier version serve; without `version` the one before."""
+        with _translated():
+            reply = self._models.Rollback(model_pb2.RollbackRequest(name=name, version=version))
+        return Model(self, reply.name, reply.version)
+
+    def compile(self, name: str, version: str = "", buckets: wire.Buckets | None = None,
+                budget: str | None = None) -> CompileJob:
+        """Starts compiling a stored version again."""
+        request = compile_pb2.StartCompileRequest(
+            model=name, version=version, search_budget=budget or "",
+            buckets=wire.bucket_messages(buckets))
+        with _translated():
+            return wire.compile_job(self._compile.StartCompile(request))
+
+    def jobs(self, name: str = "", only_unfinished: bool = False) -> list[CompileJob]:
+        """Compile jobs, newest first."""
+        request = compile_pb2.ListCompileJobsRequest(model=name, only_unfinished=only_unfinished)
+        with _translated():
+            return [wire.compile_job(job) for job in self._compile.ListCompileJobs(request).jobs]
+
+    def job(self, job_id: str) -> CompileJob:
+        """One compile job."""
+        with _translated():
+            request = compile_pb2.GetCompileJobRequest(id=job_id)
+            return wire.compile_job(self._compile.GetCompileJob(request))
+
+    def cancel(self, job_id: str) -> CompileJob:
+        """Stops a compile job; what serves already stays."""
+        with _translated():
+            request = compile_pb2.CancelCompileJobRequest(id=job_id)
+            return wire.compile_job(self._compile.CancelCompileJob(request))
+
+    def watch(self, job_id: str, timeout: float | None = None) -> Iterator[CompileJob]:
+        """A compile job as it is, then again after each change, until it has finished."""
+        request = compile_pb2.WatchCompileJobRequest(id=job_id)
+        stream = self._compile.WatchCompileJob(request, timeout=timeout)
+        try:
+            with _translated():
+                for message in stream:
+                    yield wire.compile_job(message)
+        finally:
+            stream.cancel()
+
+
+class Model:
+    """A model on the server: one version, or whichever serves. Safe to share between threads.
+
+    Attributes
+    ----------
+    name, version : str
+        `version` is empty where the version that serves is meant.
+    """
+
+    def __init__(self, client: Client, name: str, version: str = "") -> None:
+        self.client = client
+        self.name = name
+        self.version = version
+        self._inputs: tuple[wire.Tensor, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"<athanor.Model {self.name!r} {self.version or 'serving version'}>"
+
+    def info(self, timeout: float | None = None) -> ModelInfo:
+        """Everything the server knows about it, now."""
+        request = model_pb2.GetModelRequest(name=self.name, version=self.version)
+        with _translated():
+            info = wire.model_info(self.client._models.GetModel(request, timeout=timeout))
+        self._inputs = info.inputs
+        return info
+
+    @property
+    def plan_id(self) -> str:
+        """The plan that serves; empty before the baseline."""
+        return self.info().plan_id
+
+    def infer(self, inputs: Mapping[str, object], outputs: Sequence[str] | None = None,
+              timeout: float | None = None, wait: str | None = None, *,
+              taps: Sequence[str] = (), priority: int | None = None) -> InferResult:
+        """Runs the model.
+
+        Parameters
+        ----------
+        inputs : mapping of str to array
+            One per input, of exactly its dtype: numpy arrays or CPU tensors with DLPack.
+        outputs : sequence of str, optional
+            Which outputs to return; all if absent.
+        timeout : float, optional
+            Seconds until `DeadlineExceeded`.
+        wait : {"baseline", "none"}, optional
+            Before the first plan is ready: wait for it (the default), or `FailedPrecondition`.
+        taps : sequence of str
+            Inner nodes to return too.
+        priority : int, optional
+            1 is served first.
+
+        Returns
+        -------
+        InferResult
+            A dict of arrays that the caller owns, with `plan_id`, `exec_us` and so on.
+        """
+        try:
+            request = self._request(inputs, outputs, wait, taps, priority)
+        except InvalidArgument:
+            # Another version may serve since the types were read.
+            if self.version or self._inputs is None:
+                raise
+            self._inputs = None
+            request = self._request(inputs, outputs, wait, taps, priority)
+        with _translated():
+            return wire.infer_result(self.client._inference.ModelInfer(request, timeout=timeout))
+
+    def _request(self, inputs: Mapping[str, object], outputs: Sequence[str] | None,
+                 wait: str | None, taps: Sequence[str],
+                 priority: int | None) -> oip.ModelInferRequest:
+        if self._inputs is None:
+            self.info()
+        parameters = {"wait": wait, "taps": ",".join(taps) or None, "priority": priority}
+        return wire.infer_request(self.name, self.version, self._inputs, inputs, outputs, parameters)
+
+    def watch(self, timeout: float | None = None) -> Iterator[CompileJob]:
+        """The progress of its latest compile job, ending with the job's final phase."""
+        job_id = self.info().compile_job_id
+        return self.client.watch(job_id, timeout) if job_id else iter(())
+
+    def wait(self, until: str = "baseline", timeout: float | None = None) -> Model:
+        """Returns when the baseline plan serves, or when the search has ended (``"optimised"``).
+
+        Raises
+        ------
+        DeadlineExceeded
+            After `timeout` seconds.
+        Error
+            What the compile job failed with, by its status code.
+        """
+        if until not in ("baseline", "optimised"):
+            raise InvalidArgument(f'wait({until!r}): it must be "baseline" or "optimised"')
+        end = None if timeout is None else time.monotonic() + timeout
+        info = self.info(timeout)
+        if until == "baseline" and info.state == "READY":
+            return self
+        last = None
+        if info.compile_job_id:
+            left = None if end is None else max(end - time.monotonic(), 0)
+            for job in self.client.watch(info.compile_job_id, left):
+                changed, last = last is None or job.phase != last.phase, job
+                if until == "baseline" and changed and self.info().state == "READY":
+                    return self
+        return self._finished(last)
+
+    def _finished(self, job: CompileJob | None) -> Model:
+        """What the end of a job means for who waited for it."""
+        info = self.info()
+        if info.state == "READY" and (job is None or job.phase == "DONE"):
+            return self
+        what = f"model {self.name!r} version {info.version}"
+        if job is not None and job.error is not None:
+            raise job.error
+        if job is not None and job.phase == "CANCELLED":
+            raise Cancelled(f"{what}: compile job {job.id} was cancelled ({job.stop_reason})")
+        if job is not None and not job.finished:
+            raise DeadlineExceeded(f"{what}: the watch ended in phase {job.phase}")
+        raise FailedPrecondition(f"{what} is {info.state}: {info.error or 'no plan serves'}")
+
+    def delete(self) -> list[str]:
+        """Deletes this version, or all where none was named."""
+        return self.client.delete(self.name, self.version)

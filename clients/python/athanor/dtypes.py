@@ -1,0 +1,118 @@
+"""The dtypes as one table: our name, the protocol's, and numpy's.
+
+numpy has no bf16 and no f8. Where the package ml_dtypes is installed its types are used; without
+it such tensors are arrays of the unsigned integer of the same width, holding the bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from athanor.errors import InvalidArgument
+
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DType:
+    """One row: ``name`` as in ``"f32"``, ``datatype`` as in ``"FP32"`` (None: storage only)."""
+
+    name: str
+    datatype: str | None
+    numpy: np.dtype
+    kind: str  # "bool", "signed", "unsigned", "float" or "storage"
+
+    @property
+    def computes(self) -> bool:
+        """Whether arithmetic exists for it; the f8 dtypes are storage only."""
+        return self.kind != "storage"
+
+    @property
+    def cast(self) -> str:
+        """How to convert an array to it, for messages."""
+        module = "np" if self.numpy.type.__module__ == "numpy" else "ml_dtypes"
+        return f".astype({module}.{self.numpy.name})"
+
+
+def _extra(name: str, otherwise: type) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, name) if ml_dtypes else otherwise)
+
+
+_ROWS = [
+    DType("bool", "BOOL", np.dtype(np.bool_), "bool"),
+    DType("i8", "INT8", np.dtype(np.int8), "signed"),
+    DType("u8", "UINT8", np.dtype(np.uint8), "unsigned"),
+    DType("i16", "INT16", np.dtype(np.int16), "signed"),
+    DType("u16", "UINT16", np.dtype(np.uint16), "unsigned"),
+    DType("i32", "INT32", np.dtype(np.int32), "signed"),
+    DType("u32", "UINT32", np.dtype(np.uint32), "unsigned"),
+    DType("i64", "INT64", np.dtype(np.int64), "signed"),
+    DType("u64", "UINT64", np.dtype(np.uint64), "unsigned"),
+    DType("f16", "FP16", np.dtype(np.float16), "float"),
+    DType("bf16", "BF16", _extra("bfloat16", np.uint16), "float"),
+    DType("f32", "FP32", np.dtype(np.float32), "float"),
+    DType("f64", "FP64", np.dtype(np.float64), "float"),
+    DType("f8e4m3", None, _extra("float8_e4m3fn", np.uint8), "storage"),
+    DType("f8e5m2", None, _extra("float8_e5m2", np.uint8), "storage"),
+    DType("f8e8m0", None, _extra("float8_e8m0fnu", np.uint8), "storage"),
+]
+DTYPES = {row.name: row for row in _ROWS}
+BY_DATATYPE = {row.datatype: row for row in _ROWS if row.datatype}
+# Plain integers win over the dtypes that stand in for them without ml_dtypes.
+_BY_NUMPY: dict[np.dtype, DType] = {}
+for _row in _ROWS:
+    _BY_NUMPY.setdefault(_row.numpy, _row)
+
+
+def dtype_of(value: str | DType | np.dtype | type) -> DType:
+    """The row that a name (``"f32"``), a numpy dtype or a row stands for.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is none; the message lists the names.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in DTYPES:
+        return DTYPES[value]
+    try:
+        return _BY_NUMPY[np.dtype(value)]
+    except (KeyError, TypeError):
+        raise InvalidArgument(
+            f"{value!r} is no dtype; the dtypes are {', '.join(DTYPES)}") from None
+
+
+def host_array(value: object, what: str) -> np.ndarray:
+    """An array, a numpy scalar, or anything with ``__dlpack__`` on the CPU, as an array.
+
+    No copy is made where DLPack or numpy need none. Lists and Python numbers are refused: they
+    have no dtype of their own, and guessing one would be a silent cast.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+    elif hasattr(value, "__dlpack__"):
+        try:
+            array = np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise InvalidArgument(
+                f"{what} came by DLPack and numpy cannot read it ({error}); pass a CPU tensor of a "
+                "dtype that numpy has, or the array itself") from None
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+    else:
+        raise InvalidArgument(f"{what} is a {type(value).__name__} and has no dtype of its own; "
+                              "pass an array, such as np.asarray(value, np.float32)")
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))  # the same values
+    return array
+
+
+def array_bytes(array: np.ndarray) -> bytes:
+    """Dense, row-major, little-endian bytes."""
+    return array.tobytes()

@@ -1,0 +1,142 @@
+"""Errors: one class per gRPC status code that the server answers with.
+
+    try:
+        client.model("digits")
+    except athanor.NotFound as error:
+        print(error)            # the server's words
+"""
+
+from __future__ import annotations
+
+import grpc
+
+
+class Error(Exception):
+    """Base of all errors of this package.
+
+    Attributes
+    ----------
+    message : str
+        What was wrong and what would be right.
+    code : str
+        Name of the gRPC status code, such as ``"INVALID_ARGUMENT"``.
+    """
+
+    code = "UNKNOWN"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidArgument(Error, ValueError):
+    """The request or graph is wrong."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class GraphError(InvalidArgument):
+    """An operation of a graph under construction does not fit its operands."""
+
+
+class NotFound(Error, LookupError):
+    """No such model, version, job or plan."""
+
+    code = "NOT_FOUND"
+
+
+class AlreadyExists(Error):
+    """The name is taken."""
+
+    code = "ALREADY_EXISTS"
+
+
+class FailedPrecondition(Error):
+    """Right, but not now: for example not compiled yet, with ``wait="none"``."""
+
+    code = "FAILED_PRECONDITION"
+
+
+class OutOfRange(Error, IndexError):
+    """An index in the data lies outside its axis."""
+
+    code = "OUT_OF_RANGE"
+
+
+class ResourceExhausted(Error):
+    """A limit, a full queue or full memory; the message names it."""
+
+    code = "RESOURCE_EXHAUSTED"
+
+
+class DeadlineExceeded(Error, TimeoutError):
+    """The timeout passed."""
+
+    code = "DEADLINE_EXCEEDED"
+
+
+class Cancelled(Error):
+    """The call or the compile job was cancelled."""
+
+    code = "CANCELLED"
+
+
+class Unimplemented(Error, NotImplementedError):
+    """An op, dtype or format that this server does not have, by name."""
+
+    code = "UNIMPLEMENTED"
+
+
+class PermissionDenied(Error, PermissionError):
+    """Not allowed."""
+
+    code = "PERMISSION_DENIED"
+
+
+class Unauthenticated(Error):
+    """No valid credentials."""
+
+    code = "UNAUTHENTICATED"
+
+
+class Unavailable(Error, ConnectionError):
+    """The server cannot be reached, or is draining."""
+
+    code = "UNAVAILABLE"
+
+
+class Aborted(Error):
+    """Another change came first."""
+
+    code = "ABORTED"
+
+
+class DataLoss(Error):
+    """Stored data is damaged."""
+
+    code = "DATA_LOSS"
+
+
+class Internal(Error):
+    """A bug of the server."""
+
+    code = "INTERNAL"
+
+
+_BY_CODE = {
+    kind.code: kind
+    for kind in (InvalidArgument, NotFound, AlreadyExists, FailedPrecondition, OutOfRange,
+                 ResourceExhausted, DeadlineExceeded, Cancelled, Unimplemented, PermissionDenied,
+                 Unauthenticated, Unavailable, Aborted, DataLoss, Internal)
+}
+_BY_NUMBER = {code.value[0]: code.name for code in grpc.StatusCode}
+
+
+def from_rpc(error: grpc.RpcError) -> Error:
+    """The error of this package that says what a failed call says."""
+    return _BY_CODE.get(error.code().name, Error)(error.details() or error.code().name)
+
+
+def from_number(code: int, message: str) -> Error:
+    """The same for a status code that travels as a number, as in a compile job."""
+    return _BY_CODE.get(_BY_NUMBER.get(code, "UNKNOWN"), Error)(message)

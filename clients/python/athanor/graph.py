@@ -1,0 +1,220 @@
+"""Graphs: built here with Python operators, checked and compiled by the server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from athanor import bundle
+from athanor._proto.proto.athanor.v1 import graph_pb2
+from athanor.core import Attr, Node, array_bytes, attr_int, attr_shape, attr_tensor, content_hash
+from athanor.dtypes import DType, dtype_of, host_array
+from athanor.errors import GraphError
+from athanor.expr import Expr, expr
+from athanor.movement import Size
+from athanor.value import Value
+
+# Bounds of a dim that first appears in the shape of an input and was not declared.
+DEFAULT_DIM_BOUNDS = (1, 4096)
+
+
+class Graph:
+    """A model: inputs, parameters, operations, outputs.
+
+    Parameters
+    ----------
+    name : str
+        For people; the model's name is given when uploading.
+    dims : mapping of str to (int, int), optional
+        Symbolic sizes with the least and largest value each may have.
+
+    Examples
+    --------
+    >>> g = athanor.Graph("linear", dims={"b": (1, 64)})
+    >>> x = g.input("x", ("b", 16), "f32")
+    >>> w = g.parameter("w", np.zeros((16, 4), np.float32))
+    >>> g.output("y", athanor.relu(x @ w))
+    """
+
+    def __init__(self, name: str, dims: Mapping[str, tuple[int, int]] | None = None) -> None:
+        self.name = name
+        self.dims: dict[str, tuple[int, int]] = {}
+        self._nodes: list[Node] = []
+        self._names: dict[str, Node] = {}
+        self._constants: dict[tuple, Node] = {}
+        self._outputs: list[tuple[str, Node]] = []
+        self._tensors: dict[bytes, bytes] = {}
+        self._hashes: dict[Node, bytes] = {}
+        for dim, (low, high) in (dims or {}).items():
+            self.dim(dim, low, high)
+
+    def dim(self, name: str, minimum: int, maximum: int) -> Expr:
+        """Declares a symbolic size and returns it, for shapes such as ``(2 * b, 16)``.
+
+        Raises
+        ------
+        GraphError
+            If the bounds are not 0 <= minimum <= maximum, or differ from those declared before.
+        """
+        if not 0 <= minimum <= maximum:
+            raise GraphError(f"dim {name!r}: bounds ({minimum}, {maximum}) must be 0 <= min <= max")
+        if self.dims.setdefault(name, (minimum, maximum)) != (minimum, maximum):
+            raise GraphError(f"dim {name!r} is already declared with bounds {self.dims[name]}")
+        return Expr.symbol(name)
+
+    def input(self, name: str, shape: Size | Sequence[Size], dtype: str | DType) -> Value:
+        """A tensor of the request.
+
+        A string in `shape` is a dim; one that was not declared gets `DEFAULT_DIM_BOUNDS`, (1, 4096).
+        """
+        listed = [shape] if isinstance(shape, str | int | Expr) else shape
+        for size in listed:
+            if isinstance(size, str) and size not in self.dims:
+                self.dim(size, *DEFAULT_DIM_BOUNDS)
+        sizes = [self._size(size, f"input {name!r}") for size in listed]
+        return self._add("Input", [], {}, dtype_of(dtype), sizes, name)
+
+    def parameter(self, name: str, array: object, dtype: str | DType | None = None) -> Value:
+        """A weight: stored once by content, known to the compiler by shape and dtype only.
+
+        Parameters
+        ----------
+        array : array or DLPack tensor
+            Its dtype is the parameter's; nothing is converted.
+        dtype : optional
+            Reads the same bits as another dtype of equal width, such as bf16 held in uint16.
+        """
+        values, row = self._literal(array, f"parameter {name!r}", dtype)
+        node = self._add("Parameter", [], {}, row, values.shape, name)
+        data = array_bytes(values)
+        self._hashes[node] = content_hash(data)
+        self._tensors[self._hashes[node]] = data
+        return node
+
+    def constant(self, array: object, dtype: str | DType | None = None) -> Value:
+        """A literal, known to the compiler by content; `array` and `dtype` as in `parameter`.
+
+        A Python number needs a `dtype`, to which it is rounded.
+        """
+        if isinstance(array, bool | int | float) and dtype is not None:
+            array = np.asarray(array).astype(dtype_of(dtype).numpy)
+        values, row = self._literal(array, "constant", dtype)
+        return self._constant(row, values)
+
+    def iota(self, shape: Size | Sequence[Size], axis: int = 0, dtype: str | DType = "i64") -> Value:
+        """0, 1, 2, ... along `axis` of `shape`."""
+        sizes = [self._size(s, "iota")
+                 for s in ([shape] if isinstance(shape, str | int | Expr) else shape)]
+        row = dtype_of(dtype)
+        if not 0 <= axis < len(sizes) or row.kind in ("bool", "storage"):
+            raise GraphError(f"iota: axis {axis} of {len(sizes)} axes, dtype {row.name}; the axis "
+                             "must exist and the dtype be an integer or a float")
+        return self._add("Iota", [], {"shape": attr_shape(sizes), "axis": attr_int(axis),
+                                      "dtype": Attr(dtype=row.name)}, row, sizes)
+
+    def random_bits(self, seed: Value, shape: Size | Sequence[Size]) -> Value:
+        """Random u32 values from a u64 scalar; equal seeds and shapes give equal bits anywhere."""
+        if seed.dtype != "u64" or seed.ndim:
+            raise GraphError(f"RandomBits({seed!r}): the seed must be u64[]")
+        sizes = [self._size(s, "random_bits")
+                 for s in ([shape] if isinstance(shape, str | int | Expr) else shape)]
+        return self._add("RandomBits", [seed], {"shape": attr_shape(sizes)}, dtype_of("u32"), sizes)
+
+    def output(self, name: str, value: Value) -> None:
+        """Names a result. Inputs, constants and the same value twice are fine; order is kept."""
+        if not isinstance(value, Node) or value.graph is not self:
+            raise GraphError(f"output {name!r} must be a Value of graph {self.name!r}, got {value!r}")
+        if any(name == other for other, _ in self._outputs):
+            raise GraphError(f"output {name!r} is there already")
+        self._outputs.append((name, value))
+
+    @property
+    def tensors(self) -> dict[bytes, bytes]:
+        """The bytes of the parameters by their SHA-256."""
+        return dict(self._tensors)
+
+    def proto(self) -> graph_pb2.Graph:
+        """The message that the server reads; parameters are in it by content hash."""
+        message = graph_pb2.Graph(name=self.name)
+        for name, (low, high) in self.dims.items():
+            message.dims.add(name=name, min=low, max=high)
+        for node in self._needed():
+            entry = message.nodes.add(name=node.name, op=node.op,
+                                      inputs=[operand.name for operand in node.inputs])
+            for key, value in node.attrs.items():
+                entry.attrs[key].CopyFrom(value)
+            if node.op in ("Input", "Parameter"):
+                entry.dtype = node.dtype
+                entry.shape.extend(size.proto() for size in node._shape)
+                entry.has_type = True
+            if node in self._hashes:
+                entry.content_hash = self._hashes[node]
+        for name, node in self._outputs:
+            message.outputs.add(name=name, node=node.name)
+        return message
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes graph and parameters to one file, by custom ``*.athanor``, for the CLI."""
+        message = self.proto()
+        used = {node.content_hash for node in message.nodes if node.content_hash}
+        bundle.save(path, message.SerializeToString(deterministic=True),
+                    {key: data for key, data in self._tensors.items() if key in used})
+
+    def _needed(self) -> list[Node]:
+        """Inputs, and what outputs depend on, in the order of building."""
+        needed = {node for node in self._nodes if node.op == "Input"}
+        pending = [node for _, node in self._outputs]
+        while pending:
+            node = pending.pop()
+            if node not in needed:
+                needed.add(node)
+                pending.extend(node.inputs)
+        return [node for node in self._nodes if node in needed]
+
+    def _size(self, size: Size, what: str) -> Expr:
+        value = Expr.symbol(size) if isinstance(size, str) else expr(size)
+        unknown = value.symbols() - self.dims.keys()
+        if unknown:
+            raise GraphError(f"{what}: dim {', '.join(sorted(unknown))} is not declared; declare it "
+                             f"with graph.dim(name, minimum, maximum)")
+        return value
+
+    def _literal(self, array: object, what: str,
+                 dtype: str | DType | None) -> tuple[np.ndarray, DType]:
+        values = host_array(array, what)
+        row = dtype_of(values.dtype if dtype is None else dtype)
+        if values.dtype != row.numpy:
+            bits = values.dtype.kind in "ui" and row.kind in ("float", "storage")
+            if not bits or values.dtype.itemsize != row.numpy.itemsize:
+                raise GraphError(f"{what} is an array of {values.dtype}, not of {row.name}; convert "
+                                 f"it with {row.cast}")
+            values = values.view(row.numpy)
+        return values, row
+
+    def _constant(self, dtype: DType, values: np.ndarray) -> Value:
+        key = (dtype.name, values.shape, array_bytes(values))
+        if key not in self._constants:
+            self._constants[key] = self._add("Constant", [], {"value": attr_tensor(dtype, values)},
+                                             dtype, values.shape)
+        return self._constants[key]
+
+    def _add(self, op: str, inputs: Sequence[Node], attrs: dict[str, Attr], dtype: DType,
+             shape: Iterable[Expr | int], name: str = "") -> Value:
+        node = Value(self, op, inputs, attrs, dtype, shape)
+        if not name:
+            number = len(self._nodes)
+            while (name := f"{op.lower()}_{number}") in self._names:
+                number += 1
+        self._rename(node, name)
+        self._nodes.append(node)
+        return node
+
+    def _rename(self, node: Node, name: str) -> None:
+        if not name or self._names.get(name, node) is not node:
+            raise GraphError(f"node name {name!r} is {'taken' if name else 'empty'}; names must be "
+                             "unique and not empty")
+        self._names.pop(node._name, None)
+        self._names[name] = node
+        node._name = name

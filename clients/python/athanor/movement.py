@@ -1,0 +1,338 @@
+"""Reshaping, slicing, repeating, joining, gathering: every movement is one IndexMap, Gather or
+Scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from athanor.core import (
+    Attr,
+    Node,
+    Shape,
+    add,
+    attr_int,
+    attr_shape,
+    check_axes,
+    check_axis,
+    check_kind,
+    check_size,
+    element_count,
+    expand_to,
+    fail,
+    index_map,
+    operands,
+    same_dtype,
+    shape_text,
+    size_value,
+)
+from athanor.dtypes import dtype_of
+from athanor.elementwise import less, where
+from athanor.expr import Expr, exact_div, expr, floor_div, product, provably_different
+
+Size = Expr | int | str
+
+
+def _sizes(op: str, x: Node, shape: Size | Sequence[Size]) -> list[Expr]:
+    listed = [shape] if isinstance(shape, Expr | int | str) else list(shape)
+    return [x.graph._size(size, f"{op}({x.name})") for size in listed]
+
+
+def permute(x: Node, axes: Sequence[int]) -> Node:
+    """Axis i of the result is axis ``axes[i]`` of `x`, as numpy.transpose."""
+    (x,) = operands("permute", x)
+    order = [check_axis("permute", x, axis) for axis in axes]
+    if sorted(order) != list(range(x.ndim)):
+        raise fail("permute", [x], f"axes {list(axes)} must name each of the {x.ndim} axes once")
+    return index_map(x, [x._shape[axis] for axis in order],
+                     [Expr.axis(order.index(axis)) for axis in range(x.ndim)])
+
+
+def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
+    """`permute`; without `axes` all axes in reverse order."""
+    (x,) = operands("transpose", x)
+    return permute(x, range(x.ndim)[::-1] if axes is None else axes)
+
+
+def expand(x: Node, shape: Size | Sequence[Size]) -> Node:
+    """Repeats axes of size 1 and adds leading ones, as numpy.broadcast_to; -1 keeps a size."""
+    (x,) = operands("expand", x)
+    sizes = _sizes("expand", x, shape)
+    lead = len(sizes) - x.ndim
+    if lead < 0:
+        raise fail("expand", [x], f"to {shape_text(sizes)}: the result needs at least {x.ndim} axes")
+    for i, own in enumerate(x._shape):
+        if sizes[lead + i] == -1:
+            sizes[lead + i] = own
+        if own != 1:
+            check_size("expand", [x], f"axis {i}", own, sizes[lead + i])
+    return expand_to(x, sizes)
+
+
+def _check_reshape(x: Node, sizes: list[Expr]) -> None:
+    unknown = [i for i, size in enumerate(sizes) if size == -1]
+    total = element_count(x._shape)
+    if len(unknown) > 1:
+        raise fail("reshape", [x], f"to {shape_text(sizes)}: only one size may be -1")
+    if unknown:
+        rest = product(size for size in sizes if size != -1)
+        missing = exact_div(total, rest)
+        if missing is None:
+            raise fail("reshape", [x], f"to {shape_text(sizes)}: {total} elements do not divide by "
+                       f"{rest} for every size of the dims")
+        sizes[unknown[0]] = missing
+    elif provably_different(total, product(sizes)):
+        raise fail("reshape", [x], f"to {shape_text(sizes)}: {total} elements become "
+                   f"{product(sizes)}; the numbers must be equal")
+
+
+def _groups(a: Shape, b: Sequence[Expr]) -> list[tuple[list[int], list[int]]]:
+    """Runs of axes of `a` and of `b` with equal products, sizes of 1 left out."""
+    left = [i for i, size in enumerate(a) if size != 1]
+    right = [i for i, size in enumerate(b) if size != 1]
+    groups = []
+    while left or right:
+        ours, theirs = left[:1], right[:1]
+        del left[:1], right[:1]
+        while True:
+            p, q = product(a[i] for i in ours), product(b[i] for i in theirs)
+            if p == q or not (left or right):
+                break
+            if right and (not left or exact_div(p, q) is not None):
+                theirs.append(right.pop(0))
+            elif left and (not right or exact_div(q, p) is not None):
+                ours.append(left.pop(0))
+            else:
+                ours.append(left.pop(0))
+                theirs.append(right.pop(0))
+        groups.append((ours, theirs))
+    return groups
+
+
+def reshape(x: Node, shape: Size | Sequence[Size]) -> Node:
+    """The same elements in row-major order in another shape; one size may be -1."""
+    (x,) = operands("reshape", x)
+    sizes = _sizes("reshape", x, shape)
+    _check_reshape(x, sizes)
+    coordinates = [Expr(0)] * x.ndim
+    if element_count(x._shape) == 0:
+        return index_map(x, sizes, coordinates)
+    # Within a group: the result's coordinates to the flat position, that to the operand's digits.
+    for ours, theirs in _groups(x._shape, sizes):
+        flat = Expr(0)
+        for i in theirs:
+            flat = flat * sizes[i] + Expr.axis(i)
+        if len(ours) == 1:
+            coordinates[ours[0]] = flat
+            continue
+        for position, i in enumerate(ours):
+            digit = floor_div(flat, product(x._shape[j] for j in ours[position + 1:]))
+            if position > 0:
+                above = floor_div(flat, product(x._shape[j] for j in ours[position:]))
+                digit = digit - above * x._shape[i]
+            coordinates[i] = digit
+    return index_map(x, sizes, coordinates)
+
+
+def flatten(x: Node, start: int = 0) -> Node:
+    """Axes from `start` on become one."""
+    (x,) = operands("flatten", x)
+    start = check_axis("flatten", x, start) if x.ndim else 0
+    return reshape(x, [*x._shape[:start], element_count(x._shape[start:])])
+
+
+def squeeze(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+    """Without axes of size 1: all of them, or those listed."""
+    (x,) = operands("squeeze", x)
+    dropped = ([i for i, s in enumerate(x._shape) if s == 1] if axes is None
+               else check_axes("squeeze", x, axes))
+    for axis in dropped:
+        if x._shape[axis] != 1:
+            raise fail("squeeze", [x], f"axis {axis} has size {x._shape[axis]}, not 1")
+    return reshape(x, [s for i, s in enumerate(x._shape) if i not in dropped])
+
+
+def unsqueeze(x: Node, axis: int) -> Node:
+    """With a new axis of size 1 at `axis` of the result."""
+    (x,) = operands("unsqueeze", x)
+    axis = check_axis("unsqueeze", x, axis, x.ndim + 1)
+    return reshape(x, [*x._shape[:axis], Expr(1), *x._shape[axis:]])
+
+
+def _slice_bound(x: Node, axis: int, value: object, size: Expr, default: Expr) -> Expr:
+    """A start or stop of a forward slice, from the front, inside [0, size] for every dim."""
+    if value is None:
+        return default
+    if not isinstance(value, int | Expr | np.integer):
+        raise fail("slice", [x], f"axis {axis}: {value!r} must be an integer, a size or None")
+    bound = expr(value)
+    if not isinstance(value, Expr) and value < 0:
+        bound = size + bound
+    if size.constant is not None and bound.constant is not None:
+        return Expr(min(max(bound.constant, 0), size.constant))
+    if bound.bounds(x.graph.dims)[0] < 0 or (size - bound).bounds(x.graph.dims)[0] < 0:
+        raise fail("slice", [x], f"axis {axis} of size {size}: position {value!r} is not inside it "
+                   "for every size of the dims; tighten the dims' bounds")
+    return bound
+
+
+def _slice(x: Node, axis: int, part: slice, size: Expr) -> tuple[Expr, Expr, int]:
+    """First position, length and step."""
+    step = 1 if part.step is None else part.step
+    if not isinstance(step, int) or step == 0:
+        raise fail("slice", [x], f"axis {axis}: step {step!r} must be an integer other than 0")
+    if step < 0:
+        if size.constant is not None:
+            chosen = range(*part.indices(size.constant))
+            return Expr(chosen.start), Expr(len(chosen)), step
+        if part.start is not None or part.stop is not None:
+            raise fail("slice", [x], f"axis {axis} of size {size}: a negative step with a start or "
+                       "stop needs a fixed size; slice forwards first, then reverse with [::-1]")
+        return size - 1, -floor_div(-size, Expr(-step)), step
+    start = _slice_bound(x, axis, part.start, size, Expr(0))
+    stop = _slice_bound(x, axis, part.stop, size, size)
+    length = stop - start
+    low, high = length.bounds(x.graph.dims)
+    if high <= 0:
+        return Expr(0), Expr(0), 1
+    if low < 0:
+        raise fail("slice", [x], f"axis {axis}: length {length} is negative for some sizes of the "
+                   "dims; tighten the dims' bounds")
+    return start, length if step == 1 else -floor_div(-length, Expr(step)), step
+
+
+def index(x: Node, key: object) -> Node:
+    """``x[key]``: integers, slices, None, ``...``, or one integer Value (a gather of axis 0)."""
+    (x,) = operands("index", x)
+    if isinstance(key, Node):
+        return gather(x, key, 0)
+    keys = list(key) if isinstance(key, tuple) else [key]
+    used = sum(1 for k in keys if k is not None and k is not Ellipsis)
+    dots = [i for i, k in enumerate(keys) if k is Ellipsis]
+    if used > x.ndim or len(dots) > 1:
+        raise fail("index", [x], f"{used} positions and {len(dots)} ellipses; at most {x.ndim} and 1")
+    at = dots[0] if dots else len(keys)
+    keys[at:at + 1] = [slice(None)] * (x.ndim - used)
+    shape: list[Expr] = []
+    coordinates: list[Expr] = []
+    for k in keys:
+        if k is None:
+            shape.append(Expr(1))
+            continue
+        axis = len(coordinates)
+        size = x._shape[axis]
+        if isinstance(k, slice):
+            start, length, step = _slice(x, axis, k, size)
+            coordinates.append(start + Expr.axis(len(shape)) * step)
+            shape.append(length)
+        elif isinstance(k, int | np.integer) and not isinstance(k, bool):
+            position = expr(k) if k >= 0 else size + int(k)
+            if position.bounds(x.graph.dims)[0] < 0 or (
+                    size - 1 - position).bounds(x.graph.dims)[0] < 0:
+                raise fail("index", [x], f"position {k} is outside axis {axis} of size {size} for "
+                           "some size of the dims")
+            coordinates.append(position)
+        else:
+            raise fail("index", [x], f"{k!r} is no index; use integers, slices, None or ..., or "
+                       "athanor.gather for an array of positions")
+    return index_map(x, shape, coordinates)
+
+
+def flip(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+    """Reversed along `axes`, or along all."""
+    (x,) = operands("flip", x)
+    chosen = check_axes("flip", x, axes)
+    return index(x, tuple(slice(None, None, -1) if i in chosen else slice(None)
+                          for i in range(x.ndim)))
+
+
+def pad(x: Node, widths: Sequence[tuple[int, int]], value: float | int | bool = 0) -> Node:
+    """Adds ``(before, after)`` elements of `value` to each axis."""
+    (x,) = operands("pad", x)
+    widths = [tuple(width) for width in widths]
+    if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
+        raise fail("pad", [x], f"widths {widths} must be {x.ndim} pairs of sizes, none negative")
+    shape = [size + before + after
+             for size, (before, after) in zip(x._shape, widths, strict=True)]
+    coordinates = [Expr.axis(i) - before for i, (before, _) in enumerate(widths)]
+    if x.dtype == "bool":
+        value = bool(value)
+    return index_map(x, shape, coordinates, fill=value)
+
+
+def concat(values: Sequence[Node], axis: int = 0) -> Node:
+    """Joined along an axis; dtypes and all other sizes must be equal."""
+    if not values:
+        raise fail("concat", [], "at least one value is needed")
+    nodes = operands("concat", *values)
+    same_dtype("concat", nodes)
+    first = nodes[0]
+    axis = check_axis("concat", first, axis)
+    total = Expr(0)
+    offsets = []
+    for node in nodes:
+        if node.ndim != first.ndim:
+            raise fail("concat", nodes, "the operands must have equally many axes")
+        for i in range(first.ndim):
+            if i != axis:
+                check_size("concat", nodes, f"axis {i}", first._shape[i], node._shape[i])
+        offsets.append(total)
+        total = total + node._shape[axis]
+    if len(nodes) == 1:
+        return first
+    shape = [total if i == axis else size for i, size in enumerate(first._shape)]
+    zero = False if first.dtype == "bool" else 0
+    spread = [index_map(node, shape,
+                        [Expr.axis(i) - (offset if i == axis else 0) for i in range(first.ndim)],
+                        fill=zero)
+              for node, offset in zip(nodes, offsets, strict=True)]
+    position = iota_like(first, shape, axis)
+    result = spread[-1]
+    for node, end in zip(spread[-2::-1], offsets[:0:-1], strict=True):
+        result = where(less(position, size_value(first, end, "i64")), node, result)
+    return result
+
+
+def stack(values: Sequence[Node], axis: int = 0) -> Node:
+    """Joined along a new axis."""
+    return concat([unsqueeze(value, axis) for value in values], axis)
+
+
+def iota_like(x: Node, shape: Sequence[Expr | int], axis: int = 0, dtype: str = "i64") -> Node:
+    """0, 1, 2, ... along one axis of `shape`, in the graph of `x`."""
+    row = dtype_of(dtype)
+    sizes = [expr(size) for size in shape]
+    return x.graph._add("Iota", [], {"shape": attr_shape(sizes), "axis": attr_int(axis),
+                                     "dtype": Attr(dtype=row.name)}, row, sizes)
+
+
+def gather(data: Node, indices: object, axis: int = 0) -> Node:
+    """``numpy.take(data, indices, axis)``; indices from 0, one outside is an error of the call."""
+    nodes = operands("Gather", data, indices)
+    data, indices = nodes
+    axis = check_axis("Gather", data, axis)
+    check_kind("Gather", [indices], "integers")
+    shape = [*data._shape[:axis], *indices._shape, *data._shape[axis + 1:]]
+    return add("Gather", nodes, data._dtype, shape, axis=attr_int(axis))
+
+
+def scatter(data: Node, indices: object, updates: object, axis: int = 0,
+            mode: str = "set") -> Node:
+    """`data` with `updates` put at `indices` of `axis`; `mode` is set, add, max or min."""
+    nodes = operands("Scatter", data, indices, updates)
+    data, indices, updates = nodes
+    axis = check_axis("Scatter", data, axis)
+    if mode not in ("set", "add", "max", "min"):
+        raise fail("Scatter", nodes, f'mode={mode!r} must be "set", "add", "max" or "min"')
+    check_kind("Scatter", [data], "numeric" if mode == "add" else "computing")
+    check_kind("Scatter", [indices], "integers")
+    same_dtype("Scatter", [data, updates])
+    place = [*data._shape[:axis], *indices._shape, *data._shape[axis + 1:]]
+    if updates.ndim == 0 and place:
+        nodes[2] = updates = index_map(updates, place, [])
+    if len(place) != updates.ndim:
+        raise fail("Scatter", nodes, f"updates must have the shape {shape_text(place)}")
+    for i, (want, got) in enumerate(zip(place, updates._shape, strict=True)):
+        check_size("Scatter", nodes, f"axis {i} of updates", want, got)
+    return add("Scatter", nodes, data._dtype, data._shape, axis=attr_int(axis), mode=Attr(s=mode))

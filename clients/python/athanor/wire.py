@@ -1,0 +1,254 @@
+"""What both clients share: requests built and replies read, without any call."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from athanor import bundle
+from athanor._proto.proto.athanor.v1 import compile_pb2, graph_pb2, model_pb2
+from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
+from athanor.core import content_hash
+from athanor.dtypes import BY_DATATYPE, array_bytes, dtype_of, host_array
+from athanor.errors import Error, InvalidArgument, from_number
+from athanor.graph import Graph
+
+CHUNK_BYTES = 1 << 20
+# Requests and replies may be as large as the server's own limits allow.
+CHANNEL_OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+Buckets = Mapping[str, Sequence[tuple[int, int]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A model as it travels: its format, its bytes, and its tensors by hash."""
+
+    format: str
+    graph: bytes
+    tensors: dict[bytes, bytes]
+
+
+def read_source(source: object, format: str | None) -> Source:
+    """A `Graph`, a path or bytes as what is uploaded.
+
+    A path that ends in ``.athanor`` is a bundle (`Graph.save`), one in ``.onnx`` is ONNX; bytes
+    need `format`: ``"onnx"``, or ``"athanor"`` for a serialised athanor.v1.Graph.
+    """
+    if isinstance(source, Graph):
+        message = source.proto()
+        used = {node.content_hash for node in message.nodes if node.content_hash}
+        tensors = {key: data for key, data in source.tensors.items() if key in used}
+        return Source("athanor", message.SerializeToString(deterministic=True), tensors)
+    if isinstance(source, str | os.PathLike):
+        suffix = os.path.splitext(os.fspath(source))[1]
+        if suffix == ".athanor" and format in (None, "athanor"):
+            return Source("athanor", *bundle.load(source))
+        if format is None and suffix != ".onnx":
+            raise InvalidArgument(f"{os.fspath(source)}: unknown suffix {suffix!r}; it must be "
+                                  '.athanor or .onnx, or give format="onnx"')
+        with open(source, "rb") as file:
+            return Source(format or "onnx", file.read(), {})
+    if isinstance(source, bytes | bytearray | memoryview):
+        if format is None:
+            raise InvalidArgument('bytes need their format: format="onnx" or format="athanor"')
+        return Source(format, bytes(source), {})
+    raise InvalidArgument(f"cannot upload a {type(source).__name__}; pass a Graph, a path or bytes")
+
+
+def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
+    """``{"b": [(1, 1), (2, 64)]}`` as messages."""
+    return [
+        model_pb2.DimBuckets(dim=dim, ranges=[
+            model_pb2.DimBuckets.Range(min=low, max=high) for low, high in ranges])
+        for dim, ranges in (buckets or {}).items()
+    ]
+
+
+def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets: Buckets | None,
+                    budget: str | None) -> Iterator[model_pb2.UploadModelRequest]:
+    """Header, chunks of the tensors that the server lacks, commit."""
+    header = model_pb2.UploadHeader(
+        name=name, format=source.format, graph=source.graph,
+        graph_sha256=content_hash(source.graph), search_budget=budget or "",
+        buckets=bucket_messages(buckets))
+    for key in missing:
+        header.tensors.add(hash=key, bytes=len(source.tensors[key]))
+    yield model_pb2.UploadModelRequest(header=header)
+    for key in missing:
+        data = source.tensors[key]
+        for offset in range(0, len(data), CHUNK_BYTES):
+            yield model_pb2.UploadModelRequest(chunk=model_pb2.TensorChunk(
+                hash=key, offset=offset, data=data[offset:offset + CHUNK_BYTES]))
+    yield model_pb2.UploadModelRequest(commit=model_pb2.UploadCommit())
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An input or output of a model; a shape holds texts such as ``"b"`` or ``"64"``."""
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(self.shape)}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    """One version of a model as the server knows it."""
+
+    name: str
+    version: str
+    serving: bool
+    state: str  # "UPLOADED", "COMPILING", "READY" or "FAILED"
+    error: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    dims: dict[str, tuple[int, int]]
+    graph_hash: str
+    created: datetime.datetime
+    compile_job_id: str
+    plan_id: str
+    pinned: bool
+    plan_ids: tuple[str, ...]
+    memory: dict[str, int]  # bytes: parameters, prepared, arenas
+
+
+def _tensors(messages: Sequence[model_pb2.ModelTensor]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(m.name, m.dtype, tuple(m.shape)) for m in messages)
+
+
+def model_info(m: model_pb2.Model) -> ModelInfo:
+    """The message as a plain value."""
+    return ModelInfo(
+        name=m.name, version=m.version, serving=m.serving,
+        state=model_pb2.Model.State.Name(m.state), error=m.error, inputs=_tensors(m.inputs),
+        outputs=_tensors(m.outputs), dims={d.name: (d.min, d.max) for d in m.dims},
+        graph_hash=m.graph_hash, created=m.created.ToDatetime(datetime.UTC),
+        compile_job_id=m.compile_job_id, plan_id=m.plan_id, pinned=m.pinned,
+        plan_ids=tuple(p.plan_id for p in m.plans),
+        memory={"parameters": m.memory.parameters, "prepared": m.memory.prepared,
+                "arenas": m.memory.arenas})
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileJob:
+    """How far a compile job is."""
+
+    id: str
+    model: str
+    version: str
+    phase: str  # "QUEUED", "LOWERING", ..., and at last "DONE", "FAILED" or "CANCELLED"
+    kernels_total: int
+    kernels_done: int
+    kernels_from_cache: int
+    percent: float
+    message: str
+    stop_reason: str
+    error: Error | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has stopped, in whatever way."""
+        return self.phase in ("DONE", "FAILED", "CANCELLED")
+
+
+def compile_job(m: compile_pb2.CompileJob) -> CompileJob:
+    """The message as a plain value."""
+    kind = compile_pb2.CompileJob
+    return CompileJob(
+        id=m.id, model=m.model, version=m.version, phase=kind.Phase.Name(m.phase),
+        kernels_total=m.kernels_total, kernels_done=m.kernels_done,
+        kernels_from_cache=m.kernels_from_cache, percent=m.percent, message=m.message,
+        stop_reason=kind.StopReason.Name(m.stop_reason),
+        error=from_number(m.error_code, m.error) if m.phase == kind.FAILED else None)
+
+
+class InferResult(dict):
+    """Outputs by name, each an array of the caller's own; and what the reply says about the call.
+
+    Attributes
+    ----------
+    plan_id, bucket, compile_state : str
+        The plan that served.
+    queue_us, exec_us : int
+        Microseconds waiting and executing.
+    """
+
+    plan_id: str = ""
+    bucket: str = ""
+    compile_state: str = ""
+    queue_us: int = 0
+    exec_us: int = 0
+
+
+def check_inputs(model: str, expected: Sequence[Tensor],
+                 inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """The arrays to send; names and dtypes must be the model's.
+
+    Raises
+    ------
+    InvalidArgument
+        Naming the input, both dtypes and the cast that would fix it. Nothing is converted.
+    """
+    names = [tensor.name for tensor in expected]
+    wanted = ", ".join(map(str, expected)) or "no inputs"
+    for name in inputs:
+        if name not in names:
+            raise InvalidArgument(f"model {model!r} has no input {name!r}; it takes {wanted}")
+    arrays = {}
+    for tensor in expected:
+        if tensor.name not in inputs:
+            raise InvalidArgument(f"input {tensor.name!r} of model {model!r} is missing; it takes "
+                                  f"{wanted}")
+        row = dtype_of(tensor.dtype)
+        what = f"input {tensor.name!r} of model {model!r}"
+        array = host_array(inputs[tensor.name], what)
+        if array.dtype != row.numpy:
+            raise InvalidArgument(f"{what} has dtype {array.dtype}, the model takes {row.name} "
+                                  f"(numpy's {row.numpy.name}): pass the array{row.cast}")
+        arrays[tensor.name] = array
+    return arrays
+
+
+def infer_request(model: str, version: str, expected: Sequence[Tensor],
+                  inputs: Mapping[str, object], outputs: Sequence[str] | None,
+                  parameters: Mapping[str, str | int | None]) -> oip.ModelInferRequest:
+    """A request with raw contents."""
+    request = oip.ModelInferRequest(model_name=model, model_version=version)
+    dtypes = {tensor.name: dtype_of(tensor.dtype) for tensor in expected}
+    for name, array in check_inputs(model, expected, inputs).items():
+        request.inputs.add(name=name, datatype=dtypes[name].datatype, shape=array.shape)
+        request.raw_input_contents.append(array_bytes(array))
+    for name in outputs or ():
+        request.outputs.add(name=name)
+    for key, value in parameters.items():
+        if isinstance(value, int):
+            request.parameters[key].int64_param = value
+        elif value is not None:
+            request.parameters[key].string_param = value
+    return request
+
+
+def infer_result(response: oip.ModelInferResponse) -> InferResult:
+    """Writable arrays of their own, and the reply's parameters."""
+    result = InferResult()
+    for tensor, raw in zip(response.outputs, response.raw_output_contents, strict=True):
+        row = BY_DATATYPE[tensor.datatype]
+        # frombuffer refuses zero bytes.
+        flat = np.frombuffer(bytearray(raw), row.numpy) if raw else np.empty(0, row.numpy)
+        result[tensor.name] = flat.reshape(tuple(tensor.shape))
+    for key, value in response.parameters.items():
+        if hasattr(InferResult, key):
+            setattr(result, key, getattr(value, value.WhichOneof("parameter_choice")))
+    return result
+
+
+def parse_graph(source: Source) -> graph_pb2.Graph:
+    """The graph of a source in our own format."""
+    return graph_pb2.Graph.FromString(source.graph)
