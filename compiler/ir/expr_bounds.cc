@@ -21,7 +21,9 @@ using expr_internal::Scale;
 using Term = Expr::Term;
 
 constexpr int kMaxDepth = 40;
-constexpr int kMaxSteps = 400;    // of one question
+constexpr int kMaxSteps = 400;  // of one question
+constexpr int kShortSearch = 24;
+constexpr int kPoints = 8;
 constexpr int kMaxIntervals = 1 << 14;  // of atoms, in one question: ranges that use each other branch
 
 Interval Times(const Interval& a, const Interval& b) {
@@ -66,6 +68,15 @@ class BoundsProver {
  public:
   explicit BoundsProver(const Bounds& bounds) : ranges_(bounds.ranges_) {}
 
+  bool Proves(const Expr& e, int steps) {
+    steps_left_ = steps;
+    const std::optional<int64_t> lower = Lower(e, 0);
+    return lower && *lower >= 0;
+  }
+  bool exhausted() const { return steps_left_ < 0; }
+  // `e` is negative at some point within the bounds.
+  bool Refutes(const Expr& e) const;
+
   // A number `e` is never below; the search stops at the first that reaches `goal`.
   std::optional<int64_t> Lower(const Expr& e, std::optional<int64_t> goal, int depth = 0);
   Interval Of(const Expr& e, int depth = 0);
@@ -102,9 +113,10 @@ class BoundsProver {
   std::vector<Related> Relate(const Expr::Affine& e, const Atom& atom);
   std::optional<Expr> Extreme(Expr e, bool maximum);
   std::optional<int64_t> FromLowest(const Expr& e);
+  bool Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const;
 
   const std::map<std::string, Range, std::less<>>& ranges_;
-  int steps_ = 0;
+  int steps_left_ = kMaxSteps;
   int intervals_ = 0;
 };
 
@@ -249,7 +261,7 @@ std::optional<int64_t> BoundsProver::LowerFloorDiv(const Expr::Affine& e, const 
 // An expression over integer-bounded symbols that `e` never passes.
 std::optional<Expr> BoundsProver::Extreme(Expr e, bool maximum) {
   while (const AtomRef atom = Choose(e, /*symbolic_only=*/true)) {
-    if (++steps_ > kMaxSteps) return std::nullopt;
+    if (--steps_left_ < 0) return std::nullopt;
     const std::optional<Expr::Affine> affine = Isolate(e, atom);
     if (!affine) return std::nullopt;
     std::vector<Related> related;
@@ -301,11 +313,52 @@ std::optional<int64_t> BoundsProver::FromLowest(const Expr& e) {
   return constant;
 }
 
+// Gives every symbol of `e` a value within its bounds, those its bounds use first: the lowest, the
+// highest or one between as `choice` says. False if there is no such value.
+bool BoundsProver::Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const {
+  if (depth > kMaxDepth) return false;
+  std::set<std::string> symbols;
+  e.CollectSymbols(&symbols);
+  for (const std::string& symbol : symbols) {
+    if (env->contains(symbol)) continue;
+    const uint64_t pick =
+        choice < 2 ? choice : (choice * 0x9e3779b97f4a7c15 + env->size() * 0xbf58476d1ce4e5b9) >> 7;
+    const auto range = ranges_.find(symbol);
+    if (range == ranges_.end()) {
+      env->emplace(symbol, static_cast<int64_t>(pick % 64) - 8);
+      continue;
+    }
+    const auto& [lower, upper] = range->second;
+    if (!Assign(lower, choice, env, depth + 1) || !Assign(upper, choice, env, depth + 1)) {
+      return false;
+    }
+    const std::optional<int64_t> lo = lower.Evaluate(*env), hi = upper.Evaluate(*env);
+    int64_t width;
+    if (!lo || !hi || __builtin_sub_overflow(*hi, *lo, &width) || width < 0) return false;
+    width = std::min<int64_t>(width, 1 << 20);  // a dim without a maximum
+    const uint64_t offset = choice == 1 || pick % 4 == 1   ? width
+                            : choice == 0 || pick % 4 == 0 ? 0
+                                                           : (pick >> 2) % (width + 1);
+    env->emplace(symbol, *lo + static_cast<int64_t>(offset));
+  }
+  return true;
+}
+
+bool BoundsProver::Refutes(const Expr& e) const {
+  for (uint64_t choice = 0; choice < kPoints; ++choice) {
+    Expr::Env env;
+    if (!Assign(e, choice, &env, 0)) continue;
+    const std::optional<int64_t> value = e.Evaluate(env);
+    if (value && *value < 0) return true;
+  }
+  return false;
+}
+
 std::optional<int64_t> BoundsProver::Lower(const Expr& e, Goal goal, int depth) {
   if (e.overflow()) return std::nullopt;
   std::optional<int64_t> best = Of(e).lo;
   if (e.constant() || Reached(best, goal) || IsExact(e)) return best;
-  if (depth > kMaxDepth || ++steps_ > kMaxSteps) return best;
+  if (depth > kMaxDepth || --steps_left_ < 0) return best;
   const AtomRef atom = Choose(e, /*symbolic_only=*/false);
   const std::optional<Expr::Affine> affine = atom ? Isolate(e, atom) : std::nullopt;
   if (affine) {
@@ -328,8 +381,10 @@ void Bounds::Set(std::string_view symbol, Expr lower, Expr upper) {
 }
 
 bool Bounds::Proves(const Expr& e) const {
-  const std::optional<int64_t> lower = BoundsProver(*this).Lower(e, 0);
-  return lower && *lower >= 0;
+  BoundsProver prover(*this);
+  // Most proofs are short; before a long search, points within the bounds may settle it.
+  if (prover.Proves(e, kShortSearch)) return true;
+  return prover.exhausted() && !prover.Refutes(e) && prover.Proves(e, kMaxSteps);
 }
 
 bool Bounds::NonNegative(const Expr& e) const {

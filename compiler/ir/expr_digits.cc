@@ -91,11 +91,13 @@ std::optional<Bounds::Digits> Bounds::SplitDigits(const Expr& e, bool even_if_pl
 }
 
 Expr Bounds::Simplify(const Expr& e) const {
+  const std::optional<Digits> digits = SplitDigits(e, /*even_if_plain=*/false);
+  if (!digits) return SimplifyAtoms(e);
+  const Expr split = digits->bounds.SimplifyAtoms(e.Substitute(digits->split));
+  const Expr merged = SimplifyAtoms(split.Substitute(digits->merge));
+  Divisors divisors;
+  if (!merged.overflow() && !CollectDivisors(merged, &divisors)) return merged;
   Expr simple = SimplifyAtoms(e);
-  const std::optional<Digits> digits = SplitDigits(simple, /*even_if_plain=*/false);
-  if (!digits) return simple;
-  Expr merged = digits->bounds.SimplifyAtoms(simple.Substitute(digits->split));
-  merged = SimplifyAtoms(merged.Substitute(digits->merge));
   const bool better = !merged.overflow() && merged.ToString().size() < simple.ToString().size();
   return better ? merged : simple;
 }

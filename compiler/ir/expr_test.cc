@@ -1,6 +1,7 @@
 #include "compiler/ir/expr.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -383,6 +384,9 @@ TEST(ExprIndexTest, RandomTransposesCancel) {
       shape += space.extents[i].ToString() + " to axis " + std::to_string(order[i]) + "; ";
     }
     EXPECT_EQ(bounds.Simplify(space.Flatten(back)), f) << shape;
+    EXPECT_TRUE(bounds.NonNegative(there)) << shape << there.ToString();
+    EXPECT_TRUE(bounds.Less(there, space.Size())) << shape << there.ToString();
+    EXPECT_FALSE(bounds.Less(there, space.Size() - 1)) << shape << there.ToString();
   }
   EXPECT_GT(moved, 200);
 }
@@ -671,6 +675,50 @@ TEST(ExprPropertyTest, SubstituteAgreesWithEvaluate) {
       ASSERT_EQ(replaced.Evaluate(env), expected) << e.ToString() << " seed " << seed;
     }
   }
+}
+
+// Quotients of a flat loop, shuffled: what is split into digits and merged again keeps its value.
+TEST(ExprPropertyTest, DigitsKeepTheValue) {
+  int changed = 0, proved = 0;
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
+    Generator g(seed + 2000000);
+    const Expr f = S("f"), b = S("b"), s = S("s");
+    const Expr kRadices[] = {2, 3, 4, b, s, s + 1};
+    const int64_t lower = g.Uniform(0, 3) == 0 ? -7 : 0, upper = g.Uniform(0, 40);
+    Bounds bounds;
+    bounds.Set("b", 1, 3);
+    bounds.Set("s", 1, 3);
+    bounds.Set("f", lower, upper);
+    auto radix = [&] { return kRadices[g.Uniform(0, 5)]; };
+    auto mix = [&](const Expr& flat) {
+      Expr sum = 0, inner = 1;
+      for (int64_t n = g.Uniform(2, 4); n > 0; --n) {
+        const Expr extent = radix();
+        sum = sum * radix() + Mod(FloorDiv(flat, inner), extent);
+        if (g.Uniform(0, 5) != 0) inner *= extent;
+      }
+      return sum;
+    };
+    const Expr e = FloorDiv(mix(f), radix()) * g.Uniform(-2, 3) + Mod(mix(f), radix() * radix());
+    if (e.overflow()) continue;
+    const Expr simple = bounds.Simplify(e);
+    const bool nonnegative = bounds.NonNegative(e);
+    changed += simple != e;
+    proved += nonnegative;
+    for (int64_t point = 0; point < 9; ++point) {
+      for (int64_t value = lower; value <= upper; ++value) {
+        const Expr::Env env = {{"b", point / 3 + 1}, {"s", point % 3 + 1}, {"f", value}};
+        const std::optional<int64_t> expected = e.Evaluate(env);
+        ASSERT_TRUE(expected.has_value());
+        ASSERT_EQ(simple.Evaluate(env), expected)
+            << e.ToString() << " became " << simple.ToString() << " seed " << seed;
+        if (nonnegative) ASSERT_GE(*expected, 0) << e.ToString() << " seed " << seed;
+      }
+    }
+  }
+  std::printf("changed %d, proved %d\n", changed, proved);
+  EXPECT_GT(changed, 500);
+  EXPECT_GT(proved, 500);
 }
 
 // Calls `visit` for every point of i in [0, b), j in [0, s), k in [0, 3], b and s in [lo, 3].
