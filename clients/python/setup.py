@@ -37,7 +37,7 @@ def generate(target: pathlib.Path) -> None:
 
     missing = [name for name in PROTOS if not (ROOT / name).is_file()]
     if missing:
-        raise SystemExit(f"{', '.join(missing)}: not below {ROOT}; build the SDK from the repository")
+        raise SystemExit(f"{', '.join(missing)}: not below {ROOT}; build it in the repository")
     target.mkdir(parents=True, exist_ok=True)
     well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
     arguments = ["protoc", f"-I{ROOT}", f"-I{well_known}", f"--python_out={target}",

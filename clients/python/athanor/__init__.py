@@ -116,4 +116,19 @@ from athanor.value import Value
 from athanor.wire import CompileJob, InferResult, ModelInfo, Tensor
 
 __version__ = "0.1.0"
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "Aborted", "AlreadyExists", "AsyncClient", "AsyncModel", "Cancelled", "Client", "CompileJob",
+    "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Error", "Expr", "FailedPrecondition",
+    "Graph", "GraphError", "InferResult", "Internal", "InvalidArgument", "Model", "ModelInfo",
+    "NotFound", "OutOfRange", "PermissionDenied", "ResourceExhausted", "Tensor",
+    "Unauthenticated", "Unavailable", "Unimplemented", "Value", "absolute", "argmax", "argmin",
+    "attention", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "concat",
+    "contract", "divide", "embedding", "embedding_bag", "equal", "erf", "exp", "exp2", "expand",
+    "flatten", "flip", "floor", "floor_divide", "gather", "gelu", "greater", "greater_equal",
+    "invert", "isnan", "layer_norm", "left_shift", "less", "less_equal", "log", "log2", "matmul",
+    "max", "maximum", "maximum_of", "mean", "min", "minimum", "minimum_of", "mod", "multiply",
+    "negative", "not_equal", "pad", "permute", "plus", "power", "recip", "relu", "reshape",
+    "right_shift", "rms_norm", "round", "scatter", "sigmoid", "silu", "sin", "softmax", "sqrt",
+    "squeeze", "stack", "subtract", "sum", "tanh", "transpose", "trunc_div", "unsqueeze",
+    "variance", "where",
+]

@@ -182,13 +182,15 @@ class AsyncModel:
             known = (await self.info()).inputs
         parameters = {"wait": wait, "taps": ",".join(taps) or None, "priority": priority}
         try:
-            request = wire.infer_request(self.name, self.version, known, inputs, outputs, parameters)
+            request = wire.infer_request(self.name, self.version, known, inputs, outputs,
+                                         parameters)
         except InvalidArgument:
             # Another version may serve since the types were read.
             if self.version:
                 raise
             known = (await self.info()).inputs
-            request = wire.infer_request(self.name, self.version, known, inputs, outputs, parameters)
+            request = wire.infer_request(self.name, self.version, known, inputs, outputs,
+                                         parameters)
         with _translated():
             return wire.infer_result(
                 await self.client._inference.ModelInfer(request, timeout=timeout))
@@ -202,7 +204,7 @@ class AsyncModel:
                     yield job
 
     async def wait(self, until: str = "baseline", timeout: float | None = None) -> AsyncModel:
-        """Returns when the baseline plan serves or the search has ended; see `athanor.Model.wait`."""
+        """Returns when the baseline serves or the search has ended; see `athanor.Model.wait`."""
         if until not in ("baseline", "optimised"):
             raise InvalidArgument(f'wait({until!r}): it must be "baseline" or "optimised"')
         try:

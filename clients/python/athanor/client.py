@@ -94,7 +94,7 @@ class Client:
         buckets : mapping, optional
             Ranges of dims to be compiled for, as in ``{"b": [(1, 1), (2, 64)]}``.
         budget : str, optional
-            How long to search for a faster plan: ``"30s"``, ``"0"``; the server's default if absent.
+            How long to search for a faster plan: ``"30s"``, ``"0"``; else the server's default.
 
         Returns
         -------
@@ -255,7 +255,8 @@ class Model:
         if self._inputs is None:
             self.info()
         parameters = {"wait": wait, "taps": ",".join(taps) or None, "priority": priority}
-        return wire.infer_request(self.name, self.version, self._inputs, inputs, outputs, parameters)
+        return wire.infer_request(self.name, self.version, self._inputs, inputs, outputs,
+                                  parameters)
 
     def watch(self, timeout: float | None = None) -> Iterator[CompileJob]:
         """The progress of its latest compile job, ending with the job's final phase."""

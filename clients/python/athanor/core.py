@@ -192,8 +192,8 @@ def same_dtype(op: str, nodes: Sequence[Node]) -> DType:
     first = nodes[0]
     for other in nodes[1:]:
         if other.dtype != first.dtype:
-            raise fail(op, nodes, f"dtypes differ: {first.dtype} and {other.dtype}; convert one, as "
-                       f'in {other.name}.cast("{first.dtype}")')
+            raise fail(op, nodes, f"dtypes differ: {first.dtype} and {other.dtype}; convert one, "
+                       f'as in {other.name}.cast("{first.dtype}")')
     return first._dtype
 
 

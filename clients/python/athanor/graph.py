@@ -67,7 +67,7 @@ class Graph:
     def input(self, name: str, shape: Size | Sequence[Size], dtype: str | DType) -> Value:
         """A tensor of the request.
 
-        A string in `shape` is a dim; one that was not declared gets `DEFAULT_DIM_BOUNDS`, (1, 4096).
+        A string in `shape` is a dim; an undeclared one has `DEFAULT_DIM_BOUNDS`, (1, 4096).
         """
         listed = [shape] if isinstance(shape, str | int | Expr) else shape
         for size in listed:
@@ -103,7 +103,8 @@ class Graph:
         values, row = self._literal(array, "constant", dtype)
         return self._constant(row, values)
 
-    def iota(self, shape: Size | Sequence[Size], axis: int = 0, dtype: str | DType = "i64") -> Value:
+    def iota(self, shape: Size | Sequence[Size], axis: int = 0,
+             dtype: str | DType = "i64") -> Value:
         """0, 1, 2, ... along `axis` of `shape`."""
         sizes = [self._size(s, "iota")
                  for s in ([shape] if isinstance(shape, str | int | Expr) else shape)]
@@ -125,7 +126,8 @@ class Graph:
     def output(self, name: str, value: Value) -> None:
         """Names a result. Inputs, constants and the same value twice are fine; order is kept."""
         if not isinstance(value, Node) or value.graph is not self:
-            raise GraphError(f"output {name!r} must be a Value of graph {self.name!r}, got {value!r}")
+            raise GraphError(f"output {name!r} must be a Value of graph {self.name!r}, not "
+                             f"{value!r}")
         if any(name == other for other, _ in self._outputs):
             raise GraphError(f"output {name!r} is there already")
         self._outputs.append((name, value))
@@ -177,8 +179,8 @@ class Graph:
         value = Expr.symbol(size) if isinstance(size, str) else expr(size)
         unknown = value.symbols() - self.dims.keys()
         if unknown:
-            raise GraphError(f"{what}: dim {', '.join(sorted(unknown))} is not declared; declare it "
-                             f"with graph.dim(name, minimum, maximum)")
+            raise GraphError(f"{what}: dim {', '.join(sorted(unknown))} is not declared; declare "
+                             "it with graph.dim(name, minimum, maximum)")
         return value
 
     def _literal(self, array: object, what: str,
@@ -188,8 +190,8 @@ class Graph:
         if values.dtype != row.numpy:
             bits = values.dtype.kind in "ui" and row.kind in ("float", "storage")
             if not bits or values.dtype.itemsize != row.numpy.itemsize:
-                raise GraphError(f"{what} is an array of {values.dtype}, not of {row.name}; convert "
-                                 f"it with {row.cast}")
+                raise GraphError(f"{what} is an array of {values.dtype}, not of {row.name}; "
+                                 f"convert it with {row.cast}")
             values = values.view(row.numpy)
         return values, row
 

@@ -61,7 +61,7 @@ def expand(x: Node, shape: Size | Sequence[Size]) -> Node:
     sizes = _sizes("expand", x, shape)
     lead = len(sizes) - x.ndim
     if lead < 0:
-        raise fail("expand", [x], f"to {shape_text(sizes)}: the result needs at least {x.ndim} axes")
+        raise fail("expand", [x], f"to {shape_text(sizes)}: it needs at least {x.ndim} axes")
     for i, own in enumerate(x._shape):
         if sizes[lead + i] == -1:
             sizes[lead + i] = own
@@ -211,7 +211,8 @@ def index(x: Node, key: object) -> Node:
     used = sum(1 for k in keys if k is not None and k is not Ellipsis)
     dots = [i for i, k in enumerate(keys) if k is Ellipsis]
     if used > x.ndim or len(dots) > 1:
-        raise fail("index", [x], f"{used} positions and {len(dots)} ellipses; at most {x.ndim} and 1")
+        raise fail("index", [x], f"{used} positions and {len(dots)} ellipses; at most {x.ndim} and "
+                   "1")
     at = dots[0] if dots else len(keys)
     keys[at:at + 1] = [slice(None)] * (x.ndim - used)
     shape: list[Expr] = []
