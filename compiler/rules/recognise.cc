@@ -1,86 +1,162 @@
 #include "compiler/rules/recognise.h"
 
 #include <algorithm>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/rules/decompose.h"
+#include "compiler/rules/recognise_match.h"
 
 namespace athanor {
+
+RecognitionSite::RecognitionSite(const Graph& g)
+    : graph(g), bounds(g.DimBounds()), users(g.nodes.size()), is_output(g.nodes.size()) {
+  for (const Output& o : g.outputs) is_output[o.node] = true;
+  for (NodeId n = static_cast<NodeId>(g.nodes.size()); n-- > 0;) {
+    if (!is_output[n] && users[n].empty()) continue;
+    for (NodeId i : g.nodes[n].inputs) users[i].push_back(n);
+  }
+}
 
 namespace {
 
 constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz";
 
-// An operand repeated along axes of a joint space: which joint axis each of its own axes is.
-struct Repeated {
-  NodeId node;
-  std::vector<int> axes;
-};
+bool SumsInOwnDType(DType dtype) { return AccumulatorOf(dtype) == dtype; }
 
-// `n` as a node read at distinct axes of its user's space; `n` itself where it is no such map.
-std::optional<Repeated> RepeatedOperand(const Graph& graph, NodeId n) {
-  const Node& node = graph.node(n);
-  Repeated r{n, {}};
-  if (node.op != Op::kIndexMap || node.attrs.contains("fill")) {
-    for (size_t i = 0; i < node.type.shape.size(); ++i) r.axes.push_back(static_cast<int>(i));
-    return r;
+std::optional<Recognised> MatchContract(const RecognitionSite& site, NodeId n) {
+  const Node& sum = site.node(n);
+  if (sum.op != Op::kSumReduce) return std::nullopt;
+  const Node& mul = site.node(sum.inputs[0]);
+  // Low precision rounds each product before the sum; a contraction does not.
+  if (mul.op != Op::kMul || !SumsInOwnDType(mul.type.dtype)) return std::nullopt;
+  const size_t rank = mul.type.shape.size();
+  if (rank > 26) return std::nullopt;
+  const std::string joint = std::string(kLetters).substr(0, rank);
+  Recognised r;
+  std::string spec[2];
+  for (int side = 0; side < 2; ++side) {
+    Lettered operand = SourceOf(site, {mul.inputs[side], joint});
+    // An operand that fills the whole space is a map of the sum, and better fused as one.
+    if (operand.letters.size() == rank) return std::nullopt;
+    spec[side] = operand.letters;
+    r.operands.push_back({operand.node, std::nullopt});
   }
-  const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
-  const Shape& operand = graph.node(node.inputs[0]).type.shape;
-  r.node = node.inputs[0];
-  for (size_t i = 0; i < map.coordinates.size(); ++i) {
-    std::optional<std::string> symbol = map.coordinates[i].symbol();
-    if (!symbol || (*symbol)[0] != '$') return std::nullopt;
-    int axis = std::stoi(symbol->substr(1));
-    bool whole = map.shape[axis] == operand[i];
-    if (!whole || std::find(r.axes.begin(), r.axes.end(), axis) != r.axes.end()) return std::nullopt;
-    r.axes.push_back(axis);
+  std::string result;
+  const auto& axes = GetAttr<std::vector<int64_t>>(sum.attrs, "axes");
+  for (size_t i = 0; i < rank; ++i) {
+    if ((spec[0] + spec[1]).find(joint[i]) == std::string::npos) return std::nullopt;
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) result += joint[i];
+  }
+  r.attrs["spec"] = spec[0] + "," + spec[1] + "->" + result;
+  return r;
+}
+
+std::optional<Recognised> MatchContractOfView(const RecognitionSite& site, NodeId n) {
+  const Node& node = site.node(n);
+  if (node.op != Op::kContract) return std::nullopt;
+  ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
+  Lettered lhs = PermutedSourceOf(site, {node.inputs[0], spec.lhs});
+  Lettered rhs = PermutedSourceOf(site, {node.inputs[1], spec.rhs});
+  if (lhs.node == node.inputs[0] && rhs.node == node.inputs[1]) return std::nullopt;
+  Recognised r;
+  r.operands = {{lhs.node, std::nullopt}, {rhs.node, std::nullopt}};
+  r.attrs["spec"] = ContractSpec{lhs.letters, rhs.letters, spec.result}.ToString();
+  return r;
+}
+
+// `n` as a view of a Cast from `dtype`, the Cast left out.
+std::optional<RecognisedOperand> CastFrom(const RecognitionSite& site, NodeId n, DType dtype) {
+  RecognisedOperand r{n, std::nullopt};
+  if (const Node& node = site.node(n); node.op == Op::kIndexMap && !node.attrs.contains("fill")) {
+    r = {node.inputs[0], GetAttr<IndexMap>(node.attrs, "map")};
+  }
+  const Node& cast = site.node(r.node);
+  if (cast.op != Op::kCast || site.node(cast.inputs[0]).type.dtype != dtype) return std::nullopt;
+  r.node = cast.inputs[0];
+  return r;
+}
+
+std::optional<Recognised> MatchRoundsOnce(const RecognitionSite& site, NodeId n) {
+  const Node& cast = site.node(n);
+  const DType dtype = cast.type.dtype;
+  if (cast.op != Op::kCast || !IsFloat(dtype) || SumsInOwnDType(dtype)) return std::nullopt;
+  Recognised r;
+  NodeId inner = cast.inputs[0];
+  if (const Node& view = site.node(inner); view.op == Op::kIndexMap && !view.attrs.contains("fill")) {
+    r.view = GetAttr<IndexMap>(view.attrs, "map");
+    inner = view.inputs[0];
+  }
+  const Node& node = site.node(inner);
+  if (node.op != Op::kContract && node.op != Op::kAttention) return std::nullopt;
+  if (node.type.dtype != AccumulatorOf(dtype)) return std::nullopt;
+  // Computed anyway if it has another user.
+  if (site.users[inner].size() != 1 || site.is_output[inner]) return std::nullopt;
+  r.op = node.op;
+  r.attrs = node.attrs;
+  for (NodeId input : node.inputs) {
+    std::optional<RecognisedOperand> operand = CastFrom(site, input, dtype);
+    if (!operand && site.node(input).type.dtype == DType::kBool) operand = RecognisedOperand{input, {}};
+    if (!operand) return std::nullopt;
+    r.operands.push_back(*std::move(operand));
   }
   return r;
 }
 
-// The contraction that a SumReduce of a Mul is, if it is one worth naming: both operands are repeated
-// along some axis that the other has.
-std::optional<Node> AsContract(const Graph& graph, const Node& sum) {
-  if (sum.op != Op::kSumReduce) return std::nullopt;
-  const Node& mul = graph.node(sum.inputs[0]);
-  // Low precision rounds each product before the sum; a contraction does not.
-  if (mul.op != Op::kMul || AccumulatorOf(mul.type.dtype) != mul.type.dtype) return std::nullopt;
-  const size_t rank = mul.type.shape.size();
-  if (rank > 26) return std::nullopt;
-  std::optional<Repeated> operands[2] = {RepeatedOperand(graph, mul.inputs[0]),
-                                         RepeatedOperand(graph, mul.inputs[1])};
-  if (!operands[0] || !operands[1]) return std::nullopt;
-  std::vector<bool> covered(rank);
-  std::string letters[2];
-  for (int side = 0; side < 2; ++side) {
-    if (operands[side]->axes.size() == rank) return std::nullopt;
-    for (int axis : operands[side]->axes) {
-      covered[axis] = true;
-      letters[side] += kLetters[axis];
-    }
-  }
-  if (std::find(covered.begin(), covered.end(), false) != covered.end()) return std::nullopt;
-  std::string result;
-  const auto& axes = GetAttr<std::vector<int64_t>>(sum.attrs, "axes");
-  for (size_t i = 0; i < rank; ++i) {
-    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) result += kLetters[i];
-  }
-  Node contract;
-  contract.op = Op::kContract;
-  contract.inputs = {operands[0]->node, operands[1]->node};
-  contract.attrs["spec"] = letters[0] + "," + letters[1] + "->" + result;
-  contract.type = sum.type;
-  return contract;
-}
+constexpr RecognitionRow kRows[] = {
+    {"contract", "sum(repeat(a) * repeat(b)) = contract(a, b)", MatchContract},
+    {"contract_of_view", "contract(permute(a), b) = contract(a, b), its letters permuted",
+     MatchContractOfView},
+    {"attention", "softmax(scale * contract(q, k)) contracted with v = attention(q, k, v)", MatchAttention},
+    {"rounds_once", "cast(op(cast(a), cast(b))) = op(a, b) where op computes in the accumulator's dtype",
+     MatchRoundsOnce},
+};
 
 }  // namespace
 
+absl::Span<const RecognitionRow> RecognitionRows() { return kRows; }
+
+absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow& row) {
+  RecognitionSite site(graph);
+  Graph out;
+  out.name = graph.name;
+  out.dims = graph.dims;
+  Expansion x(&out);
+  std::vector<NodeId> at(graph.nodes.size());
+  auto view = [&](NodeId n, const std::optional<IndexMap>& map) {
+    return map ? x.Map(n, map->shape, map->coordinates) : n;
+  };
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const bool needed = site.is_output[n] || !site.users[n].empty();
+    std::optional<Recognised> found;
+    if (needed) found = row.match(site, static_cast<NodeId>(n));
+    if (!found) {
+      at[n] = static_cast<NodeId>(out.nodes.size());
+      out.nodes.push_back(graph.nodes[n]);
+      for (NodeId& i : out.nodes.back().inputs) i = at[i];
+      continue;
+    }
+    std::vector<NodeId> inputs;
+    for (const RecognisedOperand& operand : found->operands) {
+      inputs.push_back(view(at[operand.node], operand.view));
+    }
+    at[n] = view(x.Add(found->op, std::move(inputs), std::move(found->attrs)), found->view);
+    if (!x.status().ok() || !(out.nodes[at[n]].type == graph.nodes[n].type)) {
+      return absl::InternalError(absl::StrCat("row ", absl::string_view(row.name.data(), row.name.size()), " at ",
+                                              graph.Describe(static_cast<NodeId>(n)), ": ",
+                                              x.status().ok() ? "another type" : x.status().message()));
+    }
+  }
+  for (const Output& o : graph.outputs) out.outputs.push_back({o.name, at[o.node]});
+  return out;
+}
+
 absl::StatusOr<Graph> Recognise(const Graph& graph) {
   Graph result = graph;
-  for (Node& node : result.nodes) {
-    if (std::optional<Node> contract = AsContract(graph, node)) node = *std::move(contract);
+  for (const RecognitionRow& row : kRows) {
+    absl::StatusOr<Graph> next = ApplyRecognition(result, row);
+    if (!next.ok()) return next.status();
+    result = *std::move(next);
   }
   return result;
 }

@@ -1,0 +1,123 @@
+#include "compiler/rules/recognise_match.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+
+namespace {
+
+const IndexMap* ViewOf(const Node& node) {
+  if (node.op != Op::kIndexMap || node.attrs.contains("fill")) return nullptr;
+  return &GetAttr<IndexMap>(node.attrs, "map");
+}
+
+std::vector<Expr> Compose(const IndexMap& map, const std::vector<Expr>& coordinates) {
+  std::map<std::string, Expr, std::less<>> axes;
+  for (size_t i = 0; i < coordinates.size(); ++i) axes[absl::StrCat("$", i)] = coordinates[i];
+  std::vector<Expr> source;
+  for (const Expr& c : map.coordinates) source.push_back(c.Substitute(axes));
+  return source;
+}
+
+// Which axis of `shape` each coordinate is, all of it; nullopt if some is none or one is there twice.
+std::optional<std::vector<int>> WholeAxes(const std::vector<Expr>& coordinates, const Shape& operand,
+                                          const Shape& shape) {
+  std::vector<int> axes;
+  std::vector<bool> taken(shape.size());
+  for (size_t j = 0; j < coordinates.size(); ++j) {
+    int found = -1;
+    for (size_t i = 0; i < shape.size() && found < 0; ++i) {
+      // The only coordinate of an axis of size 1 is written 0 as often as $i.
+      bool only = coordinates[j].IsConstant(0) && operand[j].IsConstant(1);
+      bool same = coordinates[j] == Expr::Axis(static_cast<int>(i)) || only;
+      if (same && !taken[i] && shape[i] == operand[j]) found = static_cast<int>(i);
+    }
+    if (found < 0) return std::nullopt;
+    taken[found] = true;
+    axes.push_back(found);
+  }
+  return axes;
+}
+
+Lettered Descend(const RecognitionSite& site, const Lettered& v, bool repeats,
+                 std::vector<NodeId>* passed) {
+  Lettered best = v;
+  const Shape& shape = site.node(v.node).type.shape;
+  std::vector<Expr> at;
+  for (size_t i = 0; i < shape.size(); ++i) at.push_back(Expr::Axis(static_cast<int>(i)));
+  std::vector<NodeId> path;
+  for (NodeId n = v.node; const IndexMap* map = ViewOf(site.node(n));) {
+    at = Compose(*map, at);
+    path.push_back(n);
+    n = site.node(n).inputs[0];
+    const Shape& operand = site.node(n).type.shape;
+    if (!repeats && operand.size() != shape.size()) continue;
+    std::optional<std::vector<int>> axes = WholeAxes(at, operand, shape);
+    if (!axes) continue;
+    best = {n, ""};
+    for (int axis : *axes) best.letters += v.letters[axis];
+    if (passed != nullptr) passed->insert(passed->end(), path.begin(), path.end());
+    path.clear();
+  }
+  return best;
+}
+
+}  // namespace
+
+Lettered SourceOf(const RecognitionSite& site, const Lettered& v, std::vector<NodeId>* passed) {
+  return Descend(site, v, /*repeats=*/true, passed);
+}
+
+Lettered PermutedSourceOf(const RecognitionSite& site, const Lettered& v, std::vector<NodeId>* passed) {
+  return Descend(site, v, /*repeats=*/false, passed);
+}
+
+std::optional<double> ScalarValue(const RecognitionSite& site, NodeId n) {
+  const Node& node = site.node(n);
+  if (!IsFloat(node.type.dtype) || AccumulatorOf(node.type.dtype) != node.type.dtype) return std::nullopt;
+  if (node.op == Op::kConstant) {
+    const Tensor& value = GetAttr<Tensor>(node.attrs, "value");
+    if (value.elements() != 1) return std::nullopt;
+    return LoadScalar(value, 0).f;
+  }
+  if (ViewOf(node) != nullptr) return ScalarValue(site, node.inputs[0]);
+  if (node.op != Op::kSqrt && node.op != Op::kRecip && node.op != Op::kDiv) return std::nullopt;
+  std::optional<double> a = ScalarValue(site, node.inputs[0]), b = 1;
+  if (node.op == Op::kDiv) b = ScalarValue(site, node.inputs[1]);
+  if (!a || !b) return std::nullopt;
+  double value = node.op == Op::kSqrt ? std::sqrt(*a) : node.op == Op::kRecip ? 1 / *a : *a / *b;
+  return node.type.dtype == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+std::optional<Expr> IndexValue(const RecognitionSite& site, NodeId n, const std::vector<Expr>& coordinates,
+                               const Bounds& bounds) {
+  const Node& node = site.node(n);
+  const DType dtype = node.type.dtype;
+  if (dtype != DType::kI64 && dtype != DType::kI32) return std::nullopt;
+  std::optional<Expr> value;
+  if (node.op == Op::kIota) {
+    value = coordinates[GetAttr<int64_t>(node.attrs, "axis")];
+  } else if (node.op == Op::kConstant) {
+    const Tensor& literal = GetAttr<Tensor>(node.attrs, "value");
+    if (literal.elements() == 1) value = Expr(LoadScalar(literal, 0).i);
+  } else if (const IndexMap* map = ViewOf(node)) {
+    value = IndexValue(site, node.inputs[0], Compose(*map, coordinates), bounds);
+  } else if (node.op == Op::kAdd || node.op == Op::kMul) {
+    std::optional<Expr> a = IndexValue(site, node.inputs[0], coordinates, bounds);
+    std::optional<Expr> b = IndexValue(site, node.inputs[1], coordinates, bounds);
+    if (a && b) value = node.op == Op::kAdd ? *a + *b : *a * *b;
+  }
+  if (!value) return std::nullopt;
+  // Proved not to wrap, or no value.
+  std::optional<int64_t> low = bounds.Minimum(*value), high = bounds.Maximum(*value);
+  if (!low || !high) return std::nullopt;
+  if (dtype == DType::kI32 && (*low < INT32_MIN || *high > INT32_MAX)) return std::nullopt;
+  return value;
+}
+
+}  // namespace athanor

@@ -1,0 +1,41 @@
+// What recognition rows are written with: axes of values by letter, through views.
+//
+//   Lettered v = SourceOf(site, {n, "bhqk"});   // Repeat(x[b, h, q]) along k gives {x, "bhq"}
+#ifndef ATHANOR_COMPILER_RULES_RECOGNISE_MATCH_H_
+#define ATHANOR_COMPILER_RULES_RECOGNISE_MATCH_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/rules/recognise.h"
+
+namespace athanor {
+
+// A node and the name of each of its axes.
+struct Lettered {
+  NodeId node = -1;
+  std::string letters;
+  bool operator==(const Lettered&) const = default;
+};
+
+// The node furthest below `v` whose axes are distinct whole axes of `v`: views that permute and repeat are
+// passed, as are those that insert axes of size 1 on the way. `passed`, if given, receives the views.
+Lettered SourceOf(const RecognitionSite& site, const Lettered& v, std::vector<NodeId>* passed = nullptr);
+// The same, but passing only permutations.
+Lettered PermutedSourceOf(const RecognitionSite& site, const Lettered& v,
+                          std::vector<NodeId>* passed = nullptr);
+
+// The value that every element of a float node has, where it follows from constants alone.
+std::optional<double> ScalarValue(const RecognitionSite& site, NodeId n);
+// The value of an integer node at `coordinates`, as an expression over them and the dims, all of which
+// `bounds` knows.
+std::optional<Expr> IndexValue(const RecognitionSite& site, NodeId n, const std::vector<Expr>& coordinates,
+                               const Bounds& bounds);
+
+// The one row that is a file of its own.
+std::optional<Recognised> MatchAttention(const RecognitionSite& site, NodeId n);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_RULES_RECOGNISE_MATCH_H_
