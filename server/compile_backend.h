@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "compiler/ir/graph.h"
 #include "proto/athanor/v1/plan.pb.h"
+#include "runtime/memory_ledger.h"
 #include "server/plan_runner.h"
 #include "server/tensor_store.h"
 
@@ -48,7 +49,9 @@ class CompileBackend {
   virtual void Interrupt() = 0;
 };
 
-using CompileBackendFactory = std::function<std::unique_ptr<CompileBackend>()>;
+// Loaded plans account for their memory at `ledger`, which outlives them.
+using CompileBackendFactory =
+    std::function<std::unique_ptr<CompileBackend>(MemoryLedger* ledger)>;
 
 }  // namespace athanor
 

@@ -47,7 +47,7 @@ std::string BucketText(const v1::Plan& plan) {
 }
 
 CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
-                               const CompileBackendFactory& factory)
+                               MemoryLedger* ledger, const CompileBackendFactory& factory)
     : options_(options), registry_(registry), id_prefix_(NewIdPrefix()) {
   {
     MutexLock lock(mu_);
@@ -55,7 +55,7 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
   }
   for (int i = 0; i < options.compile_workers; ++i) {
     workers_.push_back(std::make_unique<Worker>());
-    workers_.back()->backend = factory();
+    workers_.back()->backend = factory(ledger);
   }
   for (int i = 0; i < options.compile_workers; ++i) {
     Worker* worker = workers_[i].get();

@@ -1,6 +1,6 @@
 // The compile jobs and the threads that work on them: stored model version to plan that serves.
 //
-//   CompileWorkers workers(options, &registry, backend_factory);
+//   CompileWorkers workers(options, &registry, &ledger, backend_factory);
 //   std::shared_ptr<CompileJob> job = workers.Start(version).value();
 //
 // A failure costs its job and is kept in the version (state FAILED) unless a plan serves already.
@@ -29,7 +29,7 @@ namespace athanor {
 
 class CompileWorkers {
  public:
-  CompileWorkers(const ServerOptions& options, Registry* registry,
+  CompileWorkers(const ServerOptions& options, Registry* registry, MemoryLedger* ledger,
                  const CompileBackendFactory& factory);
   ~CompileWorkers() { Stop(); }
 

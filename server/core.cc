@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
       std::make_unique<WorkQueue>("run", static_cast<int>(core->options_.threads));
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
   core->workers_ = std::make_unique<CompileWorkers>(core->options_, core->registry_.get(),
-                                                    factory);
+                                                    &core->ledger_, factory);
   // What serves comes first: its callers are the ones who wait.
   std::vector<std::shared_ptr<ModelVersion>> first, later;
   for (auto& version : core->registry_->List("")) {

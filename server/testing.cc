@@ -157,7 +157,7 @@ void TestControl::PassRun() {
 }
 
 CompileBackendFactory EvaluatorFactory(std::shared_ptr<TestControl> control) {
-  return [control] { return std::make_unique<EvaluatorBackend>(control); };
+  return [control](MemoryLedger*) { return std::make_unique<EvaluatorBackend>(control); };
 }
 
 TestModel ScaleModel(const std::vector<float>& w) {

@@ -1,0 +1,84 @@
+// athanord: flags, log, device, server, and the wait for the signal that ends it.
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/stubs/logging.h"
+#include "server/log.h"
+#include "server/options.h"
+#include "server/server.h"
+#include "server/tuner_backend.h"
+#include "server/version.h"
+
+namespace athanor {
+namespace {
+
+// SIGTERM and SIGINT are waited for, not handled. Set before any thread begins, so that all inherit it.
+sigset_t BlockSignals() {
+  sigset_t ending;
+  sigemptyset(&ending);
+  sigaddset(&ending, SIGTERM);
+  sigaddset(&ending, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return ending;
+}
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "athanord: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+int Serve(const ServerOptions& options, const sigset_t& ending) {
+  absl::StatusOr<std::unique_ptr<TunerBackends>> backends = TunerBackends::Create(options);
+  if (!backends.ok()) return Fail(backends.status(), 1);
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
+      options, [&](MemoryLedger* ledger) { return (*backends)->New(ledger); });
+  if (!server.ok()) return Fail(server.status(), 1);
+  LogInfo("serving", {{"version", kVersion},
+                      {"listen", options.listen},
+                      {"port", (*server)->port()},
+                      {"device", "cpu"},
+                      {"threads", (*server)->core().options().threads},
+                      {"memory_limit", (*server)->core().ledger().limit()},
+                      {"search", options.search_budget_ms == 0
+                                     ? "off"
+                                     : "none in this build: models serve their baseline plan"}});
+  int signal = 0;
+  sigwait(&ending, &signal);
+  LogInfo("signal", {{"signal", signal == SIGTERM ? "SIGTERM" : "SIGINT"}});
+  (*server)->Drain();
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  for (const std::string& arg : args) {
+    if (arg == "--help" || arg == "-h") {
+      std::fputs(HelpText().c_str(), stdout);
+      return 0;
+    }
+    if (arg == "--version") {
+      std::printf("athanord %s\n", kVersion);
+      return 0;
+    }
+  }
+  absl::StatusOr<ServerOptions> options = ParseOptions(args, getenv);
+  if (!options.ok()) return Fail(options.status(), 2);
+  const sigset_t ending = BlockSignals();
+  InitLog(options->log_level, options->log_format);
+  // What does not parse is answered and logged with its field; protobuf's own lines would say it again.
+  google::protobuf::SetLogHandler(nullptr);
+  return Serve(*options, ending);
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) { return athanor::Main(argc, argv); }

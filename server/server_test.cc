@@ -1,0 +1,171 @@
+// The server as a whole: draining, health, reflection, its state directory.
+#include "server/server.h"
+
+#include <grpcpp/impl/codegen/client_unary_call.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+// grpc.health.v1.Health/Check by hand: the message is one string field in, one enum out.
+std::string Health(TestServer& test, const std::string& service) {
+  std::string bytes;
+  if (!service.empty()) bytes = "\x0a" + std::string(1, char(service.size())) + service;
+  grpc::Slice slice(bytes);
+  grpc::ByteBuffer request(&slice, 1), reply;
+  grpc::ClientContext context;
+  grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
+                                   grpc::internal::RpcMethod::NORMAL_RPC);
+  const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+      test.channel.get(), method, &context, request, &reply);
+  if (status.error_code() == grpc::StatusCode::NOT_FOUND) return "unknown";
+  if (!status.ok()) return status.error_message();
+  std::vector<grpc::Slice> slices;
+  reply.Dump(&slices);
+  return !slices.empty() && slices[0].size() == 2 && slices[0].begin()[1] == 1 ? "serving"
+                                                                              : "not serving";
+}
+
+TEST(ServerTest, HealthOfTheServerAndOfEachModel) {
+  TestServer test;
+  EXPECT_EQ(Health(test, ""), "serving");
+  EXPECT_EQ(Health(test, "m"), "unknown");
+  test.Upload("m", ScaleModel({1}));
+  EXPECT_EQ(Health(test, "m"), "serving");
+  test.Restart();
+  test.WaitForJob(test.Get("m").compile_job_id());
+  EXPECT_EQ(Health(test, "m"), "serving");
+  grpc::ClientContext context;
+  v1::DeleteModelRequest request;
+  request.set_name("m");
+  v1::DeleteModelResponse reply;
+  ASSERT_TRUE(test.models->DeleteModel(&context, request, &reply).ok());
+  EXPECT_EQ(Health(test, "m"), "not serving");
+}
+
+TEST(ServerTest, DrainFinishesWhatRunsAndRefusesTheRest) {
+  TestServer test;
+  test.Upload("m", ScaleModel({3}));
+  test.control->HoldRuns();
+  std::vector<float> answer;
+  std::thread running([&] { answer = test.Infer("m", {2}); });
+  while (test.control->runs_waiting() == 0) std::this_thread::yield();
+  bool finished = false;
+  std::thread draining([&] { finished = test.server->Drain(); });
+  while (!test.server->core().draining()) std::this_thread::yield();
+  grpc::Status status = test.Infer(FloatRequest("m", {2}));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("draining"));
+  EXPECT_EQ(test.Send(UploadMessages("n", ReluModel())).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Health(test, ""), "not serving");
+  EXPECT_EQ(Health(test, "m"), "not serving");
+  {
+    grpc::ClientContext context;
+    inference::ServerReadyResponse reply;
+    ASSERT_TRUE(test.inference_stub->ServerReady(&context, {}, &reply).ok());
+    EXPECT_FALSE(reply.ready());
+  }
+  test.control->ReleaseRuns();
+  running.join();
+  draining.join();
+  EXPECT_TRUE(finished);
+  EXPECT_THAT(answer, testing::ElementsAre(6));
+}
+
+TEST(ServerTest, DrainGivesUpOnRunningCallsAfterItsTime) {
+  ServerOptions options;
+  options.drain_ms = 50;
+  TestServer test(options);
+  test.Upload("m", ScaleModel({3}));
+  test.control->HoldRuns();
+  grpc::Status status;
+  std::thread running([&] { status = test.Infer(FloatRequest("m", {2})); });
+  while (test.control->runs_waiting() == 0) std::this_thread::yield();
+  std::thread release([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    test.control->ReleaseRuns();
+  });
+  EXPECT_FALSE(test.server->Drain());
+  running.join();
+  release.join();
+  EXPECT_FALSE(status.ok());
+}
+
+TEST(ServerTest, DrainWakesThoseWhoWaitForAPlanAndEndsJobs) {
+  TestServer test;
+  test.control->HoldCompiles();
+  v1::UploadModelResponse uploaded;
+  ASSERT_TRUE(test.Send(UploadMessages("m", ScaleModel({3})), &uploaded).ok());
+  grpc::Status waited;
+  v1::CompileJob job;
+  std::thread waiting([&] { waited = test.Infer(FloatRequest("m", {2})); });
+  std::thread watching([&] { job = test.WaitForJob(uploaded.compile_job_id()); });
+  while (test.server->core().active_calls() < 2) std::this_thread::yield();
+  EXPECT_TRUE(test.server->Drain());
+  waiting.join();
+  watching.join();
+  EXPECT_EQ(waited.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(job.stop_reason(), v1::CompileJob::STOP_SHUTDOWN);
+  // It is taken up again.
+  test.control->ReleaseCompiles();
+  test.Restart();
+  EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(6));
+}
+
+TEST(ServerTest, AStateDirectoryServesOneServer) {
+  TestServer test;
+  ServerOptions options = test.options;
+  auto second = Server::Start(options, EvaluatorFactory(test.control));
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(options.state_dir));
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("another server"));
+}
+
+TEST(ServerTest, APortInUseIsNamed) {
+  TestServer test;
+  ServerOptions options;
+  options.state_dir = FreshDirectory();
+  options.listen = "127.0.0.1:" + std::to_string(test.server->port());
+  auto second = Server::Start(options, EvaluatorFactory(test.control));
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(options.listen));
+}
+
+TEST(ServerTest, ManyClientsAtOnceWhileModelsComeAndGo) {
+  TestServer test;
+  test.Upload("steady", ScaleModel({2, 3}));
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> clients;
+  for (int t = 0; t < 3; ++t) {
+    clients.emplace_back([&] {
+      while (!stop) EXPECT_THAT(test.Infer("steady", {1, 1}), testing::ElementsAre(2, 3));
+    });
+  }
+  for (int i = 0; i < 10; ++i) {
+    test.Upload("passing", ScaleModel({static_cast<float>(i)}));
+    EXPECT_THAT(test.Infer("passing", {1}), testing::ElementsAre(i));
+    if (i % 3 == 2) {
+      grpc::ClientContext context;
+      v1::DeleteModelRequest request;
+      request.set_name("passing");
+      v1::DeleteModelResponse reply;
+      EXPECT_TRUE(test.models->DeleteModel(&context, request, &reply).ok());
+    }
+  }
+  stop = true;
+  for (std::thread& client : clients) client.join();
+}
+
+}  // namespace
+}  // namespace athanor
