@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/public_status.h"
 
 namespace athanor {
 namespace {
@@ -72,8 +73,9 @@ void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason r
     state_.set_message("the baseline serves; no search exists yet");
   } else if (reason == v1::CompileJob::STOP_ERROR) {
     state_.set_phase(v1::CompileJob::FAILED);
-    state_.set_error_code(static_cast<int32_t>(status.code()));
-    state_.set_error(std::string(status.message()));
+    const absl::Status error = PublicStatus(status);
+    state_.set_error_code(static_cast<int32_t>(error.code()));
+    state_.set_error(std::string(error.message()));
     state_.set_message("failed");
   } else {
     state_.set_phase(v1::CompileJob::CANCELLED);

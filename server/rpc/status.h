@@ -1,9 +1,8 @@
-// absl::Status to grpc::Status, the one place where codes cross.
+// absl::Status to grpc::Status, the one place where they cross.
 //
 //   reactor->Finish(ToGrpc(status));
 //
-// Codes are those of DESIGN §9; UNKNOWN is never sent. Messages are cut to 2 KiB, because they travel
-// in headers.
+// Codes are those of PublicStatus (server/public_status.h).
 #ifndef ATHANOR_SERVER_RPC_STATUS_H_
 #define ATHANOR_SERVER_RPC_STATUS_H_
 

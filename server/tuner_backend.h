@@ -1,0 +1,54 @@
+// Compiling for real: the pipeline lowers, the kernel store or a tuner process gives the objects, the
+// tuner checks them, the runtime's executor runs the plan.
+//
+//   std::unique_ptr<TunerBackends> backends = TunerBackends::Create(options).value();
+//   CompileBackendFactory factory = [&](MemoryLedger* ledger) { return backends->New(ledger); };
+//
+// Each backend owns one child process. What they share (device, kernel store, the machine's target)
+// lives here and outlives them.
+#ifndef ATHANOR_SERVER_TUNER_BACKEND_H_
+#define ATHANOR_SERVER_TUNER_BACKEND_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/cache/kernel_store.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "runtime/cpu/device.h"
+#include "server/compile_backend.h"
+#include "server/options.h"
+#include "server/tuner_process.h"
+
+namespace athanor {
+
+class TunerBackends {
+ public:
+  // Starts the first child. FAILED_PRECONDITION if there is no tuner binary.
+  static absl::StatusOr<std::unique_ptr<TunerBackends>> Create(const ServerOptions& options,
+                                                               TunerOptions tuner = {});
+
+  std::unique_ptr<CompileBackend> New(MemoryLedger* ledger);
+
+  // The machine, asked of `tuner` once.
+  absl::StatusOr<internal::TargetReply> Target(TunerProcess& tuner);
+  Device* device() { return device_.get(); }
+  KernelStore& store() { return *store_; }
+
+ private:
+  TunerBackends() = default;
+
+  int64_t threads_ = 1;
+  TunerOptions tuner_options_;
+  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<KernelStore> store_;
+  Mutex mu_;
+  std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);
+  std::optional<internal::TargetReply> target_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TUNER_BACKEND_H_
