@@ -47,6 +47,9 @@ class Baseline {
   void Visit(NodeId n);
   void MakeRoot(NodeId n);
   bool CanInline(NodeId n);
+  // A view that a contraction reads with a division per element: worth memory of its own, best as the
+  // epilogue of what it views.
+  bool NeedsDivision(NodeId n) const;
   bool CanInlineReduction(NodeId n, NodeId root);
   bool CanInlineAnchor(NodeId n, NodeId root);
   KernelChoice ChoiceOf(NodeId root);
@@ -137,7 +140,7 @@ void Baseline::Visit(NodeId n) {
     if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
   }
   if (groups_[n].empty()) return;  // nobody needs it
-  if (!CanInline(n)) MakeRoot(n);
+  if (!CanInline(n) || NeedsDivision(n)) MakeRoot(n);
 }
 
 bool Baseline::CanInline(NodeId n) {
@@ -156,6 +159,26 @@ bool Baseline::CanInline(NodeId n) {
     case Op::kAttention: return CanInlineAnchor(n, root);
     default: return true;
   }
+}
+
+bool Baseline::NeedsDivision(NodeId n) const {
+  if (node(n).op != Op::kIndexMap) return false;
+  const bool operand = std::any_of(users_[n].begin(), users_[n].end(), [&](NodeId u) {
+    return node(u).op == Op::kContract;
+  });
+  if (!operand || is_weight_[n]) return false;
+  Bounds bounds = bounds_;
+  std::vector<Expr> at = RootSymbols(n, bounds);
+  NodeId source = n;
+  while (node(source).op == Op::kIndexMap && !memory_[source]) {
+    at = MapCoordinates(GetAttr<IndexMap>(node(source).attrs, "map"), at, bounds);
+    source = node(source).inputs[0];
+  }
+  Expr offset = bounds.Simplify(RowMajorOffset(node(source).type.shape, at));
+  for (size_t i = 0; i < node(n).type.shape.size(); ++i) {
+    if (!offset.AsAffine(absl::StrCat("x", i))) return true;
+  }
+  return false;
 }
 
 bool Baseline::CanInlineReduction(NodeId n, NodeId root) {
