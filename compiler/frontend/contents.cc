@@ -1,5 +1,6 @@
 #include "compiler/frontend/contents.h"
 
+#include <array>
 #include <limits>
 #include <string>
 
@@ -13,11 +14,15 @@ struct FieldCount {
   int count;
 };
 
-std::vector<FieldCount> FieldCounts(const inference::InferTensorContents& c) {
-  return {{"bool_contents", c.bool_contents_size()},   {"int_contents", c.int_contents_size()},
-          {"int64_contents", c.int64_contents_size()}, {"uint_contents", c.uint_contents_size()},
-          {"uint64_contents", c.uint64_contents_size()}, {"fp32_contents", c.fp32_contents_size()},
-          {"fp64_contents", c.fp64_contents_size()},   {"bytes_contents", c.bytes_contents_size()}};
+std::array<FieldCount, 8> FieldCounts(const inference::InferTensorContents& c) {
+  return {{{"bool_contents", c.bool_contents_size()},
+           {"int_contents", c.int_contents_size()},
+           {"int64_contents", c.int64_contents_size()},
+           {"uint_contents", c.uint_contents_size()},
+           {"uint64_contents", c.uint64_contents_size()},
+           {"fp32_contents", c.fp32_contents_size()},
+           {"fp64_contents", c.fp64_contents_size()},
+           {"bytes_contents", c.bytes_contents_size()}}};
 }
 
 template <typename Field>

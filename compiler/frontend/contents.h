@@ -19,8 +19,8 @@ namespace athanor {
 
 bool HasContents(const inference::InferTensorContents& contents);
 
-// The bytes of exactly `elements` elements. Where the field holds the datatype's own width they view
-// the message; INT8, INT16, UINT8 and UINT16 are narrowed into a buffer added to `owned`.
+// The bytes of exactly `elements` elements. Where the field holds the datatype's own width they
+// view the message; INT8, INT16, UINT8 and UINT16 are narrowed into a buffer added to `owned`.
 // INVALID_ARGUMENT: another field is filled, the number of elements is not `elements`, a value does
 // not fit its narrow type, or the datatype travels raw only.
 absl::StatusOr<std::string_view> ContentsBytes(const inference::InferTensorContents& contents,

@@ -3,8 +3,8 @@
 //   DatatypeOf(DType::kF32)->name == "FP32"
 //   FindDatatype("INT8")->dtype == DType::kI8; FindDatatype("INT8")->contents == Contents::kInt
 //
-// The f8 types have no row: the protocol cannot carry them, so no input or output has one. BYTES has
-// none either: it stands for strings, which no tensor of ours holds.
+// The f8 types have no row: the protocol cannot carry them, so no input or output has one. BYTES
+// has none either: it stands for strings, which no tensor of ours holds.
 #ifndef ATHANOR_COMPILER_FRONTEND_DATATYPE_H_
 #define ATHANOR_COMPILER_FRONTEND_DATATYPE_H_
 

@@ -80,8 +80,10 @@ absl::StatusOr<DimBinding> DimBinding::Create(const Graph& graph) {
   const std::set<std::string> used = UsedDims(graph);
   for (size_t i = 0; i < graph.dims.size(); ++i) {
     if (solved[i] || !used.contains(graph.dims[i].name)) continue;
-    return Invalid("dim ", Quoted(graph.dims[i].name), " does not follow from the shapes of the "
-                   "inputs: some input needs an axis of that size, or of a multiple plus a constant");
+    return Invalid(
+        "dim ", Quoted(graph.dims[i].name),
+        " does not follow from the shapes of the "
+        "inputs: some input needs an axis of that size, or of a multiple plus a constant");
   }
   return binding;
 }
@@ -124,7 +126,7 @@ absl::Status DimBinding::Solve(const Solution& solution, int64_t size,
     const std::optional<int64_t> base = solution.base.Evaluate(env);
     const std::optional<int64_t> stride = solution.stride.Evaluate(env);
     int64_t rest = 0;
-    // A stride of -1 is left out of the remainder: INT64_MIN / -1 has no value.
+    // INT64_MIN / -1 has no value, and no dim has that size.
     const bool whole = base && stride && *stride != 0 &&
                        !__builtin_sub_overflow(size, *base, &rest) && rest != INT64_MIN &&
                        rest % *stride == 0;

@@ -31,8 +31,10 @@ class Reader {
   }
 
   absl::Status Overflow() const {
-    return Invalid("size expression overflows: its coefficients must fit in 64 bits, and multiplied "
-                   "out it must have at most ", limits_.max_size, " terms");
+    return Invalid(
+        "size expression overflows: its coefficients must fit in 64 bits, and multiplied "
+        "out it must have at most ",
+        limits_.max_size, " terms");
   }
 
   absl::Status Spend() {

@@ -18,8 +18,9 @@ struct ExprLimits {
   int64_t max_size = 256;  // terms and factors, nested ones counted
 };
 
-// INVALID_ARGUMENT: deeper or larger than the limits, a factor without a kind, a name that no symbol
-// can have, a coefficient that leaves 64 bits. Which symbols may be used is the caller's to check.
+// INVALID_ARGUMENT: deeper or larger than the limits, a factor without a kind, a name that no
+// symbol can have, a coefficient that leaves 64 bits. Which symbols may be used is the caller's to
+// check.
 absl::StatusOr<Expr> ExprFromProto(const v1::SizeExpr& message, const ExprLimits& limits = {});
 
 // REQUIRES: !expr.overflow()

@@ -7,8 +7,6 @@
 namespace athanor {
 namespace {
 
-using ::testing::Test;
-
 v1::SizeExpr Symbol(const std::string& name) {
   v1::SizeExpr message;
   v1::SizeExpr::Term* term = message.add_terms();

@@ -35,8 +35,8 @@ absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphL
 // The graph alone.
 absl::StatusOr<Graph> GraphFromProto(const v1::Graph& message, const GraphLimits& limits = {});
 
-// Nodes without a name get one. `parameter_hashes` as in ImportedGraph; empty leaves the hashes out,
-// and then ImportGraph refuses the message if there are parameters.
+// Nodes without a name get one. `parameter_hashes` as in ImportedGraph; empty leaves the hashes
+// out, and then ImportGraph refuses the message if there are parameters.
 v1::Graph GraphToProto(const Graph& graph, absl::Span<const std::string> parameter_hashes = {});
 
 }  // namespace athanor

@@ -199,7 +199,8 @@ absl::Status Importer::Sort() {
   return static_cast<int>(order_.size()) == count ? absl::OkStatus() : Cycle(missing);
 }
 
-// Every node that is not placed has an operand that is not placed: following them must close a cycle.
+// Every node that is not placed has an operand that is not placed: following them must close a
+// cycle.
 absl::Status Importer::Cycle(const std::vector<int>& missing) const {
   std::vector<int> visited_at(missing.size(), -1);
   std::vector<int> path;
@@ -287,8 +288,8 @@ absl::Status Importer::CheckStatedType(const v1::GraphNode& node,
             bounds_.ProvablyEqual(stated->shape[i], inferred.shape[i]);
   }
   if (equal) return absl::OkStatus();
-  return Invalid("is stated to be ", TypeToString(*stated), ", but its operands and attributes give ",
-                 TypeToString(inferred));
+  return Invalid("is stated to be ", TypeToString(*stated),
+                 ", but its operands and attributes give ", TypeToString(inferred));
 }
 
 absl::StatusOr<Node> Importer::ReadInferred(int position, Op op,

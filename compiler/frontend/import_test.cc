@@ -307,7 +307,8 @@ TEST(BadGraphTest, NegativeSizes) {
   ExpectInvalid(m, "node \"n\" (Input): axis 0 has size -1");
   GraphMessage dims = Good();
   dims.Input("n", "f32", {"b - 2"});
-  ExpectInvalid(dims, "node \"n\" (Input): axis 0 has size b - 2, which can be -1 within the dims'");
+  ExpectInvalid(dims,
+                "node \"n\" (Input): axis 0 has size b - 2, which can be -1 within the dims'");
   GraphMessage literal = Good();
   literal.Constant("c", "f32", {-4}, "");
   ExpectInvalid(literal, "node \"c\" (Constant): attribute value: axis 0 has size -4");

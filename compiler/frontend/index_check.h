@@ -1,9 +1,9 @@
-// Inputs whose values are indices: which nodes select with them, and whether a request's values stay
-// inside. Only inputs that are an index operand themselves are checked here, where it is cheap;
-// indices that are computed are guarded in the kernels.
+// Inputs whose values are indices: which nodes select with them, and whether a request's values
+// stay inside. Only inputs that are an index operand themselves are checked here, where it is
+// cheap; indices that are computed are guarded in the kernels.
 //
 //   IndexChecks checks(graph);              // "g" = Gather(table [30522, 384], ids)
-//   checks.Check(dims, inputs);             // input "ids": element 7 is 99999; it must be in [0, 30522)
+//   checks.Check(dims, inputs);             // input "ids": element 7 is 30522; it must be in ...
 //
 // Immutable, so thread-safe.
 #ifndef ATHANOR_COMPILER_FRONTEND_INDEX_CHECK_H_

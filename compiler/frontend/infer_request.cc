@@ -1,7 +1,6 @@
 #include "compiler/frontend/infer_request.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -184,7 +183,8 @@ absl::Status RequestBinder::BindBytes(const ModelInferRequest& request,
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const InputTensor& tensor = request.inputs(tensor_of[i]);
     const DatatypeRow& datatype = *inputs_[i].datatype;
-    // The sizes are those of the model's type under dims within bounds: the product cannot overflow.
+    // The sizes are those of the model's type under dims within bounds: the product cannot
+    // overflow.
     int64_t elements = 1;
     for (int64_t size : tensor.shape()) elements *= size;
     const int64_t bytes = elements * DTypeBytes(datatype.dtype);
@@ -278,7 +278,8 @@ absl::Status RequestBinder::ReadOptions(const Parameters& parameters,
       } else if (*text == "none") {
         options->wait = RequestOptions::Wait::kNone;
       } else if (*text != "baseline") {
-        return Invalid("parameter wait is ", Quoted(*text), "; it must be \"baseline\" or \"none\"");
+        return Invalid("parameter wait is ", Quoted(*text),
+                       "; it must be \"baseline\" or \"none\"");
       }
     } else {
       return Invalid("parameter ", Quoted(name), " is unknown; the parameters are ",

@@ -207,8 +207,9 @@ TEST(InferRequestTest, WrongParameters) {
 TEST(InferRequestTest, IndicesOutsideTheirAxis) {
   RequestMessage m = Good();
   *m.request.mutable_raw_input_contents(0) = Bytes<int32_t>({1, 2});
-  EXPECT_EQ(ErrorOf(m), "input \"ids\": element 1 is 2; it must be in [0, 2): node \"rows\" (Gather) "
-                        "selects with it");
+  EXPECT_EQ(ErrorOf(m),
+            "input \"ids\": element 1 is 2; it must be in [0, 2): node \"rows\" (Gather) "
+            "selects with it");
   *m.request.mutable_raw_input_contents(0) = Bytes<int32_t>({-1, 0});
   EXPECT_NE(ErrorOf(m).find("element 0 is -1; it must be in [0, 2)"), std::string::npos);
 }
@@ -218,12 +219,14 @@ TEST(InferRequestTest, UnsignedIndicesBeyondInt64) {
   GraphBuilder builder(&graph);
   const NodeId x = builder.Input("x", {DType::kF32, {4}}).value();
   const NodeId ids = builder.Input("ids", {DType::kU64, {1}}).value();
-  builder.Output("y", builder.Add(Op::kGather, {x, ids}, {{"axis", AttrValue(int64_t{0})}}).value());
+  builder.Output("y",
+                 builder.Add(Op::kGather, {x, ids}, {{"axis", AttrValue(int64_t{0})}}).value());
   RequestMessage m;
   m.Tensor("x", "FP32", {4}).Raw(std::string(16, '\0'));
   m.Tensor("ids", "UINT64", {1}).Raw(Bytes<uint64_t>({UINT64_MAX}));
-  EXPECT_NE(ErrorOf(graph, m.request).find("element 0 is 18446744073709551615; it must be in [0, 4)"),
-            std::string::npos);
+  EXPECT_NE(
+      ErrorOf(graph, m.request).find("element 0 is 18446744073709551615; it must be in [0, 4)"),
+      std::string::npos);
 }
 
 TEST(InferRequestTest, BagOffsets) {

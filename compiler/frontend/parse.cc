@@ -71,7 +71,8 @@ class Finder {
   }
 
   static std::string Malformed(const std::string& place, const CodedInputStream& in) {
-    return Cat(place, " is cut off or malformed near byte ", in.CurrentPosition(), " of its message");
+    return Cat(place, " is cut off or malformed near byte ", in.CurrentPosition(),
+               " of its message");
   }
 };
 

@@ -19,8 +19,8 @@
 
 namespace athanor {
 
-// Target 0 is FuzzGraph, target 1 + i is FuzzRequest for seed graph i. Saved inputs are the target as
-// one byte, then the bytes.
+// Target 0 is FuzzGraph, target 1 + i is FuzzRequest for seed graph i. Saved inputs are the target
+// as one byte, then the bytes.
 struct Input {
   uint8_t target = 0;
   std::string bytes;

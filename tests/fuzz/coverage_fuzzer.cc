@@ -1,5 +1,5 @@
-// The same targets under libFuzzer, which keeps inputs that reach new code. Built and run by hand, for
-// hours rather than minutes: README.md says how. Its crash files are inputs for fuzz_test.
+// The same targets under libFuzzer, which keeps inputs that reach new code. Built and run by hand,
+// for hours rather than minutes: README.md says how. Its crash files are inputs for fuzz_test.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

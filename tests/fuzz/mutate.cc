@@ -14,10 +14,10 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-constexpr int64_t kIntegers[] = {0,         1,         2,         3,           4,          -1,
-                                 -2,        7,         16,        64,          127,        128,
-                                 255,       256,       65535,     INT32_MAX,   INT32_MIN,  1LL << 31,
-                                 1LL << 32, 1LL << 40, 1LL << 62, INT64_MAX,   INT64_MIN,  INT64_MIN + 1};
+constexpr int64_t kIntegers[] = {
+    0,         1,         2,         3,         4,         -1,        -2,        7,
+    16,        64,        127,       128,       255,       256,       65535,     INT32_MAX,
+    INT32_MIN, 1LL << 31, 1LL << 32, 1LL << 40, 1LL << 62, INT64_MAX, INT64_MIN, INT64_MIN + 1};
 constexpr double kDoubles[] = {0.0,  -0.0, 1.0,  -1.0,    0.5,   1e-5,   1e300,
                                -1e300, 5e-324, INFINITY, -INFINITY, NAN};
 constexpr const char* kStrings[] = {"",    "$0",  "$1",  "$99", "b",   "s",    "n",   "mk,kn->mn",

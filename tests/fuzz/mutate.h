@@ -39,7 +39,8 @@ class Mutator {
   using Field = google::protobuf::FieldDescriptor;
 
   void MutateOnce(absl::Span<const Message* const> donors, Message* root);
-  void MutateRepeated(const Field& field, absl::Span<const Message* const> donors, Message* message);
+  void MutateRepeated(const Field& field, absl::Span<const Message* const> donors,
+                      Message* message);
   void AddElement(const Field& field, absl::Span<const Message* const> donors, Message* message);
   void MutateSingle(const Field& field, absl::Span<const Message* const> donors, Message* message);
   void SetScalar(const Field& field, int index, Message* message);

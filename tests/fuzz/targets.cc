@@ -14,8 +14,8 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kMaxElements = 2048;     // of one tensor that is evaluated
-constexpr int64_t kMaxWork = 1 << 21;      // of one node: no op does more than its result's elements
-                                           // times those of its two largest operands
+constexpr int64_t kMaxWork = 1 << 21;  // of one node: no op does more than its result's elements
+                                       // times those of its two largest operands
 constexpr size_t kMaxMessage = 2048 + 16;
 
 // Limits that let no single input take long, with the defaults' proportions.
@@ -169,7 +169,8 @@ std::string CheckRequests(const Graph& graph) {
     const absl::StatusOr<BoundRequest> bound = binder->Bind(request);
     if (bound.ok()) continue;
     // Index operands may not like the values.
-    if (std::string(bound.status().message()).find("selects with it") != std::string::npos) continue;
+    if (std::string(bound.status().message()).find("selects with it") != std::string::npos)
+      continue;
     return "a valid request is refused: " + bound.status().ToString();
   }
   return "";
@@ -245,7 +246,8 @@ std::string FuzzRequest(const RequestBinder& binder, const Graph& graph, const s
   for (size_t i = 0; i < graph.dims.size(); ++i) {
     const Dim& dim = graph.dims[i];
     env[dim.name] = bound->dims[i];
-    if (bound->dims[i] < dim.min || bound->dims[i] > dim.max) return "dim out of bounds: " + dim.name;
+    if (bound->dims[i] < dim.min || bound->dims[i] > dim.max)
+      return "dim out of bounds: " + dim.name;
   }
   const std::vector<NodeId> ids = graph.InputIds();
   if (bound->inputs.size() != ids.size()) return "wrong number of inputs";

@@ -1,5 +1,5 @@
-// What fuzzing runs on each input. A problem is returned as text; crashes, hangs and sanitizer reports
-// speak for themselves.
+// What fuzzing runs on each input. A problem is returned as text; crashes, hangs and sanitizer
+// reports speak for themselves.
 //
 //   std::string problem = FuzzGraph(bytes, &stats);
 //   // "canonical graph: evaluates to something else: output 0 ..." or ""
@@ -22,16 +22,16 @@ struct FuzzStats {
 };
 
 // `bytes` as a serialised athanor.v1.Graph: import, verify, canonicalise, text and message round
-// trips, which must keep the canonical hash; a small evaluation, on which the graph and its canonical
-// form must agree; a request made for it, which must bind.
+// trips, which must keep the canonical hash; a small evaluation, on which the graph and its
+// canonical form must agree; a request made for it, which must bind.
 std::string FuzzGraph(const std::string& bytes, FuzzStats* stats);
 
 // `bytes` as a serialised ModelInferRequest for the model of `binder`.
 std::string FuzzRequest(const RequestBinder& binder, const Graph& graph, const std::string& bytes,
                         FuzzStats* stats);
 
-// A valid request for `graph` with small sizes, raw or in typed contents where the datatype has them.
-// False if even the smallest sizes are large.
+// A valid request for `graph` with small sizes, raw or in typed contents where the datatype has
+// them. False if even the smallest sizes are large.
 bool MakeRequest(const Graph& graph, bool raw, inference::ModelInferRequest* request);
 
 }  // namespace athanor
