@@ -46,8 +46,8 @@ Monomial Multiply(const Monomial& a, const Monomial& b) {
 size_t Degree(const Expr& e) { return e.terms().empty() ? 0 : e.terms()[0].monomial.size(); }
 
 const std::shared_ptr<const std::vector<Term>>& NoTerms() {
-  static const auto* none = new std::shared_ptr<const std::vector<Term>>(
-      std::make_shared<const std::vector<Term>>());
+  static const auto* none =
+      new std::shared_ptr<const std::vector<Term>>(std::make_shared<const std::vector<Term>>());
   return *none;
 }
 
@@ -102,8 +102,9 @@ Expr Expr::Composite(Atom::Kind kind, const Expr& a, const Expr& b) {
   auto atom = std::make_shared<Atom>();
   atom->kind = kind;
   atom->args = {a, b};
-  atom->key = kind == Atom::Kind::kFloorDiv ? "floordiv(" : kind == Atom::Kind::kMin ? "min("
-                                                                                     : "max(";
+  atom->key = kind == Atom::Kind::kFloorDiv ? "floordiv("
+              : kind == Atom::Kind::kMin    ? "min("
+                                            : "max(";
   atom->key += a.ToString();
   atom->key += ", ";
   atom->key += b.ToString();
@@ -121,9 +122,8 @@ Expr Expr::FromSorted(std::vector<Term> terms) {
 }
 
 Expr Expr::FromTerms(std::vector<Term> terms) {
-  std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
-    return Compare(a.monomial, b.monomial) < 0;
-  });
+  std::sort(terms.begin(), terms.end(),
+            [](const Term& a, const Term& b) { return Compare(a.monomial, b.monomial) < 0; });
   size_t kept = 0;
   for (size_t i = 0; i < terms.size();) {
     int64_t sum = terms[i].coefficient;
@@ -328,12 +328,12 @@ bool operator==(const Expr& a, const Expr& b) {
 
 bool operator<(const Expr& a, const Expr& b) {
   if (a.overflow_ != b.overflow_) return b.overflow_;
-  return std::lexicographical_compare(
-      a.terms().begin(), a.terms().end(), b.terms().begin(), b.terms().end(),
-      [](const Term& x, const Term& y) {
-        const int order = Compare(x.monomial, y.monomial);
-        return order != 0 ? order < 0 : x.coefficient < y.coefficient;
-      });
+  return std::lexicographical_compare(a.terms().begin(), a.terms().end(), b.terms().begin(),
+                                      b.terms().end(), [](const Term& x, const Term& y) {
+                                        const int order = Compare(x.monomial, y.monomial);
+                                        return order != 0 ? order < 0
+                                                          : x.coefficient < y.coefficient;
+                                      });
 }
 
 namespace {

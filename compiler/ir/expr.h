@@ -37,9 +37,9 @@ class Expr;
 struct Atom {
   enum class Kind : uint8_t { kSymbol, kFloorDiv, kMin, kMax };
   Kind kind;
-  std::string symbol;       // kSymbol
-  std::vector<Expr> args;   // the two arguments of the other kinds
-  std::string key;          // canonical text: the order and the identity of atoms
+  std::string symbol;      // kSymbol
+  std::vector<Expr> args;  // the two arguments of the other kinds
+  std::string key;         // canonical text: the order and the identity of atoms
 };
 using AtomRef = std::shared_ptr<const Atom>;
 
@@ -53,7 +53,7 @@ class Expr {
   };
 
   Expr() : Expr(0) {}
-  Expr(int64_t value);  // NOLINT: integers are expressions
+  Expr(int64_t value);                                    // NOLINT: integers are expressions
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
   // `name` must satisfy IsSymbolName; anything else gives an overflowed expression.
   static Expr Symbol(std::string_view name);
@@ -171,10 +171,15 @@ class Bounds {
   struct Digits;
 
   // NonNegative and Simplify without splitting symbols into digits.
-  bool Proves(const Expr& e) const;
+  enum class Search { kShort, kLong };
+  bool Proves(const Expr& e, Search search = Search::kLong) const;
   Expr SimplifyAtoms(const Expr& e) const;
   // Null if no symbol in `e` is divided by anything, or (unless `even_if_plain`) nothing else is.
   std::optional<Digits> SplitDigits(const Expr& e, bool even_if_plain) const;
+
+  // A few points within the bounds for the symbols of `e`: what fails there needs no proof.
+  std::vector<Expr::Env> Points(const Expr& e) const;
+  bool Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const;
 
   std::map<std::string, Range, std::less<>> ranges_;
 };

@@ -5,9 +5,18 @@
 namespace athanor {
 namespace {
 
-const Expr& B() { static const Expr e = Expr::Symbol("b"); return e; }
-const Expr& S() { static const Expr e = Expr::Symbol("s"); return e; }
-const Expr& F() { static const Expr e = Expr::Symbol("f"); return e; }
+const Expr& B() {
+  static const Expr e = Expr::Symbol("b");
+  return e;
+}
+const Expr& S() {
+  static const Expr e = Expr::Symbol("s");
+  return e;
+}
+const Expr& F() {
+  static const Expr e = Expr::Symbol("f");
+  return e;
+}
 
 // An address: five terms over dims and loop variables.
 Expr Address() {

@@ -15,16 +15,16 @@ using expr_internal::Fit;
 using expr_internal::FloorDivide;
 using expr_internal::HasComposite;
 using expr_internal::Interval;
-using expr_internal::Isolate;
 using expr_internal::IsIndependent;
+using expr_internal::Isolate;
 using expr_internal::Scale;
 using Term = Expr::Term;
 
 constexpr int kMaxDepth = 40;
-constexpr int kMaxSteps = 400;  // of one question
-constexpr int kShortSearch = 24;
-constexpr int kPoints = 8;
-constexpr int kMaxIntervals = 1 << 14;  // of atoms, in one question: ranges that use each other branch
+constexpr int kMaxSteps = 250;  // of one question
+constexpr int kShortSearch = 10;
+// Of atoms, in one question: ranges that use each other branch.
+constexpr int kMaxIntervals = 1 << 14;
 
 Interval Times(const Interval& a, const Interval& b) {
   if (a.lo && a.lo == a.hi) return Scale(b, *a.lo);
@@ -35,10 +35,9 @@ Interval Times(const Interval& a, const Interval& b) {
     if (*a.lo < 0 || *b.lo < 0) return {};
     return {Fit(static_cast<__int128>(*a.lo) * *b.lo), std::nullopt};
   }
-  const auto [lo, hi] = std::minmax({static_cast<__int128>(*a.lo) * *b.lo,
-                                     static_cast<__int128>(*a.lo) * *b.hi,
-                                     static_cast<__int128>(*a.hi) * *b.lo,
-                                     static_cast<__int128>(*a.hi) * *b.hi});
+  const auto [lo, hi] =
+      std::minmax({static_cast<__int128>(*a.lo) * *b.lo, static_cast<__int128>(*a.lo) * *b.hi,
+                   static_cast<__int128>(*a.hi) * *b.lo, static_cast<__int128>(*a.hi) * *b.hi});
   return {Fit(lo), Fit(hi)};
 }
 
@@ -74,8 +73,6 @@ class BoundsProver {
     return lower && *lower >= 0;
   }
   bool exhausted() const { return steps_left_ < 0; }
-  // `e` is negative at some point within the bounds.
-  bool Refutes(const Expr& e) const;
 
   // A number `e` is never below; the search stops at the first that reaches `goal`.
   std::optional<int64_t> Lower(const Expr& e, std::optional<int64_t> goal, int depth = 0);
@@ -113,7 +110,6 @@ class BoundsProver {
   std::vector<Related> Relate(const Expr::Affine& e, const Atom& atom);
   std::optional<Expr> Extreme(Expr e, bool maximum);
   std::optional<int64_t> FromLowest(const Expr& e);
-  bool Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const;
 
   const std::map<std::string, Range, std::less<>>& ranges_;
   int steps_left_ = kMaxSteps;
@@ -200,17 +196,17 @@ std::optional<int64_t> BoundsProver::LowerMinMax(const Expr::Affine& e, const At
                                                  int depth) {
   const Interval sign = Of(e.stride);
   // Towards its own extreme either argument bounds the atom; otherwise it may be any of the two.
-  const bool either = atom.kind == Atom::Kind::kMin ? sign.hi && *sign.hi <= 0
-                                                    : sign.lo && *sign.lo >= 0;
+  const bool either =
+      atom.kind == Atom::Kind::kMin ? sign.hi && *sign.hi <= 0 : sign.lo && *sign.lo >= 0;
   std::optional<int64_t> a = Lower(e.base + e.stride * atom.args[0], goal, depth);
   if (either ? Reached(a, goal) : !a || (goal && *a < *goal)) return a;
   std::optional<int64_t> b = Lower(e.base + e.stride * atom.args[1], goal, depth);
   return either ? Better(a, b) : Lesser(a, b);
 }
 
-// k * floordiv(a, k*m) is in [floordiv(a, m) - (k - 1), floordiv(a, m)]: exact for mod, and for what
-// is left of a mod after another division. The k tried: the whole divisor, what makes m the divisor
-// of another atom, and what the stride and the divisor share.
+// k * floordiv(a, k*m) is in [floordiv(a, m) - (k - 1), floordiv(a, m)]: exact for mod, and for
+// what is left of a mod after another division. The k tried: the whole divisor, what makes m the
+// divisor of another atom, and what the stride and the divisor share.
 std::vector<BoundsProver::Related> BoundsProver::Relate(const Expr::Affine& e, const Atom& atom) {
   std::vector<Related> related;
   if (atom.kind != Atom::Kind::kFloorDiv || e.stride.IsConstant(0)) return related;
@@ -313,47 +309,6 @@ std::optional<int64_t> BoundsProver::FromLowest(const Expr& e) {
   return constant;
 }
 
-// Gives every symbol of `e` a value within its bounds, those its bounds use first: the lowest, the
-// highest or one between as `choice` says. False if there is no such value.
-bool BoundsProver::Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const {
-  if (depth > kMaxDepth) return false;
-  std::set<std::string> symbols;
-  e.CollectSymbols(&symbols);
-  for (const std::string& symbol : symbols) {
-    if (env->contains(symbol)) continue;
-    const uint64_t pick =
-        choice < 2 ? choice : (choice * 0x9e3779b97f4a7c15 + env->size() * 0xbf58476d1ce4e5b9) >> 7;
-    const auto range = ranges_.find(symbol);
-    if (range == ranges_.end()) {
-      env->emplace(symbol, static_cast<int64_t>(pick % 64) - 8);
-      continue;
-    }
-    const auto& [lower, upper] = range->second;
-    if (!Assign(lower, choice, env, depth + 1) || !Assign(upper, choice, env, depth + 1)) {
-      return false;
-    }
-    const std::optional<int64_t> lo = lower.Evaluate(*env), hi = upper.Evaluate(*env);
-    int64_t width;
-    if (!lo || !hi || __builtin_sub_overflow(*hi, *lo, &width) || width < 0) return false;
-    width = std::min<int64_t>(width, 1 << 20);  // a dim without a maximum
-    const uint64_t offset = choice == 1 || pick % 4 == 1   ? width
-                            : choice == 0 || pick % 4 == 0 ? 0
-                                                           : (pick >> 2) % (width + 1);
-    env->emplace(symbol, *lo + static_cast<int64_t>(offset));
-  }
-  return true;
-}
-
-bool BoundsProver::Refutes(const Expr& e) const {
-  for (uint64_t choice = 0; choice < kPoints; ++choice) {
-    Expr::Env env;
-    if (!Assign(e, choice, &env, 0)) continue;
-    const std::optional<int64_t> value = e.Evaluate(env);
-    if (value && *value < 0) return true;
-  }
-  return false;
-}
-
 std::optional<int64_t> BoundsProver::Lower(const Expr& e, Goal goal, int depth) {
   if (e.overflow()) return std::nullopt;
   std::optional<int64_t> best = Of(e).lo;
@@ -380,11 +335,14 @@ void Bounds::Set(std::string_view symbol, Expr lower, Expr upper) {
   ranges_.insert_or_assign(std::string(symbol), Range{std::move(lower), std::move(upper)});
 }
 
-bool Bounds::Proves(const Expr& e) const {
+bool Bounds::Proves(const Expr& e, Search search) const {
   BoundsProver prover(*this);
-  // Most proofs are short; before a long search, points within the bounds may settle it.
   if (prover.Proves(e, kShortSearch)) return true;
-  return prover.exhausted() && !prover.Refutes(e) && prover.Proves(e, kMaxSteps);
+  if (search == Search::kShort || !prover.exhausted()) return false;
+  for (const Expr::Env& point : Points(e)) {
+    if (e.Evaluate(point).value_or(0) < 0) return false;
+  }
+  return prover.Proves(e, kMaxSteps);
 }
 
 bool Bounds::NonNegative(const Expr& e) const {

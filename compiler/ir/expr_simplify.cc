@@ -7,27 +7,26 @@
 namespace athanor {
 namespace {
 
-using expr_internal::Add;
 using expr_internal::AtomsOf;
 using expr_internal::CommonFactor;
 using expr_internal::ExactQuotient;
-using expr_internal::FloorDivide;
 using expr_internal::HasComposite;
-using expr_internal::Interval;
 using expr_internal::Isolate;
-using expr_internal::IsIndependent;
-using expr_internal::Scale;
 using Term = Expr::Term;
 
-constexpr size_t kMaxSubsetTerms = 5;   // 32 choices of representatives
-constexpr size_t kMaxRelatedTerms = 3;  // 8 choices, each a question
+constexpr size_t kMaxSubsetTerms = 5;  // 32 choices of representatives
 constexpr int kMaxRewrites = 8;
 
 }  // namespace
 
 class BoundsSimplifier {
  public:
-  explicit BoundsSimplifier(const Bounds& bounds) : bounds_(bounds) {}
+  BoundsSimplifier(const Bounds& bounds, const Expr& whole) : bounds_(bounds), whole_(whole) {}
+
+  Expr Simplify() { return Simplify(whole_); }
+
+ private:
+  using Search = Bounds::Search;
 
   Expr Simplify(const Expr& e) {
     Expr result = e;
@@ -39,7 +38,6 @@ class BoundsSimplifier {
     return result;
   }
 
- private:
   Expr Once(const Expr& e) {
     Expr sum = 0;
     for (const Term& term : e.terms()) {
@@ -95,59 +93,86 @@ class BoundsSimplifier {
   }
 
   std::optional<Expr> Decide(const Expr& a, const Expr& b) {
-    if (bounds_.Proves(b - a - 1)) {
-      if (bounds_.Proves(a)) return Expr(0);
-      if (bounds_.Proves(-1 - a) && bounds_.Proves(a + b)) return Expr(-1);
-    }
-    if (std::optional<int64_t> d = b.constant(); d && *d > 0) {
-      const std::optional<int64_t> lo = bounds_.Minimum(a), hi = bounds_.Maximum(a);
-      if (lo && hi && FloorDivide(*lo, *d) == FloorDivide(*hi, *d)) return Expr(FloorDivide(*lo, *d));
-      return DecideByRepresentatives(a, *d);
-    }
-    return std::nullopt;
+    if (bounds_.Proves(a, Search::kShort) && bounds_.Proves(b - a - 1, Search::kShort)) return 0;
+    // Without a point to look at, 0 is the best guess.
+    const std::vector<std::optional<int64_t>> values = Sample(FloorDiv(a, b));
+    std::optional<int64_t> k;
+    if (AgreeOn(values, &k) && IsProper(a - k.value_or(0) * b, b)) return k.value_or(0);
+    const std::optional<int64_t> d = b.constant();
+    return d && *d > 0 ? DecideByRepresentatives(a, *d, values) : std::nullopt;
+  }
+
+  bool IsProper(const Expr& a, const Expr& b) const {
+    return bounds_.Proves(a) && bounds_.Proves(b - a - 1);
   }
 
   // The normal form keeps coefficients in (-d/2, d/2]. With some of them moved by d the range may
   // fit between two multiples of d: floordiv(-4*x + y, 12) is floordiv(8*x + y, 12) - x, which is
   // -x for x in [0, 1] and y in [0, 3].
-  std::optional<Expr> DecideByRepresentatives(const Expr& a, int64_t d) {
-    std::vector<const Term*> parts;
-    std::vector<Interval> ranges;
-    int64_t constant = 0;
+  std::optional<Expr> DecideByRepresentatives(const Expr& a, int64_t d,
+                                              const std::vector<std::optional<int64_t>>& values) {
+    struct Part {
+      Expr moved;
+      std::vector<std::optional<int64_t>> values;
+    };
+    std::vector<Part> parts;
     for (const Term& term : a.terms()) {
-      if (term.monomial.empty()) {
-        constant = term.coefficient;
-        continue;
-      }
-      const Expr monomial = Expr::Of(Term{1, term.monomial});
-      const Interval range{bounds_.Minimum(monomial), bounds_.Maximum(monomial)};
-      if (!range.lo || !range.hi || parts.size() == kMaxSubsetTerms) return std::nullopt;
-      parts.push_back(&term);
-      ranges.push_back(range);
+      if (term.monomial.empty()) continue;
+      if (parts.size() == kMaxSubsetTerms) return std::nullopt;
+      const Expr moved = Expr::Of(Term{term.coefficient > 0 ? -1 : 1, term.monomial});
+      parts.push_back({moved, Sample(moved)});
     }
-    const bool related = !IsIndependent(a) || HasComposite(a);
     for (uint32_t mask = 1; mask < 1u << parts.size(); ++mask) {
-      Interval sum{constant, constant};
+      std::vector<std::optional<int64_t>> sums = values;
       Expr moved = 0;
       for (size_t i = 0; i < parts.size(); ++i) {
-        const int64_t c = parts[i]->coefficient;
-        const int64_t by = mask >> i & 1 ? (c > 0 ? -1 : 1) : 0;
-        sum = Add(sum, Scale(ranges[i], c + by * d));
-        if (by != 0) moved += Expr::Of(Term{by, parts[i]->monomial});
+        if (!(mask >> i & 1)) continue;
+        moved += parts[i].moved;
+        for (size_t j = 0; j < sums.size(); ++j) {
+          if (!sums[j] || !parts[i].values[j] ||
+              __builtin_add_overflow(*sums[j], *parts[i].values[j], &*sums[j])) {
+            sums[j].reset();
+          }
+        }
       }
-      if (related && parts.size() <= kMaxRelatedTerms) {
-        const Expr b = a + d * moved;
-        sum = {bounds_.Minimum(b), bounds_.Maximum(b)};
-      }
-      if (sum.lo && sum.hi && FloorDivide(*sum.lo, d) == FloorDivide(*sum.hi, d)) {
-        return FloorDivide(*sum.lo, d) - moved;
-      }
+      std::optional<int64_t> k;
+      if (!AgreeOn(sums, &k) || !k) continue;
+      if (IsProper(a + d * moved - *k * Expr(d), d)) return *k - moved;
     }
     return std::nullopt;
   }
 
+  // The values at a few points within the bounds.
+  std::vector<std::optional<int64_t>> Sample(const Expr& e) {
+    if (!points_) points_ = bounds_.Points(whole_);
+    std::vector<std::optional<int64_t>> values;
+    for (const Expr::Env& point : *points_) values.push_back(e.Evaluate(point));
+    return values;
+  }
+
+  // Sets `value` to what all known values are; leaves it if there are none.
+  static bool AgreeOn(const std::vector<std::optional<int64_t>>& values,
+                      std::optional<int64_t>* value) {
+    for (const std::optional<int64_t>& v : values) {
+      if (!v) continue;
+      if (*value && *value != v) return false;
+      *value = v;
+    }
+    return true;
+  }
+
+  bool IsProperAtPoints(const Expr& a, const Expr& b) {
+    for (const std::optional<int64_t>& v : Sample(a)) {
+      if (v && *v < 0) return false;
+    }
+    for (const std::optional<int64_t>& v : Sample(b - a - 1)) {
+      if (v && *v < 0) return false;
+    }
+    return true;
+  }
+
   // floordiv(c*x + y, c*z) == floordiv(x, z) where 0 <= y < c is proved.
-  bool CancelFactor(Expr* a, Expr* b) const {
+  bool CancelFactor(Expr* a, Expr* b) {
     const Term common = CommonFactor(*b);
     std::vector<Expr> tried = {1};
     auto attempt = [&](const Expr& c, auto split) {
@@ -155,8 +180,8 @@ class BoundsSimplifier {
       tried.push_back(c);
       const auto [x, y] = split(c);
       // c*z >= 1 wherever the quotient has a value, so c >= 0 is enough for c > 0.
-      const bool proper = y.IsConstant(0) ? bounds_.Proves(c)
-                                          : bounds_.Proves(y) && bounds_.Proves(c - y - 1);
+      const bool proper =
+          y.IsConstant(0) ? bounds_.Proves(c) : IsProperAtPoints(y, c) && IsProper(y, c);
       const std::optional<Expr> z = ExactQuotient(*b, c);
       if (!proper || !z) return false;
       *a = x;
@@ -196,9 +221,11 @@ class BoundsSimplifier {
   }
 
   const Bounds& bounds_;
+  const Expr& whole_;
+  std::optional<std::vector<Expr::Env>> points_;
   std::map<std::string, Expr, std::less<>> rewritten_;
 };
 
-Expr Bounds::SimplifyAtoms(const Expr& e) const { return BoundsSimplifier(*this).Simplify(e); }
+Expr Bounds::SimplifyAtoms(const Expr& e) const { return BoundsSimplifier(*this, e).Simplify(); }
 
 }  // namespace athanor

@@ -301,9 +301,9 @@ Bounds DimBounds() {
 
 TEST(ExprIndexTest, UnflattenThenFlattenIsIdentity) {
   const Expr b = S("b"), s = S("s"), f = S("f");
-  for (const Space& space : {Space{{b, s, 384}}, Space{{b, s, 12, 32}}, Space{{b, 12, s, 32}},
-                             Space{{b, s + 4, 7}}, Space{{b * s, s, b}}, Space{{4, 5, 6}},
-                             Space{{b, s * s, 3, b}}}) {
+  for (const Space& space :
+       {Space{{b, s, 384}}, Space{{b, s, 12, 32}}, Space{{b, 12, s, 32}}, Space{{b, s + 4, 7}},
+        Space{{b * s, s, b}}, Space{{4, 5, 6}}, Space{{b, s * s, 3, b}}}) {
     EXPECT_EQ(space.Flatten(space.Unflatten(f)), f);
   }
 }
@@ -593,13 +593,20 @@ Expr Build(const Node& n) {
   if (n.op == 's') return S(n.name);
   const Expr a = Build(*n.a), b = Build(*n.b);
   switch (n.op) {
-    case '+': return a + b;
-    case '-': return a - b;
-    case '*': return a * b;
-    case '/': return FloorDiv(a, b);
-    case '%': return Mod(a, b);
-    case 'm': return MinOf(a, b);
-    default: return MaxOf(a, b);
+    case '+':
+      return a + b;
+    case '-':
+      return a - b;
+    case '*':
+      return a * b;
+    case '/':
+      return FloorDiv(a, b);
+    case '%':
+      return Mod(a, b);
+    case 'm':
+      return MinOf(a, b);
+    default:
+      return MaxOf(a, b);
   }
 }
 
@@ -609,12 +616,18 @@ std::optional<int64_t> Direct(const Node& n, const Expr::Env& env) {
   const std::optional<int64_t> a = Direct(*n.a, env), b = Direct(*n.b, env);
   if (!a || !b) return std::nullopt;
   switch (n.op) {
-    case '+': return *a + *b;
-    case '-': return *a - *b;
-    case '*': return *a * *b;
-    case 'm': return std::min(*a, *b);
-    case 'M': return std::max(*a, *b);
-    default: break;
+    case '+':
+      return *a + *b;
+    case '-':
+      return *a - *b;
+    case '*':
+      return *a * *b;
+    case 'm':
+      return std::min(*a, *b);
+    case 'M':
+      return std::max(*a, *b);
+    default:
+      break;
   }
   if (*b <= 0) return std::nullopt;
   int64_t quotient = *a / *b;
@@ -680,7 +693,7 @@ TEST(ExprPropertyTest, SubstituteAgreesWithEvaluate) {
 // Quotients of a flat loop, shuffled: what is split into digits and merged again keeps its value.
 TEST(ExprPropertyTest, DigitsKeepTheValue) {
   int changed = 0, proved = 0;
-  for (uint32_t seed = 0; seed < 3000; ++seed) {
+  for (uint32_t seed = 0; seed < 400; ++seed) {
     Generator g(seed + 2000000);
     const Expr f = S("f"), b = S("b"), s = S("s");
     const Expr kRadices[] = {2, 3, 4, b, s, s + 1};
@@ -717,8 +730,8 @@ TEST(ExprPropertyTest, DigitsKeepTheValue) {
     }
   }
   std::printf("changed %d, proved %d\n", changed, proved);
-  EXPECT_GT(changed, 500);
-  EXPECT_GT(proved, 500);
+  EXPECT_GT(changed, 100);
+  EXPECT_GT(proved, 100);
 }
 
 // Calls `visit` for every point of i in [0, b), j in [0, s), k in [0, 3], b and s in [lo, 3].
@@ -739,7 +752,7 @@ void ForEachPoint(int64_t lo, Visit visit) {
 
 TEST(ExprPropertyTest, BoundsNeverProveWhatIsFalse) {
   int proved = 0, refuted = 0, unknown = 0, simplified = 0, divided = 0, exact = 0;
-  for (uint32_t seed = 0; seed < 6000; ++seed) {
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
     Generator g(seed + 1000000);
     const int64_t lo = g.Uniform(0, 1);
     Bounds bounds;
@@ -774,7 +787,7 @@ TEST(ExprPropertyTest, BoundsNeverProveWhatIsFalse) {
   }
   std::printf("proved %d, false %d, unknown %d; minimum exact %d; simplified %d of %d divisions\n",
               proved, refuted, unknown, exact, simplified, divided);
-  EXPECT_GT(proved, 1500);
+  EXPECT_GT(proved, 1000);
   EXPECT_LT(unknown, proved / 4);
   EXPECT_GT(simplified, 500);
 }

@@ -54,17 +54,17 @@ class Parser {
   absl::StatusOr<Expr> Checked(Expr e) {
     work_ += 1 + static_cast<int64_t>(e.terms().size());
     if (e.overflow() || work_ > kMaxWork) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "expression: too large before byte ", at_,
-          "; coefficients must fit in 64 bits, terms in 4096 and degrees in 64"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("expression: too large before byte ", at_,
+                       "; coefficients must fit in 64 bits, terms in 4096 and degrees in 64"));
     }
     return e;
   }
 
   absl::StatusOr<Expr> Sum(int depth) {
     if (depth > kMaxNesting) {
-      return absl::InvalidArgumentError(absl::StrCat("expression: nested deeper than ",
-                                                     kMaxNesting, " levels at byte ", at_));
+      return absl::InvalidArgumentError(
+          absl::StrCat("expression: nested deeper than ", kMaxNesting, " levels at byte ", at_));
     }
     absl::StatusOr<Expr> sum = Product(Take('-'), depth);
     while (sum.ok()) {
@@ -131,7 +131,11 @@ class Parser {
       return Error("a shorter symbol name");
     }
     static constexpr std::pair<std::string_view, Expr (*)(const Expr&, const Expr&)> kFunctions[] =
-        {{"floordiv", FloorDiv}, {"min", MinOf}, {"max", MaxOf}, {"mod", Mod}, {"ceildiv", CeilDiv}};
+        {{"floordiv", FloorDiv},
+         {"min", MinOf},
+         {"max", MaxOf},
+         {"mod", Mod},
+         {"ceildiv", CeilDiv}};
     auto function = std::find_if(std::begin(kFunctions), std::end(kFunctions),
                                  [&](const auto& row) { return row.first == name; });
     if (function == std::end(kFunctions)) {
@@ -182,8 +186,8 @@ std::string Expr::ToString() const {
 
 absl::StatusOr<Expr> Expr::Parse(std::string_view text) {
   if (text.size() > kMaxText) {
-    return absl::InvalidArgumentError(absl::StrCat("expression: ", text.size(),
-                                                   " bytes of text, the limit is ", kMaxText));
+    return absl::InvalidArgumentError(
+        absl::StrCat("expression: ", text.size(), " bytes of text, the limit is ", kMaxText));
   }
   return Parser(text).Parse();
 }
