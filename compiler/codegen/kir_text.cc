@@ -82,12 +82,16 @@ class Writer {
         text_ += Cat("store b", s.buffer, "[", s.index.ToString(), "] = ", VarList(s.args), ": ",
                      TypeText(s.type), Mask(s), "\n");
         return;
-      case Opcode::kAssign: text_ += Cat("v", s.result, " := ", VarList(s.args), "\n"); return;
+      case Opcode::kAssign:
+        text_ += Cat("v", s.result, " := ", VarList(s.args), "\n");
+        return;
       case Opcode::kFor:
         text_ += Cat("for ", s.loop, " in [", s.begin.ToString(), ", ", s.end.ToString(), ") step ", s.step,
                      s.role == AxisRole::kUnroll ? " unroll" : "", " {\n");
         break;
-      case Opcode::kIf: text_ += Cat("if ", VarList(s.args), " {\n"); break;
+      case Opcode::kIf:
+        text_ += Cat("if ", VarList(s.args), " {\n");
+        break;
       default:
         text_ += Cat(s.opcode == Opcode::kMutable ? "mut v" : "v", s.result, ": ", TypeText(s.type), " = ",
                      Value(s), "\n");
@@ -101,18 +105,28 @@ class Writer {
   static std::string Value(const Stmt& s) {
     const std::string args = VarList(s.args);
     switch (s.opcode) {
-      case Opcode::kConst: return Cat("const ", ConstantText(s.constant));
-      case Opcode::kIndex: return Cat("index ", s.index.ToString());
-      case Opcode::kLoad: return Cat("load b", s.buffer, "[", s.index.ToString(), "]", Mask(s));
+      case Opcode::kConst:
+        return Cat("const ", ConstantText(s.constant));
+      case Opcode::kIndex:
+        return Cat("index ", s.index.ToString());
+      case Opcode::kLoad:
+        return Cat("load b", s.buffer, "[", s.index.ToString(), "]", Mask(s));
       case Opcode::kCompute:
         return Cat(OpName(s.op), s.op == Op::kShift && s.shift_left ? ".left" : "", "(", args, ")");
-      case Opcode::kFma: return Cat("fma(", args, ")");
-      case Opcode::kBroadcast: return Cat("broadcast(", args, ")");
-      case Opcode::kReduce: return Cat("reduce.", OpName(s.op), "(", args, ")");
-      case Opcode::kLaneMask: return Cat("lanes ", s.index.ToString());
-      case Opcode::kCheckIndex: return Cat("check ", args, " below ", s.index.ToString(), Mask(s));
-      case Opcode::kRandomBits: return Cat("randombits(", args, ")");
-      default: return args;  // kMutable
+      case Opcode::kFma:
+        return Cat("fma(", args, ")");
+      case Opcode::kBroadcast:
+        return Cat("broadcast(", args, ")");
+      case Opcode::kReduce:
+        return Cat("reduce.", OpName(s.op), "(", args, ")");
+      case Opcode::kLaneMask:
+        return Cat("lanes ", s.index.ToString());
+      case Opcode::kCheckIndex:
+        return Cat("check ", args, " below ", s.index.ToString(), Mask(s));
+      case Opcode::kRandomBits:
+        return Cat("randombits(", args, ")");
+      default:
+        return args;  // kMutable
     }
   }
 
@@ -151,7 +165,8 @@ class Reader {
   }
 
   void Fail(std::string_view expected) {
-    if (status_.ok()) status_ = Invalid("kernel text: line ", number_, ": expected ", expected, " at ", Quoted(line_));
+    if (status_.ok())
+      status_ = Invalid("kernel text: line ", number_, ": expected ", expected, " at ", Quoted(line_));
   }
 
   bool Take(std::string_view token) {

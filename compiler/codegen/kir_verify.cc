@@ -39,7 +39,8 @@ class Verifier {
       const Buffer& b = kernel_.buffers[i];
       if (b.space == Space::kScratch) {
         scratch = true;
-        if (b.elements < 0) return Invalid("b", i, ": ", b.elements, " elements of scratch; 0 or more is right");
+        if (b.elements < 0)
+          return Invalid("b", i, ": ", b.elements, " elements of scratch; 0 or more is right");
       } else if (scratch) {
         return Invalid("b", i, ": a global buffer after scratch; global ones come first");
       }
@@ -211,32 +212,48 @@ class Verifier {
       case Opcode::kConst:
         if (!s.args.empty()) return Args(s, {});
         return ResultIs(s, s.constant.dtype);
-      case Opcode::kIndex: return ResultIs(s, DType::kI64);
-      case Opcode::kLoad: return Args(s, {});
+      case Opcode::kIndex:
+        return ResultIs(s, DType::kI64);
+      case Opcode::kLoad:
+        return Args(s, {});
       case Opcode::kStore:
       case Opcode::kMutable:
-      case Opcode::kAssign: return Args(s, {t});
-      case Opcode::kCompute: return Compute(s);
+      case Opcode::kAssign:
+        return Args(s, {t});
+      case Opcode::kCompute:
+        return Compute(s);
       case Opcode::kFma:
-        if (!Computes(t.dtype) || t.dtype == DType::kBool) return Invalid("no arithmetic on ", DTypeName(t.dtype));
+        if (!Computes(t.dtype) || t.dtype == DType::kBool)
+          return Invalid("no arithmetic on ", DTypeName(t.dtype));
         return Args(s, {t, t, t});
-      case Opcode::kBroadcast: return Args(s, {{t.dtype, 1}});
-      case Opcode::kReduce: return Reduce(s);
-      case Opcode::kLaneMask: return ResultIs(s, DType::kBool);
+      case Opcode::kBroadcast:
+        return Args(s, {{t.dtype, 1}});
+      case Opcode::kReduce:
+        return Reduce(s);
+      case Opcode::kLaneMask:
+        return ResultIs(s, DType::kBool);
       case Opcode::kCheckIndex:
         if (absl::Status status = ResultIs(s, DType::kBool); !status.ok()) return status;
         return Args(s, {{DType::kI64, t.lanes}});
       case Opcode::kRandomBits:
         if (absl::Status status = ResultIs(s, DType::kU32); !status.ok()) return status;
         return Args(s, {{DType::kI64, t.lanes}, {DType::kU64, t.lanes}});
-      default: return absl::OkStatus();
+      default:
+        return absl::OkStatus();
     }
   }
 
   absl::Status Reduce(const Stmt& s) const {
     switch (s.op) {
-      case Op::kAdd: case Op::kMul: case Op::kMin: case Op::kMax: case Op::kAnd: case Op::kOr: break;
-      default: return Invalid("no reduction by ", OpName(s.op), "; Add, Mul, Min, Max, And or Or is right");
+      case Op::kAdd:
+      case Op::kMul:
+      case Op::kMin:
+      case Op::kMax:
+      case Op::kAnd:
+      case Op::kOr:
+        break;
+      default:
+        return Invalid("no reduction by ", OpName(s.op), "; Add, Mul, Min, Max, And or Or is right");
     }
     if (s.type.lanes != 1) return Invalid("a reduction gives one lane, not ", s.type.lanes);
     if (s.args.size() != 1) return Args(s, {s.type});
@@ -257,7 +274,8 @@ class Verifier {
   }
 
   // The op table's own rule for dtypes, asked with scalars.
-  static absl::Status Elementwise(Op op, const std::vector<Type>& args, Type result, DType cast_to, bool left) {
+  static absl::Status Elementwise(Op op, const std::vector<Type>& args, Type result, DType cast_to,
+                                  bool left) {
     const OpRow& row = OpInfo(op);
     if (row.op_class != OpClass::kElementwise) return Invalid(row.name, " is not elementwise");
     if (static_cast<int>(args.size()) != row.min_inputs) {
@@ -270,9 +288,9 @@ class Verifier {
     if (op == Op::kShift) attrs["direction"] = std::string(left ? "left" : "right");
     absl::StatusOr<TensorType> type = row.infer(operands, attrs, Bounds());
     if (!type.ok()) return Prefixed(Cat(row.name, ": "), type.status());
-    return type->dtype == result.dtype
-               ? absl::OkStatus()
-               : Invalid(row.name, " gives ", DTypeName(type->dtype), ", the register is a ", TypeText(result));
+    return type->dtype == result.dtype ? absl::OkStatus()
+                                       : Invalid(row.name, " gives ", DTypeName(type->dtype),
+                                                 ", the register is a ", TypeText(result));
   }
 
   const Kernel& kernel_;

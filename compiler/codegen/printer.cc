@@ -52,13 +52,16 @@ class Printer {
     switch (s.opcode) {
       case Opcode::kStore:
         return Line(indent, Cat(d_.Store(AccessOf(s, s.type), OperandOf(s.args[0])), ";"));
-      case Opcode::kAssign: return Line(indent, Cat(Name(s.result), " = ", Name(s.args[0]), ";"));
-      case Opcode::kFor: return For(s, indent);
+      case Opcode::kAssign:
+        return Line(indent, Cat(Name(s.result), " = ", Name(s.args[0]), ";"));
+      case Opcode::kFor:
+        return For(s, indent);
       case Opcode::kIf:
         Line(indent, Cat("if (", Name(s.args[0]), ") {"));
         Block(s.body, indent + 2);
         return Line(indent, "}");
-      default: break;
+      default:
+        break;
     }
     types_[s.result] = s.type;
     std::string value = Value(s);
@@ -74,10 +77,14 @@ class Printer {
         std::string value = d_.Constant(s.constant);
         return s.type.lanes == 1 ? value : d_.Broadcast(s.type, {value, {s.type.dtype, 1}, nullptr});
       }
-      case Opcode::kIndex: return Index(s.index, s.type.lanes);
-      case Opcode::kLoad: return d_.Load(AccessOf(s, s.type));
-      case Opcode::kCompute: return d_.Compute(s, Operands(s));
-      case Opcode::kFma: return d_.Fma(s.type, Operands(s));
+      case Opcode::kIndex:
+        return Index(s.index, s.type.lanes);
+      case Opcode::kLoad:
+        return d_.Load(AccessOf(s, s.type));
+      case Opcode::kCompute:
+        return d_.Compute(s, Operands(s));
+      case Opcode::kFma:
+        return d_.Fma(s.type, Operands(s));
       case Opcode::kBroadcast:
         constants_[s.result] = constants_[s.args[0]];
         return s.type.lanes == 1 ? Name(s.args[0]) : d_.Broadcast(s.type, OperandOf(s.args[0]));
@@ -85,12 +92,15 @@ class Printer {
         Operand arg = OperandOf(s.args[0]);
         return arg.type.lanes == 1 ? arg.text : d_.Reduce(s.op, arg);
       }
-      case Opcode::kLaneMask: return d_.LaneMask(Scalar(s.index), s.type.lanes);
+      case Opcode::kLaneMask:
+        return d_.LaneMask(Scalar(s.index), s.type.lanes);
       case Opcode::kCheckIndex:
         return d_.CheckIndex(OperandOf(s.args[0]), Index(s.index, s.type.lanes),
                              s.count ? Scalar(*s.count) : "", Predicate(s));
-      case Opcode::kRandomBits: return d_.RandomBits(OperandOf(s.args[0]), OperandOf(s.args[1]));
-      default: return Name(s.args[0]);  // kMutable
+      case Opcode::kRandomBits:
+        return d_.RandomBits(OperandOf(s.args[0]), OperandOf(s.args[1]));
+      default:
+        return Name(s.args[0]);  // kMutable
     }
   }
 
@@ -142,9 +152,7 @@ class Printer {
     return a;
   }
 
-  bool IsVector(const Expr& e) const {
-    return LanePatternOf(e, vectors_) != LanePattern::kUniform;
-  }
+  bool IsVector(const Expr& e) const { return LanePatternOf(e, vectors_) != LanePattern::kUniform; }
 
   // `e` as an i64 of `lanes` lanes, in parentheses unless it is a single name or literal.
   std::string Index(const Expr& e, int lanes) {

@@ -57,8 +57,7 @@ class Dialect {
   virtual std::string Store(const Access& access, const Operand& value) = 0;  // a statement without ';'
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
   // `extent` is an i64 of as many lanes as the index; `active` as in Access.
-  virtual std::string CheckIndex(const Operand& index, const std::string& extent,
-                                 const std::string& count,
+  virtual std::string CheckIndex(const Operand& index, const std::string& extent, const std::string& count,
                                  const std::optional<Operand>& predicate) = 0;
   virtual std::string RandomBits(const Operand& index, const Operand& seed) = 0;
 

@@ -66,8 +66,9 @@ std::vector<uint64_t> EdgeBits(DType dtype) {
   std::vector<uint64_t> bits;
   if (IsFloat(dtype)) {
     const double inf = std::numeric_limits<double>::infinity();
-    for (double v : {0.0, 1.0, 0.5, 1.5, 2.0, 2.5, 3.0, 7.0, 100.25, 1e-3, 255.5, 65519.0, 65520.0, 88.5, 1e4,
-                     2147483648.0, 4294967296.0, 9.3e18, 1e38, 1e300, 1e-40, 1e-310, 464.0, 470.0, inf}) {
+    for (double v : {0.0,  1.0,   0.5,     1.5,     2.0,   2.5,   3.0,          7.0,          100.25,
+                     1e-3, 255.5, 65519.0, 65520.0, 88.5,  1e4,   2147483648.0, 4294967296.0, 9.3e18,
+                     1e38, 1e300, 1e-40,   1e-310,  464.0, 470.0, inf}) {
       bits.push_back(EncodeFloat(dtype, v));
       bits.push_back(EncodeFloat(dtype, -v));
     }
@@ -87,7 +88,8 @@ std::vector<uint64_t> EdgeBits(DType dtype) {
   }
   for (uint64_t v : {top, top - 1, top + 1, top >> 1, top / 3}) bits.push_back(v);
   if (DTypeBytes(dtype) == 8) {  // what rounds to a float's tie, nearly
-    for (uint64_t v : {(1ull << 53) + 1, (1ull << 60) + 1, (1ull << 24) + 1, (0x180ull << 50) + 1}) bits.push_back(v);
+    for (uint64_t v : {(1ull << 53) + 1, (1ull << 60) + 1, (1ull << 24) + 1, (0x180ull << 50) + 1})
+      bits.push_back(v);
   }
   return bits;
 }
@@ -128,7 +130,8 @@ class KernelOps : public testing::TestWithParam<Machine> {
     Bounds bounds;
     bounds.Set("n", 1, 1 << 20);
     Emitter e(bounds);
-    const int condition = e.Global(DType::kBool, false), a = e.Global(dtype, false), b = e.Global(dtype, false);
+    const int condition = e.Global(DType::kBool, false), a = e.Global(dtype, false),
+              b = e.Global(dtype, false);
     std::vector<int> results;
     for (const Case& c : cases) results.push_back(e.Global(c.result, true));
     e.VectorFor(0, n, lanes, [&](const Expr& i, const std::optional<Expr>& count) {

@@ -1,7 +1,11 @@
 #include "tests/conformance/kernel_runner.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "compiler/codegen/cpu/clang.h"
@@ -12,26 +16,40 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kGuard = 256;
+constexpr size_t kPage = 4096;
 constexpr char kPattern = 0x5a;
 
-// A tensor's bytes at an odd address between guards.
-struct Guarded {
-  explicit Guarded(const Tensor& t) : size(t.bytes.size()), memory(size + 2 * kGuard + 1, kPattern) {
-    std::memcpy(data(), t.bytes.data(), size);
+// A tensor's bytes at an odd address, at most one byte before a page that may not be touched, and after a
+// page filled with a pattern.
+class Guarded {
+ public:
+  explicit Guarded(const Tensor& t)
+      : size_(t.bytes.size()), mapped_((size_ + 1 + kPage - 1) / kPage * kPage + 2 * kPage) {
+    void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    memory_ = static_cast<char*>(memory);
+    std::memset(memory_, kPattern, mapped_);
+    char* end = memory_ + mapped_ - kPage;
+    if (mprotect(end, kPage, PROT_NONE) != 0) std::abort();
+    data_ = end - size_;
+    if (reinterpret_cast<uintptr_t>(data_) % 2 == 0) --data_;
+    std::memcpy(data_, t.bytes.data(), size_);
   }
-  char* data() {
-    char* first = memory.data() + kGuard;
-    return first + (reinterpret_cast<uintptr_t>(first) % 2 == 0);
-  }
-  bool GuardsIntact() {
-    const char* first = data();
+  ~Guarded() { munmap(memory_, mapped_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  char* data() const { return data_; }
+  bool Intact() const {
     auto intact = [](char c) { return c == kPattern; };
-    return std::all_of(static_cast<const char*>(memory.data()), first, intact) &&
-           std::all_of(first + size, static_cast<const char*>(memory.data() + memory.size()), intact);
+    return std::all_of(memory_, data_, intact) &&
+           std::all_of(data_ + size_, memory_ + mapped_ - kPage, intact);
   }
-  size_t size;
-  std::string memory;
+
+ private:
+  size_t size_, mapped_;
+  char* memory_;
+  char* data_;
 };
 
 Machine MachineOf(std::string name, const std::string& cpu, std::vector<std::string> features, int bytes) {
@@ -55,7 +73,8 @@ std::vector<Machine> Machines() {
   std::vector<std::string> avx512 = avx2;
   avx512.insert(avx512.end(), {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"});
   auto all = [&](const std::vector<std::string>& features) {
-    return std::all_of(features.begin(), features.end(), [&](const std::string& f) { return has(f.c_str()); });
+    return std::all_of(features.begin(), features.end(),
+                       [&](const std::string& f) { return has(f.c_str()); });
   };
   std::vector<Machine> machines;
   if (all(avx512)) {
@@ -65,7 +84,7 @@ std::vector<Machine> Machines() {
   }
   if (all(avx2)) machines.push_back(MachineOf("avx2", "x86-64", avx2, 32));
   // The triple's baseline.
-  machines.push_back(MachineOf("generic", "generic", {}, 16));
+  machines.push_back(MachineOf("generic", "x86-64", {}, 16));
   return machines;
 }
 
@@ -79,9 +98,15 @@ absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& 
   ClangOptions options;
   options.opt_level = 1;
   const std::string source = PrintCpuKernel(kernel, t);
-  absl::StatusOr<std::string> object = CompileToSharedObject(source, target, options);
-  if (!object.ok()) return Prefixed(Cat(source, "\n"), object.status());
-  absl::StatusOr<std::unique_ptr<CpuModule>> module = CpuModule::Load(*object);
+  // Kernels run over several sizes are compiled once.
+  static std::map<std::string, std::string>& objects = *new std::map<std::string, std::string>;
+  std::string& known = objects[Cat(machine.name, source)];
+  if (known.empty()) {
+    absl::StatusOr<std::string> object = CompileToSharedObject(source, target, options);
+    if (!object.ok()) return Prefixed(Cat(source, "\n"), object.status());
+    known = *std::move(object);
+  }
+  absl::StatusOr<std::unique_ptr<CpuModule>> module = CpuModule::Load(known);
   if (!module.ok()) return module.status();
   absl::StatusOr<void*> symbol = (*module)->Symbol(kCpuKernelSymbol);
   if (!symbol.ok()) return symbol.status();
@@ -101,7 +126,7 @@ absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& 
   KernelError error;
   reinterpret_cast<CpuKernel>(*symbol)(buffers.data(), sizes.data(), 0, grid, scratch.data(), &error);
   for (size_t i = 0; i < memory.size(); ++i) {
-    if (!memory[i]->GuardsIntact()) return absl::InternalError(Cat("b", i, ": written outside its tensor"));
+    if (!memory[i]->Intact()) return absl::InternalError(Cat("b", i, ": written outside its tensor"));
     if (i < inputs.size()) {
       if (std::memcmp(memory[i]->data(), inputs[i]->bytes.data(), inputs[i]->bytes.size()) != 0) {
         return absl::InternalError(Cat("b", i, ": an input was written"));

@@ -5,6 +5,7 @@
 #ifndef ATHANOR_TESTS_CONFORMANCE_KERNEL_RUNNER_H_
 #define ATHANOR_TESTS_CONFORMANCE_KERNEL_RUNNER_H_
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Machine {
   v1::Target target;
   int lanes = 4;  // of the vectors to test with
 };
+
+inline std::ostream& operator<<(std::ostream& out, const Machine& m) { return out << m.name; }
 
 // Every kind of target that this machine can run, the widest first.
 std::vector<Machine> Machines();

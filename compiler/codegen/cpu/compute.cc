@@ -40,13 +40,18 @@ std::string CpuDialect::Narrowed(DType dtype, int lanes, const std::string& x) {
 
 std::string CpuDialect::Compute(const Stmt& stmt, absl::Span<const Operand> args) {
   switch (stmt.op) {
-    case Op::kCast: return Cast(stmt.type.dtype, args[0]);
-    case Op::kBitcast: return Bitcast(stmt.type.dtype, args[0]);
-    case Op::kSelect: return Select(stmt, args);
-    case Op::kLessThan: return LessThan(args[0], args[1]);
+    case Op::kCast:
+      return Cast(stmt.type.dtype, args[0]);
+    case Op::kBitcast:
+      return Bitcast(stmt.type.dtype, args[0]);
+    case Op::kSelect:
+      return Select(stmt, args);
+    case Op::kLessThan:
+      return LessThan(args[0], args[1]);
     case Op::kShift:
       return Shift(RegisterElement(stmt.type.dtype), stmt.type.lanes, stmt.shift_left, args);
-    default: return Binary(stmt.op, stmt.type.dtype, stmt.type.lanes, args);
+    default:
+      return Binary(stmt.op, stmt.type.dtype, stmt.type.lanes, args);
   }
 }
 
@@ -58,19 +63,27 @@ std::string CpuDialect::Binary(Op op, DType dtype, int lanes, absl::Span<const O
   return Narrowed(dtype, lanes, FloatOp(op, dtype == DType::kF64 ? "f64" : "f32", lanes, wide));
 }
 
-std::string CpuDialect::FloatOp(Op op, const std::string& element, int lanes, absl::Span<const Operand> args) {
+std::string CpuDialect::FloatOp(Op op, const std::string& element, int lanes,
+                                absl::Span<const Operand> args) {
   const std::string type = VectorName(element, lanes), &a = args[0].text;
   auto call = [&](const std::string& name) {
     return args.size() == 1 ? Cat(name, "(", a, ")") : Cat(name, "(", a, ", ", args[1].text, ")");
   };
   switch (op) {
-    case Op::kAdd: return Cat("(", a, " + ", args[1].text, ")");
-    case Op::kMul: return Cat("(", a, " * ", args[1].text, ")");
-    case Op::kDiv: return Cat("(", a, " / ", args[1].text, ")");
-    case Op::kRecip: return Cat("((", type, ")1 / ", a, ")");
-    case Op::kSqrt: return call("__builtin_elementwise_sqrt");
-    case Op::kFloor: return call("__builtin_elementwise_floor");
-    case Op::kRound: return call("__builtin_elementwise_roundeven");
+    case Op::kAdd:
+      return Cat("(", a, " + ", args[1].text, ")");
+    case Op::kMul:
+      return Cat("(", a, " * ", args[1].text, ")");
+    case Op::kDiv:
+      return Cat("(", a, " / ", args[1].text, ")");
+    case Op::kRecip:
+      return Cat("((", type, ")1 / ", a, ")");
+    case Op::kSqrt:
+      return call("__builtin_elementwise_sqrt");
+    case Op::kFloor:
+      return call("__builtin_elementwise_floor");
+    case Op::kRound:
+      return call("__builtin_elementwise_roundeven");
     case Op::kMin:
     case Op::kMax: {
       // One instruction, which gives its second operand where either is NaN.
@@ -79,7 +92,8 @@ std::string CpuDialect::FloatOp(Op op, const std::string& element, int lanes, ab
       if (NeverNan(args[0])) return Cat("(", a, o, b, " ? ", a, " : ", b, ")");
       return call(prelude_.Extreme(op, element, lanes));
     }
-    default: return call(prelude_.Math(op, element, lanes));
+    default:
+      return call(prelude_.Math(op, element, lanes));
   }
 }
 
@@ -87,32 +101,46 @@ std::string CpuDialect::IntegerOp(Op op, const std::string& element, int lanes,
                                   absl::Span<const Operand> args) {
   const std::string type = VectorName(element, lanes), &a = args[0].text;
   // Unsigned arithmetic wraps; scalars narrower than int are widened without harm.
-  const std::string wrap = VectorName(lanes == 1 && ElementBits(element) < 32 ? "u32" : UnsignedOf(element), lanes);
+  const std::string wrap =
+      VectorName(lanes == 1 && ElementBits(element) < 32 ? "u32" : UnsignedOf(element), lanes);
   auto infix = [&](const char* o) { return Cat("(", type, ")(", a, o, args[1].text, ")"); };
   auto wrapped = [&](const char* o) {
     return Cat("(", type, ")((", wrap, ")", a, o, "(", wrap, ")", args[1].text, ")");
   };
   switch (op) {
-    case Op::kAdd: return wrapped(" + ");
-    case Op::kMul: return wrapped(" * ");
-    case Op::kAnd: return infix(" & ");
-    case Op::kOr: return infix(" | ");
-    case Op::kXor: return infix(" ^ ");
-    case Op::kNot: return Cat("(", type, ")~", a);
-    case Op::kMin: return Cat("(", a, " < ", args[1].text, " ? ", a, " : ", args[1].text, ")");
-    case Op::kMax: return Cat("(", a, " > ", args[1].text, " ? ", a, " : ", args[1].text, ")");
-    default: return Cat(prelude_.Divide(op, element, lanes), "(", a, ", ", args[1].text, ")");
+    case Op::kAdd:
+      return wrapped(" + ");
+    case Op::kMul:
+      return wrapped(" * ");
+    case Op::kAnd:
+      return infix(" & ");
+    case Op::kOr:
+      return infix(" | ");
+    case Op::kXor:
+      return infix(" ^ ");
+    case Op::kNot:
+      return Cat("(", type, ")~", a);
+    case Op::kMin:
+      return Cat("(", a, " < ", args[1].text, " ? ", a, " : ", args[1].text, ")");
+    case Op::kMax:
+      return Cat("(", a, " > ", args[1].text, " ? ", a, " : ", args[1].text, ")");
+    default:
+      return Cat(prelude_.Divide(op, element, lanes), "(", a, ", ", args[1].text, ")");
   }
 }
 
 std::string CpuDialect::BoolOp(Op op, int lanes, absl::Span<const Operand> args) {
   switch (op) {
-    case Op::kNot: return Cat(lanes == 1 ? "!" : "~", args[0].text);
-    case Op::kXor: return Cat("(", args[0].text, " ^ ", args[1].text, ")");
+    case Op::kNot:
+      return Cat(lanes == 1 ? "!" : "~", args[0].text);
+    case Op::kXor:
+      return Cat("(", args[0].text, " ^ ", args[1].text, ")");
     case Op::kAnd:
     case Op::kMin:
-    case Op::kMul: return Cat("(", args[0].text, " & ", args[1].text, ")");
-    default: return Cat("(", args[0].text, " | ", args[1].text, ")");
+    case Op::kMul:
+      return Cat("(", args[0].text, " & ", args[1].text, ")");
+    default:
+      return Cat("(", args[0].text, " | ", args[1].text, ")");
   }
 }
 
@@ -129,8 +157,9 @@ std::string CpuDialect::Shift(const std::string& element, int lanes, bool left,
                           : "FN $T $n($T a, $T b) {\n"
                             "  const $U by = ($U)b & ($U)$m;\n"
                             "  return ($T)(($U)b > ($U)$m ? ($U)0 : ($U)(($U)a $o by));\n}\n";
-  prelude_.Define(name, Fill(text, {{"T", type}, {"U", raw}, {"n", name}, {"m", Cat(bits - 1)},
-                                    {"o", left ? "<<" : ">>"}}));
+  prelude_.Define(
+      name,
+      Fill(text, {{"T", type}, {"U", raw}, {"n", name}, {"m", Cat(bits - 1)}, {"o", left ? "<<" : ">>"}}));
   return Cat(name, "(", args[0].text, ", ", args[1].text, ")");
 }
 
@@ -149,7 +178,8 @@ std::string CpuDialect::Select(const Stmt& stmt, absl::Span<const Operand> args)
   if (stmt.type.dtype == DType::kBool) {
     // Masks have all bits alike; so do scalar bools but for their being 1.
     const char* zero = lanes == 1 ? "!" : "~";
-    return Cat("((", args[0].text, " & ", args[1].text, ") | (", zero, args[0].text, " & ", args[2].text, "))");
+    return Cat("((", args[0].text, " & ", args[1].text, ") | (", zero, args[0].text, " & ", args[2].text,
+               "))");
   }
   const int bits = ElementBits(RegisterElement(stmt.type.dtype));
   return Cat("(", AsMask(bits, lanes, args[0].text), " ? ", args[1].text, " : ", args[2].text, ")");

@@ -57,7 +57,8 @@ std::string CpuDialect::Fma(Type type, absl::Span<const Operand> args) {
 
 std::string CpuDialect::Reduce(Op op, const Operand& vector) {
   const std::string type = TypeName(vector.type);
-  const std::string name = Cat("reduce_", OpName(op), "_", DTypeName(vector.type.dtype), "x", vector.type.lanes);
+  const std::string name =
+      Cat("reduce_", OpName(op), "_", DTypeName(vector.type.dtype), "x", vector.type.lanes);
   const int half = vector.type.lanes / 2;
   const DType dtype = vector.type.dtype;
   if (!prelude_.Has(name)) {
@@ -76,8 +77,8 @@ std::string CpuDialect::Reduce(Op op, const Operand& vector) {
       body += Cat("  const ", TypeName(t), " ", v, " = ", Binary(op, dtype, lanes, args), ";\n");
       text = v;
     }
-    prelude_.Define(name, Cat("FN ", TypeName({dtype, 1}), " ", name, "(", type, " x) {\n", body,
-                              "  return x1;\n}\n"));
+    prelude_.Define(
+        name, Cat("FN ", TypeName({dtype, 1}), " ", name, "(", type, " x) {\n", body, "  return x1;\n}\n"));
   }
   return Cat(name, "(", vector.text, ")");
 }
@@ -106,10 +107,14 @@ CpuDialect::Active CpuDialect::ActiveOf(const std::string& count, const std::opt
 
 std::string CpuDialect::MaskOf(const Active& active, int lanes) {
   switch (active.kind) {
-    case Active::kAll: return Cat("(i32x", lanes, ")(-1)");
-    case Active::kScalar: return Cat("(i32x", lanes, ")(-", active.text, ")");
-    case Active::kCount: return Cat(prelude_.LaneMask(lanes), "(", active.text, ")");
-    default: return active.text;
+    case Active::kAll:
+      return Cat("(i32x", lanes, ")(-1)");
+    case Active::kScalar:
+      return Cat("(i32x", lanes, ")(-", active.text, ")");
+    case Active::kCount:
+      return Cat(prelude_.LaneMask(lanes), "(", active.text, ")");
+    default:
+      return active.text;
   }
 }
 
@@ -148,8 +153,10 @@ std::string CpuDialect::LoadVector(const Access& access, const std::string& elem
         return Cat(prelude_.LoadMask(element, lanes), "(", at, ", ", active.text, ")");
       }
       return Cat(prelude_.LoadCount(element, lanes), "(", at, ", ",
-                 active.kind == Active::kCount ? active.text : Cat("(", active.text, " ? ", lanes, " : 0)"), ")");
-    default: break;
+                 active.kind == Active::kCount ? active.text : Cat("(", active.text, " ? ", lanes, " : 0)"),
+                 ")");
+    default:
+      break;
   }
   const bool strided = access.pattern == Access::Pattern::kStrided, masked = active.kind != Active::kAll;
   const std::string name = prelude_.Gather(element, lanes, strided, masked);
@@ -186,11 +193,14 @@ std::string CpuDialect::StoreVector(const Access& access, const std::string& ele
   if (pattern == Access::Pattern::kContiguous) {
     const std::string all = Cat("*(", type, "u*)(", at, ") = ", value);
     switch (active.kind) {
-      case Active::kAll: return all;
-      case Active::kScalar: return Cat("if (", active.text, ") ", all);
+      case Active::kAll:
+        return all;
+      case Active::kScalar:
+        return Cat("if (", active.text, ") ", all);
       case Active::kCount:
         return Cat(prelude_.StoreCount(element, lanes), "(", at, ", ", value, ", ", active.text, ")");
-      default: return Cat(prelude_.StoreMask(element, lanes), "(", at, ", ", value, ", ", active.text, ")");
+      default:
+        return Cat(prelude_.StoreMask(element, lanes), "(", at, ", ", value, ", ", active.text, ")");
     }
   }
   const bool strided = pattern == Access::Pattern::kStrided, masked = active.kind != Active::kAll;
@@ -203,8 +213,9 @@ std::string CpuDialect::CheckIndex(const Operand& index, const std::string& exte
                                    const std::optional<Operand>& predicate) {
   const int lanes = index.type.lanes;
   const Active active = ActiveOf(count, predicate, lanes);
-  const std::string mask =
-      lanes > 1 ? MaskOf(active, lanes) : active.kind == Active::kAll ? "1" : active.text;
+  const std::string mask = lanes > 1                     ? MaskOf(active, lanes)
+                           : active.kind == Active::kAll ? "1"
+                                                         : active.text;
   return Cat(prelude_.CheckIndex(lanes), "(error, g, ", index.text, ", ", extent, ", ", mask, ")");
 }
 
@@ -265,7 +276,8 @@ std::string PrintCpuKernel(const kir::Kernel& kernel, const v1::Target& target) 
       offset += (b.elements * DTypeBytes(b.dtype) + 63) / 64 * 64;
     }
   }
-  text += Cat("#pragma clang loop unroll(disable)\n  for (i64 g = begin; g < end; ++g) {\n", body, "  }\n}\n");
+  text +=
+      Cat("#pragma clang loop unroll(disable)\n  for (i64 g = begin; g < end; ++g) {\n", body, "  }\n}\n");
   text = Cat("#define FN static inline __attribute__((always_inline))\n",
              "struct KernelError {\n  i64 code, index, extent, item;\n};\n", dialect.prelude().text(), text);
   return Cat(kir::Typedefs(text), text);

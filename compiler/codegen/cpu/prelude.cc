@@ -22,10 +22,10 @@ struct Element {
   int bits;
 };
 constexpr Element kElements[] = {
-    {"i8", "signed char", 8},   {"u8", "unsigned char", 8},   {"i16", "short", 16},
-    {"u16", "unsigned short", 16}, {"i32", "int", 32},        {"u32", "unsigned int", 32},
-    {"i64", "long", 64},        {"u64", "unsigned long", 64}, {"f16", "_Float16", 16},
-    {"f32", "float", 32},       {"f64", "double", 64},        {"b1", "_Bool", 1}};
+    {"i8", "signed char", 8},      {"u8", "unsigned char", 8},   {"i16", "short", 16},
+    {"u16", "unsigned short", 16}, {"i32", "int", 32},           {"u32", "unsigned int", 32},
+    {"i64", "long", 64},           {"u64", "unsigned long", 64}, {"f16", "_Float16", 16},
+    {"f32", "float", 32},          {"f64", "double", 64},        {"bit", "_Bool", 1}};
 
 const Element& Find(const std::string& name) {
   return *std::find_if(std::begin(kElements), std::end(kElements),
@@ -116,8 +116,9 @@ std::string Prelude::LaneByLane(const std::string& name, const std::string& scal
     values += two ? Cat(scalar, "(a[", i, "], b[", i, "])") : Cat(scalar, "(a[", i, "])");
   }
   const std::string type = VectorName(element, lanes);
-  return Define(name, Fill("FN $T $n($T a$b) {\n  return ($T){$v};\n}\n",
-                           {{"T", type}, {"n", name}, {"b", two ? Cat(", ", type, " b") : ""}, {"v", values}}));
+  return Define(name,
+                Fill("FN $T $n($T a$b) {\n  return ($T){$v};\n}\n",
+                     {{"T", type}, {"n", name}, {"b", two ? Cat(", ", type, " b") : ""}, {"v", values}}));
 }
 
 std::string Prelude::Extreme(Op op, const std::string& element, int lanes) {
@@ -159,9 +160,10 @@ std::string Prelude::FloorDivide(int lanes) {
 
 std::string Prelude::LaneMask(int lanes) {
   const std::string name = Cat("lanes_", lanes);
-  return Define(name, Fill("FN i32x$l $n(i64 n) {\n"
-                           "  return (i32x$l)((i32x$l){$c} < (i32x$l)(i32)(n < 0 ? 0 : n > $l ? $l : n));\n}\n",
-                           {{"l", Cat(lanes)}, {"n", name}, {"c", Count(lanes)}}));
+  return Define(name,
+                Fill("FN i32x$l $n(i64 n) {\n"
+                     "  return (i32x$l)((i32x$l){$c} < (i32x$l)(i32)(n < 0 ? 0 : n > $l ? $l : n));\n}\n",
+                     {{"l", Cat(lanes)}, {"n", name}, {"c", Count(lanes)}}));
 }
 
 std::string Prelude::AnyLane(int lanes) {
@@ -173,24 +175,27 @@ std::string Prelude::AnyLane(int lanes) {
 std::string Prelude::CheckIndex(int lanes) {
   const std::string name = Cat("check_", lanes);
   const std::string record =
-      Define("record", "FN void record(struct KernelError* e, i64 item, i64 index, i64 extent) {\n"
-                       "  if (e->code) return;\n"
-                       "  e->code = 1;\n  e->index = index;\n  e->extent = extent;\n  e->item = item;\n}\n");
+      Define("record",
+             "FN void record(struct KernelError* e, i64 item, i64 index, i64 extent) {\n"
+             "  if (e->code) return;\n"
+             "  e->code = 1;\n  e->index = index;\n  e->extent = extent;\n  e->item = item;\n}\n");
   if (lanes == 1) {
-    return Define(name, "FN i32 check_1(struct KernelError* e, i64 item, i64 index, i64 extent, i32 active) {\n"
-                        "  const i32 ok = (index >= 0) & (index < extent);\n"
-                        "  if (__builtin_expect(active & !ok, 0)) record(e, item, index, extent);\n"
-                        "  return ok;\n}\n");
+    return Define(name,
+                  "FN i32 check_1(struct KernelError* e, i64 item, i64 index, i64 extent, i32 active) {\n"
+                  "  const i32 ok = (index >= 0) & (index < extent);\n"
+                  "  if (__builtin_expect(active & !ok, 0)) record(e, item, index, extent);\n"
+                  "  return ok;\n}\n");
   }
   AnyLane(lanes);
   return Define(
-      name, Fill("FN i32x$l $n(struct KernelError* e, i64 item, i64x$l index, i64x$l extent, i32x$l active) {\n"
-                 "  const i32x$l ok = __builtin_convertvector((index >= 0) & (index < extent), i32x$l);\n"
-                 "  if (__builtin_expect(any_$l(active & ~ok), 0)) {\n"
-                 "    for (i32 l = 0; l < $l; ++l) {\n"
-                 "      if (active[l] & ~ok[l]) record(e, item, index[l], extent[l]);\n    }\n  }\n"
-                 "  return ok;\n}\n",
-                 {{"l", Cat(lanes)}, {"n", name}}));
+      name,
+      Fill("FN i32x$l $n(struct KernelError* e, i64 item, i64x$l index, i64x$l extent, i32x$l active) {\n"
+           "  const i32x$l ok = __builtin_convertvector((index >= 0) & (index < extent), i32x$l);\n"
+           "  if (__builtin_expect(any_$l(active & ~ok), 0)) {\n"
+           "    for (i32 l = 0; l < $l; ++l) {\n"
+           "      if (active[l] & ~ok[l]) record(e, item, index[l], extent[l]);\n    }\n  }\n"
+           "  return ok;\n}\n",
+           {{"l", Cat(lanes)}, {"n", name}}));
 }
 
 std::string Prelude::RandomBits(int lanes) {

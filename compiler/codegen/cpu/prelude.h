@@ -25,7 +25,7 @@ struct CpuFeatures {
   int vector_bytes = 16;  // of the widest register to use
   bool x86 = false, sse41 = false, avx2 = false, fma = false;
   bool avx512f = false, avx512vl = false, avx512bw = false;
-  bool libmvec = false;   // glibc's vector math for x86-64
+  bool libmvec = false;  // glibc's vector math for x86-64
 
   static CpuFeatures Of(const v1::Target& target);
 };
@@ -102,6 +102,8 @@ class Prelude {
   std::string InlineMath(Op op, int lanes);
   // Lanes of a register, if masked moves of `element` exist for that many.
   bool NativeMask(const std::string& element, int lanes) const;
+  // The same bits of a scalar or vector of 32 bits a lane.
+  std::string Reinterpret(int lanes, const std::string& to, const std::string& from, const std::string& x);
   std::string MaskBits(int lanes);
   std::string CountBits(int lanes);
 

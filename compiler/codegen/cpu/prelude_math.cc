@@ -10,15 +10,33 @@ namespace {
 std::string LibmName(Op op, const std::string& element) {
   const char* name = "";
   switch (op) {
-    case Op::kExp: name = "exp"; break;
-    case Op::kExp2: name = "exp2"; break;
-    case Op::kLog: name = "log"; break;
-    case Op::kLog2: name = "log2"; break;
-    case Op::kSin: name = "sin"; break;
-    case Op::kTanh: name = "tanh"; break;
-    case Op::kErf: name = "erf"; break;
-    case Op::kMod: name = "fmod"; break;
-    default: name = "pow"; break;
+    case Op::kExp:
+      name = "exp";
+      break;
+    case Op::kExp2:
+      name = "exp2";
+      break;
+    case Op::kLog:
+      name = "log";
+      break;
+    case Op::kLog2:
+      name = "log2";
+      break;
+    case Op::kSin:
+      name = "sin";
+      break;
+    case Op::kTanh:
+      name = "tanh";
+      break;
+    case Op::kErf:
+      name = "erf";
+      break;
+    case Op::kMod:
+      name = "fmod";
+      break;
+    default:
+      name = "pow";
+      break;
   }
   return Cat(name, element == "f32" ? "f" : "");
 }
@@ -46,8 +64,8 @@ constexpr char kExpPolynomial[] =
     "  p = FMA(p, r, ($T)0x1.fffffcp-2f);\n"
     "  p = FMA(p, r * r, r) + 1.0f;\n";
 
-// log(x) or log2(x): x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f + g with g = f^2 (f P(f) - 1/2),
-// P a minimax polynomial. g is small beside f, so its rounding hardly counts.
+// log(x) or log2(x): x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f + g with g = f^2 (f P(f)
+// - 1/2), P a minimax polynomial. g is small beside f, so its rounding hardly counts.
 constexpr char kLog[] =
     "FN $T $n($T x) {\n"
     "  const $I tiny = ($I)(x < 0x1p-126f);\n"
@@ -83,12 +101,11 @@ std::string Prelude::InlineMath(Op op, int lanes) {
                                     {"I", VectorName("i32", lanes)},
                                     {"n", name}}));
   }
-  std::vector<std::pair<std::string, std::string>> values = {
-      {"T", type},
-      {"I", VectorName("i32", lanes)},
-      {"n", name},
-      {"lo", two ? "-151.0f" : "-104.5f"},
-      {"hi", two ? "129.0f" : "89.0f"}};
+  std::vector<std::pair<std::string, std::string>> values = {{"T", type},
+                                                             {"I", VectorName("i32", lanes)},
+                                                             {"n", name},
+                                                             {"lo", two ? "-151.0f" : "-104.5f"},
+                                                             {"hi", two ? "129.0f" : "89.0f"}};
   std::string text = "FN $T $n($T x) {\n";
   const bool scale = features_.avx512f && (lanes == 16 || (features_.avx512vl && (lanes == 8 || lanes == 4)));
   if (scale) {
@@ -104,9 +121,10 @@ std::string Prelude::InlineMath(Op op, int lanes) {
     text += Cat("  return ", call, lanes == 16 ? "(u16)-1, 4);\n}\n" : "(u8)-1);\n}\n");
   } else {
     // A NaN has no integer; its p is NaN already.
-    text += "  const $I k = __builtin_convertvector(n == n ? n : ($T)0.0f, $I), h = k >> 1;\n"
-            "  p = p * ($T)((h + 127) << 23) * ($T)((k - h + 127) << 23);\n"
-            "  return given < ($T)$lo ? ($T)0.0f : p;\n}\n";
+    text +=
+        "  const $I k = __builtin_convertvector(n == n ? n : ($T)0.0f, $I), h = k >> 1;\n"
+        "  p = p * ($T)((h + 127) << 23) * ($T)((k - h + 127) << 23);\n"
+        "  return given < ($T)$lo ? ($T)0.0f : p;\n}\n";
   }
   return Define(name, Fill(text, values));
 }
@@ -130,14 +148,13 @@ std::string Prelude::Math(Op op, const std::string& element, int lanes) {
                        (op == Op::kExp || op == Op::kExp2 || op == Op::kLog || op == Op::kLog2);
   if (lanes == 1) {
     if (op != Op::kMod) return Cat("__builtin_", LibmName(op, element));
-    return Define(name, Fill("FN $T $n($T a, $T b) {\n"
-                             "  const $T r = __builtin_$f(a, b);\n"
-                             "  if (r == 0) return __builtin_copysign$s(r, b);\n"
-                             "  return r != r || (r < 0) == (b < 0) ? r : r + b;\n}\n",
-                             {{"T", type},
-                              {"n", name},
-                              {"f", LibmName(op, element)},
-                              {"s", element == "f32" ? "f" : ""}}));
+    return Define(
+        name,
+        Fill("FN $T $n($T a, $T b) {\n"
+             "  const $T r = __builtin_$f(a, b);\n"
+             "  if (r == 0) return __builtin_copysign$s(r, b);\n"
+             "  return r != r || (r < 0) == (b < 0) ? r : r + b;\n}\n",
+             {{"T", type}, {"n", name}, {"f", LibmName(op, element)}, {"s", element == "f32" ? "f" : ""}}));
   }
   if (inlined && lanes >= 4 && bits <= 8 * features_.vector_bytes) return InlineMath(op, lanes);
   const bool native = (bits == 128) || (bits == 256 && features_.avx2) || (bits == 512 && features_.avx512f);

@@ -12,10 +12,14 @@ std::string MoveSuffix(const std::string& element) {
   if (element == "f32") return "ups";
   if (element == "f64") return "upd";
   switch (ElementBits(element)) {
-    case 8: return "dquqi";
-    case 16: return "dquhi";
-    case 32: return "dqusi";
-    default: return "dqudi";
+    case 8:
+      return "dquqi";
+    case 16:
+      return "dquhi";
+    case 32:
+      return "dqusi";
+    default:
+      return "dqudi";
   }
 }
 
@@ -56,7 +60,7 @@ std::string Prelude::MaskBits(int lanes) {
     widened += ")";
   }
   return Define(name, Fill("FN u$w $n(i32x$l m) {\n"
-                           "  const b1x$w b = __builtin_convertvector($v, b1x$w);\n"
+                           "  const bitx$w b = __builtin_convertvector($v, bitx$w);\n"
                            "  u$w bits;\n  __builtin_memcpy(&bits, &b, sizeof(bits));\n  return bits;\n}\n",
                            {{"w", Cat(wide)}, {"n", name}, {"l", Cat(lanes)}, {"v", widened}}));
 }
@@ -172,8 +176,8 @@ std::string Prelude::StoreMask(const std::string& element, int lanes) {
 std::string Prelude::Gather(const std::string& element, int lanes, bool strided, bool masked) {
   const std::string type = VectorName(element, lanes);
   const std::string name = Cat(strided ? "stride_" : "gather_", masked ? "where_" : "", type);
-  std::string text = Cat("FN $T $n(const $eu* p, ", strided ? "i64 d" : "i64x$l d",
-                         masked ? ", i32x$l m) {\n" : ") {\n");
+  std::string text =
+      Cat("FN $T $n(const $eu* p, ", strided ? "i64 d" : "i64x$l d", masked ? ", i32x$l m) {\n" : ") {\n");
   auto at = [&](int i) { return strided ? Cat("p[", i, " * d]") : Cat("p[d[", i, "]]"); };
   if (masked) {
     text += "  $T x = ($T)0;\n";

@@ -1,0 +1,141 @@
+#include "compiler/codegen/kir.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor::kir {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Every statement, every spelling.
+constexpr char kEverything[] = R"(kernel(n, m) grid floordiv(s0 + 15, 16)
+b0: f32 in
+b1: bool out
+b2: i64 in
+b3: f8e4m3 in
+b4: u32 out
+b5: f32 scratch 64
+v0: f32 = const 0x3fc00000 (1.5)
+v1: f32x16 = const 0x7fc00000 (nan)
+v2: i64 = const -9223372036854775808
+v3: u64 = const 18446744073709551615
+v4: bool = const 1
+v5: i64x16 = index 16*g + lane
+v6: f32x16 = load b0[16*g + lane] count -16*g + s0
+v7: boolx16 = LessThan(v6, v1)
+v8: f32x16 = load b0[min(s0, s1) + v5] count -16*g + s0 if v7
+v9: f32x16 = broadcast(v0)
+v10: f32x16 = fma(v6, v8, v9)
+mut v11: f32x16 = v10
+v12: boolx16 = lanes -16*g + s0
+v13: boolx16 = check v5 below s1 count -16*g + s0 if v4
+v14: f8e4m3 = load b3[0]
+v15: f32 = Cast(v14)
+v16: i64 = Shift.left(v2, v2)
+v17: i64 = Shift(v2, v2)
+for i0 in [max(0, g), floordiv(s0, 2)) step 4 unroll {
+  v18: f32x16 = Max(v11, v6)
+  v11 := v18
+  if v4 {
+    for i1 in [i0, v16) step 1 {
+      store b5[i1] = v0: f32 if v4
+    }
+  }
+}
+v19: f32 = reduce.Max(v11)
+v20: u32 = randombits(v2, v3)
+store b4[g] = v20: u32
+store b1[16*g + lane] = v13: boolx16 count -16*g + s0 if v12
+)";
+
+TEST(KirText, RoundTrips) {
+  absl::StatusOr<Kernel> kernel = ParseKernel(kEverything);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_EQ(kernel->vars, 21);
+  EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
+  EXPECT_EQ(ToText(*kernel), kEverything);
+  EXPECT_TRUE(std::isnan(kernel->body[1].constant.f));
+  EXPECT_EQ(kernel->ScratchBytes(), 256);
+}
+
+TEST(KirText, HashIsThatOfTheTextWithoutTheName) {
+  Kernel a = *ParseKernel(kEverything), b = a;
+  b.name = "other";
+  EXPECT_EQ(KirHash(a), KirHash(b));
+  EXPECT_EQ(KirHash(a).size(), 64u);
+  b.body[0].constant.f = 1.25;
+  EXPECT_NE(KirHash(a), KirHash(b));
+}
+
+struct Wrong {
+  const char* text;
+  const char* message;
+};
+
+constexpr char kHead[] =
+    "kernel(n) grid s0\nb0: f32 in\nb1: f32 out\nv0: f32 = const 0x0 (0)\nv1: i64 = const 1\n"
+    "v2: bool = const 1\nv3: f32x8 = broadcast(v0)\nv4: i64x8 = index lane\n";
+
+TEST(KirText, SyntaxErrorsNameTheLine) {
+  for (const Wrong& w : {Wrong{"v5: f33 = const 0", "line 9: expected a type"},
+                         {"v5: f32 = Frob(v0)", "expected an op's name"},
+                         {"v5: f32 = load b0[g", "expected"},
+                         {"for i0 in [0, 5) step 1 {", "expected \"}\""},
+                         {"}", "no '}' outside a loop"},
+                         {"v5: i64 = index 3 +", "expected an index expression"},
+                         {"v99999999999: i64 = index 3", "expected an integer"},
+                         {"store b1[g] = v0: f32 trailing", "expected the end of the line"}}) {
+    absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, w.text, "\n"));
+    ASSERT_FALSE(kernel.ok()) << w.text;
+    EXPECT_THAT(std::string(kernel.status().message()), HasSubstr(w.message)) << w.text;
+  }
+}
+
+TEST(KirVerify, NamesWhatIsWrong) {
+  for (const Wrong& w :
+       {Wrong{"v5: f32 = Add(v0, v6)", "v5: v6 is used before it is defined"},
+        {"if v2 {\n v5: f32 = Add(v0, v0)\n}\nstore b1[g] = v5: f32", "v5 is used outside its scope"},
+        {"v0: f32 = const 0x0 (0)", "v0: defined twice"},
+        {"v5: f32 = Add(v0, v1)", "v5: Add:"},
+        {"v5: f32x8 = Add(v3, v0)", "operand v0 has 1 lanes, the result 8"},
+        {"v5: bool = Add(v0, v0)", "Add gives f32, the register is a bool"},
+        {"v5: f32 = Softmax(v0)", "Softmax is not elementwise"},
+        {"v5: f32 = Add(v0)", "Add of 1 operands; 2 are right"},
+        {"v5: f32x8 = fma(v3, v3, v0)", "operand v0 is a f32; f32x8 is right"},
+        {"v0 := v0", "assigned but not a mutable register"},
+        {"mut v5: f32 = v0\nv5 := v3", "operand v3 is a f32x8"},
+        {"v5: f32 = load b7[g]", "there is no buffer b7"},
+        {"v5: i64 = load b0[g]", "b0 holds f32"},
+        {"store b0[g] = v0: f32", "store to b0: b0 is read only"},
+        {"store b1[lane] = v0: f32", "\"lane\" where all lanes share"},
+        {"store b1[v4] = v0: f32", "v4 differs by lane"},
+        {"store b1[v9] = v0: f32", "symbol \"v9\""},
+        {"store b1[s1] = v0: f32", "symbol \"s1\""},
+        {"store b1[v0] = v0: f32", "symbol \"v0\""},
+        {"store b1[g] = v0: f32 if v0", "predicate v0 is a f32"},
+        {"store b1[8*g + lane] = v3: f32x8 count lane", "\"lane\""},
+        {"for i0 in [0, 5) step 0 {\n}", "loop i0: step 0"},
+        {"for i0 in [0, i0) step 1 {\n}", "symbol \"i0\""},
+        {"for i0 in [0, 4) step 1 {\nfor i0 in [0, 4) step 1 {\n}\n}", "taken by an enclosing loop"},
+        {"for s0 in [0, 4) step 1 {\n}", "loop variables are named"},
+        {"if v0 {\n}", "operand v0 is a f32; bool is right"},
+        {"v5: f32x3 = broadcast(v0)", "3 lanes; a power of two"},
+        {"v5: f32 = reduce.Xor(v3)", "no reduction by Xor"},
+        {"v5: f32 = reduce.And(v3)", "And:"},
+        {"v5: u32 = randombits(v1, v1)", "operand v1 is a i64; u64 is right"},
+        {"v5: f32 = lanes s0", "is a f32; bool is right"}}) {
+    absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, w.text, "\n"));
+    ASSERT_TRUE(kernel.ok()) << w.text << ": " << kernel.status();
+    const absl::Status status = Verify(*kernel);
+    EXPECT_FALSE(status.ok()) << w.text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(w.message)) << w.text;
+  }
+}
+
+}  // namespace
+}  // namespace athanor::kir
