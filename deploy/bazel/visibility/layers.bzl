@@ -53,6 +53,7 @@ LAYERS = {
         "proto",
         "compiler/frontend",
         "compiler/ir",
+        "compiler/rules",
         "compiler/search",
         "compiler/codegen",
         "compiler/codegen/cpu/clang*",

@@ -1,0 +1,102 @@
+// Compiled kernels and passed checks that outlive a server: one SQLite file, shareable by the
+// processes of one machine.
+//
+//   std::unique_ptr<KernelStore> store = KernelStore::Open(path, [](absl::string_view m) { ... });
+//   if (std::optional<std::string> object = store->Get(key)) return *object;
+//   ... compile ...
+//   store->Put(key, object).IgnoreError();   // a cache that cannot write is only slower
+//
+// A row is believed only if its checksum, over key and object, fits: any other is deleted and is a
+// miss. A file that is no database or is damaged is moved aside, reported, and begun anew; one that
+// cannot be opened or written is reported once and then done without.
+#ifndef ATHANOR_COMPILER_CACHE_KERNEL_STORE_H_
+#define ATHANOR_COMPILER_CACHE_KERNEL_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/internal/tuner.pb.h"
+
+struct sqlite3;
+
+namespace athanor {
+
+// All that a kernel object depends on. Each component is a column, so a miss can be explained.
+struct KernelKey {
+  std::string source_hash;       // SHA-256 of the C text, 64 hex digits
+  std::string flags;             // of the compiler, as text
+  std::string triple;
+  std::string cpu;
+  std::string features;          // joined with commas
+  std::string compiler_version;  // "19.1.7"
+  int64_t codegen_version = 0;   // the meaning of the calling convention (runtime/kernel_abi.h)
+
+  std::string Hash() const;  // SHA-256 over the components, each with its length; 32 bytes
+};
+
+KernelKey MakeKernelKey(absl::string_view source, const v1::Target& target,
+                        absl::string_view flags, absl::string_view compiler_version);
+
+// SHA-256 over the whole request, objects included; 32 bytes.
+std::string CheckKey(const internal::CheckRequest& request);
+
+// Thread-safe, and safe beside other processes on the same file. A hit writes nothing.
+class KernelStore {
+ public:
+  using Report = std::function<void(absl::string_view message)>;  // from any thread that calls
+
+  // Never fails: without a usable file every Get is a miss. An empty path is such a store, silently.
+  static std::unique_ptr<KernelStore> Open(std::string path, Report report);
+  ~KernelStore();
+  KernelStore(const KernelStore&) = delete;
+  KernelStore& operator=(const KernelStore&) = delete;
+
+  std::optional<std::string> Get(const KernelKey& key);
+  // The newest row of a key wins. RESOURCE_EXHAUSTED: no space. UNAVAILABLE: no usable file.
+  absl::Status Put(const KernelKey& key, absl::string_view object);
+
+  // Whether the check with this CheckKey has passed before.
+  bool HasPassed(absl::string_view check_key);
+  absl::Status PutPassed(absl::string_view check_key);
+
+  struct Stats {
+    int64_t hits = 0, misses = 0, bad_rows = 0;  // of Get, since Open
+    int64_t kernels = 0, bytes = 0;              // in the file
+  };
+  Stats GetStats();
+  bool usable();
+
+  // For tests of bad rows and full disks.
+  absl::Status ExecuteForTest(const std::string& sql);
+
+ private:
+  KernelStore(std::string path, Report report)
+      : path_(std::move(path)), report_(std::move(report)) {}
+
+  void OpenFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // SQLite's result code, 0 when the file is ready for use.
+  int TryOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int Migrate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void MoveAside() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Turns a failed statement into a status; starts anew after damage.
+  absl::Status Failed(int code, absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReportOnce(absl::string_view message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string path_;
+  const Report report_;
+  Mutex mu_;
+  sqlite3* db_ ABSL_GUARDED_BY(mu_) = nullptr;
+  bool reported_ ABSL_GUARDED_BY(mu_) = false;  // that it cannot be written or opened
+  Stats stats_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_CACHE_KERNEL_STORE_H_

@@ -1,0 +1,74 @@
+// Runs untrusted code in a process of its own that can only leave bytes behind.
+//
+//   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(bytes);
+//   absl::Status status = RunIsolated({.timeout = 1s}, [&] { ...; return absl::OkStatus(); });
+//
+// The forked process shares nothing with its parent but SharedMemory made before.
+#ifndef ATHANOR_SERVER_TUNER_ISOLATED_H_
+#define ATHANOR_SERVER_TUNER_ISOLATED_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace athanor {
+
+// Zeroed pages that a forked process and its parent both see.
+class SharedMemory {
+ public:
+  static absl::StatusOr<SharedMemory> Create(size_t bytes);
+  SharedMemory(SharedMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  SharedMemory& operator=(SharedMemory&&) = delete;
+  ~SharedMemory();
+
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  SharedMemory(char* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  char* data_;
+  size_t bytes_;
+};
+
+// `bytes` of memory that end where a page that cannot be touched begins: one element too far is a
+// SIGSEGV, not a surprise. In shared memory, so a forked process can write it; data() is unaligned.
+class GuardedBytes {
+ public:
+  static absl::StatusOr<GuardedBytes> Create(size_t bytes);
+  char* data() const { return memory_.data() + offset_; }
+  size_t bytes() const { return bytes_; }
+  absl::string_view view() const { return {data(), bytes_}; }
+  // From now on, in this process and those forked from it, writing is a SIGSEGV too.
+  void Freeze();
+  // The bytes between the page's start and data() are as Create left them.
+  bool MarginIntact() const;
+
+ private:
+  GuardedBytes(SharedMemory memory, size_t offset, size_t bytes)
+      : memory_(std::move(memory)), offset_(offset), bytes_(bytes) {}
+  SharedMemory memory_;
+  size_t offset_;
+  size_t bytes_;
+};
+
+struct IsolationLimits {
+  std::chrono::milliseconds timeout{10000};
+  int64_t memory_bytes = int64_t{4} << 30;  // resident, beyond what this process holds
+};
+
+// The status of `body`, or why it could give none: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory),
+// INTERNAL (ended by a signal, or left early), UNAVAILABLE (no process could be made). `what` names
+// the code for messages. REQUIRES: this process has one thread.
+absl::Status RunIsolated(absl::string_view what, const IsolationLimits& limits,
+                         absl::FunctionRef<absl::Status()> body);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TUNER_ISOLATED_H_

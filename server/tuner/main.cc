@@ -1,0 +1,155 @@
+// athanor-tuner: the child process of one compile worker thread. It compiles kernels with Clang and
+// runs them for the first time, so that what goes wrong there goes wrong here.
+//
+// Started by server/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3 and ends
+// when the other end closes or dies.
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "compiler/codegen/cpu/clang.h"
+#include "compiler/ir/message.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "server/tuner/check.h"
+#include "server/tuner/host_target.h"
+#include "server/tuner/sandbox.h"
+#include "server/tuner_channel.h"
+
+namespace athanor {
+namespace {
+
+struct Flags {
+  int64_t parent = 0;
+  int64_t memory_limit = 0;
+  int64_t compile_seconds = 0;
+  int64_t kernel_ms = 0;
+};
+
+bool ParseFlags(int argc, char** argv, Flags* flags) {
+  const std::pair<absl::string_view, int64_t*> rows[] = {
+      {"--parent=", &flags->parent},
+      {"--memory_limit=", &flags->memory_limit},
+      {"--compile_seconds=", &flags->compile_seconds},
+      {"--kernel_ms=", &flags->kernel_ms},
+  };
+  for (int i = 1; i < argc; ++i) {
+    bool known = false;
+    for (const auto& [name, value] : rows) {
+      absl::string_view text = argv[i];
+      if (!absl::ConsumePrefix(&text, name)) continue;
+      known = absl::SimpleAtoi(text, value) && *value > 0;
+    }
+    if (!known) return false;
+  }
+  for (const auto& [name, value] : rows) {
+    if (*value == 0) return false;
+  }
+  return true;
+}
+
+// A message may quote a source of any bytes, and proto strings are UTF-8.
+std::string ValidText(std::string text) {
+  return IsValidUtf8(text) ? text : absl::CHexEscape(text);
+}
+
+absl::StatusOr<internal::CompileReply> Compile(const internal::CompileRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  const CompileFlags flags = CompileFlags::For(request.target());
+  ClangOptions options;
+  options.opt_level = flags.opt_level;
+  options.prefer_vector_width = flags.prefer_vector_width;
+  absl::StatusOr<std::string> object =
+      CompileToSharedObject(request.source(), ToCpuTarget(request.target()), options);
+  if (!object.ok()) return object.status();
+  internal::CompileReply reply;
+  reply.set_object(*std::move(object));
+  reply.set_microseconds(std::chrono::duration_cast<std::chrono::microseconds>(
+                             std::chrono::steady_clock::now() - start)
+                             .count());
+  return reply;
+}
+
+absl::Status Serve(const internal::TunerRequest& request, const Flags& flags,
+                   internal::TunerReply* reply) {
+  switch (request.kind_case()) {
+    case internal::TunerRequest::kCompile: {
+      LimitCpuFromNow(flags.compile_seconds);
+      absl::StatusOr<internal::CompileReply> compiled = Compile(request.compile());
+      if (!compiled.ok()) return compiled.status();
+      *reply->mutable_compile() = *std::move(compiled);
+      return absl::OkStatus();
+    }
+    case internal::TunerRequest::kCheck: {
+      // The parent's clock ends a reference evaluation that takes too long.
+      LimitCpuFromNow(int64_t{1} << 30);
+      absl::StatusOr<double> worst =
+          CheckKernels(request.check(), {.timeout = std::chrono::milliseconds(flags.kernel_ms),
+                                         .memory_bytes = flags.memory_limit});
+      if (!worst.ok()) return worst.status();
+      reply->mutable_check()->set_worst_error(*worst);
+      return absl::OkStatus();
+    }
+    case internal::TunerRequest::kTarget:
+      *reply->mutable_target()->mutable_target() = HostTarget();
+      reply->mutable_target()->set_compiler_version(absl::StrCat("clang ", ClangVersion()));
+      return absl::OkStatus();
+    case internal::TunerRequest::KIND_NOT_SET: break;
+  }
+  return absl::InvalidArgumentError("a request of no kind");
+}
+
+// LLVM builds its tables on first use; better before the first request than during it.
+void WarmUp() {
+  CompileToSharedObject("void athanor_warm_up(float* x) { for (int i = 0; i < 64; ++i) x[i] *= 2; }",
+                        HostCpuTarget(), {})
+      .IgnoreError();
+}
+
+int Run(const Flags& flags) {
+  for (;;) {
+    absl::StatusOr<std::string> bytes = ReadFrame(kTunerFd, kMaxTunerFrame, {});
+    if (!bytes.ok()) return absl::IsUnavailable(bytes.status()) ? 0 : 1;
+    internal::TunerReply reply;
+    {
+      internal::TunerRequest request;
+      const absl::Status status = request.ParseFromString(*bytes)
+                                      ? Serve(request, flags, &reply)
+                                      : absl::InvalidArgumentError("a request that does not parse");
+      reply.set_code(static_cast<int>(status.code()));
+      reply.set_message(ValidText(std::string(status.message())));
+    }
+    if (!WriteFrame(kTunerFd, reply, {}).ok()) return 1;
+  }
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) {
+  athanor::Flags flags;
+  if (!athanor::ParseFlags(argc, argv, &flags)) {
+    std::fprintf(stderr, "athanor-tuner is started by athanord, with a socket on descriptor %d\n",
+                 athanor::kTunerFd);
+    return 2;
+  }
+  const absl::Status confined = athanor::ConfineTuner(
+      {.parent = static_cast<pid_t>(flags.parent), .memory_bytes = flags.memory_limit});
+  if (!confined.ok()) {
+    std::fprintf(stderr, "%s\n", confined.ToString().c_str());
+    return 1;
+  }
+  std::set_new_handler([] { _exit(athanor::kTunerExitMemory); });
+  athanor::WarmUp();
+  return athanor::Run(flags);
+}

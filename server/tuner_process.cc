@@ -1,0 +1,305 @@
+#include "server/tuner_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/tuner_channel.h"
+
+namespace athanor {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr off_t kMaxWords = 2000;
+
+// Nothing of the server's environment is the kernels' business.
+constexpr const char* kPassedOn[] = {"LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS",
+                                     "TSAN_OPTIONS"};
+
+absl::StatusOr<std::string> FindBinary(const std::string& wanted) {
+  std::string path = wanted;
+  if (path.empty()) {
+    std::error_code error;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (error) return absl::FailedPreconditionError("/proc/self/exe cannot be read");
+    path = self.parent_path() / "athanor-tuner";
+  }
+  if (access(path.c_str(), X_OK) == 0) return path;
+  return absl::FailedPreconditionError(
+      absl::StrCat("compile worker's child process: ", path, ": ", std::strerror(errno),
+                   "; athanor-tuner belongs beside the server's binary"));
+}
+
+void CloseFd(int* fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+std::string SignalName(int number) {
+  const char* name = sigabbrev_np(number);
+  return name == nullptr ? absl::StrCat("signal ", number) : absl::StrCat("SIG", name);
+}
+
+std::string Describe(int wait_status) {
+  return WIFSIGNALED(wait_status)
+             ? absl::StrCat("was ended by ", SignalName(WTERMSIG(wait_status)))
+             : absl::StrCat("left with exit status ", WEXITSTATUS(wait_status));
+}
+
+// Spawning is not forking: nothing of a threaded process may run between fork and exec.
+absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socket, int words) {
+  std::vector<char*> argv, envp;
+  for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+  std::vector<std::string> environment;
+  for (const char* name : kPassedOn) {
+    if (const char* value = std::getenv(name)) environment.push_back(absl::StrCat(name, "=", value));
+  }
+  for (std::string& entry : environment) envp.push_back(entry.data());
+  envp.push_back(nullptr);
+
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&attributes);
+  absl::Cleanup destroy = [&] {
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  };
+  // Both are above the targets (Spawn), so that neither overwrites the other.
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, words, 2);
+  posix_spawn_file_actions_adddup2(&files, socket, kTunerFd);
+  posix_spawn_file_actions_addclosefrom_np(&files, kTunerFd + 1);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  // A group of its own: a terminal's Ctrl-C is the server's to handle.
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  pid_t pid = -1;
+  const int error =
+      posix_spawn(&pid, args[0].c_str(), &files, &attributes, argv.data(), envp.data());
+  if (error != 0) {
+    return absl::UnavailableError(absl::StrCat("starting ", args[0], ": ", std::strerror(error)));
+  }
+  return pid;
+}
+
+// The same file, close-on-exec, with a number that the child's fixed ones cannot meet.
+int MoveUp(int fd) {
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, kTunerFd + 1);
+  close(fd);
+  return moved;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TunerProcess>> TunerProcess::Start(TunerOptions options) {
+  absl::StatusOr<std::string> binary = FindBinary(options.binary);
+  if (!binary.ok()) return binary.status();
+  std::unique_ptr<TunerProcess> tuner(new TunerProcess(std::move(options)));
+  tuner->binary_ = *std::move(binary);
+  tuner->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (tuner->wake_fd_ < 0) return absl::UnavailableError("eventfd: no descriptor left");
+  if (absl::Status s = tuner->Spawn(); !s.ok()) return s;
+  return tuner;
+}
+
+TunerProcess::~TunerProcess() {
+  if (pid_ >= 0) Reap();
+  CloseFd(&wake_fd_);
+}
+
+absl::Status TunerProcess::Spawn() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("socket pair for the tuner: ", std::strerror(errno)));
+  }
+  int child_end = MoveUp(ends[1]);
+  int words = MoveUp(memfd_create("athanor-tuner-stderr", MFD_CLOEXEC));
+  absl::Cleanup closer = [&] { CloseFd(&child_end); };
+  absl::StatusOr<pid_t> pid = absl::UnavailableError("descriptors for the tuner: none left");
+  if (child_end >= 0 && words >= 0) {
+    const auto seconds = [](milliseconds t) { return std::chrono::ceil<std::chrono::seconds>(t); };
+    pid = SpawnChild({binary_, absl::StrCat("--parent=", getpid()),
+                      absl::StrCat("--memory_limit=", options_.memory_limit),
+                      absl::StrCat("--compile_seconds=",
+                                   seconds(options_.compile_timeout).count() + 1),
+                      absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2)},
+                     child_end, words);
+  }
+  if (!pid.ok()) {
+    close(ends[0]);
+    CloseFd(&words);
+    return pid.status();
+  }
+  fd_ = ends[0];
+  words_fd_ = words;
+  pid_ = *pid;
+  ++starts_;
+  return absl::OkStatus();
+}
+
+// Kills, waits and gives back all that belonged to the child. Returns its wait status.
+int TunerProcess::Reap() {
+  // To the group first: a checked kernel's process is in it.
+  kill(-pid_, SIGKILL);
+  kill(pid_, SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  CloseFd(&fd_);
+  CloseFd(&words_fd_);
+  return status;
+}
+
+std::string TunerProcess::LastWords() {
+  struct stat info;
+  if (fstat(words_fd_, &info) != 0) return "";
+  const off_t from = std::max<off_t>(0, info.st_size - kMaxWords);
+  std::string words(info.st_size - from, '\0');
+  const ssize_t n = pread(words_fd_, words.data(), words.size(), from);
+  words.resize(std::max<ssize_t>(n, 0));
+  return std::string(absl::StripAsciiWhitespace(words));
+}
+
+absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing,
+                                milliseconds timeout) {
+  if (absl::IsInvalidArgument(why)) return why;  // nothing was sent
+  // A child that closed the socket is dying: its own end tells more than our signal would.
+  if (absl::IsUnavailable(why)) {
+    siginfo_t info;
+    for (int i = 0; i < 200; ++i) {
+      info.si_pid = 0;
+      if (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0) break;
+      usleep(5000);
+    }
+  }
+  const std::string words = LastWords();
+  const int status = Reap();
+  if (absl::IsCancelled(why)) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
+  if (absl::IsDeadlineExceeded(why) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(doing, ": not finished after ", timeout.count(), " ms; it was ended"));
+  }
+  if (!absl::IsUnavailable(why)) {
+    return absl::InternalError(absl::StrCat(doing, ": the tuner's reply is no reply: ", why.message()));
+  }
+  const bool memory = (WIFEXITED(status) && WEXITSTATUS(status) == kTunerExitMemory) ||
+                      absl::StrContains(words, "out of memory");
+  if (memory) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        doing, ": needs more than the ", options_.memory_limit, " bytes of memory it may have"));
+  }
+  return absl::InternalError(absl::StrCat(doing, ": the tuner ", Describe(status),
+                                          words.empty() ? "" : ": ", words));
+}
+
+absl::StatusOr<internal::TunerReply> TunerProcess::Call(const internal::TunerRequest& request,
+                                                        absl::string_view doing,
+                                                        milliseconds timeout) {
+  uint64_t stale;
+  while (read(wake_fd_, &stale, sizeof(stale)) > 0) {
+  }
+  bool fresh = false;
+  if (pid_ < 0) {
+    if (absl::Status s = Spawn(); !s.ok()) return s;
+    fresh = true;
+  }
+  FrameWait wait{std::chrono::steady_clock::now() + timeout, wake_fd_};
+  if (fresh || starts_ == 1) wait.deadline += options_.start_timeout;
+  if (absl::Status s = WriteFrame(fd_, request, wait); !s.ok()) return Lose(s, doing, timeout);
+  absl::StatusOr<std::string> bytes = ReadFrame(fd_, options_.max_reply_bytes, wait);
+  if (!bytes.ok()) return Lose(bytes.status(), doing, timeout);
+  internal::TunerReply reply;
+  if (!reply.ParseFromString(*bytes)) {
+    return Lose(absl::DataLossError("it does not parse"), doing, timeout);
+  }
+  if (reply.code() < 0 || reply.code() > static_cast<int>(absl::StatusCode::kUnauthenticated) ||
+      (reply.code() == 0 && static_cast<int>(reply.kind_case()) == 0)) {
+    return Lose(absl::DataLossError(absl::StrCat("code ", reply.code(), " without a value")), doing,
+                timeout);
+  }
+  if (reply.code() == 0) return reply;
+  return absl::Status(static_cast<absl::StatusCode>(reply.code()),
+                      absl::StrCat(doing, ": ", reply.message()));
+}
+
+absl::StatusOr<std::string> TunerProcess::Compile(absl::string_view source,
+                                                  const v1::Target& target) {
+  if (static_cast<int64_t>(source.size()) > options_.max_source_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel source: ", source.size(),
+                                                   " bytes, at most ", options_.max_source_bytes,
+                                                   " are compiled"));
+  }
+  internal::TunerRequest request;
+  request.mutable_compile()->set_source(source.data(), source.size());
+  *request.mutable_compile()->mutable_target() = target;
+  absl::StatusOr<internal::TunerReply> reply =
+      Call(request, "compiling a kernel", options_.compile_timeout);
+  if (!reply.ok()) return reply.status();
+  if (reply->compile().object().empty()) {
+    return Lose(absl::DataLossError("it holds no object"), "compiling a kernel", {});
+  }
+  return std::move(*reply->mutable_compile()->mutable_object());
+}
+
+absl::StatusOr<double> TunerProcess::CheckError(const internal::CheckRequest& request) {
+  internal::TunerRequest message;
+  *message.mutable_check() = request;
+  absl::StatusOr<internal::TunerReply> reply =
+      Call(message, "checking a kernel", options_.check_timeout);
+  if (!reply.ok()) return reply.status();
+  // Also false for NaN and for the reply to something else.
+  if (!reply->has_check() || !(reply->check().worst_error() <= 1)) {
+    return Lose(absl::DataLossError("a check that neither passed nor failed"), "checking a kernel",
+                {});
+  }
+  return reply->check().worst_error();
+}
+
+absl::StatusOr<internal::TargetReply> TunerProcess::Target() {
+  internal::TunerRequest request;
+  request.mutable_target();
+  absl::StatusOr<internal::TunerReply> reply =
+      Call(request, "describing this machine", options_.compile_timeout);
+  if (!reply.ok()) return reply.status();
+  if (!reply->has_target()) {
+    return Lose(absl::DataLossError("it holds no target"), "describing this machine", {});
+  }
+  return std::move(*reply->mutable_target());
+}
+
+void TunerProcess::Interrupt() {
+  const uint64_t one = 1;
+  // Cannot block; fails only when the event is signalled already.
+  if (write(wake_fd_, &one, sizeof(one)) < 0) return;
+}
+
+}  // namespace athanor

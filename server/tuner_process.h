@@ -1,0 +1,90 @@
+// The parent's side of a child process athanor-tuner: compiles and checks kernels without risk to
+// this process.
+//
+//   std::unique_ptr<TunerProcess> tuner = TunerProcess::Start({}).value();
+//   absl::StatusOr<std::string> object = tuner->Compile(source, target);
+//   absl::Status passed = tuner->Check(request);
+//
+// A call that runs out of time or memory, kills the child or makes it answer nonsense costs that
+// call: the child is ended and the next one started in its place.
+#ifndef ATHANOR_SERVER_TUNER_PROCESS_H_
+#define ATHANOR_SERVER_TUNER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/athanor/internal/tuner.pb.h"
+
+namespace athanor {
+
+struct TunerOptions {
+  std::string binary;                            // empty: athanor-tuner beside this executable
+  int64_t memory_limit = int64_t{4} << 30;       // bytes, of the compiler or of a checked kernel
+  std::chrono::milliseconds start_timeout{10000};
+  std::chrono::milliseconds compile_timeout{30000};
+  std::chrono::milliseconds check_timeout{30000};  // half of it for the kernels themselves
+  int64_t max_source_bytes = int64_t{8} << 20;
+  int64_t max_reply_bytes = int64_t{64} << 20;
+};
+
+// Used by one thread at a time, but for Interrupt. The child dies with the thread that started it
+// (Start, or the call after a loss), and with this object.
+class TunerProcess {
+ public:
+  // Returns when the child has been spawned; its own start-up goes on meanwhile.
+  // FAILED_PRECONDITION if there is no such binary.
+  static absl::StatusOr<std::unique_ptr<TunerProcess>> Start(TunerOptions options);
+  ~TunerProcess();
+  TunerProcess(const TunerProcess&) = delete;
+  TunerProcess& operator=(const TunerProcess&) = delete;
+
+  // A shared object for runtime/cpu/module.h. INVALID_ARGUMENT: Clang refuses the source.
+  absl::StatusOr<std::string> Compile(absl::string_view source, const v1::Target& target);
+  // OK if every output is within its tolerance (server/tuner/check.h); the largest error in units
+  // of it. DATA_LOSS: a value is wrong. INVALID_ARGUMENT: the request is.
+  absl::StatusOr<double> CheckError(const internal::CheckRequest& request);
+  absl::Status Check(const internal::CheckRequest& request) { return CheckError(request).status(); }
+  // The machine as LLVM and the system see it, without target.threads.
+  absl::StatusOr<internal::TargetReply> Target();
+  // Besides these, every call: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory), INTERNAL (ended by a
+  // signal, or a senseless reply), CANCELLED (Interrupt), UNAVAILABLE (no child can be started).
+
+  // From any thread: a call that is running returns CANCELLED. Without one, nothing happens.
+  void Interrupt();
+
+  pid_t pid() const { return pid_; }       // of the child now; -1 between a loss and the next call
+  int64_t starts() const { return starts_; }  // children so far
+
+ private:
+  explicit TunerProcess(TunerOptions options) : options_(std::move(options)) {}
+
+  absl::Status Spawn();
+  absl::StatusOr<internal::TunerReply> Call(const internal::TunerRequest& request,
+                                            absl::string_view doing,
+                                            std::chrono::milliseconds timeout);
+  // Ends the child and says what became of it.
+  absl::Status Lose(const absl::Status& why, absl::string_view doing,
+                    std::chrono::milliseconds timeout);
+  int Reap();
+  std::string LastWords();
+
+  const TunerOptions options_;
+  std::string binary_;
+  pid_t pid_ = -1;
+  int fd_ = -1;       // our end of the socket pair
+  int words_fd_ = -1;  // memory file: the child's standard error
+  int wake_fd_ = -1;  // event of Interrupt
+  int64_t starts_ = 0;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TUNER_PROCESS_H_
