@@ -5,8 +5,8 @@
 //     kernel(buffers, sizes, begin, end, scratch[thread], &error);
 //   });
 //
-// Measured (dispatch of an empty loop, 2 cores of a Zen 5 virtual machine): see
-// README.md.
+// Sharing out a loop costs 0.6 microseconds when a worker spins; README.md has
+// the measurements.
 #ifndef ATHANOR_RUNTIME_CPU_THREAD_POOL_H_
 #define ATHANOR_RUNTIME_CPU_THREAD_POOL_H_
 
@@ -39,8 +39,7 @@ class ThreadPool {
  public:
   // INVALID_ARGUMENT unless 1 <= threads <= kMaxThreads; RESOURCE_EXHAUSTED if
   // the system refuses a thread.
-  static absl::StatusOr<std::unique_ptr<ThreadPool>> Create(
-      const ThreadPoolOptions& options);
+  static absl::StatusOr<std::unique_ptr<ThreadPool>> Create(const ThreadPoolOptions& options);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

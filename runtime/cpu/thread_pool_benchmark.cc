@@ -1,7 +1,10 @@
-// What it costs to share out a loop. "Hot" finds workers spinning, "cold" finds
-// them asleep. Thread counts as arguments.
+// What it costs to share out a loop. Percentiles of single loops stand beside
+// the mean, because on a machine that is also busy otherwise the mean is made
+// of the moments when a thread had lost its processor.
+#include <algorithm>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "benchmark/benchmark.h"
 #include "runtime/cpu/thread_pool.h"
@@ -9,70 +12,64 @@
 namespace athanor {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kItems = 16;
+
 void Spin(int64_t nanoseconds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(nanoseconds);
-  while (std::chrono::steady_clock::now() < end) {
+  if (nanoseconds == 0) return;
+  const auto end = Clock::now() + std::chrono::nanoseconds(nanoseconds);
+  while (Clock::now() < end) {
   }
 }
 
-void BM_DispatchHot(benchmark::State& state) {
-  auto pool =
-      ThreadPool::Create({.threads = static_cast<int>(state.range(0)), .pin = state.range(1) != 0})
-          .value();
-  for (auto _ : state) {
-    pool->ParallelFor(16, [](int, int64_t begin, int64_t) { benchmark::DoNotOptimize(begin); });
-  }
-}
-BENCHMARK(BM_DispatchHot)
-    ->ArgNames({"threads", "pin"})
-    ->ArgsProduct({{1, 2}, {0, 1}})
-    ->UseRealTime();
-
-// Loops of 16 items; argument 2 is the work of one item in nanoseconds, 3 a
-// pause between loops in microseconds. The ideal time is 16 * work / threads.
+// Loops of 16 items of `item_ns` each, `gap_us` after the one before; the gap
+// is spent asleep (as between requests) or in work (as in a step that is not
+// shared out). The ideal is 16 * item_ns / threads.
 void BM_Loop(benchmark::State& state) {
   auto pool =
       ThreadPool::Create({.threads = static_cast<int>(state.range(0)), .pin = state.range(1) != 0})
           .value();
-  const int64_t work = state.range(2);
+  const int64_t item_ns = state.range(2), gap_us = state.range(3);
+  const bool asleep = state.range(4) != 0;
+  std::vector<double> samples;
   for (auto _ : state) {
-    if (state.range(3) > 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(state.range(3)));
+    if (asleep) {
+      std::this_thread::sleep_for(std::chrono::microseconds(gap_us));
+    } else {
+      Spin(gap_us * 1000);
     }
-    const auto start = std::chrono::steady_clock::now();
-    pool->ParallelFor(16, [&](int, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) Spin(work);
+    const auto start = Clock::now();
+    pool->ParallelFor(kItems, [&](int, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) Spin(item_ns);
+      benchmark::DoNotOptimize(begin);
     });
-    state.SetIterationTime(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    state.SetIterationTime(seconds);
+    samples.push_back(seconds * 1e6);
   }
-  state.counters["ideal_us"] = 16e-3 * work / state.range(0);
+  std::sort(samples.begin(), samples.end());
+  state.counters["best_us"] = samples.front();
+  state.counters["p10_us"] = samples[samples.size() / 10];
+  state.counters["p50_us"] = samples[samples.size() / 2];
+  state.counters["p90_us"] = samples[samples.size() * 9 / 10];
+  state.counters["ideal_us"] = 1e-3 * kItems * static_cast<double>(item_ns) / pool->threads();
 }
-BENCHMARK(BM_Loop)
-    ->ArgNames({"threads", "pin", "item_ns", "gap_us"})
-    ->ArgsProduct({{1, 2}, {0, 1}, {500, 2000, 20000}, {0, 1000}})
-    ->UseManualTime();
 
-// A gap of serial work between loops, as between the steps of a plan.
-void BM_LoopAfterSerial(benchmark::State& state) {
-  auto pool = ThreadPool::Create({.threads = 2}).value();
-  for (auto _ : state) {
-    Spin(state.range(0) * 1000);
-    const auto start = std::chrono::steady_clock::now();
-    pool->ParallelFor(16, [&](int, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) Spin(2000);
-    });
-    state.SetIterationTime(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+void Arguments(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"threads", "pin", "item_ns", "gap_us", "asleep"});
+  for (int threads : {1, 2}) {
+    for (int pin = 0; pin < threads; ++pin) {
+      for (int item_ns : {0, 500, 2000, 20000}) {
+        b->Args({threads, pin, item_ns, 0, 0});
+        b->Args({threads, pin, item_ns, 20, 0});
+        b->Args({threads, pin, item_ns, 1000, 1});
+      }
+    }
   }
 }
-BENCHMARK(BM_LoopAfterSerial)
-    ->ArgName("serial_us")
-    ->Arg(1)
-    ->Arg(10)
-    ->Arg(50)
-    ->Arg(200)
-    ->UseManualTime();
+// A fixed number: manual time does not count the gaps.
+BENCHMARK(BM_Loop)->Apply(Arguments)->UseManualTime()->Iterations(1000);
 
 }  // namespace
 }  // namespace athanor
