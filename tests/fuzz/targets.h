@@ -19,6 +19,7 @@ struct FuzzStats {
   int64_t parsed = 0;     // were messages
   int64_t accepted = 0;   // were valid
   int64_t evaluated = 0;  // graphs small enough to evaluate, with success
+  int64_t unproved = 0;   // graphs whose sizes are proved, but not with canonical names of dims
 };
 
 // `bytes` as a serialised athanor.v1.Graph: import, verify, canonicalise, text and message round
