@@ -1,0 +1,95 @@
+#include "clients/cpp/bundle.h"
+
+#include <openssl/evp.h>
+
+#include <cstdint>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace athanor::client {
+namespace {
+
+constexpr absl::string_view kMagic = "ATHANOR1";
+constexpr size_t kHashBytes = 32;
+constexpr size_t kRowBytes = kHashBytes + 8;
+
+// Takes pieces off the front and remembers where it is.
+class Reader {
+ public:
+  explicit Reader(absl::string_view file) : file_(file) {}
+
+  absl::StatusOr<absl::string_view> Take(uint64_t count, absl::string_view what) {
+    if (count > file_.size() - at_) {
+      return absl::InvalidArgumentError(absl::StrCat("bundle: ends inside ", what, ", which needs ",
+                                                     count, " bytes at offset ", at_));
+    }
+    at_ += count;
+    return file_.substr(at_ - count, count);
+  }
+  size_t left() const { return file_.size() - at_; }
+
+ private:
+  absl::string_view file_;
+  size_t at_ = 0;
+};
+
+uint64_t LittleEndian(absl::string_view bytes) {
+  uint64_t value = 0;
+  for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<unsigned char>(bytes[i]);
+  return value;
+}
+
+absl::Status ReadTensors(absl::string_view rows, Reader* reader, Bundle* bundle) {
+  for (size_t at = 0; at < rows.size(); at += kRowBytes) {
+    const std::string what = absl::StrCat("tensor ", bundle->tensors.size());
+    BundleTensor tensor{std::string(rows.substr(at, kHashBytes)), {}};
+    auto bytes = reader->Take(LittleEndian(rows.substr(at + kHashBytes, 8)), what);
+    if (!bytes.ok()) return bytes.status();
+    tensor.bytes = *bytes;
+    if (Sha256(*bytes) != tensor.hash) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("bundle: ", what, " does not have the SHA-256 ",
+                       absl::BytesToHexString(tensor.hash), " that its row says"));
+    }
+    bundle->tensors.push_back(std::move(tensor));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Bundle> ParseBundle(absl::string_view file) {
+  Reader reader(file);
+  auto magic = reader.Take(kMagic.size(), "the magic");
+  if (!magic.ok() || *magic != kMagic) {
+    return absl::InvalidArgumentError("bundle: this is no Athanor bundle (Graph.save makes one)");
+  }
+  auto sizes = reader.Take(16, "the header");
+  if (!sizes.ok()) return sizes.status();
+  const uint64_t count = LittleEndian(sizes->substr(8));
+  if (count > reader.left() / kRowBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bundle: ", count, " tensors do not fit in ", reader.left(), " bytes"));
+  }
+  auto rows = reader.Take(count * kRowBytes, "the rows");
+  if (!rows.ok()) return rows.status();
+  auto graph = reader.Take(LittleEndian(*sizes), "the graph");
+  if (!graph.ok()) return graph.status();
+  Bundle bundle{*graph, {}};
+  if (absl::Status s = ReadTensors(*rows, &reader, &bundle); !s.ok()) return s;
+  if (reader.left() > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bundle: ", reader.left(), " bytes after the last tensor"));
+  }
+  return bundle;
+}
+
+std::string Sha256(absl::string_view bytes) {
+  std::string hash(kHashBytes, '\0');
+  EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(hash.data()), nullptr,
+             EVP_sha256(), nullptr);
+  return hash;
+}
+
+}  // namespace athanor::client

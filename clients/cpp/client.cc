@@ -1,0 +1,347 @@
+#include "clients/cpp/client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "clients/cpp/bundle.h"
+
+namespace athanor::client {
+
+// One call's context: its deadline, and its place among what a Cancellation reaches.
+class CallScope {
+ public:
+  explicit CallScope(const CallOptions& options) : cancellation_(options.cancellation) {
+    if (options.timeout < absl::InfiniteDuration()) {
+      context_.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+    }
+    if (cancellation_ != nullptr) cancellation_->Add(&context_);
+  }
+  ~CallScope() {
+    if (cancellation_ != nullptr) cancellation_->Remove(&context_);
+  }
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  grpc::ClientContext context_;
+  Cancellation* const cancellation_;
+};
+
+namespace {
+
+constexpr int kAttempts = 3;
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr size_t kChunkBytes = size_t{1} << 20;
+
+// gRPC's codes are absl's.
+absl::Status ToStatus(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// A unary call; with `retry`, again while the server cannot be reached and time is left.
+template <typename Stub, typename Request, typename Reply>
+absl::StatusOr<Reply> Call(Stub* stub,
+                           grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                        Reply*),
+                           const Request& request, const CallOptions& options, bool retry) {
+  const absl::Time end = absl::Now() + options.timeout;
+  absl::Duration pause = kFirstPause;
+  for (int attempt = 1;; ++attempt) {
+    CallOptions left = options;
+    left.timeout = end - absl::Now();
+    Reply reply;
+    grpc::Status status;
+    {
+      CallScope scope(left);
+      status = (stub->*method)(scope.context(), request, &reply);
+    }
+    if (status.ok()) return reply;
+    const bool unreachable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    if (!retry || !unreachable || attempt == kAttempts || absl::Now() + pause >= end) {
+      return ToStatus(status);
+    }
+    absl::SleepFor(pause);
+    pause *= 2;
+  }
+}
+
+v1::UploadHeader MakeHeader(const UploadRequest& request,
+                            const std::vector<UploadTensor>& missing) {
+  v1::UploadHeader header;
+  header.set_name(request.name);
+  header.set_format(request.format);
+  header.set_graph(request.graph.data(), request.graph.size());
+  header.set_graph_sha256(Sha256(request.graph));
+  header.set_search_budget(request.search_budget);
+  header.mutable_buckets()->Assign(request.buckets.begin(), request.buckets.end());
+  for (const UploadTensor& tensor : missing) {
+    v1::TensorInfo* info = header.add_tensors();
+    info->set_hash(tensor.hash);
+    info->set_bytes(static_cast<int64_t>(tensor.bytes.size()));
+  }
+  return header;
+}
+
+// False when the stream is broken: Finish knows why.
+bool WriteTensors(const std::vector<UploadTensor>& tensors, const Client::Progress& sent,
+                  grpc::ClientWriter<v1::UploadModelRequest>* writer) {
+  int64_t total = 0, done = 0;
+  for (const UploadTensor& tensor : tensors) total += static_cast<int64_t>(tensor.bytes.size());
+  for (const UploadTensor& tensor : tensors) {
+    for (size_t at = 0; at < tensor.bytes.size(); at += kChunkBytes) {
+      const absl::string_view piece = tensor.bytes.substr(at, kChunkBytes);
+      v1::UploadModelRequest message;
+      v1::TensorChunk* chunk = message.mutable_chunk();
+      chunk->set_hash(tensor.hash);
+      chunk->set_offset(static_cast<int64_t>(at));
+      chunk->set_data(piece.data(), piece.size());
+      if (!writer->Write(message)) return false;
+      done += static_cast<int64_t>(piece.size());
+      if (sent) sent(done, total);
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<inference::ModelInferRequest> MakeRequest(const InferRequest& request) {
+  inference::ModelInferRequest message;
+  message.set_model_name(request.model);
+  message.set_model_version(request.version);
+  for (const auto& [name, tensor] : request.inputs) {
+    if (absl::Status s = CheckTensor(tensor); !s.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("input \"", name, "\": ", s.message()));
+    }
+    auto* input = message.add_inputs();
+    input->set_name(name);
+    input->set_datatype(std::string(FindDType(tensor.dtype)->datatype));
+    input->mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
+    message.add_raw_input_contents(tensor.bytes);
+  }
+  for (const std::string& name : request.outputs) message.add_outputs()->set_name(name);
+  for (const auto& [key, value] : request.parameters) {
+    (*message.mutable_parameters())[key].set_string_param(value);
+  }
+  if (request.priority != 0) {
+    (*message.mutable_parameters())["priority"].set_int64_param(request.priority);
+  }
+  return message;
+}
+
+absl::StatusOr<InferReply> ReadReply(inference::ModelInferResponse* response) {
+  if (response->outputs_size() != response->raw_output_contents_size()) {
+    return absl::InternalError(absl::StrCat("the reply has ", response->outputs_size(),
+                                            " outputs but ", response->raw_output_contents_size(),
+                                            " raw contents"));
+  }
+  InferReply reply;
+  for (int i = 0; i < response->outputs_size(); ++i) {
+    auto* output = response->mutable_outputs(i);
+    const ClientDType* row = FindDatatype(output->datatype());
+    Tensor tensor{row == nullptr ? output->datatype() : std::string(row->name),
+                  {output->shape().begin(), output->shape().end()},
+                  std::move(*response->mutable_raw_output_contents(i))};
+    if (absl::Status s = CheckTensor(tensor); !s.ok()) {
+      return absl::InternalError(absl::StrCat("output \"", output->name(), "\": ", s.message()));
+    }
+    reply.outputs.emplace_back(output->name(), std::move(tensor));
+  }
+  for (const auto& [key, value] : response->parameters()) {
+    if (key == "plan_id") reply.plan_id = value.string_param();
+    if (key == "bucket") reply.bucket = value.string_param();
+    if (key == "compile_state") reply.compile_state = value.string_param();
+    if (key == "queue_us") reply.queue_us = value.int64_param();
+    if (key == "exec_us") reply.exec_us = value.int64_param();
+  }
+  return reply;
+}
+
+}  // namespace
+
+void Cancellation::Cancel() {
+  MutexLock lock(mu_);
+  cancelled_ = true;
+  for (grpc::ClientContext* context : running_) context->TryCancel();
+}
+
+void Cancellation::Add(grpc::ClientContext* context) {
+  MutexLock lock(mu_);
+  running_.insert(context);
+  if (cancelled_) context->TryCancel();
+}
+
+void Cancellation::Remove(grpc::ClientContext* context) {
+  MutexLock lock(mu_);
+  running_.erase(context);
+}
+
+Client::Client(const std::string& address, const ClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  grpc::SslCredentialsOptions ssl;
+  ssl.pem_root_certs = options.root_certificates;
+  channel_ = grpc::CreateCustomChannel(
+      address, options.tls ? grpc::SslCredentials(ssl) : grpc::InsecureChannelCredentials(),
+      arguments);
+  models_ = v1::ModelService::NewStub(channel_);
+  compile_ = v1::CompileService::NewStub(channel_);
+  inference_ = inference::GRPCInferenceService::NewStub(channel_);
+}
+
+absl::StatusOr<bool> Client::Ready(const CallOptions& options) {
+  auto reply = Call(inference_.get(), &inference::GRPCInferenceService::Stub::ServerReady,
+                    inference::ServerReadyRequest(), options, /*retry=*/true);
+  if (!reply.ok()) return reply.status();
+  return reply->ready();
+}
+
+absl::StatusOr<inference::ServerMetadataResponse> Client::Metadata(const CallOptions& options) {
+  return Call(inference_.get(), &inference::GRPCInferenceService::Stub::ServerMetadata,
+              inference::ServerMetadataRequest(), options, /*retry=*/true);
+}
+
+absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& request,
+                                                       const CallOptions& options,
+                                                       const Progress& sent) {
+  CallOptions left = options;
+  const absl::Time end = absl::Now() + options.timeout;
+  v1::MissingTensorsRequest ask;
+  absl::flat_hash_map<std::string, absl::string_view> bytes;
+  for (const UploadTensor& tensor : request.tensors) {
+    ask.add_hashes(tensor.hash);
+    bytes[tensor.hash] = tensor.bytes;
+  }
+  std::vector<UploadTensor> missing;
+  if (ask.hashes_size() > 0) {
+    auto reply = Call(models_.get(), &v1::ModelService::Stub::MissingTensors, ask, options,
+                      /*retry=*/true);
+    if (!reply.ok()) return reply.status();
+    for (const std::string& hash : reply->hashes()) {
+      auto it = bytes.find(hash);
+      if (it != bytes.end()) missing.push_back({hash, it->second});
+    }
+  }
+  left.timeout = end - absl::Now();
+  CallScope scope(left);
+  v1::UploadModelResponse response;
+  auto writer = models_->UploadModel(scope.context(), &response);
+  v1::UploadModelRequest message;
+  *message.mutable_header() = MakeHeader(request, missing);
+  if (writer->Write(message) && WriteTensors(missing, sent, writer.get())) {
+    message.mutable_commit();
+    writer->Write(message);
+  }
+  writer->WritesDone();
+  grpc::Status status = writer->Finish();
+  if (!status.ok()) return ToStatus(status);
+  return response;
+}
+
+absl::StatusOr<v1::Model> Client::GetModel(const std::string& name, const std::string& version,
+                                           const CallOptions& options) {
+  v1::GetModelRequest request;
+  request.set_name(name);
+  request.set_version(version);
+  return Call(models_.get(), &v1::ModelService::Stub::GetModel, request, options, /*retry=*/true);
+}
+
+absl::StatusOr<v1::ListModelsResponse> Client::ListModels(const std::string& name,
+                                                          const CallOptions& options) {
+  v1::ListModelsRequest request;
+  request.set_name(name);
+  return Call(models_.get(), &v1::ModelService::Stub::ListModels, request, options, /*retry=*/true);
+}
+
+absl::StatusOr<v1::DeleteModelResponse> Client::DeleteModel(const std::string& name,
+                                                            const std::string& version,
+                                                            const CallOptions& options) {
+  v1::DeleteModelRequest request;
+  request.set_name(name);
+  request.set_version(version);
+  return Call(models_.get(), &v1::ModelService::Stub::DeleteModel, request, options,
+              /*retry=*/false);
+}
+
+absl::StatusOr<v1::Model> Client::PinPlan(const v1::PinPlanRequest& request,
+                                          const CallOptions& options) {
+  return Call(models_.get(), &v1::ModelService::Stub::PinPlan, request, options, /*retry=*/false);
+}
+
+absl::StatusOr<v1::Model> Client::Rollback(const std::string& name, const std::string& version,
+                                           const CallOptions& options) {
+  v1::RollbackRequest request;
+  request.set_name(name);
+  request.set_version(version);
+  return Call(models_.get(), &v1::ModelService::Stub::Rollback, request, options, /*retry=*/false);
+}
+
+absl::StatusOr<v1::CompileJob> Client::StartCompile(const v1::StartCompileRequest& request,
+                                                    const CallOptions& options) {
+  return Call(compile_.get(), &v1::CompileService::Stub::StartCompile, request, options,
+              /*retry=*/false);
+}
+
+absl::StatusOr<v1::CompileJob> Client::GetCompileJob(const std::string& id,
+                                                     const CallOptions& options) {
+  v1::GetCompileJobRequest request;
+  request.set_id(id);
+  return Call(compile_.get(), &v1::CompileService::Stub::GetCompileJob, request, options,
+              /*retry=*/true);
+}
+
+absl::StatusOr<v1::ListCompileJobsResponse> Client::ListCompileJobs(
+    const v1::ListCompileJobsRequest& request, const CallOptions& options) {
+  return Call(compile_.get(), &v1::CompileService::Stub::ListCompileJobs, request, options,
+              /*retry=*/true);
+}
+
+absl::StatusOr<v1::CompileJob> Client::CancelCompileJob(const std::string& id,
+                                                        const CallOptions& options) {
+  v1::CancelCompileJobRequest request;
+  request.set_id(id);
+  return Call(compile_.get(), &v1::CompileService::Stub::CancelCompileJob, request, options,
+              /*retry=*/false);
+}
+
+absl::StatusOr<v1::CompileJob> Client::WatchCompileJob(
+    const std::string& id, absl::FunctionRef<bool(const v1::CompileJob&)> seen,
+    const CallOptions& options) {
+  v1::WatchCompileJobRequest request;
+  request.set_id(id);
+  CallScope scope(options);
+  auto reader = compile_->WatchCompileJob(scope.context(), request);
+  v1::CompileJob job, last;
+  bool stopped = false;
+  while (!stopped && reader->Read(&job)) {
+    last = job;
+    stopped = !seen(job);
+  }
+  if (stopped) scope.context()->TryCancel();
+  const grpc::Status status = reader->Finish();
+  if (!status.ok() && !stopped) return ToStatus(status);
+  return last;
+}
+
+absl::StatusOr<InferReply> Client::Infer(const InferRequest& request, const CallOptions& options) {
+  absl::StatusOr<inference::ModelInferRequest> message = MakeRequest(request);
+  if (!message.ok()) return message.status();
+  inference::ModelInferResponse response;
+  if (absl::Status s = Infer(*message, &response, options); !s.ok()) return s;
+  return ReadReply(&response);
+}
+
+absl::Status Client::Infer(const inference::ModelInferRequest& request,
+                           inference::ModelInferResponse* response, const CallOptions& options) {
+  CallScope scope(options);
+  return ToStatus(inference_->ModelInfer(scope.context(), request, response));
+}
+
+bool IsFinished(const v1::CompileJob& job) {
+  return job.phase() == v1::CompileJob::DONE || job.phase() == v1::CompileJob::FAILED ||
+         job.phase() == v1::CompileJob::CANCELLED;
+}
+
+}  // namespace athanor::client

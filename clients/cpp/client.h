@@ -1,0 +1,151 @@
+// The C++ client: models, compile jobs and inference over gRPC.
+//
+//   client::Client client("127.0.0.1:50051");
+//   absl::StatusOr<v1::UploadModelResponse> stored = client.Upload({"linear", "athanor",
+//   graph_bytes}); client::InferRequest request{"linear"}; request.inputs["x"] =
+//   client::Tensor{"f32", {1, 16}, bytes}; absl::StatusOr<client::InferReply> reply =
+//   client.Infer(request);
+//
+// Errors have the server's code and message. Calls that only read are tried again, up to three
+// times within their deadline, when the server cannot be reached; calls that change something or
+// execute a model are not. Thread-safe.
+#ifndef ATHANOR_CLIENTS_CPP_CLIENT_H_
+#define ATHANOR_CLIENTS_CPP_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "clients/cpp/tensor.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/athanor/v1/compile.grpc.pb.h"
+#include "proto/athanor/v1/model.grpc.pb.h"
+#include "proto/inference/open_inference_grpc.grpc.pb.h"
+
+namespace athanor::client {
+
+// Cancels calls from another thread: every call that runs with it, and every later one. Outlives
+// them.
+class Cancellation {
+ public:
+  void Cancel();
+
+ private:
+  friend class CallScope;
+  void Add(grpc::ClientContext* context);
+  void Remove(grpc::ClientContext* context);
+
+  Mutex mu_;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  absl::flat_hash_set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
+};
+
+struct CallOptions {
+  absl::Duration timeout = absl::InfiniteDuration();
+  Cancellation* cancellation = nullptr;
+};
+
+struct ClientOptions {
+  bool tls = false;
+  std::string root_certificates;  // PEM; with `tls`, empty: the system's
+};
+
+struct UploadTensor {
+  std::string hash;  // SHA-256, 32 bytes
+  absl::string_view bytes;
+};
+
+// What its views point to outlives the call.
+struct UploadRequest {
+  std::string name;
+  std::string format;  // "athanor" or "onnx"
+  absl::string_view graph;
+  std::vector<UploadTensor>
+      tensors;  // all of the graph's; those that the server holds are not sent
+  std::string search_budget;
+  std::vector<v1::DimBuckets> buckets;
+};
+
+struct InferRequest {
+  std::string model;
+  std::string version;  // empty: the version that serves
+  std::map<std::string, Tensor> inputs;
+  std::vector<std::string> outputs;               // none: all
+  std::map<std::string, std::string> parameters;  // those of type string: "wait", "taps"
+  int64_t priority = 0;
+};
+
+struct InferReply {
+  std::vector<std::pair<std::string, Tensor>> outputs;  // in the server's order
+  std::string plan_id, bucket, compile_state;
+  int64_t queue_us = 0, exec_us = 0;
+};
+
+class Client {
+ public:
+  explicit Client(const std::string& address, const ClientOptions& options = {});
+
+  // Whether the server takes requests.
+  absl::StatusOr<bool> Ready(const CallOptions& options = {});
+  absl::StatusOr<inference::ServerMetadataResponse> Metadata(const CallOptions& options = {});
+
+  // Sends the tensors that the server lacks. `sent(bytes, total)` is called as they go. OK means
+  // that the model is on the server's disk.
+  using Progress = std::function<void(int64_t bytes, int64_t total)>;
+  absl::StatusOr<v1::UploadModelResponse> Upload(const UploadRequest& request,
+                                                 const CallOptions& options = {},
+                                                 const Progress& sent = nullptr);
+  absl::StatusOr<v1::Model> GetModel(const std::string& name, const std::string& version = "",
+                                     const CallOptions& options = {});
+  absl::StatusOr<v1::ListModelsResponse> ListModels(const std::string& name = "",
+                                                    const CallOptions& options = {});
+  absl::StatusOr<v1::DeleteModelResponse> DeleteModel(const std::string& name,
+                                                      const std::string& version = "",
+                                                      const CallOptions& options = {});
+  absl::StatusOr<v1::Model> PinPlan(const v1::PinPlanRequest& request,
+                                    const CallOptions& options = {});
+  absl::StatusOr<v1::Model> Rollback(const std::string& name, const std::string& version = "",
+                                     const CallOptions& options = {});
+
+  absl::StatusOr<v1::CompileJob> StartCompile(const v1::StartCompileRequest& request,
+                                              const CallOptions& options = {});
+  absl::StatusOr<v1::CompileJob> GetCompileJob(const std::string& id,
+                                               const CallOptions& options = {});
+  absl::StatusOr<v1::ListCompileJobsResponse> ListCompileJobs(
+      const v1::ListCompileJobsRequest& request = {}, const CallOptions& options = {});
+  absl::StatusOr<v1::CompileJob> CancelCompileJob(const std::string& id,
+                                                  const CallOptions& options = {});
+  // Calls `seen` with the job as it is and after each change, until it is finished or `seen`
+  // returns false. Returns the last one seen.
+  absl::StatusOr<v1::CompileJob> WatchCompileJob(
+      const std::string& id, absl::FunctionRef<bool(const v1::CompileJob&)> seen,
+      const CallOptions& options = {});
+
+  absl::StatusOr<InferReply> Infer(const InferRequest& request, const CallOptions& options = {});
+  // The protocol's own messages, for callers that keep them between calls.
+  absl::Status Infer(const inference::ModelInferRequest& request,
+                     inference::ModelInferResponse* response, const CallOptions& options = {});
+
+ private:
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::ModelService::Stub> models_;
+  std::unique_ptr<v1::CompileService::Stub> compile_;
+  std::unique_ptr<inference::GRPCInferenceService::Stub> inference_;
+};
+
+// Whether the job has stopped, in whatever way.
+bool IsFinished(const v1::CompileJob& job);
+
+}  // namespace athanor::client
+
+#endif  // ATHANOR_CLIENTS_CPP_CLIENT_H_

@@ -1,0 +1,218 @@
+// The client against services of its own making, so that every answer can be chosen.
+#include "clients/cpp/client.h"
+
+#include <atomic>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "clients/cpp/bundle.h"
+#include "gtest/gtest.h"
+
+namespace athanor::client {
+namespace {
+
+class Models final : public v1::ModelService::Service {
+ public:
+  grpc::Status MissingTensors(grpc::ServerContext*, const v1::MissingTensorsRequest* request,
+                              v1::MissingTensorsResponse* response) override {
+    for (const std::string& hash : request->hashes()) {
+      if (hash != Sha256("held")) response->add_hashes(hash);
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status UploadModel(grpc::ServerContext*, grpc::ServerReader<v1::UploadModelRequest>* reader,
+                           v1::UploadModelResponse* response) override {
+    v1::UploadModelRequest message;
+    while (reader->Read(&message)) {
+      if (message.has_header()) header = message.header();
+      if (message.has_chunk()) received += message.chunk().data();
+      if (message.has_commit()) response->set_version("1");
+    }
+    return response->version().empty() ? grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "cut off")
+                                       : grpc::Status::OK;
+  }
+  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest* request,
+                        v1::Model* response) override {
+    if (++gets <= unavailable) return {grpc::StatusCode::UNAVAILABLE, "draining"};
+    if (request->name() == "none") return {grpc::StatusCode::NOT_FOUND, "no model \"none\""};
+    response->set_name(request->name());
+    return grpc::Status::OK;
+  }
+  grpc::Status DeleteModel(grpc::ServerContext*, const v1::DeleteModelRequest*,
+                           v1::DeleteModelResponse*) override {
+    ++deletes;
+    return {grpc::StatusCode::UNAVAILABLE, "draining"};
+  }
+
+  v1::UploadHeader header;
+  std::string received;
+  std::atomic<int> gets = 0, deletes = 0, unavailable = 0;
+};
+
+class Jobs final : public v1::CompileService::Service {
+ public:
+  grpc::Status WatchCompileJob(grpc::ServerContext* context, const v1::WatchCompileJobRequest*,
+                               grpc::ServerWriter<v1::CompileJob>* writer) override {
+    v1::CompileJob job;
+    for (int done = 0; done < 3; ++done) {
+      job.set_kernels_done(done);
+      writer->Write(job);
+    }
+    while (endless && !context->IsCancelled()) absl::SleepFor(absl::Milliseconds(2));
+    job.set_phase(v1::CompileJob::DONE);
+    writer->Write(job);
+    return grpc::Status::OK;
+  }
+  std::atomic<bool> endless = false;
+};
+
+class Inference final : public inference::GRPCInferenceService::Service {
+ public:
+  grpc::Status ModelInfer(grpc::ServerContext* context, const inference::ModelInferRequest* request,
+                          inference::ModelInferResponse* response) override {
+    ++calls;
+    while (request->model_name() == "slow" && !context->IsCancelled()) {
+      absl::SleepFor(absl::Milliseconds(2));
+    }
+    for (int i = 0; i < request->inputs_size(); ++i) {
+      auto* output = response->add_outputs();
+      output->set_name(request->inputs(i).name());
+      output->set_datatype(request->inputs(i).datatype());
+      *output->mutable_shape() = request->inputs(i).shape();
+      std::string bytes = request->raw_input_contents(i);
+      if (request->model_name() == "short") bytes.pop_back();
+      response->add_raw_output_contents(bytes);
+    }
+    (*response->mutable_parameters())["plan_id"].set_string_param("p-1");
+    (*response->mutable_parameters())["exec_us"].set_int64_param(7);
+    if (request->model_name() == "down") return {grpc::StatusCode::UNAVAILABLE, "draining"};
+    return grpc::Status::OK;
+  }
+  std::atomic<int> calls = 0;
+};
+
+class ClientTest : public testing::Test {
+ protected:
+  ClientTest() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&models_);
+    builder.RegisterService(&jobs_);
+    builder.RegisterService(&inference_);
+    server_ = builder.BuildAndStart();
+    client_ = std::make_unique<Client>("127.0.0.1:" + std::to_string(port));
+  }
+  ~ClientTest() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  Models models_;
+  Jobs jobs_;
+  Inference inference_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Client> client_;
+};
+
+InferRequest Request(const std::string& model) {
+  InferRequest request{model, ""};
+  request.inputs["x"] = Tensor{"f32", {2}, std::string("\0\0\x80\x3f\0\0\0\x40", 8)};
+  return request;
+}
+
+TEST_F(ClientTest, ReadsAreTriedAgainWhileTheServerIsAway) {
+  models_.unavailable = 2;
+  EXPECT_TRUE(client_->GetModel("m").ok());
+  EXPECT_EQ(models_.gets, 3);
+  models_.gets = 0;
+  models_.unavailable = 100;
+  EXPECT_EQ(client_->GetModel("m").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(models_.gets, 3);
+}
+
+TEST_F(ClientTest, WhatChangesOrExecutesIsTriedOnce) {
+  EXPECT_EQ(client_->DeleteModel("m").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(models_.deletes, 1);
+  EXPECT_EQ(client_->Infer(Request("down")).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(inference_.calls, 1);
+}
+
+TEST_F(ClientTest, ErrorsAreTheServers) {
+  const absl::Status status = client_->GetModel("none").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "no model \"none\"");
+  EXPECT_EQ(models_.gets, 1);
+}
+
+TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
+  const std::string large(3 * (1 << 20) + 5, 'x');
+  UploadRequest request{"m", "athanor", "graph", {}, "0", {}};
+  for (absl::string_view bytes : {absl::string_view("held"), absl::string_view(large)}) {
+    request.tensors.push_back({Sha256(bytes), bytes});
+  }
+  int64_t last = 0, calls = 0;
+  auto stored = client_->Upload(request, {}, [&](int64_t bytes, int64_t total) {
+    EXPECT_GT(bytes, last);
+    EXPECT_EQ(total, static_cast<int64_t>(large.size()));
+    last = bytes;
+    ++calls;
+  });
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(models_.received, large);
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(models_.header.graph_sha256(), Sha256("graph"));
+  ASSERT_EQ(models_.header.tensors_size(), 1);
+  EXPECT_EQ(models_.header.tensors(0).bytes(), static_cast<int64_t>(large.size()));
+}
+
+TEST_F(ClientTest, InferCarriesTensorsAndTheRepliesParameters) {
+  auto reply = client_->Infer(Request("m"));
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  ASSERT_EQ(reply->outputs.size(), 1u);
+  EXPECT_EQ(reply->outputs[0].second.bytes, Request("m").inputs["x"].bytes);
+  EXPECT_EQ(reply->plan_id, "p-1");
+  EXPECT_EQ(reply->exec_us, 7);
+}
+
+TEST_F(ClientTest, BytesThatDoNotFitAreRefusedOnBothSides) {
+  InferRequest request = Request("m");
+  request.inputs["x"].bytes.pop_back();
+  EXPECT_EQ(client_->Infer(request).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(inference_.calls, 0);
+  EXPECT_EQ(client_->Infer(Request("short")).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ClientTest, TheDeadlineHolds) {
+  CallOptions options;
+  options.timeout = absl::Milliseconds(50);
+  EXPECT_EQ(client_->Infer(Request("slow"), options).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(ClientTest, CancellationReachesRunningAndLaterCalls) {
+  Cancellation cancellation;
+  CallOptions options;
+  options.cancellation = &cancellation;
+  std::thread canceller([&] {
+    while (inference_.calls == 0) absl::SleepFor(absl::Milliseconds(1));
+    cancellation.Cancel();
+  });
+  EXPECT_EQ(client_->Infer(Request("slow"), options).status().code(), absl::StatusCode::kCancelled);
+  canceller.join();
+  EXPECT_EQ(client_->GetModel("m", "", options).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(client_->GetModel("m").ok());
+}
+
+TEST_F(ClientTest, WatchEndsWithTheJobOrWhenToldTo) {
+  int seen = 0;
+  auto last = client_->WatchCompileJob("j", [&](const v1::CompileJob&) { return ++seen, true; });
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(seen, 4);
+  EXPECT_TRUE(IsFinished(*last));
+  jobs_.endless = true;
+  last = client_->WatchCompileJob("j",
+                                  [](const v1::CompileJob& job) { return job.kernels_done() < 1; });
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(last->kernels_done(), 1);
+}
+
+}  // namespace
+}  // namespace athanor::client

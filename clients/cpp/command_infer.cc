@@ -1,0 +1,98 @@
+// athanor infer MODEL: calls a model once.
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "clients/cpp/commands.h"
+#include "clients/cpp/npy.h"
+#include "clients/cpp/text_input.h"
+
+namespace athanor::client {
+namespace {
+
+struct Options {
+  std::string model, wait, taps;
+  std::vector<std::string> inputs, outputs;
+};
+
+absl::Status Usage(absl::Status status) {
+  status.SetPayload("usage", absl::Cord());
+  return status;
+}
+
+// Fills in the outputs wanted and, by name, the files that some of them go to.
+absl::Status ParseOutputs(const Options& options, InferRequest* request,
+                          std::map<std::string, std::string>* files) {
+  for (const std::string& text : options.outputs) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    request->outputs.push_back(parts.first);
+    if (parts.second.empty() && text == parts.first) continue;
+    absl::string_view file = parts.second;
+    if (!absl::ConsumePrefix(&file, "@") || file.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--output ", text, ": must be NAME or NAME=@FILE.npy"));
+    }
+    (*files)[parts.first] = std::string(file);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Infer(Context* context, const Options& options) {
+  const ModelName name = ParseModelName(options.model);
+  absl::StatusOr<v1::Model> model =
+      context->client().GetModel(name.name, name.version, context->call());
+  if (!model.ok()) return model.status();
+  InferRequest request{name.name, name.version};
+  for (const std::string& text : options.inputs) {
+    absl::StatusOr<std::pair<std::string, Tensor>> input = ParseInput(text, *model);
+    if (!input.ok()) return Usage(input.status());
+    if (!request.inputs.insert(*input).second) {
+      return Usage(
+          absl::InvalidArgumentError(absl::StrCat("--input ", input->first, " is given twice")));
+    }
+  }
+  std::map<std::string, std::string> files;
+  if (absl::Status s = ParseOutputs(options, &request, &files); !s.ok()) return Usage(s);
+  if (!options.wait.empty()) request.parameters["wait"] = options.wait;
+  if (!options.taps.empty()) request.parameters["taps"] = options.taps;
+  absl::StatusOr<InferReply> reply = context->client().Infer(request, context->call());
+  if (!reply.ok()) return reply.status();
+  for (const auto& [output, tensor] : reply->outputs) {
+    auto file = files.find(output);
+    if (file == files.end()) {
+      context->out().Output(output, tensor);
+      continue;
+    }
+    if (absl::Status s = WriteFile(file->second, FormatNpy(tensor)); !s.ok()) return Usage(s);
+  }
+  if (context->json) {
+    context->out().Object({{"plan_id", reply->plan_id},
+                           {"bucket", reply->bucket},
+                           {"compile_state", reply->compile_state},
+                           {"queue_us", reply->queue_us},
+                           {"exec_us", reply->exec_us}});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddInfer(CLI::App* app, Context* context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand("infer", "Calls a model once and prints its outputs");
+  command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
+  command->add_option("--input", options->inputs,
+                      "x=1,2,3 or x[2,2]=1,2,3,4 or x=@file.npy; one per input");
+  command->add_option("--output", options->outputs, "y or y=@file.npy; else all are printed");
+  command->add_option("--wait", options->wait, "baseline (wait for the first plan) or none");
+  command->add_option("--taps", options->taps, "names of inner nodes to return too, with commas");
+  command->callback([=] { context->run = [=] { return Infer(context, *options); }; });
+}
+
+}  // namespace athanor::client

@@ -1,0 +1,71 @@
+// The commands of the command line tool `athanor`, one file each.
+//
+//   return RunCli(argc, argv);
+//
+// To add one: a function AddX in command_x.cc that makes a subcommand whose callback sets
+// Context::run, and its line in commands.cc.
+#ifndef ATHANOR_CLIENTS_CPP_COMMANDS_H_
+#define ATHANOR_CLIENTS_CPP_COMMANDS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "clients/cpp/client.h"
+#include "clients/cpp/print.h"
+
+namespace athanor::client {
+
+// What the process ends with; scripts may rely on it.
+enum ExitCode {
+  kOk = 0,
+  kRefused = 1,      // the server refused, or the job or model failed
+  kUsage = 2,        // the command line or a file is wrong; nothing was changed
+  kUnreachable = 3,  // no server there, or it is draining
+  kDeadline = 4,     // --timeout passed
+};
+
+// What all commands share; lives as long as the parsed command line.
+struct Context {
+  std::string address = "127.0.0.1:50051";
+  std::string tls_ca;  // a file; empty: no TLS
+  bool json = false;
+  double timeout_s = 0;  // 0: none
+  // Set by the subcommand that was given.
+  std::function<absl::Status()> run;
+
+  // Made on first use, after parsing.
+  Client& client();
+  Printer& out();
+  CallOptions call() const;
+
+ private:
+  std::unique_ptr<Client> client_;
+  std::unique_ptr<Printer> out_;
+};
+
+void AddUpload(CLI::App* app, Context* context);
+void AddModels(CLI::App* app, Context* context);
+void AddInfer(CLI::App* app, Context* context);
+void AddCompile(CLI::App* app, Context* context);
+void AddWatch(CLI::App* app, Context* context);
+void AddStatus(CLI::App* app, Context* context);
+void AddDelete(CLI::App* app, Context* context);
+
+// Shows a job until it has ended; its error if it failed or was cancelled.
+absl::Status FollowJob(Context* context, const std::string& id);
+// "digits" or "digits/2".
+struct ModelName {
+  std::string name, version;
+};
+ModelName ParseModelName(const std::string& text);
+// "b=1-1,2-64" as ranges of the dim b.
+absl::StatusOr<v1::DimBuckets> ParseBuckets(const std::string& text);
+
+int RunCli(int argc, char** argv);
+
+}  // namespace athanor::client
+
+#endif  // ATHANOR_CLIENTS_CPP_COMMANDS_H_

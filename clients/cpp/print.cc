@@ -1,0 +1,169 @@
+#include "clients/cpp/print.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace athanor::client {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kBarCells = 30;
+constexpr int64_t kShownElements = 64;
+
+json TensorsJson(const google::protobuf::RepeatedPtrField<v1::ModelTensor>& tensors) {
+  json list = json::array();
+  for (const v1::ModelTensor& t : tensors) {
+    list.push_back({{"name", t.name()},
+                    {"dtype", t.dtype()},
+                    {"shape", std::vector<std::string>(t.shape().begin(), t.shape().end())}});
+  }
+  return list;
+}
+
+std::string TensorsText(const google::protobuf::RepeatedPtrField<v1::ModelTensor>& tensors) {
+  return absl::StrJoin(tensors, ", ", [](std::string* out, const v1::ModelTensor& t) {
+    absl::StrAppend(out, t.name(), " ", t.dtype(), "[", absl::StrJoin(t.shape(), ", "), "]");
+  });
+}
+
+json ElementJson(const Tensor& tensor, int64_t i) {
+  const std::string text = ElementText(tensor, i);
+  if (tensor.dtype == "bool") return text == "true";
+  int64_t whole;
+  uint64_t natural;
+  double number;
+  const NumberKind kind = FindDType(tensor.dtype)->kind;
+  if (kind == NumberKind::kSigned && absl::SimpleAtoi(text, &whole)) return whole;
+  if (kind == NumberKind::kUnsigned && absl::SimpleAtoi(text, &natural)) return natural;
+  if (absl::SimpleAtod(text, &number) && std::isfinite(number)) return number;
+  return text;
+}
+
+}  // namespace
+
+void Printer::Line(absl::string_view text) {
+  std::fprintf(out_, "%.*s\n", static_cast<int>(text.size()), text.data());
+  std::fflush(out_);
+}
+
+void Printer::Object(const nlohmann::json& object) {
+  // Names are UTF-8 by the server's rules; anything else is shown, not thrown about.
+  Line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+json ModelJson(const v1::Model& model) {
+  json dims = json::object();
+  for (const v1::GraphDim& dim : model.dims()) dims[dim.name()] = {dim.min(), dim.max()};
+  return {{"name", model.name()},
+          {"version", model.version()},
+          {"serving", model.serving()},
+          {"state", v1::Model::State_Name(model.state())},
+          {"error", model.error()},
+          {"inputs", TensorsJson(model.inputs())},
+          {"outputs", TensorsJson(model.outputs())},
+          {"dims", dims},
+          {"graph_hash", model.graph_hash()},
+          {"plan_id", model.plan_id()},
+          {"pinned", model.pinned()},
+          {"compile_job_id", model.compile_job_id()},
+          {"memory",
+           {{"parameters", model.memory().parameters()},
+            {"prepared", model.memory().prepared()},
+            {"arenas", model.memory().arenas()}}}};
+}
+
+json JobJson(const v1::CompileJob& job) {
+  return {{"id", job.id()},
+          {"model", job.model()},
+          {"version", job.version()},
+          {"phase", v1::CompileJob::Phase_Name(job.phase())},
+          {"kernels_total", job.kernels_total()},
+          {"kernels_done", job.kernels_done()},
+          {"kernels_from_cache", job.kernels_from_cache()},
+          {"percent", job.percent()},
+          {"message", job.message()},
+          {"stop_reason", v1::CompileJob::StopReason_Name(job.stop_reason())},
+          {"error", job.error()}};
+}
+
+json TensorJson(const std::string& name, const Tensor& tensor) {
+  json values = json::array();
+  const int64_t count = ElementCount(tensor.shape).value_or(0);
+  for (int64_t i = 0; i < count; ++i) values.push_back(ElementJson(tensor, i));
+  return {{"name", name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"values", values}};
+}
+
+std::string JobText(const v1::CompileJob& job) {
+  std::string text = absl::StrCat("job ", job.id(), " ", job.model(), "/", job.version(), ": ",
+                                  v1::CompileJob::Phase_Name(job.phase()));
+  if (job.kernels_total() > 0) {
+    absl::StrAppend(&text, ", kernel ", job.kernels_done(), " of ", job.kernels_total(), " (",
+                    job.kernels_from_cache(), " from the cache)");
+  }
+  absl::StrAppendFormat(&text, ", %.0f %%", job.percent());
+  if (!job.message().empty()) absl::StrAppend(&text, ", ", job.message());
+  if (!job.error().empty()) absl::StrAppend(&text, ": ", job.error());
+  return text;
+}
+
+void Printer::Model(const v1::Model& model) {
+  if (json_) return Object(ModelJson(model));
+  Line(absl::StrCat(model.name(), "/", model.version(), model.serving() ? " (serving)" : "", ": ",
+                    v1::Model::State_Name(model.state()), model.plan_id().empty() ? "" : ", plan ",
+                    model.plan_id(), model.pinned() ? " (pinned)" : "", "; ",
+                    TensorsText(model.inputs()), " -> ", TensorsText(model.outputs())));
+  for (const v1::GraphDim& dim : model.dims()) {
+    Line(absl::StrCat("  ", dim.name(), " in [", dim.min(), ", ", dim.max(), "]"));
+  }
+  if (!model.error().empty()) Line(absl::StrCat("  ", model.error()));
+}
+
+void Printer::Job(const v1::CompileJob& job) {
+  if (json_) return Object(JobJson(job));
+  Line(JobText(job));
+}
+
+void Printer::Output(const std::string& name, const Tensor& tensor) {
+  if (json_) return Object(TensorJson(name, tensor));
+  const int64_t count = ElementCount(tensor.shape).value_or(0);
+  std::string text = absl::StrCat(name, ": ", TensorTypeText(tensor.dtype, tensor.shape), " =");
+  for (int64_t i = 0; i < std::min(count, kShownElements); ++i) {
+    absl::StrAppend(&text, " ", ElementText(tensor, i));
+  }
+  if (count > kShownElements) absl::StrAppend(&text, " ... (", count, " elements)");
+  Line(text);
+}
+
+JobProgress::JobProgress(Printer* out)
+    : out_(out), bar_(!out->json() && isatty(STDERR_FILENO) != 0) {}
+
+JobProgress::~JobProgress() {
+  if (drawn_) std::fputc('\n', stderr);
+}
+
+void JobProgress::Show(const v1::CompileJob& job) {
+  if (bar_) {
+    const int cells = std::clamp(static_cast<int>(job.percent() / 100 * kBarCells), 0, kBarCells);
+    const std::string text = absl::StrFormat(
+        "\r\x1b[K[%s%s] %3.0f %%  %s, kernel %d of %d", std::string(cells, '#'),
+        std::string(kBarCells - cells, '.'), job.percent(), v1::CompileJob::Phase_Name(job.phase()),
+        job.kernels_done(), job.kernels_total());
+    std::fputs(text.c_str(), stderr);
+    std::fflush(stderr);
+    drawn_ = true;
+  } else if (out_->json() || job.phase() != phase_) {
+    out_->Job(job);
+  }
+  phase_ = job.phase();
+}
+
+}  // namespace athanor::client

@@ -1,0 +1,29 @@
+// Inputs as they are written on a command line.
+//
+//   x=1,2,3          the model's dtype; the one size that is not fixed follows from the count
+//   x[2,2]=1,2,3,4   the sizes said
+//   x=@image.npy     a file of numpy's
+#ifndef ATHANOR_CLIENTS_CPP_TEXT_INPUT_H_
+#define ATHANOR_CLIENTS_CPP_TEXT_INPUT_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "clients/cpp/tensor.h"
+#include "proto/athanor/v1/model.pb.h"
+
+namespace athanor::client {
+
+// The input's name and its tensor. INVALID_ARGUMENT names the input and what would be right.
+absl::StatusOr<std::pair<std::string, Tensor>> ParseInput(absl::string_view text,
+                                                          const v1::Model& model);
+
+// The bytes of a file; NOT_FOUND, PERMISSION_DENIED and so on with its path.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+absl::Status WriteFile(const std::string& path, absl::string_view bytes);
+
+}  // namespace athanor::client
+
+#endif  // ATHANOR_CLIENTS_CPP_TEXT_INPUT_H_
