@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <random>
@@ -13,6 +14,8 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kMaxCheckBytes = int64_t{1} << 30;
+// Larger tensors repeat their first elements: a prime number of them, so that rows differ.
+constexpr int64_t kDrawn = 65'521;
 
 // What a value is used for, found from its uses back to the graph's inputs.
 struct Role {
@@ -77,7 +80,8 @@ class Filler {
   void Fill(const Role& role, Tensor* tensor) {
     if (role.offsets_of && !IsFloat(tensor->dtype)) return Offsets(*role.offsets_of, tensor);
     const double scale = std::exp2(Uniform(-4, 2));
-    for (int64_t i = 0; i < tensor->elements(); ++i) {
+    const int64_t elements = tensor->elements(), drawn = std::min(elements, kDrawn);
+    for (int64_t i = 0; i < drawn; ++i) {
       const DType dtype = tensor->dtype;
       if (dtype == DType::kBool) {
         StoreScalar(*tensor, i, Scalar::Unsigned(dtype, random_() & 1));
@@ -89,6 +93,11 @@ class Filler {
                                     ? Scalar::Signed(dtype, value)
                                     : Scalar::Unsigned(dtype, static_cast<uint64_t>(value)));
       }
+    }
+    const int64_t bytes = DTypeBytes(tensor->dtype);
+    for (int64_t i = drawn; i < elements; i += drawn) {
+      std::memcpy(tensor->bytes.data() + i * bytes, tensor->bytes.data(),
+                  std::min(drawn, elements - i) * bytes);
     }
   }
 
