@@ -64,6 +64,7 @@ absl::StatusOr<Sizes> SolveSizes(int64_t count, const v1::ModelTensor& input) {
                                        "; say them: ", input.name(), "[2,3]=..."));
       }
       open = sizes.size();
+      size = 1;
     }
     sizes.push_back(size);
   }
