@@ -1,0 +1,358 @@
+// Uploads and servers killed with SIGKILL at random moments: what was acknowledged is listed and
+// byte-equal afterwards, what was not is gone.
+//
+//   steady_uploads_test                      // 8 moments
+//   steady_uploads_test --moments=50 --seed=7
+//
+// An upload runs in a process of its own (this binary with --upload), so that killing it is what a
+// lost client is. One moment in two kills the server instead and starts it again.
+#include <fcntl.h>
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "compiler/frontend/frontend.h"
+#include "gtest/gtest.h"
+#include "proto/athanor/v1/model.grpc.pb.h"
+#include "proto/inference/open_inference_grpc.grpc.pb.h"
+#include "server/sha256.h"
+
+extern char** environ;
+
+namespace athanor {
+namespace {
+
+using std::chrono::milliseconds;
+
+int moments = 8;
+uint32_t seed = 1;
+std::string self;
+
+constexpr int64_t kElements = 48 << 10;
+constexpr int kParameters = 3;
+constexpr size_t kChunk = 32 << 10;
+
+// The model number `number`: y = x * w0 * w1 * w2, weights drawn from the number.
+struct NumberedModel {
+  explicit NumberedModel(int number) : name(absl::StrCat("model-", number)) {
+    std::mt19937 random(number);
+    Graph graph;
+    GraphBuilder b(&graph);
+    NodeId y = b.Input("x", {DType::kF32, {kElements}}).value();
+    std::vector<std::string> hashes;
+    for (int p = 0; p < kParameters; ++p) {
+      std::vector<float> values(kElements);
+      for (float& value : values) value = static_cast<float>(random() % 1000) / 500;
+      tensors.emplace_back(reinterpret_cast<const char*>(values.data()),
+                           values.size() * sizeof(float));
+      hashes.push_back(Sha256::Of(tensors.back()));
+      const NodeId w = b.Parameter(absl::StrCat("w", p), {DType::kF32, {kElements}}).value();
+      y = b.Add(Op::kMul, {y, w}).value();
+    }
+    b.Output("y", y);
+    bytes = GraphToProto(graph, hashes).SerializeAsString();
+  }
+
+  std::string name;
+  std::string bytes;
+  std::vector<std::string> tensors;
+};
+
+
+void Say(const char* line) {
+  if (write(STDOUT_FILENO, line, std::strlen(line)) < 0) _exit(3);
+}
+
+// Says "commit" before the commit leaves and "stored" once the server has acknowledged it.
+int UploadMain(const std::string& address, int number) {
+  const NumberedModel model(number);
+  const auto stub = v1::ModelService::NewStub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::UploadModelResponse reply;
+  const auto writer = stub->UploadModel(&context, &reply);
+  v1::UploadModelRequest message;
+  v1::UploadHeader* header = message.mutable_header();
+  header->set_name(model.name);
+  header->set_format("athanor");
+  header->set_graph(model.bytes);
+  header->set_graph_sha256(Sha256::Of(model.bytes));
+  for (const std::string& tensor : model.tensors) {
+    auto* info = header->add_tensors();
+    info->set_hash(Sha256::Of(tensor));
+    info->set_bytes(static_cast<int64_t>(tensor.size()));
+  }
+  writer->Write(message);
+  for (const std::string& tensor : model.tensors) {
+    for (size_t offset = 0; offset < tensor.size(); offset += kChunk) {
+      message.mutable_chunk()->set_hash(Sha256::Of(tensor));
+      message.mutable_chunk()->set_offset(static_cast<int64_t>(offset));
+      message.mutable_chunk()->set_data(tensor.substr(offset, kChunk));
+      writer->Write(message);
+    }
+  }
+  message.mutable_commit();
+  Say("commit\n");
+  writer->Write(message);
+  writer->WritesDone();
+  if (!writer->Finish().ok()) return 1;
+  Say("stored\n");
+  return 0;
+}
+
+
+class Process {
+ public:
+  Process(const std::vector<std::string>& command, const std::string& output) : output_(output) {
+    std::vector<char*> argv;
+    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+      posix_spawn_file_actions_addopen(&actions, fd, output.c_str(), O_CREAT | O_WRONLY | O_APPEND,
+                                       0644);
+    }
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0) << argv[0];
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  ~Process() { Kill(); }
+
+  void Kill() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    Wait();
+  }
+  int Wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return status;
+  }
+  std::string Output() const {
+    std::ifstream file(output_);
+    return (std::stringstream() << file.rdbuf()).str();
+  }
+
+ private:
+  const std::string output_;
+  pid_t pid_ = -1;
+};
+
+class SteadyUploadsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = testing::TempDir() + "/steady-XXXXXX";
+    ASSERT_NE(mkdtemp(directory_.data()), nullptr);
+    state_ = directory_ + "/state";
+    StartServer();
+  }
+  void TearDown() override {
+    server_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  void StartServer() {
+    const std::string log = absl::StrCat(directory_, "/server-", ++starts_, ".log");
+    server_ = std::make_unique<Process>(
+        std::vector<std::string>{"server/athanord", "--listen=127.0.0.1:0",
+                                 "--state_dir=" + state_},
+        log);
+    std::string output;
+    for (int i = 0; i < 1000 && !absl::StrContains(output, " port="); ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+      output = server_->Output();
+    }
+    const size_t at = output.find(" port=");
+    ASSERT_NE(at, std::string::npos) << output;
+    address_ = "127.0.0.1:" + std::to_string(std::stoi(output.substr(at + 6)));
+    channel_ = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
+  }
+
+  // Uploads models until the moment comes; what became of each goes into stored_ and maybe_.
+  void UploadUntilKilled(milliseconds moment, bool kill_server) {
+    const auto end = std::chrono::steady_clock::now() + moment;
+    bool killed = false;
+    while (!killed) {
+      const int number = next_model_++;
+      Process upload({self, "--upload=" + address_, absl::StrCat("--number=", number)},
+                     absl::StrCat(directory_, "/upload-", number));
+      std::string said;
+      while (!absl::StrContains(said, "stored") && !killed) {
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+        said = upload.Output();
+        killed = std::chrono::steady_clock::now() >= end;
+      }
+      if (killed) {
+        kill_server ? server_->Kill() : upload.Kill();
+        upload.Kill();
+        said = upload.Output();
+      }
+      if (absl::StrContains(said, "stored")) {
+        stored_.insert(number);
+      } else if (absl::StrContains(said, "commit")) {
+        maybe_.insert(number);
+      } else {
+        gone_.insert(number);
+      }
+    }
+  }
+
+  std::map<std::string, v1::Model> List() {
+    v1::ListModelsResponse reply;
+    grpc::ClientContext context;
+    const grpc::Status status =
+        v1::ModelService::NewStub(channel_)->ListModels(&context, {}, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    std::map<std::string, v1::Model> models;
+    for (const v1::Model& model : reply.models()) models[model.name()] = model;
+    return models;
+  }
+
+  std::string TensorPath(const std::string& hash) const {
+    const std::string hex = ToHex(hash);
+    return state_ + "/tensors/" + hex.substr(0, 2) + "/" + hex.substr(2);
+  }
+
+  // Empty if all is as it should be, else what is not.
+  std::string Inconsistency() {
+    const std::map<std::string, v1::Model> listed = List();
+    std::set<std::string> expected_files, found_files;
+    for (int number = 0; number < next_model_; ++number) {
+      const bool is_listed = listed.contains(absl::StrCat("model-", number));
+      if (stored_.contains(number) && !is_listed) return absl::StrCat("model ", number, " is lost");
+      if (gone_.contains(number) && is_listed) {
+        return absl::StrCat("model ", number, " is listed without a commit");
+      }
+      if (!is_listed) continue;
+      for (const std::string& tensor : NumberedModel(number).tensors) {
+        const std::string path = TensorPath(Sha256::Of(tensor));
+        std::ifstream file(path, std::ios::binary);
+        const std::string found((std::istreambuf_iterator<char>(file)), {});
+        if (found != tensor) return absl::StrCat("model ", number, ": ", path, " is not its tensor");
+        expected_files.insert(path);
+      }
+    }
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(state_ + "/tensors")) {
+      if (entry.is_regular_file()) found_files.insert(entry.path());
+    }
+    if (found_files != expected_files) {
+      return absl::StrCat(found_files.size(), " tensor files, ", expected_files.size(), " expected");
+    }
+    return std::filesystem::is_empty(state_ + "/tmp") ? "" : "temporary files are left";
+  }
+
+  // A server that lives on needs a moment to notice that a client is gone, and may be in the middle
+  // of a commit; one that was started anew does not.
+  void ExpectConsistent(bool at_once) {
+    std::string found = Inconsistency();
+    for (int i = 0; i < 500 && !found.empty() && !at_once; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+      found = Inconsistency();
+    }
+    EXPECT_EQ(found, "");
+  }
+
+  // The model answers with its own weights.
+  void ExpectAnswers(int number) {
+    const NumberedModel model(number);
+    inference::ModelInferRequest request;
+    request.set_model_name(model.name);
+    auto* input = request.add_inputs();
+    input->set_name("x");
+    input->set_datatype("FP32");
+    input->add_shape(kElements);
+    const std::vector<float> ones(kElements, 1);
+    request.add_raw_input_contents(ones.data(), kElements * sizeof(float));
+    inference::ModelInferResponse reply;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    const grpc::Status status =
+        inference::GRPCInferenceService::NewStub(channel_)->ModelInfer(&context, request, &reply);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    std::vector<float> y(kElements), expected(kElements, 1);
+    ASSERT_EQ(reply.raw_output_contents(0).size(), kElements * sizeof(float));
+    std::memcpy(y.data(), reply.raw_output_contents(0).data(), kElements * sizeof(float));
+    for (const std::string& tensor : model.tensors) {
+      const auto* w = reinterpret_cast<const float*>(tensor.data());
+      for (int64_t i = 0; i < kElements; ++i) expected[i] *= w[i];
+    }
+    EXPECT_EQ(y, expected);
+  }
+
+  std::string directory_, state_, address_;
+  int starts_ = 0;
+  int next_model_ = 0;
+  std::unique_ptr<Process> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::set<int> stored_, maybe_, gone_;
+};
+
+TEST_F(SteadyUploadsTest, KilledAtRandomMoments) {
+  std::mt19937 random(seed);
+  for (int moment = 0; moment < moments; ++moment) {
+    const bool kill_server = moment % 2 == 1;
+    const milliseconds after(5 + random() % 200);
+    SCOPED_TRACE(absl::StrCat("moment ", moment, ", seed ", seed, ": ",
+                              kill_server ? "server" : "upload", " killed after ", after.count(),
+                              " ms"));
+    UploadUntilKilled(after, kill_server);
+    if (kill_server) StartServer();
+    ExpectConsistent(/*at_once=*/kill_server);
+    if (HasFatalFailure() || HasNonfatalFailure()) return;
+  }
+  if (!stored_.empty()) ExpectAnswers(*stored_.rbegin());
+  std::printf("%d moments: %zu uploads acknowledged, %zu cut off at the commit, %zu before it\n",
+              moments, stored_.size(), maybe_.size(), gone_.size());
+  EXPECT_FALSE(stored_.empty());
+  EXPECT_FALSE(gone_.empty() && maybe_.empty());
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) {
+  athanor::self = "/proc/self/exe";
+  std::string upload;
+  int number = 0;
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view arg = argv[i];
+    bool known = false;
+    if (absl::ConsumePrefix(&arg, "--upload=")) {
+      upload = std::string(arg);
+      known = true;
+    } else if (absl::ConsumePrefix(&arg, "--number=")) {
+      known = absl::SimpleAtoi(arg, &number);
+    } else if (absl::ConsumePrefix(&arg, "--moments=")) {
+      known = absl::SimpleAtoi(arg, &athanor::moments);
+    } else if (absl::ConsumePrefix(&arg, "--seed=")) {
+      known = absl::SimpleAtoi(arg, &athanor::seed);
+    }
+    if (!known) {
+      std::fprintf(stderr, "unknown or wrong flag %s\n", argv[i]);
+      return 2;
+    }
+  }
+  if (!upload.empty()) return athanor::UploadMain(upload, number);
+  return RUN_ALL_TESTS();
+}
