@@ -9,15 +9,41 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-bool Meet(const std::vector<ArenaValue>& values, int a, int b) {
+// What the places of two values must be to each other.
+enum class Relation { kFree, kSameOrApart, kApart };
+
+Relation RelationOf(const std::vector<ArenaValue>& values, int a, int b) {
   const ArenaValue& x = values[a];
   const ArenaValue& y = values[b];
-  if (x.last < y.first || y.last < x.first) return false;
+  if (x.last < y.first || y.last < x.first) return Relation::kFree;
   auto replaces = [&](const ArenaValue& born, const ArenaValue& dying, int dying_id) {
-    return dying.last == born.first &&
+    return dying.last == born.first && dying.bytes == born.bytes &&
            std::find(born.may_replace.begin(), born.may_replace.end(), dying_id) != born.may_replace.end();
   };
-  return !replaces(x, y, b) && !replaces(y, x, a);
+  return replaces(x, y, b) || replaces(y, x, a) ? Relation::kSameOrApart : Relation::kApart;
+}
+
+struct Taken {
+  int64_t begin, end;
+  bool shareable;  // by a value that begins where it begins
+};
+
+// The lowest place of `bytes` bytes: over a value that may be replaced where that is possible, else free.
+int64_t OffsetFor(int64_t bytes, const std::vector<Taken>& taken) {
+  for (const Taken& t : taken) {
+    if (!t.shareable) continue;
+    bool fits = std::all_of(taken.begin(), taken.end(), [&](const Taken& o) {
+      const bool apart = o.end <= t.begin || t.begin + bytes <= o.begin;
+      return apart || (o.shareable && o.begin == t.begin);
+    });
+    if (fits) return t.begin;
+  }
+  int64_t offset = 0;
+  for (const Taken& t : taken) {
+    if (offset + bytes <= t.begin) break;
+    offset = std::max(offset, (t.end + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  return offset;
 }
 
 }  // namespace
@@ -34,19 +60,16 @@ int64_t PlaceValues(std::vector<ArenaValue>* values) {
   int64_t total = 0;
   std::vector<int> placed;
   for (int v : order) {
-    std::vector<std::pair<int64_t, int64_t>> taken;  // [begin, end) of values alive at the same time
+    std::vector<Taken> taken;  // by values alive at the same time
     for (int p : placed) {
       const ArenaValue& other = (*values)[p];
-      if (Meet(*values, v, p)) taken.emplace_back(other.offset, other.offset + other.bytes);
+      Relation relation = RelationOf(*values, v, p);
+      if (relation == Relation::kFree) continue;
+      taken.push_back({other.offset, other.offset + other.bytes, relation == Relation::kSameOrApart});
     }
-    std::sort(taken.begin(), taken.end());
-    int64_t offset = 0;
-    for (const auto& [begin, end] : taken) {
-      if (offset + (*values)[v].bytes <= begin) break;
-      offset = std::max(offset, (end + kAlignment - 1) / kAlignment * kAlignment);
-    }
-    (*values)[v].offset = offset;
-    total = std::max(total, offset + (*values)[v].bytes);
+    std::sort(taken.begin(), taken.end(), [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
+    (*values)[v].offset = OffsetFor((*values)[v].bytes, taken);
+    total = std::max(total, (*values)[v].offset + (*values)[v].bytes);
     placed.push_back(v);
   }
   return total;

@@ -17,7 +17,8 @@ namespace athanor {
 struct ArenaValue {
   int64_t bytes = 0;
   int first = -1, last = -1;     // steps, inclusive; -1: never touched
-  std::vector<int> may_replace;  // values that may lie in the same place if they die where this one is born
+  std::vector<int> may_replace;  // values of this size that it may lie over, byte for byte, if they die where
+                                 // it is born
   int64_t offset = 0;            // result, a multiple of 64
 
   void Touch(int step) {

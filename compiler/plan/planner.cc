@@ -10,6 +10,7 @@
 #include "compiler/ir/digest.h"
 #include "compiler/plan/arena.h"
 #include "compiler/plan/in_place.h"
+#include "compiler/plan/plan_verify.h"
 
 namespace athanor {
 
@@ -193,6 +194,7 @@ absl::StatusOr<v1::Plan> Planner::Make() {
   if (absl::Status s = PlaceArena(); !s.ok()) return s;
   AddSteps();
   AddOutputs();
+  if (absl::Status s = VerifyPlan(plan_); !s.ok()) return s;
   std::string bytes;
   plan_.SerializeToString(&bytes);  // no maps inside: deterministic
   plan_.set_plan_id(absl::StrCat("p-", Sha256Hex(bytes).substr(0, 16)));
@@ -203,6 +205,10 @@ absl::StatusOr<v1::Plan> Planner::Make() {
 
 absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input,
                                   const std::function<std::string(const kir::Kernel&)>& print) {
+  if (input.dim_names.size() != input.dims.size()) {
+    return absl::InternalError(absl::StrCat("plan of ", input.dims.size(), " dims has ",
+                                            input.dim_names.size(), " names for them"));
+  }
   return Planner(input, print).Make();
 }
 

@@ -23,7 +23,7 @@ class Walk {
 
  private:
   Expr Fresh(const Expr& extent) {
-    std::string name = absl::StrCat("#", fresh_++);
+    std::string name = absl::StrCat("$r", fresh_++);
     bounds_.SetExtent(name, extent);
     return Expr::Symbol(name);
   }
@@ -185,7 +185,7 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
   std::vector<Expr> result(map.shape.size(), Expr(0));
   std::vector<Expr> at;  // symbols for the operand's coordinates, while the guess is checked
   for (size_t j = 0; j < map.coordinates.size(); ++j) {
-    std::string name = absl::StrCat("@", j);
+    std::string name = absl::StrCat("$o", j);
     bounds.SetExtent(name, operand[j]);
     at.push_back(Expr::Symbol(name));
     if (map.coordinates[j].constant()) continue;
@@ -210,7 +210,7 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
   for (const Expr& e : map.shape) result_elements *= e;
   if (!(operand_elements == result_elements)) return std::nullopt;
   std::map<std::string, Expr, std::less<>> values;
-  for (size_t j = 0; j < at.size(); ++j) values[absl::StrCat("@", j)] = coordinates[j];
+  for (size_t j = 0; j < at.size(); ++j) values[absl::StrCat("$o", j)] = coordinates[j];
   for (Expr& e : result) e = e.Substitute(values);
   return result;
 }

@@ -25,7 +25,7 @@ struct Accesses {
   int widest_bytes = 1;            // of the dtypes computed with
 };
 
-// Walks from `root` (even if it has memory) at `coordinates`. Reduced axes become symbols "#0", "#1", ...,
+// Walks from `root` (even if it has memory) at `coordinates`. Reduced axes become symbols "$r0", "$r1", ...,
 // computed indices too, so `bounds` is taken by value and grows on the way.
 Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
                          const std::vector<Expr>& coordinates, Bounds bounds);

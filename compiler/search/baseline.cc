@@ -132,7 +132,8 @@ void Baseline::Visit(NodeId n) {
     if (is_output_[n] || !users_[n].empty()) groups_[n] = {n};
     return;
   }
-  if (is_output_[n]) return MakeRoot(n);
+  // A literal that is an output is copied out as it is.
+  if (is_output_[n] && node(n).op != Op::kConstant) return MakeRoot(n);
   for (NodeId u : users_[n]) {
     groups_[n].insert(groups_[u].begin(), groups_[u].end());
     const Op op = node(u).op;

@@ -1,0 +1,79 @@
+#include "compiler/plan/in_place.h"
+
+#include "compiler/codegen/emitter.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using kir::Emitter;
+using kir::Var;
+
+Expr Lane() { return Expr::Symbol(kir::kLane); }
+
+struct Kernel {
+  Emitter e{Bounds()};
+  int out, a, b;
+  explicit Kernel(DType result = DType::kF32)
+      : out(e.Global(result, true)), a(e.Global(DType::kF32, false)), b(e.Global(DType::kF32, false)) {}
+  kir::Kernel Done() { return std::move(e).Finish("k", 1); }
+};
+
+TEST(InPlaceTest, ElementForElement) {
+  Kernel k;
+  k.e.For(0, 64, 16, [&](const Expr& i) {
+    Var x = k.e.Load(k.a, i + Lane(), 16, {}), y = k.e.Load(k.b, i + 1 + Lane(), 16, {});
+    k.e.Store(k.out, i + Lane(), k.e.Compute(Op::kAdd, DType::kF32, {x, y}), {});
+  });
+  kir::Kernel kernel = k.Done();
+  EXPECT_TRUE(MayWriteOver(kernel, 1));
+  EXPECT_FALSE(MayWriteOver(kernel, 2));  // shifted by one
+}
+
+TEST(InPlaceTest, RemaindersWithEqualCounts) {
+  Kernel k;
+  k.e.VectorFor(0, 50, 16, [&](const Expr& i, const std::optional<Expr>& count) {
+    k.e.Store(k.out, i + Lane(), k.e.Load(k.a, i + Lane(), 16, {count}), {count});
+  });
+  EXPECT_TRUE(MayWriteOver(k.Done(), 1));
+}
+
+TEST(InPlaceTest, AnotherBlockOrAnotherSize) {
+  Kernel twice;  // a reduction first, then a map over the same row
+  Var sum = twice.e.Mutable(twice.e.Float(DType::kF32, 0));
+  twice.e.For(0, 16, 1, [&](const Expr& i) {
+    twice.e.Assign(sum, twice.e.Compute(Op::kAdd, DType::kF32, {sum, twice.e.Load(twice.a, i, 1, {})}));
+  });
+  twice.e.For(0, 16, 1, [&](const Expr& i) {
+    twice.e.Store(twice.out, i, twice.e.Compute(Op::kAdd, DType::kF32, {sum, twice.e.Load(twice.a, i, 1, {})}), {});
+  });
+  EXPECT_FALSE(MayWriteOver(twice.Done(), 1));
+
+  Kernel narrow(DType::kF16);
+  narrow.e.For(0, 16, 1, [&](const Expr& i) {
+    narrow.e.Store(narrow.out, i, narrow.e.Cast(narrow.e.Load(narrow.a, i, 1, {}), DType::kF16), {});
+  });
+  EXPECT_FALSE(MayWriteOver(narrow.Done(), 1));
+}
+
+TEST(InPlaceTest, StoresThatMayNotHappen) {
+  Kernel k;
+  k.e.For(0, 64, 16, [&](const Expr& i) {
+    Var x = k.e.Load(k.a, i + Lane(), 16, {});
+    Var some = k.e.Compute(Op::kLessThan, DType::kBool, {x, k.e.Load(k.b, i + Lane(), 16, {})});
+    k.e.Store(k.out, i + Lane(), x, {std::nullopt, some});
+  });
+  EXPECT_FALSE(MayWriteOver(k.Done(), 1));
+}
+
+TEST(InPlaceTest, ResultsReadBack) {
+  Kernel k;
+  k.e.For(0, 64, 1, [&](const Expr& i) {
+    Var sum = k.e.Compute(Op::kAdd, DType::kF32, {k.e.Load(k.a, i, 1, {}), k.e.Load(k.out, i, 1, {})});
+    k.e.Store(k.out, i, sum, {});
+  });
+  EXPECT_FALSE(MayWriteOver(k.Done(), 1));
+}
+
+}  // namespace
+}  // namespace athanor

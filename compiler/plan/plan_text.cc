@@ -1,0 +1,69 @@
+#include "compiler/plan/plan_text.h"
+
+#include "compiler/frontend/expr_proto.h"
+#include "compiler/ir/message.h"
+
+namespace athanor {
+
+namespace {
+
+std::string SizeText(const v1::SizeExpr& size) {
+  absl::StatusOr<Expr> e = ExprFromProto(size, {64, int64_t{1} << 20});
+  return e.ok() ? e->ToString() : "?";
+}
+
+std::string KindText(const v1::Buffer& b) {
+  switch (b.kind()) {
+    case v1::Buffer::INPUT: return "input";
+    case v1::Buffer::OUTPUT: return "output";
+    case v1::Buffer::PARAMETER: return "parameter";
+    case v1::Buffer::CONSTANT: return "constant";
+    case v1::Buffer::PREPARED: return "prepared";
+    case v1::Buffer::ARENA: return Cat("arena@", b.arena_offset());
+    default: return "?";
+  }
+}
+
+std::string BufferText(const v1::Plan& plan, uint32_t index) {
+  if (index >= static_cast<uint32_t>(plan.buffers_size())) return Cat("b", index, " ?");
+  const v1::Buffer& b = plan.buffers(static_cast<int>(index));
+  std::string text = Cat("b", index, " ", KindText(b), " ");
+  if (!b.name().empty()) text += Quoted(b.name()) + " ";
+  text += b.dtype() + "[";
+  for (int i = 0; i < b.shape_size(); ++i) text += (i > 0 ? ", " : "") + SizeText(b.shape(i));
+  return text + "]";
+}
+
+std::string StepText(const v1::Plan& plan, const char* part, int index, const v1::Step& step) {
+  const bool known = step.kernel() < static_cast<uint32_t>(plan.kernels_size());
+  std::string text = Cat(part, " ", index, ": ");
+  text += known ? plan.kernels(static_cast<int>(step.kernel())).name() : "?";
+  text += Cat(" (kernel ", step.kernel(), ")(");
+  for (int i = 0; i < step.buffers_size(); ++i) {
+    text += (i == 0 ? "" : i == 1 ? " <- " : ", ") + BufferText(plan, step.buffers(i));
+  }
+  text += Cat(") grid ", SizeText(step.grid()));
+  if (step.scratch_bytes() > 0) text += Cat(" scratch ", step.scratch_bytes());
+  text += Cat(" flops ", SizeText(step.flops()), " bytes ", SizeText(step.moved_bytes()));
+  if (!step.label().empty()) text += " # " + step.label();
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string PlanToText(const v1::Plan& plan) {
+  std::string text = Cat("plan ", plan.plan_id(), " ", plan.kind(), " for ", plan.target().device(), " ",
+                         plan.target().cpu(), ", ", plan.target().threads(), " threads; arena ",
+                         plan.arena_bytes(), " bytes\n");
+  for (const v1::DimRange& d : plan.dims()) {
+    text += Cat("dim ", d.name(), " in [", d.min(), ", ", d.max(), "]\n");
+  }
+  for (int i = 0; i < plan.prepare_size(); ++i) text += StepText(plan, "prepare", i, plan.prepare(i));
+  for (int i = 0; i < plan.run_size(); ++i) text += StepText(plan, "run", i, plan.run(i));
+  for (const v1::PlanOutput& out : plan.outputs()) {
+    text += Cat("output ", Quoted(out.name()), " = ", BufferText(plan, out.buffer()), "\n");
+  }
+  return text;
+}
+
+}  // namespace athanor

@@ -1,0 +1,147 @@
+#include "compiler/plan/planner.h"
+
+#include "compiler/codegen/emitter.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+const Expr kB = Expr::Symbol("b");
+
+std::string Print(const kir::Kernel& k) { return "source of " + kir::ToText(k); }
+
+// out[i] = op(operands...)[i] over `elements` elements.
+kir::Kernel Elementwise(Op op, int operands, const Expr& elements) {
+  Bounds bounds;
+  bounds.Set("b", 1, 8);
+  kir::Emitter e(bounds);
+  int out = e.Global(DType::kF32, true);
+  std::vector<int> in;
+  for (int i = 0; i < operands; ++i) in.push_back(e.Global(DType::kF32, false));
+  e.For(0, elements, 1, [&](const Expr& i) {
+    std::vector<kir::Var> args;
+    for (int b : in) args.push_back(e.Load(b, i, 1, {}));
+    e.Store(out, i, e.Compute(op, DType::kF32, args), {});
+  });
+  return std::move(e).Finish(std::string(OpName(op)), 1);
+}
+
+struct Maker {
+  PlanInput in;
+  Maker() {
+    in.dims = {{"b", 1, 8}};
+    in.dim_names = {"batch"};  // as the user called it
+  }
+  int Value(ValueKind kind, Shape shape, const std::string& name = "") {
+    PlanValue v;
+    v.kind = kind;
+    v.type = {DType::kF32, std::move(shape)};
+    v.name = name;
+    in.values.push_back(std::move(v));
+    return static_cast<int>(in.values.size()) - 1;
+  }
+  int Launch(Op op, std::vector<int> operands, Shape shape) {
+    int root = Value(ValueKind::kComputed, shape);
+    Expr elements = 1;
+    for (const Expr& e : shape) elements *= e;
+    PlanLaunch l{Elementwise(op, static_cast<int>(operands.size()), elements), {root}, "l", elements, elements};
+    l.buffers.insert(l.buffers.end(), operands.begin(), operands.end());
+    in.launches.push_back(std::move(l));
+    return root;
+  }
+  v1::Plan Make() {
+    absl::StatusOr<v1::Plan> plan = MakePlan(in, Print);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? *plan : v1::Plan();
+  }
+};
+
+TEST(PlannerTest, WeightsArePreparedAndRequestsRun) {
+  Maker m;
+  int x = m.Value(ValueKind::kInput, {4}, "x"), w = m.Value(ValueKind::kParameter, {4}, "w");
+  int ready = m.Launch(Op::kExp, {w}, {4});
+  int ready_too = m.Launch(Op::kTanh, {ready}, {4});
+  int y = m.Launch(Op::kAdd, {x, ready_too}, {4});
+  m.in.outputs = {{"y", y}, {"again", y}, {"given", x}};
+  v1::Plan p = m.Make();
+  EXPECT_EQ(p.prepare_size(), 2);
+  EXPECT_EQ(p.run_size(), 1);
+  EXPECT_EQ(p.buffers(ready).kind(), v1::Buffer::PREPARED);
+  EXPECT_EQ(p.buffers(ready_too).kind(), v1::Buffer::PREPARED);
+  EXPECT_EQ(p.buffers(y).kind(), v1::Buffer::OUTPUT);
+  EXPECT_EQ(p.buffers(y).name(), "y");
+  ASSERT_EQ(p.outputs_size(), 3);
+  EXPECT_EQ(p.outputs(1).buffer(), static_cast<uint32_t>(y));
+  EXPECT_EQ(p.outputs(2).buffer(), static_cast<uint32_t>(x));
+  EXPECT_EQ(p.arena_bytes(), 0);
+}
+
+TEST(PlannerTest, EqualKernelsAreOneAndSizesAreArguments) {
+  Maker m;
+  int x = m.Value(ValueKind::kInput, {kB, 4}, "x");
+  int y = m.Launch(Op::kExp, {m.Launch(Op::kExp, {m.Launch(Op::kExp, {x}, {kB, 4})}, {kB, 4})}, {kB, 4});
+  m.in.outputs = {{"y", y}};
+  v1::Plan p = m.Make();
+  EXPECT_EQ(p.kernels_size(), 1);
+  EXPECT_EQ(p.kernels(0).name(), "Exp");
+  EXPECT_EQ(p.kernels(0).kir_hash().size(), 64u);
+  ASSERT_EQ(p.run_size(), 3);
+  ASSERT_EQ(p.run(0).sizes_size(), 1);
+  EXPECT_EQ(p.run(0).sizes(0).terms(0).factors(0).symbol(), "batch");
+  EXPECT_EQ(p.dims(0).name(), "batch");
+  // Each writes over the one before it: one value at the largest size.
+  EXPECT_EQ(p.arena_bytes(), 8 * 4 * 4);
+}
+
+TEST(PlannerTest, ValuesStillNeededAreKept) {
+  Maker m;
+  int x = m.Value(ValueKind::kInput, {64}, "x");
+  int a = m.Launch(Op::kExp, {x}, {64});
+  int b = m.Launch(Op::kTanh, {a}, {64});
+  int y = m.Launch(Op::kAdd, {a, b}, {64});
+  m.in.outputs = {{"y", y}};
+  v1::Plan p = m.Make();
+  EXPECT_NE(p.buffers(a).arena_offset(), p.buffers(b).arena_offset());
+  EXPECT_EQ(p.arena_bytes(), 512);
+}
+
+TEST(PlannerTest, IdIsOfContentAndReproducible) {
+  auto make = [](const char* hash) {
+    Maker m;
+    m.in.graph_hash = hash;
+    m.in.outputs = {{"y", m.Launch(Op::kExp, {m.Value(ValueKind::kInput, {4}, "x")}, {4})}};
+    return m.Make().plan_id();
+  };
+  EXPECT_EQ(make("a"), make("a"));
+  EXPECT_NE(make("a"), make("b"));
+  EXPECT_EQ(make("a").size(), 18u);
+}
+
+TEST(PlannerTest, TooLargeAnArenaNamesTheBytes) {
+  Maker m;
+  m.in.dims = {{"b", 1, int64_t{1} << 62}};
+  int x = m.Value(ValueKind::kInput, {kB, kB}, "x");
+  m.in.outputs = {{"y", m.Launch(Op::kExp, {m.Launch(Op::kTanh, {x}, {kB, kB})}, {kB, kB})}};
+  absl::StatusOr<v1::Plan> plan = MakePlan(m.in, Print);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(plan.status().message()).find("4*b*b"), std::string::npos) << plan.status();
+}
+
+TEST(PlannerTest, EveryDimNeedsItsName) {
+  Maker m;
+  m.in.dim_names.clear();
+  EXPECT_EQ(MakePlan(m.in, Print).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(PlannerTest, WrongOrderIsInternal) {
+  Maker m;
+  int x = m.Value(ValueKind::kInput, {4}, "x");
+  int a = m.Launch(Op::kExp, {x}, {4});
+  int y = m.Launch(Op::kTanh, {a}, {4});
+  std::swap(m.in.launches[0], m.in.launches[1]);
+  m.in.outputs = {{"y", y}};
+  EXPECT_EQ(MakePlan(m.in, Print).status().code(), absl::StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,219 @@
+#include "compiler/search/baseline.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+v1::Target Target() {
+  v1::Target t;
+  t.set_vector_bytes(64);
+  t.set_vector_registers(32);
+  t.set_l2_bytes(1 << 20);
+  return t;
+}
+
+std::string KindName(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::kMap: return "map";
+    case KernelKind::kRow: return "row";
+    case KernelKind::kPoint: return "point";
+    case KernelKind::kContract: return "contract";
+    case KernelKind::kAttention: return "attention";
+    case KernelKind::kScatter: return "scatter";
+  }
+  return "?";
+}
+
+// "map 5, contract 7 over 3": the kernels in their order, roots and anchors as nodes of the text.
+std::string Kernels(const std::string& text) {
+  absl::StatusOr<Graph> g = ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
+  EXPECT_TRUE(g.ok()) << g.status();
+  if (!g.ok()) return "";
+  Genome genome = ChooseBaseline(&*g, Target());
+  std::string kernels;
+  for (const KernelChoice& k : genome.kernels) {
+    if (!kernels.empty()) kernels += ", ";
+    kernels += KindName(k.kind) + " " + std::to_string(k.root);
+    if (k.anchor >= 0 && k.anchor != k.root) kernels += " over " + std::to_string(k.anchor);
+    if (k.contract.packed >= 0) kernels += " packed " + std::to_string(k.contract.packed);
+  }
+  return kernels;
+}
+
+TEST(BaselineTest, ChainsAndDiamondsAreOneMap) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Exp(%0)
+    %2 = Tanh(%1)
+    %3 = Sqrt(%2)
+    output "y" = %3
+  )"), "map 3");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Exp(%0)
+    %2 = Tanh(%1)
+    %3 = Erf(%1)
+    %4 = Add(%2, %3)
+    output "y" = %4
+  )"), "map 4");
+}
+
+TEST(BaselineTest, InnerValuesThatAreOutputsHaveMemory) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Exp(%0)
+    %2 = Tanh(%1)
+    output "e" = %1
+    output "y" = %2
+  )"), "map 1, map 2");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Constant {value=f32[] {2.0}}
+    output "x" = %0
+    output "c" = %1
+  )"), "");
+}
+
+TEST(BaselineTest, EpiloguesJoinTheirContraction) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Parameter "w" : f32[64, 96]
+    %2 = Parameter "bias" : f32[96]
+    %3 = Input "r" : f32[b, 96]
+    %4 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %5 = IndexMap(%2) {map=map[b, 96]($1)}
+    %6 = Add(%4, %5)
+    %7 = Tanh(%6)
+    %8 = Mul(%6, %7)
+    %9 = Add(%8, %3)
+    output "y" = %9
+  )"), "map 10, contract 9 over 4 packed 10");
+}
+
+TEST(BaselineTest, TransposedAndMergedResultsAreEpilogues) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 8]
+    %1 = Input "w" : f32[8, 6]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %3 = IndexMap(%2) {map=map[6, b]($1, $0)}
+    output "y" = %3
+  )"), "contract 3 over 2");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s, 8]
+    %1 = Input "w" : f32[8, 6]
+    %2 = Contract(%0, %1) {spec="bsk,kn->bsn"}
+    %3 = IndexMap(%2) {map=map[b, 6*s]($0, floordiv($1, 6), $1 - 6*floordiv($1, 6))}
+    %4 = Exp(%3)
+    output "y" = %4
+  )"), "contract 4 over 2");
+}
+
+TEST(BaselineTest, SoftmaxAndNormsAreOneKernel) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = MaxReduce(%0) {axes=[1]}
+    %2 = IndexMap(%1) {map=map[b, s]($0)}
+    %3 = Constant {value=f32[] {-1.0}}
+    %4 = IndexMap(%3) {map=map[b, s]()}
+    %5 = Mul(%2, %4)
+    %6 = Add(%0, %5)
+    %7 = Exp(%6)
+    %8 = SumReduce(%7) {axes=[1]}
+    %9 = IndexMap(%8) {map=map[b, s]($0)}
+    %10 = Div(%7, %9)
+    output "y" = %10
+  )"), "row 10");
+  // x / sqrt(mean(x^2) + eps) * scale
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s, 64]
+    %1 = Parameter "scale" : f32[64]
+    %2 = Mul(%0, %0)
+    %3 = SumReduce(%2) {axes=[2]}
+    %4 = Constant {value=f32[] {0.015625}}
+    %5 = IndexMap(%4) {map=map[b, s]()}
+    %6 = Mul(%3, %5)
+    %7 = Sqrt(%6)
+    %8 = Recip(%7)
+    %9 = IndexMap(%8) {map=map[b, s, 64]($0, $1)}
+    %10 = Mul(%0, %9)
+    %11 = IndexMap(%1) {map=map[b, s, 64]($2)}
+    %12 = Mul(%10, %11)
+    output "y" = %12
+  )"), "row 12");
+}
+
+TEST(BaselineTest, ReductionsByTheirAxis) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = SumReduce(%0) {axes=[1]}
+    output "y" = %1
+  )"), "point 1");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Exp(%0)
+    %2 = SumReduce(%1) {axes=[0]}
+    %3 = Sqrt(%2)
+    output "y" = %3
+  )"), "map 3");
+}
+
+TEST(BaselineTest, ReductionUsedByTwoKernelsIsComputedOnce) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = SumReduce(%0) {axes=[1]}
+    %2 = Exp(%1)
+    %3 = Tanh(%1)
+    output "e" = %2
+    output "t" = %3
+  )"), "point 1, map 2, map 3");
+}
+
+TEST(BaselineTest, GatherThenAdd) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "ids" : i32[b, s]
+    %1 = Parameter "table" : f32[100, 64]
+    %2 = Input "p" : f32[b, s, 64]
+    %3 = Gather(%1, %0) {axis=0}
+    %4 = Add(%3, %2)
+    output "y" = %4
+  )"), "map 4");
+}
+
+TEST(BaselineTest, OperandsOfContractionsAreInMemory) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 8]
+    %1 = Input "w" : f32[8, 6]
+    %2 = Exp(%0)
+    %3 = Contract(%2, %1) {spec="mk,kn->mn"}
+    output "y" = %3
+  )"), "map 2, contract 3");
+}
+
+TEST(BaselineTest, EqualWeightsArePackedOnce) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Parameter "w" : f32[64, 64]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %3 = Contract(%2, %1) {spec="mk,kn->mn"}
+    output "y" = %3
+  )"), "map 4, contract 2 packed 4, contract 3 packed 4");
+}
+
+TEST(BaselineTest, ScatterIsItsOwnKernel) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[10, 4]
+    %1 = Input "i" : i32[b]
+    %2 = Input "u" : f32[b, 4]
+    %3 = Exp(%2)
+    %4 = Scatter(%0, %1, %3) {axis=0, mode="add"}
+    %5 = Tanh(%4)
+    output "y" = %5
+  )"), "map 3, scatter 4, map 5");
+}
+
+}  // namespace
+}  // namespace athanor
