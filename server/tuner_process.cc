@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/message.h"
 #include "server/tuner_channel.h"
 
 namespace athanor {
@@ -161,6 +163,7 @@ absl::Status TunerProcess::Spawn() {
   fd_ = ends[0];
   words_fd_ = words;
   pid_ = *pid;
+  warm_ = false;
   ++starts_;
   return absl::OkStatus();
 }
@@ -227,13 +230,11 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Call(const internal::TunerReq
   uint64_t stale;
   while (read(wake_fd_, &stale, sizeof(stale)) > 0) {
   }
-  bool fresh = false;
   if (pid_ < 0) {
     if (absl::Status s = Spawn(); !s.ok()) return s;
-    fresh = true;
   }
   FrameWait wait{std::chrono::steady_clock::now() + timeout, wake_fd_};
-  if (fresh || starts_ == 1) wait.deadline += options_.start_timeout;
+  if (!warm_) wait.deadline += options_.start_timeout;
   if (absl::Status s = WriteFrame(fd_, request, wait); !s.ok()) return Lose(s, doing, timeout);
   absl::StatusOr<std::string> bytes = ReadFrame(fd_, options_.max_reply_bytes, wait);
   if (!bytes.ok()) return Lose(bytes.status(), doing, timeout);
@@ -246,6 +247,7 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Call(const internal::TunerReq
     return Lose(absl::DataLossError(absl::StrCat("code ", reply.code(), " without a value")), doing,
                 timeout);
   }
+  warm_ = true;
   if (reply.code() == 0) return reply;
   return absl::Status(static_cast<absl::StatusCode>(reply.code()),
                       absl::StrCat(doing, ": ", reply.message()));
@@ -258,6 +260,8 @@ absl::StatusOr<std::string> TunerProcess::Compile(absl::string_view source,
                                                    " bytes, at most ", options_.max_source_bytes,
                                                    " are compiled"));
   }
+  const std::string_view text(source.data(), source.size());
+  if (!IsValidUtf8(text)) return absl::InvalidArgumentError("kernel source: it is not UTF-8");
   internal::TunerRequest request;
   request.mutable_compile()->set_source(source.data(), source.size());
   *request.mutable_compile()->mutable_target() = target;

@@ -12,11 +12,11 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -82,6 +82,7 @@ class TunerProcess {
   int fd_ = -1;       // our end of the socket pair
   int words_fd_ = -1;  // memory file: the child's standard error
   int wake_fd_ = -1;  // event of Interrupt
+  bool warm_ = false;  // this child has answered before
   int64_t starts_ = 0;
 };
 

@@ -1,0 +1,154 @@
+// The kernels of real baseline plans through a real tuner process: all pass their checks, and a kernel
+// that is wrong in one place does not.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/ir/graph.h"
+#include "compiler/pipeline/pipeline.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/tuner_process.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Model {
+  const char* name;
+  const char* text;
+};
+
+const Model kModels[] = {
+    {"mlp", R"(graph "g" { dim b in [1, 64] %0 = Input "x" : f32[b, 64]
+       %1 = Parameter "w1" : f32[64, 32] %2 = Parameter "b1" : f32[32]
+       %3 = Contract(%0, %1) {spec="bk,kn->bn"} %4 = IndexMap(%2) {map=map[b, 32]($1)}
+       %5 = Add(%3, %4) %6 = Relu(%5) %7 = Parameter "w2" : f32[32, 10]
+       %8 = Contract(%6, %7) {spec="bk,kn->bn"} %9 = Softmax(%8) {axis=1} output "p" = %9 })"},
+    {"attention", R"(graph "g" { dim b in [1, 8] dim s in [1, 512]
+       %0 = Input "q" : f32[b, 12, s, 32] %1 = Input "k" : f32[b, 12, s, 32]
+       %2 = Input "v" : f32[b, 12, s, 32] %3 = Attention(%0, %1, %2)
+       %4 = Attention(%0, %1, %2) {causal=true} output "y" = %3 output "z" = %4 })"},
+    {"norm and gelu", R"(graph "g" { dim b in [1, 64] %0 = Input "x" : f32[b, 384]
+       %1 = Parameter "s" : f32[384] %2 = Parameter "o" : f32[384]
+       %3 = LayerNorm(%0, %1, %2) {epsilon=1e-5} %4 = RmsNorm(%0, %1) {epsilon=1e-5}
+       %5 = Gelu(%3) %6 = Silu(%4) output "l" = %5 output "r" = %6 })"},
+    {"embedding", R"(graph "g" { dim b in [1, 64] %0 = Parameter "t" : f32[1000, 48]
+       %1 = Input "ids" : i64[b] %2 = Gather(%0, %1) {axis=0}
+       %3 = Input "offsets" : i32[4] %4 = EmbeddingBag(%0, %1, %3) {mode="mean"}
+       output "g" = %2 output "e" = %4 })"},
+    {"bf16", R"(graph "g" { dim b in [1, 64] %0 = Input "x" : bf16[b, 64]
+       %1 = Parameter "w" : bf16[64, 32] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
+       %3 = Exp(%2) %4 = Softmax(%2) {axis=1} %5 = Add(%3, %4) output "y" = %5 })"},
+    {"integers", R"(graph "g" { dim b in [1, 64] %0 = Input "x" : i32[b, 9] %1 = Input "z" : i32[b, 9]
+       %2 = FloorDiv(%0, %1) %3 = Mod(%0, %1) %4 = Mul(%2, %3) %5 = SumReduce(%4) {axes=[1]}
+       %6 = LessThan(%0, %1) %7 = Select(%6, %2, %3) output "s" = %5 output "t" = %7 })"},
+    {"encoder feed-forward", R"(graph "g" { dim b in [1, 8] dim s in [1, 512]
+       %0 = Input "x" : f32[b, s, 384] %1 = Parameter "w" : f32[384, 1536]
+       %2 = Parameter "o" : f32[1536] %3 = Contract(%0, %1) {spec="bsk,kn->bsn"}
+       %4 = IndexMap(%2) {map=map[b, s, 1536]($2)} %5 = Add(%3, %4) %6 = Gelu(%5)
+       output "y" = %6 })"},
+};
+
+class BaselineCheckTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TunerOptions options;
+    options.binary = "server/athanor-tuner";
+    auto tuner = TunerProcess::Start(options);
+    ASSERT_TRUE(tuner.ok()) << tuner.status();
+    tuner_ = *std::move(tuner);
+    auto target = tuner_->Target();
+    ASSERT_TRUE(target.ok()) << target.status();
+    target_ = target->target();
+    target_.set_threads(2);
+  }
+
+  CheckedPlan Lower(const char* text) {
+    absl::StatusOr<Graph> graph = ParseGraph(text);
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    absl::StatusOr<CheckedPlan> plan = BuildCheckedBaselinePlan(*graph, target_);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? *std::move(plan) : CheckedPlan();
+  }
+
+  absl::StatusOr<double> Check(internal::CheckRequest request) {
+    for (const v1::Kernel& kernel : request.plan().kernels()) {
+      absl::StatusOr<std::string> object = tuner_->Compile(kernel.source(), target_);
+      if (!object.ok()) return object.status();
+      request.add_objects(*std::move(object));
+    }
+    return tuner_->CheckError(request);
+  }
+
+  std::unique_ptr<TunerProcess> tuner_;
+  v1::Target target_;
+};
+
+TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
+  for (const Model& model : kModels) {
+    SCOPED_TRACE(model.name);
+    const CheckedPlan plan = Lower(model.text);
+    EXPECT_FALSE(plan.checks.empty());
+    for (const KernelCheck& check : plan.checks) {
+      SCOPED_TRACE(plan.plan.kernels(check.kernel).name());
+      const auto start = std::chrono::steady_clock::now();
+      absl::StatusOr<double> error = Check(check.request);
+      EXPECT_TRUE(error.ok()) << error.status() << "\n" << check.request.graph_text();
+      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::steady_clock::now() - start);
+      if (error.ok()) EXPECT_LE(*error, 1);
+      std::printf("%s / %s: %.3g of the tolerance, %d ms\n", model.name,
+                  plan.plan.kernels(check.kernel).name().c_str(), error.ok() ? *error : NAN,
+                  static_cast<int>(ms.count()));
+    }
+  }
+  EXPECT_EQ(tuner_->starts(), 1);
+}
+
+// One rounding too many is fine, a wrong constant is not: the checks' graphs with one number changed.
+TEST_F(BaselineCheckTest, AKernelForAnotherGraphFails) {
+  const struct {
+    const char* model;
+    const char* is;
+    const char* becomes;
+  } rows[] = {
+      {R"(graph "g" { dim b in [1, 64] %0 = Input "x" : f32[b, 40] %1 = Softmax(%0) {axis=1}
+          %2 = Constant {value=f32[] {0.5}} %3 = IndexMap(%2) {map=map[b, 40]()}
+          %4 = Mul(%1, %3) output "y" = %4 })", "0.5", "0.50001"},
+      {R"(graph "g" { dim b in [1, 64] %0 = Input "x" : f32[b, 40] %1 = Parameter "w" : f32[40, 24]
+          %2 = Contract(%0, %1) {spec="bk,kn->bn"} %3 = Constant {value=f32[] {3.0}}
+          %4 = IndexMap(%3) {map=map[b, 24]()} %5 = Mul(%2, %4) output "y" = %5 })",
+       "3.0", "3.001"},
+      {R"(graph "g" { dim b in [1, 64] %0 = Input "x" : f32[b, 40]
+          %1 = IndexMap(%0) {map=map[b, 39]($0, $1)} %2 = Exp(%1) output "y" = %2 })",
+       "$1", "$1 + 1"},
+  };
+  for (const auto& row : rows) {
+    const CheckedPlan right = Lower(row.model);
+    const std::string changed = absl::StrReplaceAll(row.model, {{row.is, row.becomes}});
+    const CheckedPlan wrong = Lower(changed.c_str());
+    ASSERT_EQ(right.checks.size(), wrong.checks.size());
+    bool failed = false;
+    for (size_t i = 0; i < right.checks.size(); ++i) {
+      EXPECT_TRUE(Check(right.checks[i].request).ok()) << Check(right.checks[i].request).status();
+      internal::CheckRequest mixed = right.checks[i].request;
+      *mixed.mutable_plan() = wrong.checks[i].request.plan();
+      const absl::StatusOr<double> error = Check(mixed);
+      if (error.ok()) continue;
+      EXPECT_EQ(error.status().code(), absl::StatusCode::kDataLoss) << error.status();
+      EXPECT_THAT(std::string(error.status().message()), HasSubstr("off by"));
+      failed = true;
+    }
+    EXPECT_TRUE(failed) << changed;
+  }
+}
+
+}  // namespace
+}  // namespace athanor
