@@ -338,7 +338,26 @@ LoweredKernel KernelBuilder::Finish() && {
   return lowered;
 }
 
+namespace {
+
+// The op that a kind's kernel is about, if it is one op.
+std::optional<Op> AnchorOp(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::kContract: return Op::kContract;
+    case KernelKind::kAttention: return Op::kAttention;
+    case KernelKind::kScatter: return Op::kScatter;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice) {
+  const NodeId about = choice.kind == KernelKind::kScatter ? choice.root : choice.anchor;
+  if (std::optional<Op> op = AnchorOp(choice.kind); op && (about < 0 || input.graph.node(about).op != *op)) {
+    return absl::InternalError(absl::StrCat("kernel for ", input.graph.Describe(choice.root),
+                                            " is of a kind that is about another op"));
+  }
   KernelBuilder b(input, choice);
   absl::Status status;
   switch (choice.kind) {

@@ -42,7 +42,12 @@ Var PointLowering::At(NodeId node, const Coordinates& given) {
   coordinates.reserve(given.size());
   for (const Expr& c : given) coordinates.push_back(e_.Simplify(c));
   if (auto it = provided_.find(node); it != provided_.end()) return it->second(coordinates);
-  std::string key = Key(node, coordinates, lanes_, mask_);
+  // A value that is the same in all lanes is the same for any number of them: a row's maximum is not
+  // computed again for the row's last, partial vector.
+  const bool uniform = mask_.predicate == kNoVar &&
+                       std::none_of(coordinates.begin(), coordinates.end(),
+                                    [&](const Expr& c) { return e_.UsesLane(c); });
+  std::string key = uniform ? Key(node, coordinates, 1, {}) : Key(node, coordinates, lanes_, mask_);
   if (std::optional<Var> known = e_.Recall(key)) return *known;
   Var v;
   bool cached = row_.index && node != root_ && row_.scratch_of.contains(node);

@@ -1,0 +1,129 @@
+#include "compiler/codegen/emitter.h"
+
+#include "gtest/gtest.h"
+
+namespace athanor::kir {
+namespace {
+
+Expr Lane() { return Expr::Symbol(kLane); }
+
+Bounds Dims() {
+  Bounds b;
+  b.Set("n", 1, 1000);
+  return b;
+}
+
+TEST(EmitterTest, ConstantsAndIndicesAreOneInAScope) {
+  Emitter e{Bounds()};
+  int out = e.Global(DType::kF32, true), a = e.Global(DType::kF32, false);
+  Var one = e.Float(DType::kF32, 1), again = e.Float(DType::kF32, 1);
+  EXPECT_EQ(one, again);
+  EXPECT_NE(one, e.Float(DType::kF64, 1));
+  EXPECT_NE(e.Float(DType::kF32, 0.0), e.Float(DType::kF32, -0.0));
+  Var x = e.Load(a, 3, 1, {});
+  EXPECT_NE(x, e.Load(a, 3, 1, {}));  // memory may have changed: whoever knows better remembers
+  Var sum = e.Compute(Op::kAdd, DType::kF32, {x, one});
+  EXPECT_EQ(e.Index(Expr::Symbol("g") + 4, 1), e.Index(Expr::Symbol("g") + 4, 1));
+  EXPECT_EQ(e.Broadcast(sum, 8), e.Broadcast(sum, 8));
+  e.Store(out, 0, sum, {});
+  Kernel k = std::move(e).Finish("k", 1);
+  EXPECT_TRUE(Verify(k).ok()) << Verify(k);
+}
+
+TEST(EmitterTest, ValuesOfALoopStayInIt) {
+  Emitter e{Bounds()};
+  int out = e.Global(DType::kF32, true), a = e.Global(DType::kF32, false);
+  Var inner[2];
+  for (Var& v : inner) {
+    e.For(0, 4, 1, [&](const Expr& i) {
+      EXPECT_FALSE(e.Recall("x").has_value());
+      v = e.Load(a, 7, 1, {});
+      e.Remember("x", v);
+      e.If(e.Const(Scalar::Unsigned(DType::kBool, 1)), [&] { EXPECT_EQ(e.Recall("x"), v); });
+      e.Store(out, i, v, {});
+    });
+  }
+  EXPECT_NE(inner[0], inner[1]);
+  EXPECT_FALSE(e.Recall("x").has_value());
+  Kernel k = std::move(e).Finish("k", 1);
+  EXPECT_TRUE(Verify(k).ok()) << Verify(k);
+}
+
+TEST(EmitterTest, ScalarsMeetVectors) {
+  Emitter e{Bounds()};
+  int a = e.Global(DType::kF32, true);
+  Var vector = e.Load(a, Lane(), 8, {}), scalar = e.Float(DType::kF32, 2);
+  Var sum = e.Compute(Op::kAdd, DType::kF32, {vector, scalar});
+  EXPECT_EQ(e.type(sum), (Type{DType::kF32, 8}));
+  EXPECT_EQ(e.type(e.Reduce(Op::kAdd, sum)), (Type{DType::kF32, 1}));
+  EXPECT_EQ(e.type(e.Compute(Op::kLessThan, DType::kBool, {vector, scalar})), (Type{DType::kBool, 8}));
+  EXPECT_EQ(e.type(e.Cast(sum, DType::kF16)), (Type{DType::kF16, 8}));
+  EXPECT_EQ(e.Cast(sum, DType::kF32), sum);
+  EXPECT_EQ(e.And(kNoVar, vector), vector);
+  EXPECT_EQ(e.type(e.Index(Expr::Symbol("g"), 8)).lanes, 1);
+  EXPECT_EQ(e.type(e.Index(Lane() + 4, 8)).lanes, 8);
+  EXPECT_TRUE(Verify(std::move(e).Finish("k", 1)).ok());
+}
+
+int Loops(const std::vector<Stmt>& block) {
+  int count = 0;
+  for (const Stmt& s : block) count += (s.opcode == Opcode::kFor) + Loops(s.body);
+  return count;
+}
+
+TEST(EmitterTest, RemaindersOfVectorLoops) {
+  for (auto [elements, calls] : {std::pair<Expr, int>{64, 1}, {70, 2}, {Expr::Symbol("n"), 2}, {16 * Expr::Symbol("n"), 1}}) {
+    Emitter e(Dims());
+    int out = e.Global(DType::kF32, true);
+    int seen = 0, masked = 0;
+    e.VectorFor(0, elements, 16, [&](const Expr& i, const std::optional<Expr>& count) {
+      ++seen;
+      masked += count.has_value();
+      e.Store(out, i + Lane(), e.Broadcast(e.Float(DType::kF32, 1), 16), {count});
+    });
+    EXPECT_EQ(seen, calls) << elements.ToString();
+    EXPECT_EQ(masked, calls - 1) << elements.ToString();
+    Kernel k = std::move(e).Finish("k", 1);
+    EXPECT_TRUE(Verify(k).ok()) << Verify(k) << ToText(k);
+    EXPECT_GE(Loops(k.body), 1);
+  }
+}
+
+TEST(EmitterTest, DimsBecomeArgumentsInOrderOfUse) {
+  Bounds bounds = Dims();
+  bounds.Set("m", 1, 10);
+  Emitter e(bounds);
+  int out = e.Global(DType::kF32, true);
+  e.For(0, Expr::Symbol("n"), 1, [&](const Expr& i) {
+    e.Store(out, i * Expr::Symbol("m"), e.Float(DType::kF32, 1), {});
+  });
+  Kernel k = std::move(e).Finish("k", Expr::Symbol("m"));
+  EXPECT_EQ(k.sizes.size(), 2u);
+  EXPECT_TRUE(Verify(k).ok()) << Verify(k);
+  std::string text = ToText(k);
+  EXPECT_EQ(text.substr(text.find(") ")), R"() grid s0
+b0: f32 out
+for i0 in [0, s1) step 1 {
+  v0: f32 = const 0x3f800000 (1)
+  store b0[i0*s0] = v0: f32
+}
+)") << text;
+  absl::StatusOr<Kernel> parsed = ParseKernel(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(ToText(*parsed), text);
+}
+
+TEST(EmitterTest, MutableRegisters) {
+  Emitter e{Bounds()};
+  int out = e.Global(DType::kF32, true), a = e.Global(DType::kF32, false);
+  Var sum = e.Mutable(e.Float(DType::kF32, 0));
+  e.For(0, 9, 1, [&](const Expr& i) {
+    e.Assign(sum, e.Compute(Op::kAdd, DType::kF32, {sum, e.Load(a, i, 1, {})}));
+  });
+  e.Store(out, 0, sum, {});
+  Kernel k = std::move(e).Finish("k", 1);
+  EXPECT_TRUE(Verify(k).ok()) << Verify(k);
+}
+
+}  // namespace
+}  // namespace athanor::kir
