@@ -103,7 +103,7 @@ def attr_tensor(dtype: DType, array: np.ndarray) -> Attr:
                                                data=array_bytes(array)))
 
 
-def add(op: str, inputs: Sequence[Node], dtype: DType | str, shape: Iterable[Expr | int],
+def add(op: str, inputs: Sequence[Node], dtype: DType | str, shape: Iterable[Expr | int], /,
         **attrs: Attr) -> Node:
     """Adds a node; types are already known to fit."""
     return inputs[0].graph._add(op, inputs, attrs, dtype_of(dtype), shape)
