@@ -1,4 +1,5 @@
-// athanord: flags, log, device, server, and the wait for the signal that ends it.
+// athanord: flags, log, server, and the wait for the signal that ends it.
+#include <grpc/support/log.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -8,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "google/protobuf/stubs/logging.h"
 #include "server/log.h"
 #include "server/options.h"
@@ -28,6 +28,11 @@ sigset_t BlockSignals() {
   pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return ending;
+}
+
+// gRPC's own lines, for those who look for trouble below us.
+void LogGrpc(gpr_log_func_args* args) {
+  LogDebug("grpc", {{"text", args->message}, {"file", args->file}, {"line", args->line}});
 }
 
 int Fail(const absl::Status& status, int code) {
@@ -75,6 +80,7 @@ int Main(int argc, char** argv) {
   InitLog(options->log_level, options->log_format);
   // What does not parse is answered and logged with its field; protobuf's own lines would say it again.
   google::protobuf::SetLogHandler(nullptr);
+  gpr_set_log_function(LogGrpc);
   return Serve(*options, ending);
 }
 

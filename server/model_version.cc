@@ -55,6 +55,7 @@ std::optional<absl::Status> ModelVersion::Verdict() const {
   if (deleted_) return absl::NotFoundError(absl::StrCat(Describe(), " was deleted"));
   if (plan_ != nullptr) return absl::OkStatus();
   if (state_ == v1::Model::FAILED) return error_;
+  if (!refusal_.ok()) return refusal_;
   return std::nullopt;
 }
 
@@ -120,6 +121,7 @@ void ModelVersion::RefuseWaiters(const absl::Status& status) {
   Waiters waiters;
   {
     MutexLock lock(mu_);
+    refusal_ = status;
     waiters.swap(waiters_);
   }
   for (auto& [id, waiter] : waiters) waiter(status);

@@ -45,10 +45,11 @@ class ModelVersion {
   const std::vector<std::string>& parameter_hashes() const { return parameter_hashes_; }
   const RequestBinder& binder() const { return binder_; }
   const OutputShapes& output_shapes() const { return output_shapes_; }
-  // Before anyone else sees the version.
-  void SetNumber(int64_t version, int64_t created_us) {
-    row_.version = version;
-    row_.created_us = created_us;
+  // What is known of `row` once it is stored; before anyone else sees the version.
+  void SetStored(const VersionRow& row) {
+    row_.version = row.version;
+    row_.created_us = row.created_us;
+    row_.tensors = row.tensors;
   }
   // "model digits, version 1", for messages.
   std::string Describe() const;
@@ -69,7 +70,7 @@ class ModelVersion {
   // False if the version was deleted meanwhile; then the plan is dropped.
   bool SetPlan(std::shared_ptr<const ServedPlan> plan);
   void SetFailed(const absl::Status& error);
-  // Wakes every waiter with `status` but leaves the state.
+  // Answers every waiter, later ones too, with `status` while no plan serves; leaves the state.
   void RefuseWaiters(const absl::Status& status);
   void SetDeleted();
   bool deleted() const;
@@ -98,6 +99,7 @@ class ModelVersion {
   std::string pinned_plan_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const ServedPlan> plan_ ABSL_GUARDED_BY(mu_);
   bool deleted_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status refusal_ ABSL_GUARDED_BY(mu_);
   uint64_t last_waiter_ ABSL_GUARDED_BY(mu_) = 0;
   Waiters waiters_ ABSL_GUARDED_BY(mu_);
 };

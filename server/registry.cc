@@ -253,7 +253,7 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
     Unpin(hashes);
     return s;
   }
-  version->SetNumber(row.version, row.created_us);
+  version->SetStored(row);
   MutexLock lock(mu_);
   Name& name = names_[version->name()];
   name.row.name = version->name();

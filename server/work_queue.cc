@@ -23,10 +23,9 @@ WorkQueue::~WorkQueue() {
 }
 
 void WorkQueue::Submit(absl::AnyInvocable<void()> work, int64_t priority) {
-  {
-    MutexLock lock(mu_);
-    pending_.emplace(priority, std::move(work));
-  }
+  // Under the lock: once the work has run, its owner may destroy the queue.
+  MutexLock lock(mu_);
+  pending_.emplace(priority, std::move(work));
   cv_.NotifyOne();
 }
 

@@ -90,6 +90,20 @@ TEST(ModelServiceTest, WeightsTravelOnce) {
   EXPECT_EQ(test.server->core().ledger().used(HeldKind::kParameters), 0);
 }
 
+TEST(ModelServiceTest, DeletingGivesTheWeightsBack) {
+  TestServer test;
+  const TestModel model = ScaleModel({1, 2, 3});
+  test.Upload("m", model);
+  EXPECT_EQ(test.Get("m").memory().parameters(), 12);
+  EXPECT_EQ(test.server->core().ledger().used(HeldKind::kParameters), 12);
+  const std::string file =
+      test.server->core().registry().tensors().PathOf(model.tensors.begin()->first);
+  EXPECT_TRUE(std::filesystem::exists(file));
+  ASSERT_TRUE(Delete(test, "m").ok());
+  EXPECT_EQ(test.server->core().ledger().used(), 0);
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST(ModelServiceTest, GetModelTellsEverything) {
   TestServer test;
   const v1::UploadModelResponse uploaded = test.Upload("m", ReluModel());

@@ -6,12 +6,9 @@
 //
 // An upload runs in a process of its own (this binary with --upload), so that killing it is what a
 // lost client is. One moment in two kills the server instead and starts it again.
-#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -22,7 +19,6 @@
 #include <map>
 #include <random>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,8 +32,7 @@
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
 #include "server/sha256.h"
-
-extern char** environ;
+#include "server/test_process.h"
 
 namespace athanor {
 namespace {
@@ -121,43 +116,6 @@ int UploadMain(const std::string& address, int number) {
 }
 
 
-class Process {
- public:
-  Process(const std::vector<std::string>& command, const std::string& output) : output_(output) {
-    std::vector<char*> argv;
-    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-      posix_spawn_file_actions_addopen(&actions, fd, output.c_str(), O_CREAT | O_WRONLY | O_APPEND,
-                                       0644);
-    }
-    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0) << argv[0];
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  ~Process() { Kill(); }
-
-  void Kill() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    Wait();
-  }
-  int Wait() {
-    int status = 0;
-    waitpid(std::exchange(pid_, -1), &status, 0);
-    return status;
-  }
-  std::string Output() const {
-    std::ifstream file(output_);
-    return (std::stringstream() << file.rdbuf()).str();
-  }
-
- private:
-  const std::string output_;
-  pid_t pid_ = -1;
-};
-
 class SteadyUploadsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -173,18 +131,13 @@ class SteadyUploadsTest : public testing::Test {
 
   void StartServer() {
     const std::string log = absl::StrCat(directory_, "/server-", ++starts_, ".log");
-    server_ = std::make_unique<Process>(
+    server_ = std::make_unique<TestProcess>(
         std::vector<std::string>{"server/athanord", "--listen=127.0.0.1:0",
                                  "--state_dir=" + state_},
         log);
-    std::string output;
-    for (int i = 0; i < 1000 && !absl::StrContains(output, " port="); ++i) {
-      std::this_thread::sleep_for(milliseconds(10));
-      output = server_->Output();
-    }
-    const size_t at = output.find(" port=");
-    ASSERT_NE(at, std::string::npos) << output;
-    address_ = "127.0.0.1:" + std::to_string(std::stoi(output.substr(at + 6)));
+    const int port = server_->WaitForPort();
+    ASSERT_NE(port, 0) << server_->Output();
+    address_ = absl::StrCat("127.0.0.1:", port);
     channel_ = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   }
 
@@ -194,7 +147,7 @@ class SteadyUploadsTest : public testing::Test {
     bool killed = false;
     while (!killed) {
       const int number = next_model_++;
-      Process upload({self, "--upload=" + address_, absl::StrCat("--number=", number)},
+      TestProcess upload({self, "--upload=" + address_, absl::StrCat("--number=", number)},
                      absl::StrCat(directory_, "/upload-", number));
       std::string said;
       while (!absl::StrContains(said, "stored") && !killed) {
@@ -302,7 +255,7 @@ class SteadyUploadsTest : public testing::Test {
   std::string directory_, state_, address_;
   int starts_ = 0;
   int next_model_ = 0;
-  std::unique_ptr<Process> server_;
+  std::unique_ptr<TestProcess> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::set<int> stored_, maybe_, gone_;
 };

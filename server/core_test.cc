@@ -1,0 +1,191 @@
+// The server without gRPC, so that ThreadSanitizer sees every lock: uploads, compile jobs, lookups,
+// runs and deletions from several threads at once.
+#include "server/core.h"
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/testing.h"
+#include "server/upload.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.state_dir = FreshDirectory();
+    options_.compile_workers = 2;
+    options_.contexts = 2;
+    core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
+  }
+
+  std::shared_ptr<ModelVersion> Store(const std::string& name, const TestModel& model) {
+    Upload upload(&core_->registry(), &core_->ledger(), core_->options());
+    for (const auto& message : UploadMessages(name, model)) {
+      const absl::Status status = upload.Take(message);
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    EXPECT_TRUE(upload.committed());
+    return upload.version();
+  }
+
+  // Waits for the version's verdict.
+  absl::Status Await(ModelVersion& version) {
+    Mutex mu;
+    CondVar cv;
+    std::optional<absl::Status> verdict;
+    version.WhenReady([&](const absl::Status& status) {
+      MutexLock lock(mu);
+      verdict = status;
+      cv.NotifyAll();
+    });
+    MutexLock lock(mu);
+    while (!verdict.has_value()) cv.Wait(lock);
+    return *verdict;
+  }
+
+  // y = x * w of a ScaleModel of one element.
+  absl::StatusOr<float> Run(const ModelVersion& version, float x) {
+    std::shared_ptr<const ServedPlan> plan = version.plan();
+    if (plan == nullptr) return absl::NotFoundError("no plan");
+    Mutex mu;
+    CondVar cv;
+    std::optional<absl::StatusOr<float>> result;
+    plan->contexts->Acquire([&](ContextPool::Lease lease) {
+      float y = 0;
+      const std::string_view input(reinterpret_cast<const char*>(&x), sizeof(x));
+      const RunOutput output{0, &y, sizeof(y)};
+      const absl::Status status = plan->runner->Run(*lease, {}, {input}, {output}, {});
+      MutexLock lock(mu);
+      result = status.ok() ? absl::StatusOr<float>(y) : status;
+      cv.NotifyAll();
+    });
+    MutexLock lock(mu);
+    while (!result.has_value()) cv.Wait(lock);
+    return *result;
+  }
+
+  ServerOptions options_;
+  std::shared_ptr<TestControl> control_ = std::make_shared<TestControl>();
+  std::unique_ptr<ServerCore> core_;
+};
+
+TEST_F(CoreTest, EverythingAtOnce) {
+  std::shared_ptr<ModelVersion> steady = Store("steady", ScaleModel({2}));
+  ASSERT_TRUE(core_->workers().Start(steady).ok());
+  ASSERT_TRUE(Await(*steady).ok());
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        auto found = core_->registry().Find("steady", "");
+        ASSERT_TRUE(found.ok());
+        absl::StatusOr<float> y = Run(**found, 3);
+        ASSERT_TRUE(y.ok()) << y.status();
+        EXPECT_EQ(*y, 6);
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    while (!stop) {
+      for (const auto& version : core_->registry().List("")) {
+        (void)core_->registry().Describe(*version);
+      }
+      for (const auto& job : core_->workers().List("")) (void)job->state();
+    }
+  });
+  for (int i = 1; i <= 20; ++i) {
+    std::shared_ptr<ModelVersion> version = Store("passing", ScaleModel({static_cast<float>(i)}));
+    auto job = core_->workers().Start(version);
+    ASSERT_TRUE(job.ok());
+    if (i % 4 == 0) core_->workers().Cancel(*job, v1::CompileJob::STOP_CANCELLED);
+    const absl::Status ready = Await(*version);
+    if (ready.ok()) {
+      EXPECT_EQ(Run(*version, 2).value(), 2 * i);
+    } else {
+      EXPECT_EQ(ready.code(), absl::StatusCode::kFailedPrecondition);
+    }
+    if (i % 3 == 0) {
+      auto deleted = core_->registry().Delete("passing", "");
+      ASSERT_TRUE(deleted.ok()) << deleted.status();
+      for (const auto& gone : *deleted) core_->workers().CancelFor(*gone);
+    }
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(CoreTest, TwoUploadsOfTheSameTensorAtOnce) {
+  const TestModel model = ScaleModel({4});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] { Store("m" + std::to_string(t), model); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(core_->ledger().used(HeldKind::kParameters), 4);
+  for (int t = 0; t < 4; ++t) {
+    EXPECT_TRUE(core_->registry().Delete("m" + std::to_string(t), "").ok());
+    EXPECT_EQ(core_->ledger().used(HeldKind::kParameters), t < 3 ? 4 : 0);
+  }
+}
+
+// A tensor that an upload relies on stays while its last model is deleted.
+TEST_F(CoreTest, AnUploadPinsTheTensorsItReliesOn) {
+  const TestModel model = ScaleModel({4});
+  Store("first", model);
+  auto messages = UploadMessages("second", model);
+  messages[0].mutable_header()->clear_tensors();
+  Upload upload(&core_->registry(), &core_->ledger(), core_->options());
+  ASSERT_TRUE(upload.Take(messages.front()).ok());
+  ASSERT_TRUE(core_->registry().Delete("first", "").ok());
+  ASSERT_TRUE(upload.Take(messages.back()).ok());
+  ASSERT_TRUE(core_->workers().Start(upload.version()).ok());
+  ASSERT_TRUE(Await(*upload.version()).ok());
+  EXPECT_EQ(Run(*upload.version(), 2).value(), 8);
+}
+
+TEST_F(CoreTest, AnAbandonedUploadGivesEverythingBack) {
+  const TestModel model = ScaleModel({4, 5});
+  {
+    Upload upload(&core_->registry(), &core_->ledger(), core_->options());
+    const auto messages = UploadMessages("m", model, 4);
+    ASSERT_TRUE(upload.Take(messages[0]).ok());
+    ASSERT_TRUE(upload.Take(messages[1]).ok());
+    EXPECT_EQ(core_->ledger().used(HeldKind::kParameters), 8);
+    EXPECT_THAT(std::string(upload.CutOff().message()), HasSubstr("offset 4 of 8"));
+  }
+  EXPECT_EQ(core_->ledger().used(), 0);
+  EXPECT_EQ(core_->registry().Missing({model.tensors.begin()->first}).size(), 1u);
+}
+
+TEST_F(CoreTest, RunsOfOnePlanTakeTurnsByPriority) {
+  options_.state_dir = FreshDirectory();
+  options_.contexts = 1;
+  core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
+  std::shared_ptr<ModelVersion> version = Store("m", ScaleModel({1}));
+  ASSERT_TRUE(core_->workers().Start(version).ok());
+  ASSERT_TRUE(Await(*version).ok());
+  std::shared_ptr<ContextPool> contexts = version->plan()->contexts;
+  std::vector<int> order;
+  {
+    ContextPool::Lease held = contexts->TryAcquire();
+    ASSERT_TRUE(static_cast<bool>(held));
+    EXPECT_FALSE(static_cast<bool>(contexts->TryAcquire()));
+    for (int priority : {100, 7, 1}) {
+      contexts->Acquire([&order, priority](ContextPool::Lease) { order.push_back(priority); },
+                        priority);
+    }
+    EXPECT_TRUE(order.empty());
+  }
+  EXPECT_THAT(order, testing::ElementsAre(1, 7, 100));
+}
+
+}  // namespace
+}  // namespace athanor
