@@ -36,11 +36,16 @@ std::optional<Recognised> MatchContract(const RecognitionSite& site, NodeId n) {
   Recognised r;
   std::string spec[2];
   for (int side = 0; side < 2; ++side) {
-    Lettered operand = SourceOf(site, {mul.inputs[side], joint});
-    // An operand that fills the whole space is a map of the sum, and better fused as one.
-    if (operand.letters.size() == rank) return std::nullopt;
+    const Lettered given{mul.inputs[side], joint};
+    const Lettered source = SourceOf(site, given);
+    LetteredView operand{{source.node, std::nullopt}, source.letters};
+    if (source.letters.size() == rank) {
+      operand = ViewWithoutRepetition(site, given).value_or(std::move(operand));
+      // An operand that fills the whole space is a map of the sum, and better fused as one.
+      if (operand.letters.size() == rank) return std::nullopt;
+    }
     spec[side] = operand.letters;
-    r.operands.push_back({operand.node, std::nullopt});
+    r.operands.push_back(std::move(operand.operand));
   }
   std::string result;
   const auto& axes = GetAttr<std::vector<int64_t>>(sum.attrs, "axes");

@@ -77,6 +77,32 @@ Lettered PermutedSourceOf(const RecognitionSite& site, const Lettered& v, std::v
   return Descend(site, v, /*repeats=*/false, passed);
 }
 
+std::optional<LetteredView> ViewWithoutRepetition(const RecognitionSite& site, const Lettered& v) {
+  const Shape& shape = site.node(v.node).type.shape;
+  std::vector<Expr> at;
+  for (size_t i = 0; i < shape.size(); ++i) at.push_back(Expr::Axis(static_cast<int>(i)));
+  NodeId n = v.node;
+  while (const IndexMap* map = ViewOf(site.node(n))) {
+    at = Compose(*map, at);
+    n = site.node(n).inputs[0];
+  }
+  if (n == v.node) return std::nullopt;
+  LetteredView r;
+  IndexMap view;
+  std::map<std::string, Expr, std::less<>> renamed;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const std::string axis = absl::StrCat("$", i);
+    bool used = std::any_of(at.begin(), at.end(), [&](const Expr& e) { return e.Uses(axis); });
+    if (!used) continue;
+    renamed[axis] = Expr::Axis(static_cast<int>(view.shape.size()));
+    view.shape.push_back(shape[i]);
+    r.letters += v.letters[i];
+  }
+  for (const Expr& e : at) view.coordinates.push_back(e.Substitute(renamed));
+  r.operand = {n, std::move(view)};
+  return r;
+}
+
 std::optional<double> ScalarValue(const RecognitionSite& site, NodeId n) {
   const Node& node = site.node(n);
   if (!IsFloat(node.type.dtype) || AccumulatorOf(node.type.dtype) != node.type.dtype) return std::nullopt;

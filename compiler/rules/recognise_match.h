@@ -26,6 +26,14 @@ Lettered SourceOf(const RecognitionSite& site, const Lettered& v, std::vector<No
 Lettered PermutedSourceOf(const RecognitionSite& site, const Lettered& v,
                           std::vector<NodeId>* passed = nullptr);
 
+// What `v` reads through all views, as a view with only the axes that matter to it, and their letters:
+// x[b, s, 16*h + d] repeated along k is that view of x with "bshd". nullopt if `v` is no view.
+struct LetteredView {
+  RecognisedOperand operand;
+  std::string letters;
+};
+std::optional<LetteredView> ViewWithoutRepetition(const RecognitionSite& site, const Lettered& v);
+
 // The value that every element of a float node has, where it follows from constants alone.
 std::optional<double> ScalarValue(const RecognitionSite& site, NodeId n);
 // The value of an integer node at `coordinates`, as an expression over them and the dims, all of which
