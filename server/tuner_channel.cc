@@ -70,9 +70,8 @@ absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message,
                         const FrameWait& wait) {
   const size_t size = message.ByteSizeLong();
   if (size > static_cast<size_t>(kMaxTunerFrame)) {
-    return absl::InvalidArgumentError(absl::StrCat("message to the tuner: ", size,
-                                                   " bytes, at most ", kMaxTunerFrame,
-                                                   " can be sent"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "message to the tuner: ", size, " bytes, at most ", kMaxTunerFrame, " can be sent"));
   }
   const uint32_t count = static_cast<uint32_t>(size);
   std::string bytes(sizeof(count), '\0');

@@ -74,7 +74,8 @@ absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socke
   argv.push_back(nullptr);
   std::vector<std::string> environment;
   for (const char* name : kPassedOn) {
-    if (const char* value = std::getenv(name)) environment.push_back(absl::StrCat(name, "=", value));
+    if (const char* value = std::getenv(name))
+      environment.push_back(absl::StrCat(name, "=", value));
   }
   for (std::string& entry : environment) envp.push_back(entry.data());
   envp.push_back(nullptr);
@@ -148,12 +149,12 @@ absl::Status TunerProcess::Spawn() {
   absl::StatusOr<pid_t> pid = absl::UnavailableError("descriptors for the tuner: none left");
   if (child_end >= 0 && words >= 0) {
     const auto seconds = [](milliseconds t) { return std::chrono::ceil<std::chrono::seconds>(t); };
-    pid = SpawnChild({binary_, absl::StrCat("--parent=", getpid()),
-                      absl::StrCat("--memory_limit=", options_.memory_limit),
-                      absl::StrCat("--compile_seconds=",
-                                   seconds(options_.compile_timeout).count() + 1),
-                      absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2)},
-                     child_end, words);
+    pid = SpawnChild(
+        {binary_, absl::StrCat("--parent=", getpid()),
+         absl::StrCat("--memory_limit=", options_.memory_limit),
+         absl::StrCat("--compile_seconds=", seconds(options_.compile_timeout).count() + 1),
+         absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2)},
+        child_end, words);
   }
   if (!pid.ok()) {
     close(ends[0]);
@@ -212,7 +213,8 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
         absl::StrCat(doing, ": not finished after ", timeout.count(), " ms; it was ended"));
   }
   if (!absl::IsUnavailable(why)) {
-    return absl::InternalError(absl::StrCat(doing, ": the tuner's reply is no reply: ", why.message()));
+    return absl::InternalError(
+        absl::StrCat(doing, ": the tuner's reply is no reply: ", why.message()));
   }
   const bool memory = (WIFEXITED(status) && WEXITSTATUS(status) == kTunerExitMemory) ||
                       absl::StrContains(words, "out of memory");
@@ -220,8 +222,8 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
     return absl::ResourceExhaustedError(absl::StrCat(
         doing, ": needs more than the ", options_.memory_limit, " bytes of memory it may have"));
   }
-  return absl::InternalError(absl::StrCat(doing, ": the tuner ", Describe(status),
-                                          words.empty() ? "" : ": ", words));
+  return absl::InternalError(
+      absl::StrCat(doing, ": the tuner ", Describe(status), words.empty() ? "" : ": ", words));
 }
 
 absl::StatusOr<internal::TunerReply> TunerProcess::Call(const internal::TunerRequest& request,

@@ -26,8 +26,8 @@
 namespace athanor {
 
 struct TunerOptions {
-  std::string binary;                            // empty: athanor-tuner beside this executable
-  int64_t memory_limit = int64_t{4} << 30;       // bytes, of the compiler or of a checked kernel
+  std::string binary;                       // empty: athanor-tuner beside this executable
+  int64_t memory_limit = int64_t{4} << 30;  // bytes, of the compiler or of a checked kernel
   std::chrono::milliseconds start_timeout{10000};
   std::chrono::milliseconds compile_timeout{30000};
   std::chrono::milliseconds check_timeout{30000};  // half of it for the kernels themselves
@@ -60,7 +60,7 @@ class TunerProcess {
   // From any thread: a call that is running returns CANCELLED. Without one, nothing happens.
   void Interrupt();
 
-  pid_t pid() const { return pid_; }       // of the child now; -1 between a loss and the next call
+  pid_t pid() const { return pid_; }  // of the child now; -1 between a loss and the next call
   int64_t starts() const { return starts_; }  // children so far
 
  private:
@@ -79,9 +79,9 @@ class TunerProcess {
   const TunerOptions options_;
   std::string binary_;
   pid_t pid_ = -1;
-  int fd_ = -1;       // our end of the socket pair
+  int fd_ = -1;        // our end of the socket pair
   int words_fd_ = -1;  // memory file: the child's standard error
-  int wake_fd_ = -1;  // event of Interrupt
+  int wake_fd_ = -1;   // event of Interrupt
   bool warm_ = false;  // this child has answered before
   int64_t starts_ = 0;
 };

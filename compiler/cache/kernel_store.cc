@@ -138,8 +138,8 @@ std::string KernelKey::Hash() const {
       .Finish();
 }
 
-KernelKey MakeKernelKey(absl::string_view source, const v1::Target& target,
-                        absl::string_view flags, absl::string_view compiler_version) {
+KernelKey MakeKernelKey(absl::string_view source, const v1::Target& target, absl::string_view flags,
+                        absl::string_view compiler_version) {
   KernelKey key;
   key.source_hash = absl::BytesToHexString(Sha256().Add(source).Finish());
   key.flags = std::string(flags);
@@ -193,8 +193,8 @@ void KernelStore::OpenFile() {
   const std::string reason =
       db_ == nullptr ? "it was written by a newer version" : sqlite3_errmsg(db_);
   Close();
-  ReportOnce(absl::StrCat("kernel cache ", path_, ": ", reason,
-                          "; kernels are compiled without a cache"));
+  ReportOnce(
+      absl::StrCat("kernel cache ", path_, ": ", reason, "; kernels are compiled without a cache"));
 }
 
 int KernelStore::TryOpen() {
@@ -313,9 +313,8 @@ std::optional<std::string> KernelStore::Get(const KernelKey& key) {
 
 absl::Status KernelStore::Put(const KernelKey& key, absl::string_view object) {
   if (object.size() > kMaxObjectBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("kernel object: ", object.size(),
-                                                   " bytes, at most ", kMaxObjectBytes,
-                                                   " are cached"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "kernel object: ", object.size(), " bytes, at most ", kMaxObjectBytes, " are cached"));
   }
   const std::string hash = key.Hash();
   const std::string checksum = Checksum(hash, object);

@@ -29,8 +29,8 @@ namespace athanor {
 
 // All that a kernel object depends on. Each component is a column, so a miss can be explained.
 struct KernelKey {
-  std::string source_hash;       // SHA-256 of the C text, 64 hex digits
-  std::string flags;             // of the compiler, as text
+  std::string source_hash;  // SHA-256 of the C text, 64 hex digits
+  std::string flags;        // of the compiler, as text
   std::string triple;
   std::string cpu;
   std::string features;          // joined with commas
@@ -40,8 +40,8 @@ struct KernelKey {
   std::string Hash() const;  // SHA-256 over the components, each with its length; 32 bytes
 };
 
-KernelKey MakeKernelKey(absl::string_view source, const v1::Target& target,
-                        absl::string_view flags, absl::string_view compiler_version);
+KernelKey MakeKernelKey(absl::string_view source, const v1::Target& target, absl::string_view flags,
+                        absl::string_view compiler_version);
 
 // SHA-256 over the whole request, objects included; 32 bytes.
 std::string CheckKey(const internal::CheckRequest& request);
@@ -51,7 +51,8 @@ class KernelStore {
  public:
   using Report = std::function<void(absl::string_view message)>;  // from any thread that calls
 
-  // Never fails: without a usable file every Get is a miss. An empty path is such a store, silently.
+  // Never fails: without a usable file every Get is a miss. An empty path is such a store,
+  // silently.
   static std::unique_ptr<KernelStore> Open(std::string path, Report report);
   ~KernelStore();
   KernelStore(const KernelStore&) = delete;

@@ -123,11 +123,14 @@ TEST_F(KernelStoreTest, BadRowsAreMissesAndGo) {
   auto store = Open();
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(store->Put(Key(i), Object(i)).ok());
   // A changed byte, a lost end, and an object under another's key.
-  ASSERT_TRUE(store->ExecuteForTest(
-      "UPDATE kernels SET object = CAST(zeroblob(100) AS BLOB) WHERE rowid = 1;"
-      "UPDATE kernels SET object = substr(object, 1, length(object) - 1) WHERE rowid = 2;"
-      "UPDATE kernels SET object = (SELECT object FROM kernels WHERE rowid = 4),"
-      " checksum = (SELECT checksum FROM kernels WHERE rowid = 4) WHERE rowid = 3").ok());
+  ASSERT_TRUE(
+      store
+          ->ExecuteForTest(
+              "UPDATE kernels SET object = CAST(zeroblob(100) AS BLOB) WHERE rowid = 1;"
+              "UPDATE kernels SET object = substr(object, 1, length(object) - 1) WHERE rowid = 2;"
+              "UPDATE kernels SET object = (SELECT object FROM kernels WHERE rowid = 4),"
+              " checksum = (SELECT checksum FROM kernels WHERE rowid = 4) WHERE rowid = 3")
+          .ok());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(store->Get(Key(i)), std::nullopt) << i;
   EXPECT_EQ(store->Get(Key(3)), Object(3));
   EXPECT_EQ(store->GetStats().bad_rows, 3);
@@ -287,7 +290,9 @@ TEST_F(KernelStoreTest, WithoutAFileItOnlyMisses) {
 }
 
 TEST_F(KernelStoreTest, ReadOnlyFileIsSaidOnce) {
-  { ASSERT_TRUE(Open()->Put(Key(1), Object(1)).ok()); }
+  {
+    ASSERT_TRUE(Open()->Put(Key(1), Object(1)).ok());
+  }
   auto store = Open();
   ASSERT_TRUE(store->ExecuteForTest("PRAGMA query_only=1").ok());
   EXPECT_EQ(store->Put(Key(2), Object(2)).code(), absl::StatusCode::kUnavailable);

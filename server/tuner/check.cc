@@ -34,10 +34,10 @@ constexpr unsigned char kNoise = 0x5a;
 // One set of sizes with one seed: what goes in, what must come out, what did.
 struct Case {
   std::vector<int64_t> dims;
-  std::string text;  // "b=7 s=11, seed 3"
-  std::vector<GuardedBytes> inputs;      // in the order of graph.InputIds(), then ParameterIds()
-  bool index_error = false;              // the reference finds an index out of range
-  std::vector<Tensor> wanted;            // by graph.outputs
+  std::string text;                  // "b=7 s=11, seed 3"
+  std::vector<GuardedBytes> inputs;  // in the order of graph.InputIds(), then ParameterIds()
+  bool index_error = false;          // the reference finds an index out of range
+  std::vector<Tensor> wanted;        // by graph.outputs
   std::vector<std::vector<double>> tolerances;
   std::vector<GuardedBytes> outputs;
 };
@@ -225,8 +225,8 @@ absl::Status Checker::RunCase(Device* device, const std::vector<absl::string_vie
   for (int i = 0; i < (*plan)->outputs(); ++i) {
     const std::optional<size_t> position = PositionOf((*plan)->output_name(i), output_names_);
     if (!position) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the plan's output \"", (*plan)->output_name(i), "\" is none of the graph's"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the plan's output \"", (*plan)->output_name(i), "\" is none of the graph's"));
     }
     if (c.index_error) {
       if (absl::Status s = (*plan)->CheckDims(c.dims); !s.ok()) return s;
@@ -263,8 +263,8 @@ absl::StatusOr<double> Checker::CompareOutput(const Case& c, size_t output) cons
   }
   absl::Status same = CompareTensors(got, want, tolerances);
   if (same.ok()) return std::min(worst, 1.0);
-  return absl::DataLossError(absl::StrCat("output \"", output_names_[output], "\" at ", c.text,
-                                          ": ", same.message()));
+  return absl::DataLossError(
+      absl::StrCat("output \"", output_names_[output], "\" at ", c.text, ": ", same.message()));
 }
 
 absl::StatusOr<double> Checker::Compare(const Case& c) const {

@@ -1,5 +1,5 @@
-// Checks compiled kernels: runs them as a plan on random inputs and compares what they write with the
-// reference evaluator, element by element.
+// Checks compiled kernels: runs them as a plan on random inputs and compares what they write with
+// the reference evaluator, element by element.
 //
 //   absl::StatusOr<double> worst = CheckKernels(request, {.timeout = 5s});
 //   // 0.03: every element within 3 % of its tolerance
@@ -18,9 +18,9 @@
 
 namespace athanor {
 
-// The largest error in units of the tolerance, at most 1. DATA_LOSS names output, element, values and
-// sizes of the first difference. INVALID_ARGUMENT: the request does not fit together. Besides these,
-// the runtime's errors and RunIsolated's.
+// The largest error in units of the tolerance, at most 1. DATA_LOSS names output, element, values
+// and sizes of the first difference. INVALID_ARGUMENT: the request does not fit together. Besides
+// these, the runtime's errors and RunIsolated's.
 absl::StatusOr<double> CheckKernels(const internal::CheckRequest& request,
                                     const IsolationLimits& limits);
 

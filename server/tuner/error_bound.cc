@@ -48,8 +48,8 @@ bool AnyError(const Errors& e) {
 // The bounds of one node from those of its operands.
 class NodeBound {
  public:
-  NodeBound(const Expr::Env& dims, const Node& node,
-            const std::vector<Tensor>& values, const std::vector<Errors>& errors, const Tensor& value)
+  NodeBound(const Expr::Env& dims, const Node& node, const std::vector<Tensor>& values,
+            const std::vector<Errors>& errors, const Tensor& value)
       : dims_(dims), node_(node), v_(value), e_(value.elements(), 0.0) {
     for (NodeId i : node.inputs) {
       in_.push_back(&values[i]);
@@ -335,8 +335,8 @@ absl::Status NodeBound::Moved() {
   const Tensor error = FromDoubles(in_[0]->shape, *err_[0], DType::kF64);
   Attrs attrs = node_.attrs;
   if (attrs.contains("fill")) attrs.find("fill")->second = Tensor::Zeros(DType::kF64, {});
-  absl::StatusOr<Errors> moved = node_.op == Op::kGather ? Apply({&error, in_[1]}, attrs)
-                                                         : Apply({&error}, attrs);
+  absl::StatusOr<Errors> moved =
+      node_.op == Op::kGather ? Apply({&error, in_[1]}, attrs) : Apply({&error}, attrs);
   if (!moved.ok()) return moved.status();
   e_ = *std::move(moved);
   return absl::OkStatus();

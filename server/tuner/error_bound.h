@@ -3,25 +3,27 @@
 //   std::vector<std::vector<double>> bounds = ErrorBounds(graph, inputs).value();
 //   // |kernel - reference| <= 2 * bounds[output][element]
 //
-// Composites but Contract and EmbeddingBag are replaced by their decompositions; then a bound e on the
-// distance from exact arithmetic is carried from node to node, for each element, with v the reference
-// evaluator's value and ulp(v) the distance to the next value of the node's dtype:
+// Composites but Contract and EmbeddingBag are replaced by their decompositions; then a bound e on
+// the distance from exact arithmetic is carried from node to node, for each element, with v the
+// reference evaluator's value and ulp(v) the distance to the next value of the node's dtype:
 //
 //   inputs, constants        0
 //   sums, contractions       c*gamma(K)*S + carried + ulp(v), with S = sum|a| or sum|a*b|, K terms,
 //                            gamma(K) of the accumulator's dtype (compiler/ir/compare.h) and
 //                            c*gamma(K) taken as gamma(K + 8): an online softmax rescales its sums;
 //                            carried = sum e(a), or sum of |a|e(b) + |b|e(a) + e(a)e(b)
-//   a + b, a * b, a / b      e(a) + e(b); |a|e(b) + |b|e(a) + e(a)e(b); (e(a) + |v|e(b))/(|b| - e(b));
+//   a + b, a * b, a / b      e(a) + e(b); |a|e(b) + |b|e(a) + e(a)e(b); (e(a) + |v|e(b))/(|b| -
+//   e(b));
 //                            each + ulp(v)/2
 //   f(x), monotone           the larger of |f(x + e) - f(x)| and |f(x - e) - f(x)|,
 //                            + (bound of the op table + 1/2) * ulp(v)
 //   moves, Select, Max, Min  those of what they may choose from; no rounding
-//   comparisons              a result that e could turn is unknown, and so is all that follows from it
+//   comparisons              a result that e could turn is unknown, and so is all that follows from
+//   it
 //
 // Kernel and reference both keep to e, so they differ by at most 2e. Unknown is infinity: such an
-// element cannot be checked with these inputs. Integers and bools that follow from exact values have
-// e = 0: they must be equal.
+// element cannot be checked with these inputs. Integers and bools that follow from exact values
+// have e = 0: they must be equal.
 #ifndef ATHANOR_SERVER_TUNER_ERROR_BOUND_H_
 #define ATHANOR_SERVER_TUNER_ERROR_BOUND_H_
 

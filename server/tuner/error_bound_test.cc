@@ -16,51 +16,63 @@ namespace {
 
 struct Row {
   const char* name;
-  const char* text;   // in f32
-  double useful;      // bounds stay below this part of the largest value
+  const char* text;  // in f32
+  double useful;     // bounds stay below this part of the largest value
 };
 
 const Row kRows[] = {
     {"sum", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 50]
-       %1 = SumReduce(%0) {axes=[1]} output "y" = %1 })", 1e-4},
+       %1 = SumReduce(%0) {axes=[1]} output "y" = %1 })",
+     1e-4},
     {"contract", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 64]
        %1 = Parameter "w" : f32[64, 24] %2 = Contract(%0, %1) {spec="mk,kn->mn"}
-       output "y" = %2 })", 1e-4},
+       output "y" = %2 })",
+     1e-4},
     {"contract of computed", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 64]
        %1 = Parameter "w" : f32[64, 24] %3 = Tanh(%0) %4 = Sin(%1)
-       %2 = Contract(%3, %4) {spec="mk,kn->mn"} %5 = Gelu(%2) output "y" = %5 })", 1e-3},
+       %2 = Contract(%3, %4) {spec="mk,kn->mn"} %5 = Gelu(%2) output "y" = %5 })",
+     1e-3},
     {"gelu", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n] %1 = Gelu(%0)
        %2 = Gelu(%0) {approximate="tanh"} %3 = Silu(%0) %4 = Sigmoid(%0)
-       output "a" = %1 output "b" = %2 output "c" = %3 output "d" = %4 })", 1e-4},
+       output "a" = %1 output "b" = %2 output "c" = %3 output "d" = %4 })",
+     1e-4},
     {"softmax", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 40]
-       %1 = Softmax(%0) {axis=1} output "y" = %1 })", 1e-3},
+       %1 = Softmax(%0) {axis=1} output "y" = %1 })",
+     1e-3},
     {"norms", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 48]
        %1 = Parameter "s" : f32[48] %2 = Parameter "b" : f32[48]
        %3 = LayerNorm(%0, %1, %2) {epsilon=1e-5} %4 = RmsNorm(%0, %1) {epsilon=1e-5}
-       output "l" = %3 output "r" = %4 })", 1e-2},
+       output "l" = %3 output "r" = %4 })",
+     1e-2},
     {"attention", R"(graph "g" { dim n in [1, 99] %0 = Input "q" : f32[2, n, 16]
        %1 = Input "k" : f32[2, n, 16] %2 = Input "v" : f32[2, n, 16]
-       %3 = Attention(%0, %1, %2) {causal=true} output "y" = %3 })", 1e-2},
+       %3 = Attention(%0, %1, %2) {causal=true} output "y" = %3 })",
+     1e-2},
     {"masked attention", R"(graph "g" { dim n in [1, 99] %0 = Input "q" : f32[2, n, 16]
        %1 = Input "k" : f32[2, n, 16] %2 = Input "v" : f32[2, n, 16]
        %3 = Input "m" : f32[n, n]
-       %4 = Attention(%0, %1, %2, %3) output "y" = %4 })", 1e-2},
+       %4 = Attention(%0, %1, %2, %3) output "y" = %4 })",
+     1e-2},
     {"bags", R"(graph "g" { dim n in [1, 99] %0 = Parameter "t" : f32[30, 8]
        %1 = Input "i" : i64[3*n] %2 = Input "o" : i32[n]
        %3 = EmbeddingBag(%0, %1, %2) {mode="sum"} %4 = EmbeddingBag(%0, %1, %2) {mode="mean"}
        %5 = EmbeddingBag(%0, %1, %2) {mode="max"}
-       output "s" = %3 output "m" = %4 output "x" = %5 })", 1e-4},
+       output "s" = %3 output "m" = %4 output "x" = %5 })",
+     1e-4},
     {"scatter", R"(graph "g" { dim n in [1, 99] %0 = Input "d" : f32[20, 4]
        %1 = Input "i" : i32[n] %2 = Input "u" : f32[n, 4] %3 = Tanh(%2)
        %4 = Scatter(%0, %1, %3) {axis=0, mode="add"} %5 = Scatter(%0, %1, %3) {axis=0, mode="min"}
-       output "a" = %4 output "m" = %5 })", 1e-4},
+       output "a" = %4 output "m" = %5 })",
+     1e-4},
     {"arithmetic", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n] %1 = Input "z" : f32[n]
        %2 = Mul(%0, %0) %3 = Exp(%0) %4 = Add(%2, %3) %5 = Div(%1, %4) %6 = Sqrt(%4)
        %7 = Log(%4) %8 = Pow(%6, %5) %9 = Max(%5, %7) %10 = Recip(%3)
-       output "a" = %5 output "b" = %8 output "c" = %9 output "d" = %10 })", 1e-2},
+       output "a" = %5 output "b" = %8 output "c" = %9 output "d" = %10 })",
+     1e-2},
     {"moved", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 4] %1 = Exp(%0)
        %2 = IndexMap(%1) {map=map[4, n + 2]($1 - 1, $0), fill=f32[] {-7.0}}
-       %3 = MaxReduce(%2) {axes=[1]} output "a" = %2 output "b" = %3 })", 1e-4},
+       %3 = MaxReduce(%2) {axes=[1]} output "a" = %2 output "b" = %3 })",
+     1e-4},
 };
 
 Expr::Env Sizes(int64_t n) { return {{"n", n}}; }
@@ -79,18 +91,17 @@ std::vector<Tensor> Widened(const std::vector<Tensor>& inputs) {
   return wide;
 }
 
-// The reference evaluator in f32 rounds after every node, so it is a kernel like any other; the same
-// graph in f64 is all but exact.
+// The reference evaluator in f32 rounds after every node, so it is a kernel like any other; the
+// same graph in f64 is all but exact.
 TEST(ErrorBounds, HoldForF32AgainstF64AndAreUseful) {
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
     const absl::StatusOr<Graph> graph = ParseGraph(row.text);
     ASSERT_TRUE(graph.ok()) << graph.status();
-    const absl::StatusOr<Graph> exact =
-        ParseGraph(absl::StrReplaceAll(row.text, {{"f32", "f64"}}));
+    const absl::StatusOr<Graph> exact = ParseGraph(absl::StrReplaceAll(row.text, {{"f32", "f64"}}));
     ASSERT_TRUE(exact.ok()) << exact.status();
-    for (uint64_t seed = 0; seed < 6; ++seed) {
-      const auto inputs = RandomInputs(*graph, Sizes(1 + 5 * seed), seed, IndexChoice::kAny);
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      const auto inputs = RandomInputs(*graph, Sizes(1 + 3 * seed), seed, IndexChoice::kAny);
       ASSERT_TRUE(inputs.ok()) << inputs.status();
       const auto bounds = ErrorBounds(*graph, *inputs);
       ASSERT_TRUE(bounds.ok()) << bounds.status();
@@ -112,7 +123,7 @@ TEST(ErrorBounds, HoldForF32AgainstF64AndAreUseful) {
           largest = std::max(largest, std::fabs(want));
           loosest = std::max(loosest, bound);
         }
-        EXPECT_LE(loosest, row.useful * largest) << "seed " << seed << " output " << o;
+        EXPECT_LE(loosest, row.useful * largest + 1e-40) << "seed " << seed << " output " << o;
         // Powers of what may be negative.
         EXPECT_LE(unknown, (*values)[o].elements() / 4) << "seed " << seed << " output " << o;
       }
@@ -143,7 +154,8 @@ TEST(ErrorBounds, ExactThingsAreExact) {
 TEST(ErrorBounds, SumsFollowTheFormula) {
   const Tensor x = Tensor::Of<float>(DType::kF32, {4}, {1, -2, 3, 0.5});
   const auto bounds = BoundsOf(
-      R"(graph "g" { %0 = Input "x" : f32[4] %1 = SumReduce(%0) {axes=[0]} output "a" = %1 })", {x});
+      R"(graph "g" { %0 = Input "x" : f32[4] %1 = SumReduce(%0) {axes=[0]} output "a" = %1 })",
+      {x});
   const double u = std::ldexp(1.0, -24), gamma = 12 * u / (1 - 12 * u);
   // ulp(2.5) is 2u * 2.
   EXPECT_NEAR(bounds[0][0], gamma * 6.5 + 4 * u, 1e-4 * u);

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,24 +72,54 @@ std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
   return roles;
 }
 
+// SplitMix64 (Steele, Lea and Flood 2014): short, and the same on every standard library.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t Bits() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  double Uniform(double low, double high) {
+    return low + (high - low) * std::ldexp(static_cast<double>(Bits() >> 11), -53);
+  }
+  // Both ends included; the range is far below 2^64, so the remainder is even enough.
+  int64_t Between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(Bits() % static_cast<uint64_t>(high - low + 1));
+  }
+  // Nearly: the sum of four uniform values, with mean 0 and deviation 1.
+  double Normal() {
+    const uint64_t bits = Bits();
+    const int64_t sum = static_cast<int64_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
+                                             (bits >> 32 & 0xffff) + (bits >> 48));
+    return static_cast<double>(sum - 2 * 0xffff) * (1.7320508 / 0x10000);
+  }
+
+ private:
+  uint64_t state_;
+};
+
 class Filler {
  public:
   Filler(uint64_t seed, IndexChoice choice) : random_(seed), choice_(choice) {}
 
   void Fill(const Role& role, Tensor* tensor) {
     if (role.offsets_of && !IsFloat(tensor->dtype)) return Offsets(*role.offsets_of, tensor);
-    const double scale = std::exp2(Uniform(-4, 2));
+    const double scale = std::exp2(random_.Uniform(-4, 2));
     const int64_t elements = tensor->elements(), drawn = std::min(elements, kDrawn);
     for (int64_t i = 0; i < drawn; ++i) {
       const DType dtype = tensor->dtype;
       if (dtype == DType::kBool) {
-        StoreScalar(*tensor, i, Scalar::Unsigned(dtype, random_() & 1));
+        StoreScalar(*tensor, i, Scalar::Unsigned(dtype, random_.Bits() & 1));
       } else if (IsFloat(dtype)) {
         StoreScalar(*tensor, i, Scalar::Float(dtype, Float(role, dtype, scale)));
       } else {
         const int64_t value = role.index_limit ? Index(*role.index_limit) : Integer();
-        StoreScalar(*tensor, i, IsSigned(dtype)
-                                    ? Scalar::Signed(dtype, value)
+        StoreScalar(*tensor, i,
+                    IsSigned(dtype) ? Scalar::Signed(dtype, value)
                                     : Scalar::Unsigned(dtype, static_cast<uint64_t>(value)));
       }
     }
@@ -102,45 +131,39 @@ class Filler {
   }
 
  private:
-  double Uniform(double low, double high) {
-    return std::uniform_real_distribution<double>(low, high)(random_);
-  }
-  int64_t Between(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(random_);
-  }
-
   double Float(const Role& role, DType dtype, double scale) {
-    const int kind = static_cast<int>(random_() % 20);
+    const int kind = static_cast<int>(random_.Bits() % 20);
     if (role.mask && kind < 5) return -std::numeric_limits<double>::infinity();
     if (role.index_limit) return static_cast<double>(Index(*role.index_limit));
-    if (dtype == DType::kF8E8M0) return std::exp2(static_cast<double>(Between(-6, 6)));
-    const double normal = std::normal_distribution<double>()(random_);
+    if (dtype == DType::kF8E8M0) return std::exp2(static_cast<double>(random_.Between(-6, 6)));
+    const double normal = random_.Normal();
     if (kind == 0) return std::signbit(normal) ? -0.0 : 0.0;
     if (kind == 1) return std::nearbyint(4 * normal);
-    if (kind < 4 && DTypeBytes(dtype) > 1) return normal * std::exp2(Uniform(-10, 4));
+    if (kind < 4 && DTypeBytes(dtype) > 1) return normal * std::exp2(random_.Uniform(-10, 4));
     return normal * scale;
   }
 
   // Ends of the range and neighbours of what came before are more likely than chance.
   int64_t Index(int64_t limit) {
     if (limit <= 1) return 0;
-    const int kind = static_cast<int>(random_() % 8);
+    const int kind = static_cast<int>(random_.Bits() % 8);
     if (kind == 0) return last_ = 0;
     if (kind == 1) return last_ = limit - 1;
     if (kind == 2 && last_ < limit) return last_;
-    return last_ = Between(0, limit - 1);
+    return last_ = random_.Between(0, limit - 1);
   }
 
   int64_t Integer() {
     if (choice_ == IndexChoice::kZero) return 0;
-    if (choice_ == IndexChoice::kSmall) return Between(0, 3);
-    return (random_() & 1) != 0 ? Between(-8, 8) : static_cast<int64_t>(random_());
+    if (choice_ == IndexChoice::kSmall) return random_.Between(0, 3);
+    return (random_.Bits() & 1) != 0 ? random_.Between(-8, 8)
+                                     : static_cast<int64_t>(random_.Bits());
   }
 
   // Bags of uneven length, some empty; the first begins at 0.
   void Offsets(int64_t ids, Tensor* tensor) {
     std::vector<int64_t> begins(tensor->elements());
-    for (int64_t& begin : begins) begin = Between(0, ids);
+    for (int64_t& begin : begins) begin = random_.Between(0, ids);
     std::sort(begins.begin(), begins.end());
     if (!begins.empty()) begins[0] = 0;
     for (size_t i = 0; i < begins.size(); ++i) {
@@ -151,7 +174,7 @@ class Filler {
     }
   }
 
-  std::mt19937_64 random_;
+  Random random_;
   const IndexChoice choice_;
   int64_t last_ = 0;
 };
@@ -172,9 +195,8 @@ absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr:
     for (const Expr& size : type.shape) {
       const std::optional<int64_t> value = size.Evaluate(dims);
       if (!value || *value < 0) {
-        return absl::InvalidArgumentError(absl::StrCat(graph.Describe(id), ": size ",
-                                                       size.ToString(),
-                                                       " has no value at the check's dims"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            graph.Describe(id), ": size ", size.ToString(), " has no value at the check's dims"));
       }
       shape.push_back(*value);
       bytes *= static_cast<double>(*value);

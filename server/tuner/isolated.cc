@@ -146,9 +146,7 @@ absl::StatusOr<GuardedBytes> GuardedBytes::Create(size_t bytes) {
   return GuardedBytes(*std::move(memory), offset, bytes);
 }
 
-void GuardedBytes::Freeze() {
-  mprotect(memory_.data(), memory_.bytes() - PageBytes(), PROT_READ);
-}
+void GuardedBytes::Freeze() { mprotect(memory_.data(), memory_.bytes() - PageBytes(), PROT_READ); }
 
 bool GuardedBytes::MarginIntact() const {
   return std::all_of(memory_.data(), data(), [](char c) { return c == kMargin; });

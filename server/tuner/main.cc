@@ -1,8 +1,8 @@
 // athanor-tuner: the child process of one compile worker thread. It compiles kernels with Clang and
 // runs them for the first time, so that what goes wrong there goes wrong here.
 //
-// Started by server/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3 and ends
-// when the other end closes or dies.
+// Started by server/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3 and
+// ends when the other end closes or dies.
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -104,15 +104,17 @@ absl::Status Serve(const internal::TunerRequest& request, const Flags& flags,
       *reply->mutable_target()->mutable_target() = HostTarget();
       reply->mutable_target()->set_compiler_version(absl::StrCat("clang ", ClangVersion()));
       return absl::OkStatus();
-    case internal::TunerRequest::KIND_NOT_SET: break;
+    case internal::TunerRequest::KIND_NOT_SET:
+      break;
   }
   return absl::InvalidArgumentError("a request of no kind");
 }
 
 // LLVM builds its tables on first use; better before the first request than during it.
 void WarmUp() {
-  CompileToSharedObject("void athanor_warm_up(float* x) { for (int i = 0; i < 64; ++i) x[i] *= 2; }",
-                        HostCpuTarget(), {})
+  CompileToSharedObject(
+      "void athanor_warm_up(float* x) { for (int i = 0; i < 64; ++i) x[i] *= 2; }", HostCpuTarget(),
+      {})
       .IgnoreError();
 }
 

@@ -83,8 +83,8 @@ class Filter {
 
  private:
   void Add(int code, uint32_t k, int jt, int jf) {
-    code_.push_back({static_cast<uint16_t>(code), static_cast<uint8_t>(jt),
-                     static_cast<uint8_t>(jf), k});
+    code_.push_back(
+        {static_cast<uint16_t>(code), static_cast<uint8_t>(jt), static_cast<uint8_t>(jf), k});
   }
   void Load(size_t offset) { Add(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset), 0, 0); }
   void LoadArgument(int i) { Load(offsetof(seccomp_data, args) + 8 * static_cast<size_t>(i)); }
@@ -95,22 +95,61 @@ class Filter {
 
 absl::Status FilterTunerCalls() {
   Filter filter;
-  filter.Deny(kEnd, {SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv,
-                     SYS_process_vm_writev, SYS_socket, SYS_socketpair, SYS_connect, SYS_bind,
-                     SYS_listen, SYS_accept, SYS_accept4, SYS_mount, SYS_umount2, SYS_pivot_root,
-                     SYS_chroot, SYS_setns, SYS_unshare, SYS_reboot, SYS_swapon, SYS_swapoff,
-                     SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_bpf,
-                     SYS_perf_event_open, SYS_userfaultfd, SYS_keyctl, SYS_add_key,
-                     SYS_request_key, SYS_io_setup, SYS_settimeofday, SYS_clock_settime,
-                     SYS_clock_adjtime, SYS_adjtimex, SYS_sethostname, SYS_setdomainname,
-                     SYS_acct, SYS_quotactl, SYS_open_by_handle_at, SYS_kcmp, SYS_setuid,
-                     SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid,
-                     SYS_setgroups, SYS_capset});
+  filter.Deny(kEnd, {SYS_execve,
+                     SYS_execveat,
+                     SYS_ptrace,
+                     SYS_process_vm_readv,
+                     SYS_process_vm_writev,
+                     SYS_socket,
+                     SYS_socketpair,
+                     SYS_connect,
+                     SYS_bind,
+                     SYS_listen,
+                     SYS_accept,
+                     SYS_accept4,
+                     SYS_mount,
+                     SYS_umount2,
+                     SYS_pivot_root,
+                     SYS_chroot,
+                     SYS_setns,
+                     SYS_unshare,
+                     SYS_reboot,
+                     SYS_swapon,
+                     SYS_swapoff,
+                     SYS_init_module,
+                     SYS_finit_module,
+                     SYS_delete_module,
+                     SYS_kexec_load,
+                     SYS_bpf,
+                     SYS_perf_event_open,
+                     SYS_userfaultfd,
+                     SYS_keyctl,
+                     SYS_add_key,
+                     SYS_request_key,
+                     SYS_io_setup,
+                     SYS_settimeofday,
+                     SYS_clock_settime,
+                     SYS_clock_adjtime,
+                     SYS_adjtimex,
+                     SYS_sethostname,
+                     SYS_setdomainname,
+                     SYS_acct,
+                     SYS_quotactl,
+                     SYS_open_by_handle_at,
+                     SYS_kcmp,
+                     SYS_setuid,
+                     SYS_setgid,
+                     SYS_setreuid,
+                     SYS_setregid,
+                     SYS_setresuid,
+                     SYS_setresgid,
+                     SYS_setgroups,
+                     SYS_capset});
   filter.Deny(kMissing, {SYS_io_uring_setup, SYS_pidfd_getfd});
-  filter.Deny(kFail, {SYS_unlinkat, SYS_renameat, SYS_renameat2, SYS_mkdirat, SYS_linkat,
-                      SYS_symlinkat, SYS_mknodat, SYS_fchmod, SYS_fchmodat, SYS_fchown,
-                      SYS_fchownat, SYS_truncate, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
-                      SYS_utimensat});
+  filter.Deny(kFail,
+              {SYS_unlinkat, SYS_renameat, SYS_renameat2, SYS_mkdirat, SYS_linkat, SYS_symlinkat,
+               SYS_mknodat, SYS_fchmod, SYS_fchmodat, SYS_fchown, SYS_fchownat, SYS_truncate,
+               SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_utimensat});
 #if defined(__x86_64__)
   filter.Deny(kFail, {SYS_unlink, SYS_rename, SYS_mkdir, SYS_rmdir, SYS_link, SYS_symlink,
                       SYS_mknod, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes});
@@ -200,8 +239,8 @@ void LimitCpuFromNow(int64_t seconds) {
   getrusage(RUSAGE_SELF, &used);
   rlimit limit;
   getrlimit(RLIMIT_CPU, &limit);
-  limit.rlim_cur = std::min<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds,
-                                    limit.rlim_max);
+  limit.rlim_cur =
+      std::min<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds, limit.rlim_max);
   setrlimit(RLIMIT_CPU, &limit);
 }
 

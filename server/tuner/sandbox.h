@@ -21,8 +21,8 @@
 namespace athanor {
 
 struct TunerLimits {
-  pid_t parent = 0;           // the process to die with
-  int64_t memory_bytes = 0;   // address space
+  pid_t parent = 0;                        // the process to die with
+  int64_t memory_bytes = 0;                // address space
   int64_t file_bytes = int64_t{64} << 20;  // of any file, memory files included
 };
 

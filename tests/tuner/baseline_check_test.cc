@@ -1,5 +1,5 @@
-// The kernels of real baseline plans through a real tuner process: all pass their checks, and a kernel
-// that is wrong in one place does not.
+// The kernels of real baseline plans through a real tuner process: all pass their checks, and a
+// kernel that is wrong in one place does not.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -46,7 +46,8 @@ const Model kModels[] = {
     {"bf16", R"(graph "g" { dim b in [1, 64] %0 = Input "x" : bf16[b, 64]
        %1 = Parameter "w" : bf16[64, 32] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
        %3 = Exp(%2) %4 = Softmax(%2) {axis=1} %5 = Add(%3, %4) output "y" = %5 })"},
-    {"integers", R"(graph "g" { dim b in [1, 64] %0 = Input "x" : i32[b, 9] %1 = Input "z" : i32[b, 9]
+    {"integers",
+     R"(graph "g" { dim b in [1, 64] %0 = Input "x" : i32[b, 9] %1 = Input "z" : i32[b, 9]
        %2 = FloorDiv(%0, %1) %3 = Mod(%0, %1) %4 = Mul(%2, %3) %5 = SumReduce(%4) {axes=[1]}
        %6 = LessThan(%0, %1) %7 = Select(%6, %2, %3) output "s" = %5 output "t" = %7 })"},
     {"encoder feed-forward", R"(graph "g" { dim b in [1, 8] dim s in [1, 512]
@@ -112,7 +113,8 @@ TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
   EXPECT_EQ(tuner_->starts(), 1);
 }
 
-// One rounding too many is fine, a wrong constant is not: the checks' graphs with one number changed.
+// One rounding too many is fine, a wrong constant is not: the checks' graphs with one number
+// changed.
 TEST_F(BaselineCheckTest, AKernelForAnotherGraphFails) {
   const struct {
     const char* model;
@@ -121,7 +123,8 @@ TEST_F(BaselineCheckTest, AKernelForAnotherGraphFails) {
   } rows[] = {
       {R"(graph "g" { dim b in [1, 64] %0 = Input "x" : f32[b, 40] %1 = Softmax(%0) {axis=1}
           %2 = Constant {value=f32[] {0.5}} %3 = IndexMap(%2) {map=map[b, 40]()}
-          %4 = Mul(%1, %3) output "y" = %4 })", "0.5", "0.50001"},
+          %4 = Mul(%1, %3) output "y" = %4 })",
+       "0.5", "0.50001"},
       {R"(graph "g" { dim b in [1, 64] %0 = Input "x" : f32[b, 40] %1 = Parameter "w" : f32[40, 24]
           %2 = Contract(%0, %1) {spec="bk,kn->bn"} %3 = Constant {value=f32[] {3.0}}
           %4 = IndexMap(%3) {map=map[b, 24]()} %5 = Mul(%2, %4) output "y" = %5 })",
