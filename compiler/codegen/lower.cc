@@ -125,7 +125,7 @@ void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& oute
     std::set<std::string> symbols;
     for (const Expr& c : r.coordinates) c.CollectSymbols(&symbols);
     bool free = std::none_of(symbols.begin(), symbols.end(),
-                             [&](const std::string& s) { return s == inner || s[0] == '#'; });
+                             [&](const std::string& s) { return s == inner || s.starts_with("$r"); });
     if (free) hoisted.emplace(r.node, r.coordinates);
   }
   for (const auto& [node, coordinates] : hoisted) b.at.At(node, coordinates);

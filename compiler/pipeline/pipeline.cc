@@ -13,6 +13,7 @@
 #include "compiler/plan/planner.h"
 #include "compiler/rules/decompose.h"
 #include "compiler/rules/recognise.h"
+#include "compiler/rules/views.h"
 #include "compiler/search/baseline.h"
 
 namespace athanor {
@@ -43,13 +44,13 @@ absl::StatusOr<Prepared> Prepare(const Graph& graph) {
   absl::StatusOr<Graph> primitives = ToPrimitives(graph);
   if (!primitives.ok()) return primitives.status();
   std::vector<std::string> first;
-  absl::StatusOr<Graph> recognised = Recognise(Canonicalize(*primitives, &first));
+  absl::StatusOr<Graph> recognised = Recognise(ComposeViews(Canonicalize(*primitives, &first)));
   if (!recognised.ok()) return recognised.status();
   absl::StatusOr<Graph> again = ToPrimitives(*recognised);
   if (!again.ok()) return again.status();
   // Canonical twice: the dims' names of the second form are d0, d1, ... of the first.
   std::vector<std::string> second;
-  p.graph = Canonicalize(*again, &second);
+  p.graph = Canonicalize(ComposeViews(*again), &second);
   for (const std::string& name : second) p.dim_names.push_back(first[std::stoul(name.substr(1))]);
   std::vector<NodeId> from = graph.InputIds(), to = p.graph.InputIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;

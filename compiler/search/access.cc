@@ -15,8 +15,8 @@ namespace {
 
 class Walk {
  public:
-  Walk(const Graph& graph, const std::vector<bool>& has_memory, Bounds bounds)
-      : graph_(graph), has_memory_(has_memory), bounds_(std::move(bounds)) {}
+  Walk(const Graph& graph, const std::vector<bool>& has_memory, Bounds bounds, NodeId first)
+      : graph_(graph), has_memory_(has_memory), bounds_(std::move(bounds)), first_(first) {}
 
   void Visit(NodeId id, const std::vector<Expr>& coordinates, bool root);
   Accesses Take() && { return std::move(result_); }
@@ -35,6 +35,7 @@ class Walk {
   const Graph& graph_;
   const std::vector<bool>& has_memory_;
   Bounds bounds_;
+  const NodeId first_;
   Accesses result_;
   std::set<std::string> seen_;
   int fresh_ = 0;
@@ -47,7 +48,7 @@ void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
   if (!seen_.insert(key).second) return;
   const Node& node = graph_.node(id);
   result_.widest_bytes = std::max(result_.widest_bytes, DTypeBytes(AccumulatorOf(node.type.dtype)));
-  if (has_memory_[id] && !root) {
+  if ((has_memory_[id] || id < first_) && !root) {
     result_.loads.push_back({id, coordinates, inside_reduction_});
     return;
   }
@@ -138,8 +139,8 @@ void Walk::VisitGather(const Node& node, const std::vector<Expr>& coordinates) {
 }  // namespace
 
 Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
-                         const std::vector<Expr>& coordinates, Bounds bounds) {
-  Walk walk(graph, has_memory, std::move(bounds));
+                         const std::vector<Expr>& coordinates, Bounds bounds, NodeId first) {
+  Walk walk(graph, has_memory, std::move(bounds), first);
   walk.Visit(root, coordinates, /*root=*/true);
   return std::move(walk).Take();
 }
@@ -215,23 +216,48 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
   return result;
 }
 
+namespace {
+
+// Nodes from `root` down to `anchor`, root first; empty if no path leads there. Each node is tried once.
+std::vector<NodeId> PathTo(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
+                           NodeId anchor) {
+  std::vector<NodeId> from(graph.nodes.size(), -1), open = {root};
+  std::vector<bool> seen(graph.nodes.size());
+  while (!open.empty() && !seen[anchor]) {
+    NodeId n = open.back();
+    open.pop_back();
+    const Node& node = graph.node(n);
+    bool passes = OpInfo(node.op).op_class == OpClass::kElementwise || node.op == Op::kIndexMap;
+    if (!passes) continue;
+    for (NodeId input : node.inputs) {
+      if (seen[input] || input < anchor || (has_memory[input] && input != anchor)) continue;
+      seen[input] = true;
+      from[input] = n;
+      open.push_back(input);
+    }
+  }
+  if (root != anchor && !seen[anchor]) return {};
+  std::vector<NodeId> path = {anchor};
+  while (path.back() != root) path.push_back(from[path.back()]);
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+}  // namespace
+
 std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph, const std::vector<bool>& has_memory,
                                                  NodeId root, NodeId anchor,
                                                  const std::vector<Expr>& coordinates,
                                                  const Bounds& bounds) {
-  if (root == anchor) return coordinates;
-  const Node& node = graph.node(root);
-  bool elementwise = OpInfo(node.op).op_class == OpClass::kElementwise;
-  if (!elementwise && node.op != Op::kIndexMap) return std::nullopt;
-  for (NodeId input : node.inputs) {
-    if (has_memory[input] && input != anchor) continue;
-    auto inner = RootCoordinates(graph, has_memory, input, anchor, coordinates, bounds);
-    if (!inner) continue;
-    if (elementwise) return inner;
-    const Shape& operand = graph.node(input).type.shape;
-    return InvertMap(GetAttr<IndexMap>(node.attrs, "map"), operand, *inner, bounds);
+  std::vector<NodeId> path = PathTo(graph, has_memory, root, anchor);
+  if (path.empty()) return std::nullopt;
+  std::optional<std::vector<Expr>> at = coordinates;
+  for (size_t i = path.size() - 1; i-- > 0 && at;) {
+    const Node& node = graph.node(path[i]);
+    if (node.op != Op::kIndexMap) continue;
+    at = InvertMap(GetAttr<IndexMap>(node.attrs, "map"), graph.node(path[i + 1]).type.shape, *at, bounds);
   }
-  return std::nullopt;
+  return at;
 }
 
 }  // namespace athanor

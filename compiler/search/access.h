@@ -26,9 +26,10 @@ struct Accesses {
 };
 
 // Walks from `root` (even if it has memory) at `coordinates`. Reduced axes become symbols "$r0", "$r1", ...,
-// computed indices too, so `bounds` is taken by value and grows on the way.
+// computed indices too, so `bounds` is taken by value and grows on the way. Nodes before `first` are not
+// walked into: a choice made from the outputs back has not decided about them yet.
 Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
-                         const std::vector<Expr>& coordinates, Bounds bounds);
+                         const std::vector<Expr>& coordinates, Bounds bounds, NodeId first = 0);
 
 // Row-major offset of an element, in elements.
 Expr RowMajorOffset(const Shape& shape, const std::vector<Expr>& coordinates);

@@ -27,8 +27,12 @@ std::vector<bool> MemoryOf(const Graph& graph, const Genome& genome) {
 
 namespace {
 
+// Lowering recurses through a kernel's nodes, and Clang's time grows with them.
+constexpr int kMaxKernelNodes = 200;
+
 // What a kernel's root has gathered so far.
 struct Group {
+  int nodes = 0;
   NodeId anchor = -1;
   bool row = false;      // reductions over the root's last axis
   bool inline_ = false;  // other reductions, computed where they are met
@@ -52,6 +56,8 @@ class Baseline {
   bool NeedsDivision(NodeId n) const;
   bool CanInlineReduction(NodeId n, NodeId root);
   bool CanInlineAnchor(NodeId n, NodeId root);
+  // Counts `n` into its kernels; false if one has enough nodes already.
+  bool HasRoom(NodeId n);
   KernelChoice ChoiceOf(NodeId root);
   // The root's coordinates as symbols "x0", ..., known to `bounds`.
   std::vector<Expr> RootSymbols(NodeId root, Bounds& bounds) const;
@@ -141,7 +147,7 @@ void Baseline::Visit(NodeId n) {
     if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
   }
   if (groups_[n].empty()) return;  // nobody needs it
-  if (!CanInline(n) || NeedsDivision(n)) MakeRoot(n);
+  if (!CanInline(n) || NeedsDivision(n) || !HasRoom(n)) MakeRoot(n);
 }
 
 bool Baseline::CanInline(NodeId n) {
@@ -160,6 +166,12 @@ bool Baseline::CanInline(NodeId n) {
     case Op::kAttention: return CanInlineAnchor(n, root);
     default: return true;
   }
+}
+
+bool Baseline::HasRoom(NodeId n) {
+  bool room = true;
+  for (NodeId root : groups_[n]) room = ++roots_[root].nodes <= kMaxKernelNodes && room;
+  return room;
 }
 
 bool Baseline::NeedsDivision(NodeId n) const {
@@ -188,7 +200,7 @@ bool Baseline::CanInlineReduction(NodeId n, NodeId root) {
   Bounds bounds = bounds_;
   std::vector<Expr> at = RootSymbols(root, bounds);
   if (at.empty()) return false;
-  Accesses a = CollectAccesses(graph_, memory_, root, at, bounds);
+  Accesses a = CollectAccesses(graph_, memory_, root, at, bounds, n);
   bool row = true, same = true;
   for (const Access& r : a.reductions) {
     if (r.node != n) continue;
@@ -228,7 +240,7 @@ bool Baseline::CanInlineAnchor(NodeId n, NodeId root) {
   std::vector<Expr> at = RootSymbols(n, bounds);
   auto places = RootCoordinates(graph_, memory_, root, n, at, bounds);
   if (!places) return false;
-  Accesses a = CollectAccesses(graph_, memory_, root, *places, bounds);
+  Accesses a = CollectAccesses(graph_, memory_, root, *places, bounds, n);
   bool found = false;
   for (const Access& r : a.reductions) {
     if (r.node != n) continue;

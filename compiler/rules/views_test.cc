@@ -1,0 +1,74 @@
+#include "compiler/rules/views.h"
+
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+Expr A(int i) { return Expr::Axis(i); }
+
+struct Views {
+  Graph g;
+  NodeId last;
+  Views() {
+    g.dims = {{"b", 1, 8}};
+    GraphBuilder b(&g);
+    last = b.Input("x", {DType::kF32, {Expr::Symbol("b"), 6, 8}}).value();
+  }
+  void Map(Shape shape, std::vector<Expr> coordinates) {
+    GraphBuilder b(&g);
+    last = b.Add(Op::kIndexMap, {last}, {{"map", IndexMap{std::move(shape), std::move(coordinates)}}}).value();
+  }
+  // The composed graph, checked to have the same values.
+  Graph Composed() {
+    g.outputs = {{"y", last}};
+    Graph c = ComposeViews(g);
+    EXPECT_TRUE(Verify(c).ok()) << Verify(c);
+    Tensor x = Tensor::Zeros(DType::kF32, {3, 6, 8});
+    std::iota(x.data<float>(), x.data<float>() + x.elements(), 0.0f);
+    auto want = Evaluate(g, std::vector{x}), got = Evaluate(c, std::vector{x});
+    EXPECT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+    EXPECT_EQ((*want)[0], (*got)[0]);
+    return c;
+  }
+};
+
+TEST(ViewsTest, ChainBecomesOneViewOfTheInput) {
+  Expr b = Expr::Symbol("b");
+  Views v;
+  v.Map({b, 6, 2, 4}, {A(0), A(1), A(2) * 4 + A(3)});
+  v.Map({b, 2, 6, 4}, {A(0), A(2), A(1), A(3)});
+  v.Map({b, 48}, {A(0), FloorDiv(A(1), 24), FloorDiv(Mod(A(1), 24), 4), Mod(A(1), 4)});
+  Graph c = v.Composed();
+  const Node& out = c.node(c.outputs[0].node);
+  EXPECT_EQ(out.op, Op::kIndexMap);
+  EXPECT_EQ(c.node(out.inputs[0]).op, Op::kInput);
+}
+
+TEST(ViewsTest, ThereAndBackIsNothing) {
+  Expr b = Expr::Symbol("b");
+  Views v;
+  v.Map({6, b, 8}, {A(1), A(0), A(2)});
+  v.Map({b, 6, 8}, {A(1), A(0), A(2)});
+  Graph c = v.Composed();
+  EXPECT_EQ(c.node(c.outputs[0].node).op, Op::kInput);
+}
+
+TEST(ViewsTest, FilledMapsStay) {
+  Expr b = Expr::Symbol("b");
+  Views v;
+  GraphBuilder builder(&v.g);
+  v.last = builder.Add(Op::kIndexMap, {v.last},
+                       {{"map", IndexMap{{b, 8, 8}, {A(0), A(1) - 1, A(2)}}},
+                        {"fill", Tensor::Zeros(DType::kF32, {})}}).value();
+  v.Map({8, b, 8}, {A(1), A(0), A(2)});
+  Graph c = v.Composed();
+  const Node& out = c.node(c.outputs[0].node);
+  EXPECT_TRUE(c.node(out.inputs[0]).attrs.contains("fill"));
+}
+
+}  // namespace
+}  // namespace athanor
