@@ -3,8 +3,13 @@
 
 #include <grpcpp/impl/codegen/client_unary_call.h>
 
+#include <openssl/pem.h>
+#include <openssl/rsa.h>
+#include <openssl/x509.h>
+
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -15,6 +20,38 @@ namespace athanor {
 namespace {
 
 using ::testing::HasSubstr;
+
+// A fresh key and a certificate for "localhost" signed by it, as PEM.
+std::pair<std::string, std::string> SelfSigned() {
+  EVP_PKEY* key = EVP_RSA_gen(2048);
+  X509* cert = X509_new();
+  ASN1_INTEGER_set(X509_get_serialNumber(cert), 1);
+  X509_gmtime_adj(X509_getm_notBefore(cert), -60);
+  X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
+  X509_set_pubkey(cert, key);
+  X509_NAME* name = X509_get_subject_name(cert);
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
+  X509_set_issuer_name(cert, name);
+  X509_sign(cert, key, EVP_sha256());
+  auto text = [](auto write) {
+    BIO* bio = BIO_new(BIO_s_mem());
+    write(bio);
+    char* data = nullptr;
+    const long size = BIO_get_mem_data(bio, &data);
+    std::string pem(data, size);
+    BIO_free(bio);
+    return pem;
+  };
+  std::pair<std::string, std::string> pems = {
+      text([&](BIO* bio) { PEM_write_bio_X509(bio, cert); }),
+      text([&](BIO* bio) {
+        PEM_write_bio_PrivateKey(bio, key, nullptr, nullptr, 0, nullptr, nullptr);
+      })};
+  X509_free(cert);
+  EVP_PKEY_free(key);
+  return pems;
+}
 
 // grpc.health.v1.Health/Check by hand: the message is one string field in, one enum out.
 std::string Health(TestServer& test, const std::string& service) {
@@ -130,6 +167,38 @@ TEST(ServerTest, AStateDirectoryServesOneServer) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(options.state_dir));
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("another server"));
+}
+
+TEST(ServerTest, TlsAnswersThoseWhoTrustItsCertificate) {
+  ServerOptions options;
+  options.state_dir = FreshDirectory();
+  options.listen = "127.0.0.1:0";
+  options.tls_cert = options.state_dir + "/cert.pem";
+  options.tls_key = options.state_dir + "/key.pem";
+  auto control = std::make_shared<TestControl>();
+  auto missing = Server::Start(options, EvaluatorFactory(control));
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("--tls_cert"));
+  const auto [cert, key] = SelfSigned();
+  std::ofstream(options.tls_cert) << cert;
+  std::ofstream(options.tls_key) << key;
+  auto server = Server::Start(options, EvaluatorFactory(control));
+  ASSERT_TRUE(server.ok()) << server.status();
+  auto live = [&](const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+    grpc::ChannelArguments arguments;
+    arguments.SetSslTargetNameOverride("localhost");
+    auto stub = inference::GRPCInferenceService::NewStub(grpc::CreateCustomChannel(
+        "127.0.0.1:" + std::to_string((*server)->port()), credentials, arguments));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    inference::ServerLiveResponse reply;
+    return stub->ServerLive(&context, {}, &reply);
+  };
+  grpc::SslCredentialsOptions trusting;
+  trusting.pem_root_certs = cert;
+  const grpc::Status answered = live(grpc::SslCredentials(trusting));
+  EXPECT_TRUE(answered.ok()) << answered.error_message();
+  EXPECT_FALSE(live(grpc::InsecureChannelCredentials()).ok());
 }
 
 TEST(ServerTest, APortInUseIsNamed) {
