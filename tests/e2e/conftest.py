@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ATHANORD = ROOT / "bazel-bin/server/athanord"
 CLI = ROOT / "bazel-bin/clients/cpp/athanor"
+MEMORY_BYTES = 12 << 30
 sys.path.insert(0, str(ROOT / "tests/models"))
 
 
@@ -26,6 +28,11 @@ def built(binary: pathlib.Path) -> pathlib.Path:
         target = f"//{binary.parent.relative_to(ROOT / 'bazel-bin')}:{binary.name}"
         pytest.fail(f"{binary} is not there; build it first: bazel build {target}")
     return binary
+
+
+def limit_memory() -> None:
+    """A server that asks for ever more memory fails its test, not the machine."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 class Server:
@@ -50,7 +57,7 @@ class Server:
             # In a process group of its own, so that `kill` takes its children along.
             self._process = subprocess.Popen(
                 [built(ATHANORD), "--listen=127.0.0.1:0", f"--state_dir={self.state}", *self.flags],
-                stdout=log, stderr=log, start_new_session=True)
+                stdout=log, stderr=log, start_new_session=True, preexec_fn=limit_memory)
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             text = self.log.read_text()[begin:]

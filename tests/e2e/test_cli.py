@@ -1,0 +1,164 @@
+"""The command line tool against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pty
+import subprocess
+
+import athanor
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import CLI, Server, built
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A model with inputs of several kinds."""
+    g = athanor.Graph("cli", dims={"b": (0, 16)})
+    x = g.input("x", ("b", 3), "f32")
+    g.output("y", x @ g.parameter("w", np.eye(3, dtype=np.float32) * 2))
+    g.output("i", g.input("i", "b", "i64") + 1)
+    g.output("h", g.input("h", (), "bf16") * 2)
+    path = tmp_path_factory.mktemp("cli") / "cli.athanor"
+    g.save(path)
+    return path
+
+
+class Cli:
+    """Runs the tool against a server."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def __call__(self, *arguments: object, status: int = 0) -> str:
+        result = self.run(*arguments)
+        assert result.returncode == status, (arguments, result.stdout, result.stderr)
+        return result.stdout + result.stderr
+
+    def run(self, *arguments: object) -> subprocess.CompletedProcess:
+        command = [built(CLI), "--address", self.address, *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    def objects(self, *arguments: object) -> list[dict]:
+        return [json.loads(line) for line in self("--json", *arguments).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def cli(server: Server, bundle: pathlib.Path) -> Cli:
+    tool = Cli(server.address)
+    text = tool("upload", bundle)
+    assert "stored cli/1" in text and "DONE" in text
+    return tool
+
+
+INPUTS = ("--input", "x=1,2,3,4,5,6", "--input", "i[2]=-1,9007199254740993", "--input", "h=0.5")
+
+
+def test_infer_prints(cli: Cli) -> None:
+    text = cli("infer", "cli", *INPUTS)
+    assert "y: f32[2, 3] = 2 4 6 8 10 12" in text
+    assert "i: i64[2] = 0 9007199254740994" in text
+    assert "h: bf16[] = 1" in text
+
+
+def test_infer_json(cli: Cli) -> None:
+    objects = cli.objects("infer", "cli/1", *INPUTS, "--output", "i", "--output", "y")
+    assert objects[0] == {"name": "i", "dtype": "i64", "shape": [2],
+                          "values": [0, 9007199254740994]}
+    assert objects[1]["values"] == [2, 4, 6, 8, 10, 12]
+    assert objects[2]["plan_id"].startswith("p-")
+
+
+def test_infer_files(cli: Cli, tmp_path: pathlib.Path) -> None:
+    """numpy's files in and out, bf16 as ml_dtypes saves it."""
+    x = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "i.npy", np.arange(4))
+    np.save(tmp_path / "h.npy", np.array(1.5, ml_dtypes.bfloat16))
+    inputs = [part for n in "xih" for part in ("--input", f"{n}=@{tmp_path}/{n}.npy")]
+    outputs = [part for n in "yih" for part in ("--output", f"{n}=@{tmp_path}/{n}_out.npy")]
+    assert cli("infer", "cli", *inputs, *outputs) == ""
+    np.testing.assert_allclose(np.load(tmp_path / "y_out.npy"), x * 2, rtol=1e-6)
+    np.testing.assert_array_equal(np.load(tmp_path / "i_out.npy"), np.arange(4) + 1)
+    assert np.load(tmp_path / "h_out.npy").view(ml_dtypes.bfloat16) == 3
+
+
+def test_infer_nothing(cli: Cli) -> None:
+    objects = cli.objects("infer", "cli", "--input", "x=", "--input", "i=", "--input", "h=nan")
+    assert objects[0] == {"name": "y", "dtype": "f32", "shape": [0, 3], "values": []}
+    assert objects[2]["values"] == ["nan"]
+
+
+def test_files_that_are_refused(cli: Cli, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.npy"
+    others = ("--input", "i=1", "--input", "h=1")
+    wrong = {"astype": np.zeros((1, 3)), "Fortran": np.zeros((2, 3), np.float32, "F"),
+             "pickle": np.array([[None] * 3])}
+    for words, array in wrong.items():
+        np.save(path, array, allow_pickle=True)
+        assert words in cli("infer", "cli", "--input", f"x=@{path}", *others, status=2)
+    path.write_bytes(path.read_bytes()[:20])
+    assert "ends inside" in cli("infer", "cli", "--input", f"x=@{path}", *others, status=2)
+
+
+def test_models_status_watch_compile(cli: Cli) -> None:
+    model = next(m for m in cli.objects("models", "cli") if m["version"] == "1")
+    assert model["state"] == "READY" and model["dims"] == {"b": [0, 16]}
+    assert "cli/1 (serving): READY" in cli("models")
+    status = cli.objects("status")[0]
+    assert status["ready"] and status["server"] == "athanor"
+    assert cli.objects("watch", "cli")[-1]["phase"] == "DONE"
+    assert cli.objects("watch", model["compile_job_id"])[-1]["phase"] == "DONE"
+    assert cli.objects("compile", "cli")[-1]["kernels_done"] > 0
+    queued = cli.objects("compile", "cli/1", "--no_wait")[0]
+    assert cli.objects("watch", queued["id"])[-1]["phase"] == "DONE"
+
+
+def test_upload_again_and_delete(cli: Cli, bundle: pathlib.Path) -> None:
+    stored = cli.objects("upload", bundle, "--name", "gone", "--budget", "0", "--no_wait")[0]
+    assert stored["version"] == "1"
+    assert "deleted gone/1" in cli("delete", "gone/1")
+    assert "gone" in cli("infer", "gone", status=1)
+
+
+def test_bar_on_a_terminal(cli: Cli, bundle: pathlib.Path) -> None:
+    """A terminal gets a bar that is redrawn, a pipe gets lines."""
+    terminal, inner = pty.openpty()
+    command = [built(CLI), "--address", cli.address, "compile", "cli"]
+    with subprocess.Popen(command, stdout=inner, stderr=inner) as process:
+        os.close(inner)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(terminal, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+    os.close(terminal)
+    assert process.returncode == 0
+    assert b"\r\x1b[K[" in shown and b"100 %" in shown
+    assert b"\x1b" not in cli("compile", "cli").encode()
+
+
+def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
+    assert "nonsense" in cli("nonsense", status=2)
+    assert "required" in cli("infer", status=2)
+    assert "no input" in cli("infer", "cli", "--input", "z=1", status=2)
+    assert "cannot read" in cli("upload", tmp_path / "none.athanor", status=2)
+    (tmp_path / "bad.athanor").write_bytes(b"ATHANOR1")
+    assert "ends inside" in cli("upload", tmp_path / "bad.athanor", status=2)
+    (tmp_path / "m.onnx").write_bytes(b"bytes")
+    assert "UNIMPLEMENTED" in cli("upload", tmp_path / "m.onnx", status=1)
+    assert "NOT_FOUND" in cli("infer", "nobody", status=1)
+    assert "neither a model nor a compile job" in cli("watch", "nobody", status=1)
+    error = json.loads(cli("--json", "infer", "nobody", status=1))
+    assert error["error"]["code"] == "NOT_FOUND"
+    assert "UNAVAILABLE" in Cli("127.0.0.1:1")("status", status=3)
+    assert "DEADLINE" in cli("--timeout", "0.000001", "infer", "cli", *INPUTS, status=4)
+    assert "Exit status" in cli("--help")
