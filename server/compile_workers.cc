@@ -31,6 +31,19 @@ void Enter(CompileJob& job, v1::CompileJob::Phase phase, float percent, std::str
   });
 }
 
+class Stopwatch {
+ public:
+  // Milliseconds since the lap before.
+  int64_t Lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(begin_, now))
+        .count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 absl::Status Stopped(const CompileJob& job) {
   if (!job.stop_requested().has_value()) return absl::OkStatus();
   return absl::CancelledError(absl::StrCat("job ", job.id(), " was stopped"));
@@ -198,11 +211,10 @@ void CompileWorkers::Loop(Worker* worker, int index) {
 void CompileWorkers::RunJob(CompileBackend& backend, const std::shared_ptr<CompileJob>& job) {
   ModelVersion& version = *job->version();
   version.SetJob(job->id(), v1::Model::COMPILING);
-  const auto begin = std::chrono::steady_clock::now();
-  auto plan = Build(backend, *job);
-  const int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-                         std::chrono::steady_clock::now() - begin)
-                         .count();
+  Stopwatch watch;
+  Times times;
+  auto plan = Build(backend, *job, &times);
+  const int64_t ms = watch.Lap();
   if (plan.ok()) {
     const std::string id = (*plan)->info.plan_id();
     registry_->Publish(job->version(), *std::move(plan));
@@ -214,6 +226,10 @@ void CompileWorkers::RunJob(CompileBackend& backend, const std::shared_ptr<Compi
                             {"kernels", state.kernels_total()},
                             {"from_cache", state.kernels_from_cache()},
                             {"ms", ms},
+                            {"lower_ms", times.lower},
+                            {"kernels_ms", times.kernels},
+                            {"check_ms", times.check},
+                            {"load_ms", times.load},
                             {"search", "none in this build"}});
     job->Finish(absl::OkStatus(), version.deleted() ? v1::CompileJob::STOP_MODEL_DELETED
                                                     : v1::CompileJob::STOP_BASELINE_ONLY);
@@ -240,19 +256,26 @@ void CompileWorkers::RunJob(CompileBackend& backend, const std::shared_ptr<Compi
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileBackend& backend,
-                                                                        CompileJob& job) {
+                                                                        CompileJob& job,
+                                                                        Times* times) {
   const Graph& graph = job.version()->graph();
+  Stopwatch watch;
   Enter(job, Phase::LOWERING, 1, "lowers the graph to kernels");
   absl::StatusOr<v1::Plan> plan = backend.Lower(graph);
+  times->lower = watch.Lap();
   if (!plan.ok()) return plan.status();
   auto objects = BuildKernels(backend, job, *plan);
+  times->kernels = watch.Lap();
   if (!objects.ok()) return objects.status();
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   Enter(job, Phase::CHECKING, 80, "checks kernels against the reference evaluator");
   if (absl::Status s = backend.Check(graph, *plan, *objects); !s.ok()) return s;
+  times->check = watch.Lap();
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   Enter(job, Phase::PREPARING, 95, "loads kernels and lays out weights");
-  return Load(backend, job, *plan, *objects);
+  auto served = Load(backend, job, *plan, *objects);
+  times->load = watch.Lap();
+  return served;
 }
 
 absl::StatusOr<std::vector<KernelObject>> CompileWorkers::BuildKernels(CompileBackend& backend,

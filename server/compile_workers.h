@@ -55,7 +55,12 @@ class CompileWorkers {
 
   void Loop(Worker* worker, int index);
   void RunJob(CompileBackend& backend, const std::shared_ptr<CompileJob>& job);
-  absl::StatusOr<std::shared_ptr<const ServedPlan>> Build(CompileBackend& backend, CompileJob& job);
+  // How long the phases of a job took, in milliseconds.
+  struct Times {
+    int64_t lower = 0, kernels = 0, check = 0, load = 0;
+  };
+  absl::StatusOr<std::shared_ptr<const ServedPlan>> Build(CompileBackend& backend, CompileJob& job,
+                                                          Times* times);
   absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
                                                          const v1::Plan& plan);
   absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(CompileBackend& backend, CompileJob& job,

@@ -220,15 +220,21 @@ TEST(InferenceTest, CancelledCallIsCancelledAndFreed) {
 
 TEST(InferenceTest, TooManyCallsAtOnceAreRefused) {
   ServerOptions options;
-  options.max_pending = 1;
+  options.max_pending = 2;
+  options.contexts = 2;
+  options.threads = 2;
   TestServer test(options);
   test.Upload("m", ScaleModel({3}));
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
   test.control->HoldRuns();
-  std::thread first([&] { EXPECT_TRUE(test.Infer(FloatRequest("m", {1})).ok()); });
-  while (test.control->runs_waiting() == 0) std::this_thread::yield();
+  std::vector<std::thread> running;
+  for (int i = 0; i < 2; ++i) {
+    running.emplace_back([&] { EXPECT_TRUE(test.Infer(FloatRequest("m", {1})).ok()); });
+  }
+  while (test.control->runs_waiting() < 2) std::this_thread::yield();
   const grpc::Status status = test.Infer(FloatRequest("m", {1}));
   test.control->ReleaseRuns();
-  first.join();
+  for (std::thread& call : running) call.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("--max_pending"));
 }
