@@ -1,0 +1,120 @@
+"""Requests and replies without a server."""
+
+from __future__ import annotations
+
+import pathlib
+
+import athanor
+import grpc
+import numpy as np
+import pytest
+from athanor import errors, wire
+from athanor._proto.proto.athanor.v1 import compile_pb2
+from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
+from athanor.core import content_hash
+from athanor.dtypes import DTYPES
+
+
+def test_every_dtype_that_travels_round_trips() -> None:
+    for name, row in DTYPES.items():
+        if row.datatype is None:
+            continue
+        array = np.arange(6).reshape(2, 3).astype(row.numpy)
+        request = wire.infer_request("m", "", [wire.Tensor("x", name, ("2", "3"))], {"x": array},
+                                     None, {})
+        assert request.inputs[0].datatype == row.datatype
+        reply = oip.ModelInferResponse(raw_output_contents=request.raw_input_contents)
+        reply.outputs.add(name="y", datatype=row.datatype, shape=[2, 3])
+        result = wire.infer_result(reply)["y"]
+        assert result.dtype == array.dtype and result.tobytes() == array.tobytes()
+        assert result.flags.writeable and result.flags.owndata is False
+
+
+def test_empty_and_scalar_outputs() -> None:
+    reply = oip.ModelInferResponse(raw_output_contents=[b"", b"\x01\0\0\0"])
+    reply.outputs.add(name="empty", datatype="FP32", shape=[0, 3])
+    reply.outputs.add(name="scalar", datatype="INT32", shape=[])
+    reply.parameters["plan_id"].string_param = "p-1"
+    reply.parameters["exec_us"].int64_param = 5
+    result = wire.infer_result(reply)
+    assert result["empty"].shape == (0, 3) and result["scalar"].shape == ()
+    assert result["scalar"] == 1 and (result.plan_id, result.exec_us) == ("p-1", 5)
+
+
+def test_request_parameters() -> None:
+    request = wire.infer_request("m", "2", [], {}, ["y"], {"wait": "none", "priority": 1,
+                                                           "taps": None})
+    assert request.model_version == "2" and request.outputs[0].name == "y"
+    assert request.parameters["wait"].string_param == "none"
+    assert request.parameters["priority"].int64_param == 1
+    assert "taps" not in request.parameters
+
+
+def test_upload_is_header_chunks_commit() -> None:
+    large = bytes(range(256)) * (wire.CHUNK_BYTES // 128 + 1)
+    tensors = {content_hash(data): data for data in (large, b"", b"small")}
+    source = wire.Source("athanor", b"graph", tensors)
+    buckets = {"b": [(1, 1), (2, 64)]}
+    messages = list(wire.upload_requests(source, "m", list(tensors), buckets, "5s"))
+    header = messages[0].header
+    assert header.graph_sha256 == content_hash(b"graph") and header.search_budget == "5s"
+    assert [t.bytes for t in header.tensors] == [len(large), 0, 5]
+    assert [(r.min, r.max) for r in header.buckets[0].ranges] == [(1, 1), (2, 64)]
+    assert messages[-1].WhichOneof("kind") == "commit"
+    received: dict[bytes, bytes] = {}
+    for message in messages[1:-1]:
+        assert message.chunk.offset == len(received.get(message.chunk.hash, b""))
+        assert 0 < len(message.chunk.data) <= wire.CHUNK_BYTES
+        received[message.chunk.hash] = received.get(message.chunk.hash, b"") + message.chunk.data
+    assert received == {key: data for key, data in tensors.items() if data}
+
+
+def test_sources(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"onnx bytes")
+    assert wire.read_source(path, None) == wire.Source("onnx", b"onnx bytes", {})
+    assert wire.read_source(b"x", "onnx").graph == b"x"
+    with pytest.raises(athanor.InvalidArgument, match="format"):
+        wire.read_source(b"x", None)
+    with pytest.raises(athanor.InvalidArgument, match=r"\.bin"):
+        wire.read_source("model.bin", None)
+    with pytest.raises(athanor.InvalidArgument, match="int"):
+        wire.read_source(3, None)
+    with pytest.raises(FileNotFoundError):
+        wire.read_source(tmp_path / "none.onnx", None)
+
+
+def test_every_grpc_code_has_its_error() -> None:
+    for code in grpc.StatusCode:
+        error = errors.from_number(code.value[0], "words")
+        assert isinstance(error, athanor.Error) and str(error) == "words"
+        if code.name not in ("OK", "UNKNOWN"):
+            assert error.code == code.name
+
+
+def test_failed_job_carries_its_error() -> None:
+    message = compile_pb2.CompileJob(id="j", phase=compile_pb2.CompileJob.FAILED, error="node x",
+                                     error_code=grpc.StatusCode.UNIMPLEMENTED.value[0])
+    job = wire.compile_job(message)
+    assert job.finished and isinstance(job.error, athanor.Unimplemented)
+    assert not wire.compile_job(compile_pb2.CompileJob()).finished
+
+
+def test_a_dtype_without_numpy_counterpart_stays_bits() -> None:
+    """What a machine without ml_dtypes does, in a process of its own."""
+    import subprocess
+    import sys
+
+    program = """
+import sys
+sys.modules["ml_dtypes"] = None
+import athanor, numpy as np
+g = athanor.Graph("g")
+x = g.input("x", 3, "bf16")
+y = x * 1.00390625   # halfway between two bf16 numbers: to even
+bits = y.inputs[1].inputs[0].attrs["value"].tensor.data
+assert bits == np.uint16(0x3f80).tobytes(), bits
+assert g.parameter("w", np.zeros(3, np.uint16)).dtype == "u16"
+assert g.parameter("v", np.zeros(3, np.uint16), "bf16").dtype == "bf16"
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd="/")
