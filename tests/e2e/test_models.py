@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -65,6 +66,18 @@ def test_small_encoder_at_every_length(client: athanor.Client, composite: bool) 
         got = model.infer({"ids": ids}, timeout=120)["hidden"]
         np.testing.assert_allclose(got, encoder.encoder_numpy(ids, SMALL), rtol=0, atol=1e-4)
     client.delete("small")
+
+
+def test_deadline_passes_while_the_baseline_is_made(client: athanor.Client) -> None:
+    """The call ends in time, the compile job goes on, a later call gets its answer."""
+    config = dataclasses.replace(SMALL, width=44, hidden=76)  # kernels that no other test made
+    model = client.upload(encoder.encoder_graph(config=config), name="deadline")
+    ids = token_ids(2, 5, config.vocabulary)
+    with pytest.raises(athanor.DeadlineExceeded):
+        model.infer({"ids": ids}, timeout=0.02)
+    got = model.infer({"ids": ids}, timeout=120)["hidden"]
+    np.testing.assert_allclose(got, encoder.encoder_numpy(ids, config), rtol=0, atol=1e-4)
+    client.delete("deadline")
 
 
 def test_onnx_is_the_same_model(tmp_path: pathlib.Path) -> None:
