@@ -83,8 +83,8 @@ class AthanordTest : public testing::Test {
 };
 
 TEST_F(AthanordTest, WrongFlagsEndWithTwo) {
-  for (const char* flag : {"--no_such_flag=1", "--threads=many", "--device=cuda:0",
-                           "--listen=0.0.0.0:0", "serve"}) {
+  for (const char* flag :
+       {"--no_such_flag=1", "--threads=many", "--device=cuda:0", "--listen=0.0.0.0:0", "serve"}) {
     auto process = Start({flag});
     EXPECT_EQ(process->Wait(), 2) << flag;
     EXPECT_THAT(process->Output(), HasSubstr("athanord: "));
@@ -123,8 +123,8 @@ TEST_F(AthanordTest, AStateDirectoryThatCannotBeMadeIsNamed) {
 }
 
 TEST_F(AthanordTest, JsonLog) {
-  auto server = Start({"--listen=127.0.0.1:0", "--state_dir=" + directory_ + "/state",
-                       "--log_format=json"});
+  auto server =
+      Start({"--listen=127.0.0.1:0", "--state_dir=" + directory_ + "/state", "--log_format=json"});
   for (int i = 0; i < 500 && server->Output().find("\"serving\"") == std::string::npos; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -1,5 +1,5 @@
-// What a compile worker works with: lowering, kernel objects and their checks, loading. One per worker
-// thread, used by that thread alone but for Interrupt.
+// What a compile worker works with: lowering, kernel objects and their checks, loading. One per
+// worker thread, used by that thread alone but for Interrupt.
 //
 //   v1::Plan plan = backend->Lower(graph).value();
 //   KernelObject object = backend->CompileKernel(plan, 0).value();
@@ -50,8 +50,7 @@ class CompileBackend {
 };
 
 // Loaded plans account for their memory at `ledger`, which outlives them.
-using CompileBackendFactory =
-    std::function<std::unique_ptr<CompileBackend>(MemoryLedger* ledger)>;
+using CompileBackendFactory = std::function<std::unique_ptr<CompileBackend>(MemoryLedger* ledger)>;
 
 }  // namespace athanor
 

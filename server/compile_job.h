@@ -41,7 +41,8 @@ class CompileJob {
   void RequestStop(v1::CompileJob::StopReason reason);
   std::optional<v1::CompileJob::StopReason> stop_requested() const;
 
-  // `changed` is short and does not call back into the job. It is not called after Unwatch returned.
+  // `changed` is short and does not call back into the job. It is not called after Unwatch
+  // returned.
   uint64_t Watch(absl::AnyInvocable<void()> changed);
   void Unwatch(uint64_t id);
 

@@ -84,9 +84,9 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Start(
     MutexLock lock(mu_);
     if (stopping_) return absl::UnavailableError("the server is draining");
     if (static_cast<int64_t>(queue_.size()) >= options_.max_compile_jobs) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          version->Describe(), ": ", queue_.size(),
-          " compile jobs wait already, the most allowed (--max_compile_jobs)"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(version->Describe(), ": ", queue_.size(),
+                       " compile jobs wait already, the most allowed (--max_compile_jobs)"));
     }
     job = Enqueue(version);
   }
@@ -161,9 +161,9 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
   if (!queued) return;
   job->Finish(absl::OkStatus(), reason);
   if (reason == v1::CompileJob::STOP_CANCELLED) {
-    job->version()->SetFailed(absl::FailedPreconditionError(absl::StrCat(
-        job->version()->Describe(), " has no plan: its compile job ", job->id(),
-        " was cancelled; StartCompile starts another")));
+    job->version()->SetFailed(absl::FailedPreconditionError(
+        absl::StrCat(job->version()->Describe(), " has no plan: its compile job ", job->id(),
+                     " was cancelled; StartCompile starts another")));
   }
 }
 
@@ -293,7 +293,8 @@ absl::StatusOr<std::vector<KernelObject>> CompileWorkers::BuildKernels(CompileBa
       state.set_kernels_done(i + 1);
       state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
       state.set_percent(5 + 75.0f * static_cast<float>(i + 1) / static_cast<float>(total));
-      state.set_message(absl::StrCat("kernel ", i + 1, " of ", total, ": ", plan.kernels(i).name()));
+      state.set_message(
+          absl::StrCat("kernel ", i + 1, " of ", total, ": ", plan.kernels(i).name()));
     });
     objects.push_back(*std::move(object));
   }

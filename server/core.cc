@@ -19,8 +19,9 @@ int64_t MemoryLimit(const ServerOptions& options) {
 ServerCore::ServerCore(const ServerOptions& options, DirectoryLock lock)
     : options_(options), lock_(std::move(lock)), ledger_(MemoryLimit(options)) {}
 
-absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
-    const ServerOptions& options, const CompileBackendFactory& factory, Disk* disk) {
+absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptions& options,
+                                                               const CompileBackendFactory& factory,
+                                                               Disk* disk) {
   Disk machine;
   if (absl::Status s = machine.MakeDirectory(options.state_dir); !s.ok()) return s;
   absl::StatusOr<DirectoryLock> lock = DirectoryLock::Take(options.state_dir);
@@ -30,12 +31,11 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     resolved.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
   }
   std::unique_ptr<ServerCore> core(new ServerCore(resolved, *std::move(lock)));
-  auto registry = Registry::Open(core->options_, &core->ledger_,
-                                 disk == nullptr ? &core->machine_disk_ : disk);
+  auto registry =
+      Registry::Open(core->options_, &core->ledger_, disk == nullptr ? &core->machine_disk_ : disk);
   if (!registry.ok()) return registry.status();
   core->registry_ = *std::move(registry);
-  core->run_queue_ =
-      std::make_unique<WorkQueue>("run", static_cast<int>(core->options_.threads));
+  core->run_queue_ = std::make_unique<WorkQueue>("run", static_cast<int>(core->options_.threads));
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
   core->workers_ = std::make_unique<CompileWorkers>(core->options_, core->registry_.get(),
                                                     &core->ledger_, factory);
@@ -57,8 +57,9 @@ ServerCore::~ServerCore() {
 absl::Status CallSlot::status() const {
   if (core_.draining()) return absl::UnavailableError("the server is draining");
   if (count_ > core_.options().max_pending) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        core_.options().max_pending, " calls are being answered, the most allowed (--max_pending)"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(core_.options().max_pending,
+                     " calls are being answered, the most allowed (--max_pending)"));
   }
   return absl::OkStatus();
 }

@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "server/compile_workers.h"
 #include "server/disk.h"
-#include "server/server_ledger.h"
 #include "server/options.h"
 #include "server/registry.h"
+#include "server/server_ledger.h"
 #include "server/timer.h"
 #include "server/work_queue.h"
 
@@ -26,8 +26,8 @@ namespace athanor {
 
 class ServerCore {
  public:
-  // Opens the state directory and starts a compile job for every stored version. `disk` outlives the
-  // core; null means the machine's.
+  // Opens the state directory and starts a compile job for every stored version. `disk` outlives
+  // the core; null means the machine's.
   static absl::StatusOr<std::unique_ptr<ServerCore>> Create(const ServerOptions& options,
                                                             const CompileBackendFactory& factory,
                                                             Disk* disk = nullptr);

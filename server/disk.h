@@ -4,8 +4,8 @@
 //   absl::StatusOr<int> fd = disk.Create("/state/tmp/1");
 //   if (fd.ok()) status = disk.Write(*fd, bytes, path);
 //
-// Codes: RESOURCE_EXHAUSTED where space or quota is missing, FAILED_PRECONDITION where the directory
-// cannot be written or read. Thread-safe.
+// Codes: RESOURCE_EXHAUSTED where space or quota is missing, FAILED_PRECONDITION where the
+// directory cannot be written or read. Thread-safe.
 #ifndef ATHANOR_SERVER_DISK_H_
 #define ATHANOR_SERVER_DISK_H_
 

@@ -9,8 +9,8 @@
 namespace athanor {
 namespace {
 
-// What one core does at least in a microsecond (flops plus moved bytes), and what a launch costs: low
-// and high guesses, so that nothing long is taken for short.
+// What one core does at least in a microsecond (flops plus moved bytes), and what a launch costs:
+// low and high guesses, so that nothing long is taken for short.
 constexpr int64_t kWorkPerMicrosecond = 4'000;
 constexpr int64_t kLaunchesPerMicrosecond = 4;
 
@@ -37,10 +37,10 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
   std::vector<ParameterView> views;
   const std::vector<NodeId> ids = graph.ParameterIds();
   for (size_t i = 0; i < ids.size(); ++i) {
-    views.push_back({graph.node(ids[i]).name,
-                     absl::string_view(static_cast<const char*>(parameters[i]->data()),
-                                       parameters[i]->bytes()),
-                     parameters[i]});
+    views.push_back(
+        {graph.node(ids[i]).name,
+         absl::string_view(static_cast<const char*>(parameters[i]->data()), parameters[i]->bytes()),
+         parameters[i]});
   }
   auto runner = std::make_shared<ExecutorRunner>();
   LoadOptions options;

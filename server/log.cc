@@ -68,12 +68,11 @@ std::string FormatLog(absl::string_view message, LogFields fields, bool json) {
 void InitLog(absl::string_view level, absl::string_view format) {
   auto log = std::make_unique<Logging>();
   log->json = format == "json";
-  log->logger = std::make_shared<spdlog::logger>(
-      "athanor", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  log->logger = std::make_shared<spdlog::logger>("athanor",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
   log->logger->set_level(spdlog::level::from_str(std::string(level)));
-  log->logger->set_pattern(log->json
-                               ? R"({"time":"%Y-%m-%dT%H:%M:%S.%f","level":"%l",%v})"
-                               : "%Y-%m-%dT%H:%M:%S.%f %l %v");
+  log->logger->set_pattern(log->json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%f","level":"%l",%v})"
+                                     : "%Y-%m-%dT%H:%M:%S.%f %l %v");
   log->logger->flush_on(spdlog::level::debug);
   logging.store(log.release(), std::memory_order_release);
 }

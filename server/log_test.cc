@@ -6,9 +6,9 @@ namespace athanor {
 namespace {
 
 TEST(LogTest, TextQuotesOnlyWhatNeedsIt) {
-  EXPECT_EQ(FormatLog("model uploaded", {{"model", "digits"}, {"bytes", 12}, {"error", "no b=1"}},
-                      false),
-            "msg=\"model uploaded\" model=digits bytes=12 error=\"no b=1\"");
+  EXPECT_EQ(
+      FormatLog("model uploaded", {{"model", "digits"}, {"bytes", 12}, {"error", "no b=1"}}, false),
+      "msg=\"model uploaded\" model=digits bytes=12 error=\"no b=1\"");
 }
 
 TEST(LogTest, JsonValuesKeepTheirKind) {

@@ -19,7 +19,8 @@
 namespace athanor {
 namespace {
 
-// SIGTERM and SIGINT are waited for, not handled. Set before any thread begins, so that all inherit it.
+// SIGTERM and SIGINT are waited for, not handled. Set before any thread begins, so that all inherit
+// it.
 sigset_t BlockSignals() {
   sigset_t ending;
   sigemptyset(&ending);
@@ -43,8 +44,8 @@ int Fail(const absl::Status& status, int code) {
 int Serve(const ServerOptions& options, const sigset_t& ending) {
   absl::StatusOr<std::unique_ptr<TunerBackends>> backends = TunerBackends::Create(options);
   if (!backends.ok()) return Fail(backends.status(), 1);
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
-      options, [&](MemoryLedger* ledger) { return (*backends)->New(ledger); });
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::Start(options, [&](MemoryLedger* ledger) { return (*backends)->New(ledger); });
   if (!server.ok()) return Fail(server.status(), 1);
   LogInfo("serving", {{"version", kVersion},
                       {"listen", options.listen},
@@ -78,7 +79,8 @@ int Main(int argc, char** argv) {
   if (!options.ok()) return Fail(options.status(), 2);
   const sigset_t ending = BlockSignals();
   InitLog(options->log_level, options->log_format);
-  // What does not parse is answered and logged with its field; protobuf's own lines would say it again.
+  // What does not parse is answered and logged with its field; protobuf's own lines would say it
+  // again.
   google::protobuf::SetLogHandler(nullptr);
   gpr_set_log_function(LogGrpc);
   return Serve(*options, ending);

@@ -8,9 +8,13 @@
 namespace athanor {
 
 ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder binder)
-    : row_(std::move(row)), graph_(std::move(graph.graph)), graph_hash_(CanonicalHash(graph_)),
-      parameter_hashes_(std::move(graph.parameter_hashes)), binder_(std::move(binder)),
-      output_shapes_(graph_), pinned_plan_(row_.pinned_plan) {
+    : row_(std::move(row)),
+      graph_(std::move(graph.graph)),
+      graph_hash_(CanonicalHash(graph_)),
+      parameter_hashes_(std::move(graph.parameter_hashes)),
+      binder_(std::move(binder)),
+      output_shapes_(graph_),
+      pinned_plan_(row_.pinned_plan) {
   std::string().swap(row_.graph);
 }
 

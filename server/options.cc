@@ -87,11 +87,16 @@ const FlagRow* FindFlag(absl::string_view name) {
 
 absl::string_view TypeText(FlagType type) {
   switch (type) {
-    case FlagType::kBool: return "true or false";
-    case FlagType::kInt: return "a whole number";
-    case FlagType::kBytes: return "a size such as 64MiB";
-    case FlagType::kDuration: return "a time such as 30s";
-    case FlagType::kString: return "text";
+    case FlagType::kBool:
+      return "true or false";
+    case FlagType::kInt:
+      return "a whole number";
+    case FlagType::kBytes:
+      return "a size such as 64MiB";
+    case FlagType::kDuration:
+      return "a time such as 30s";
+    case FlagType::kString:
+      return "text";
   }
   return "";
 }
@@ -116,8 +121,10 @@ std::string FormatValue(const FlagRow& row, const ServerOptions& options) {
 absl::StatusOr<int64_t> ParseNumber(const FlagRow& row, absl::string_view text) {
   int64_t value = 0;
   switch (row.type) {
-    case FlagType::kBytes: return ParseBytes(text);
-    case FlagType::kDuration: return ParseDuration(text);
+    case FlagType::kBytes:
+      return ParseBytes(text);
+    case FlagType::kDuration:
+      return ParseDuration(text);
     default:
       if (!absl::SimpleAtoi(text, &value)) return absl::InvalidArgumentError("not a number");
       return value;
@@ -251,8 +258,8 @@ bool IsLoopback(absl::string_view listen) {
 absl::Status CheckDevice(absl::string_view device) {
   if (device == "auto" || device == "cpu") return absl::OkStatus();
   if (device == "metal" || device == "cuda" || absl::StartsWith(device, "cuda:")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--device=", device, ": this build has no such backend; it has: auto, cpu"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device=", device, ": this build has no such backend; it has: auto, cpu"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--device=", device, ": unknown device; there are: auto, cpu"));
@@ -272,8 +279,11 @@ absl::StatusOr<int64_t> ParseDuration(absl::string_view text) {
 }
 
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
-  static constexpr Unit kUnits[] = {{"", 1}, {"B", 1}, {"KiB", 1 << 10},
-                                    {"MiB", kMiB}, {"GiB", int64_t{1} << 30},
+  static constexpr Unit kUnits[] = {{"", 1},
+                                    {"B", 1},
+                                    {"KiB", 1 << 10},
+                                    {"MiB", kMiB},
+                                    {"GiB", int64_t{1} << 30},
                                     {"TiB", int64_t{1} << 40}};
   return ParseWithUnit(text, kUnits);
 }
@@ -317,8 +327,8 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   }
   static constexpr absl::string_view kLevels[] = {"debug", "info", "warn", "error"};
   if (std::find(std::begin(kLevels), std::end(kLevels), options->log_level) == std::end(kLevels)) {
-    return absl::InvalidArgumentError(absl::StrCat("--log_level=", options->log_level,
-                                                   ": there are: debug, info, warn, error"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--log_level=", options->log_level, ": there are: debug, info, warn, error"));
   }
   if (options->log_format != "text" && options->log_format != "json") {
     return absl::InvalidArgumentError(
@@ -346,8 +356,8 @@ std::string HelpText() {
       "Every flag is also an environment variable (ATHANOR_STATE_DIR for --state_dir) and a\n"
       "`name = value` line of --config FILE; the command line wins, then the environment.\n\n";
   for (const FlagRow& row : kFlags) {
-    absl::StrAppendFormat(&text, "  --%s (%s; default %s)\n      %s\n", row.name, TypeText(row.type),
-                          FormatValue(row, defaults), row.help);
+    absl::StrAppendFormat(&text, "  --%s (%s; default %s)\n      %s\n", row.name,
+                          TypeText(row.type), FormatValue(row, defaults), row.help);
   }
   return text;
 }

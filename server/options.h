@@ -1,5 +1,5 @@
-// What athanord is started with: one table of flags, each also an environment variable and a line of
-// the config file.
+// What athanord is started with: one table of flags, each also an environment variable and a line
+// of the config file.
 //
 //   absl::StatusOr<ServerOptions> options = ParseOptions({"--listen=127.0.0.1:0"}, getenv);
 //

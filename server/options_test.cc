@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 
 using Variables = std::map<std::string, std::string>;
 
-absl::StatusOr<ServerOptions> Parse(const std::vector<std::string>& args, Variables variables = {}) {
+absl::StatusOr<ServerOptions> Parse(const std::vector<std::string>& args,
+                                    Variables variables = {}) {
   variables.emplace("HOME", "/home/someone");
   return ParseOptions(args, [&](const char* name) -> const char* {
     auto it = variables.find(name);
@@ -42,9 +43,8 @@ TEST(OptionsTest, DefaultsServeThisMachineOnly) {
 TEST(OptionsTest, CommandLineWinsOverEnvironmentOverFile) {
   const std::string path = testing::TempDir() + "/athanor.conf";
   std::ofstream(path) << "# limits\nthreads = 3\nmax_nodes = 7\ndrain = 250ms\n";
-  absl::StatusOr<ServerOptions> options =
-      Parse({"--config", path, "--threads=5"},
-            {{"ATHANOR_THREADS", "4"}, {"ATHANOR_MAX_NODES", "6"}});
+  absl::StatusOr<ServerOptions> options = Parse(
+      {"--config", path, "--threads=5"}, {{"ATHANOR_THREADS", "4"}, {"ATHANOR_MAX_NODES", "6"}});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->threads, 5);
   EXPECT_EQ(options->max_nodes, 6);

@@ -1,8 +1,8 @@
 #include "server/output_shapes.h"
 
 #include <algorithm>
-
 #include <optional>
+
 #include "compiler/frontend/datatype.h"
 #include "compiler/ir/message.h"
 
@@ -13,7 +13,8 @@ OutputShapes::OutputShapes(const Graph& graph) {
   for (const auto& output : graph.outputs) {
     const TensorType& type = graph.node(output.node).type;
     const DatatypeRow* datatype = DatatypeOf(type.dtype);
-    Output added{output.name, datatype == nullptr ? "" : datatype->name, DTypeBytes(type.dtype), {}};
+    Output added{
+        output.name, datatype == nullptr ? "" : datatype->name, DTypeBytes(type.dtype), {}};
     for (const Expr& size : type.shape) {
       Axis axis{size.constant().value_or(-1), -1, size};
       if (std::optional<std::string> symbol = size.symbol()) {

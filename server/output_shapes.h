@@ -24,8 +24,8 @@ class OutputShapes {
 
   const std::string& name(int output) const { return outputs_[output].name; }
   std::string_view datatype(int output) const { return outputs_[output].datatype; }
-  // `dims` in the order of graph.dims, in their bounds. INVALID_ARGUMENT names the output whose size
-  // leaves 64 bits.
+  // `dims` in the order of graph.dims, in their bounds. INVALID_ARGUMENT names the output whose
+  // size leaves 64 bits.
   absl::Status Fill(int output, absl::Span<const int64_t> dims, std::vector<int64_t>* shape,
                     int64_t* bytes) const;
 

@@ -3,9 +3,9 @@
 //   std::unique_ptr<RunContext> context = runner->NewContext().value();
 //   absl::Status s = runner->Run(*context, dims, inputs, outputs, {});
 //
-// The one implementation that serves is over the runtime's executor (executor_runner.h); tests of the
-// server put the reference evaluator in its place. Runners are thread-safe; a context is used by one
-// run at a time.
+// The one implementation that serves is over the runtime's executor (executor_runner.h); tests of
+// the server put the reference evaluator in its place. Runners are thread-safe; a context is used
+// by one run at a time.
 #ifndef ATHANOR_SERVER_PLAN_RUNNER_H_
 #define ATHANOR_SERVER_PLAN_RUNNER_H_
 

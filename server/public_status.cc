@@ -7,12 +7,17 @@ namespace {
 
 absl::StatusCode CodeOf(absl::StatusCode code) {
   switch (code) {
-    case absl::StatusCode::kOutOfRange: return absl::StatusCode::kInvalidArgument;
-    case absl::StatusCode::kUnauthenticated: return absl::StatusCode::kPermissionDenied;
-    case absl::StatusCode::kAborted: return absl::StatusCode::kFailedPrecondition;
+    case absl::StatusCode::kOutOfRange:
+      return absl::StatusCode::kInvalidArgument;
+    case absl::StatusCode::kUnauthenticated:
+      return absl::StatusCode::kPermissionDenied;
+    case absl::StatusCode::kAborted:
+      return absl::StatusCode::kFailedPrecondition;
     case absl::StatusCode::kUnknown:
-    case absl::StatusCode::kDataLoss: return absl::StatusCode::kInternal;
-    default: return code;
+    case absl::StatusCode::kDataLoss:
+      return absl::StatusCode::kInternal;
+    default:
+      return code;
   }
 }
 

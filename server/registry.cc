@@ -23,8 +23,8 @@ int64_t NowMicroseconds() {
 absl::StatusOr<int64_t> ParseVersion(absl::string_view text) {
   int64_t version = 0;
   if (!absl::SimpleAtoi(text, &version) || version < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "version ", Quoted(std::string(text)), ": versions are \"1\", \"2\", ..., or empty"));
+    return absl::InvalidArgumentError(absl::StrCat("version ", Quoted(std::string(text)),
+                                                   ": versions are \"1\", \"2\", ..., or empty"));
   }
   return version;
 }
@@ -241,9 +241,9 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
   {
     MutexLock lock(mu_);
     if (versions_ >= options_.max_models) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "model ", Quoted(row.name), ": ", versions_, " model versions are kept already, the most "
-          "allowed (--max_models); delete some"));
+      return absl::ResourceExhaustedError(absl::StrCat("model ", Quoted(row.name), ": ", versions_,
+                                                       " model versions are kept already, the most "
+                                                       "allowed (--max_models); delete some"));
     }
   }
   Reference(row, tensors);
@@ -403,8 +403,8 @@ absl::StatusOr<NameRow> Registry::ChooseRollback(const std::string& name,
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "model ", Quoted(name), " has no earlier version that is ready",
-      entry.row.serving == 0 ? "; none serves yet" : absl::StrCat("; version ", entry.row.serving,
-                                                                  " serves")));
+      entry.row.serving == 0 ? "; none serves yet"
+                             : absl::StrCat("; version ", entry.row.serving, " serves")));
 }
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::Rollback(const std::string& name,

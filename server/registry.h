@@ -2,10 +2,11 @@
 // has, it has on disk.
 //
 //   std::shared_ptr<ModelVersion> v = registry.Find("digits", "").value();   // the one that serves
-//   registry.Publish(v, plan);                                               // from now on it serves
+//   registry.Publish(v, plan);                                               // from now on it
+//   serves
 //
-// Lookups take one short lock and never touch the disk; changes are serialised by another, so that a
-// slow disk does not hold requests up. Thread-safe.
+// Lookups take one short lock and never touch the disk; changes are serialised by another, so that
+// a slow disk does not hold requests up. Thread-safe.
 #ifndef ATHANOR_SERVER_REGISTRY_H_
 #define ATHANOR_SERVER_REGISTRY_H_
 
@@ -23,10 +24,10 @@
 #include "absl/types/span.h"
 #include "compiler/frontend/frontend.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "server/server_ledger.h"
 #include "server/model_version.h"
 #include "server/options.h"
 #include "server/registry_db.h"
+#include "server/server_ledger.h"
 #include "server/tensor_store.h"
 
 namespace athanor {
@@ -69,9 +70,7 @@ class Registry {
   // By name, newest first; an empty name means all.
   std::vector<std::shared_ptr<ModelVersion>> List(absl::string_view name) const;
   bool Serves(const ModelVersion& version) const;
-  v1::Model Describe(const ModelVersion& version) const {
-    return version.ToProto(Serves(version));
-  }
+  v1::Model Describe(const ModelVersion& version) const { return version.ToProto(Serves(version)); }
 
   // Those of `hashes` that are not held, in order, each once.
   std::vector<std::string> Missing(absl::Span<const std::string> hashes) const;
@@ -115,7 +114,8 @@ class Registry {
     std::map<int64_t, std::shared_ptr<ModelVersion>> versions;
   };
 
-  Registry(const ServerOptions& options, ServerLedger* ledger) : options_(options), ledger_(ledger) {}
+  Registry(const ServerOptions& options, ServerLedger* ledger)
+      : options_(options), ledger_(ledger) {}
   absl::Status Load();
   void LoadVersion(VersionRow row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Unpin(absl::Span<const std::string> hashes);

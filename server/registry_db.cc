@@ -67,9 +67,9 @@ class Statement {
 
 absl::StatusOr<std::unique_ptr<RegistryDb>> RegistryDb::Open(const std::string& path) {
   sqlite3* handle = nullptr;
-  const int code = sqlite3_open_v2(
-      path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX,
-      nullptr);
+  const int code =
+      sqlite3_open_v2(path.c_str(), &handle,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
   std::unique_ptr<RegistryDb> db(new RegistryDb(path, handle));
   MutexLock lock(db->mu_);
   if (code != SQLITE_OK) return db->Error("open");
@@ -87,8 +87,8 @@ absl::StatusOr<std::unique_ptr<RegistryDb>> RegistryDb::Open(const std::string& 
 RegistryDb::~RegistryDb() { sqlite3_close(db_); }
 
 absl::Status RegistryDb::Error(absl::string_view what) {
-  const std::string message =
-      absl::StrCat("cannot ", what, " ", path_, ": ", db_ == nullptr ? "no memory" : sqlite3_errmsg(db_));
+  const std::string message = absl::StrCat("cannot ", what, " ", path_, ": ",
+                                           db_ == nullptr ? "no memory" : sqlite3_errmsg(db_));
   switch (db_ == nullptr ? SQLITE_NOMEM : sqlite3_errcode(db_)) {
     case SQLITE_FULL:
     case SQLITE_NOMEM:
@@ -131,8 +131,8 @@ absl::Status RegistryDb::Migrate() {
     schema = version.Int(0);
   }
   if (schema > kSchema) {
-    return absl::FailedPreconditionError(absl::StrCat(path_, " has schema ", schema,
-                                                      "; this server knows up to ", kSchema));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_, " has schema ", schema, "; this server knows up to ", kSchema));
   }
   for (; schema < kSchema; ++schema) {
     absl::Status s = Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -161,8 +161,15 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
                  "created_us FROM versions ORDER BY name, version");
   int code = 0;
   while ((code = read.Step()) == SQLITE_ROW) {
-    rows.push_back({read.Bytes(0), read.Int(1), read.Bytes(2), read.Bytes(3), read.Bytes(4),
-                    read.Bytes(5), read.Bytes(6), read.Int(7), {}});
+    rows.push_back({read.Bytes(0),
+                    read.Int(1),
+                    read.Bytes(2),
+                    read.Bytes(3),
+                    read.Bytes(4),
+                    read.Bytes(5),
+                    read.Bytes(6),
+                    read.Int(7),
+                    {}});
   }
   if (code != SQLITE_DONE) return Error("read");
   for (VersionRow& row : rows) {

@@ -5,8 +5,8 @@
 //   absl::Status s = db->AddVersion(row);
 //
 // Tables: versions (a row per model version), version_tensors (its parameters), names (per model:
-// the next version number, what serves). Tensor bytes are files (tensor_store.h). Schema changes are
-// numbered steps applied at start (PRAGMA user_version). Thread-safe.
+// the next version number, what serves). Tensor bytes are files (tensor_store.h). Schema changes
+// are numbered steps applied at start (PRAGMA user_version). Thread-safe.
 //
 // A full disk is RESOURCE_EXHAUSTED, a read-only one FAILED_PRECONDITION; both name the file.
 #ifndef ATHANOR_SERVER_REGISTRY_DB_H_
@@ -34,12 +34,12 @@ struct TensorRow {
 struct VersionRow {
   std::string name;
   int64_t version = 0;
-  std::string format;          // as in UploadHeader
+  std::string format;  // as in UploadHeader
   std::string graph;
   std::string search_budget;
-  std::string buckets;         // a serialised UploadHeader with nothing but buckets
-  std::string pinned_plan;     // plan id or empty
-  int64_t created_us = 0;      // since 1970
+  std::string buckets;      // a serialised UploadHeader with nothing but buckets
+  std::string pinned_plan;  // plan id or empty
+  int64_t created_us = 0;   // since 1970
   std::vector<TensorRow> tensors;
 };
 

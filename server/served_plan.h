@@ -51,7 +51,8 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
   absl::Status MakeFirst();
   // An empty lease if none is free. A context is made if allowed and memory suffices.
   Lease TryAcquire();
-  // Calls `grant` with a lease: now, or from the thread that returns one. Lower priorities go first.
+  // Calls `grant` with a lease: now, or from the thread that returns one. Lower priorities go
+  // first.
   void Acquire(Grant grant, int64_t priority = 0);
 
  private:

@@ -35,7 +35,9 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Serve
 }  // namespace
 
 Server::Server(std::unique_ptr<ServerCore> core)
-    : core_(std::move(core)), inference_(core_.get()), models_(core_.get()),
+    : core_(std::move(core)),
+      inference_(core_.get()),
+      models_(core_.get()),
       compile_(core_.get()) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,

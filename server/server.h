@@ -29,8 +29,8 @@ class Server {
   int port() const { return port_; }
   ServerCore& core() { return *core_; }
 
-  // Health turns NOT_SERVING, new calls get UNAVAILABLE, running ones finish within --drain, compile
-  // jobs stop. True if all of them did finish. Once.
+  // Health turns NOT_SERVING, new calls get UNAVAILABLE, running ones finish within --drain,
+  // compile jobs stop. True if all of them did finish. Once.
   bool Drain();
 
  private:

@@ -11,9 +11,12 @@ namespace {
 
 HeldKind KindOf(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::kPrepared: return HeldKind::kPrepared;
-    case MemoryKind::kArena: return HeldKind::kArenas;
-    case MemoryKind::kScratch: return HeldKind::kScratch;
+    case MemoryKind::kPrepared:
+      return HeldKind::kPrepared;
+    case MemoryKind::kArena:
+      return HeldKind::kArenas;
+    case MemoryKind::kScratch:
+      return HeldKind::kScratch;
   }
   return HeldKind::kScratch;
 }
@@ -22,7 +25,7 @@ HeldKind KindOf(MemoryKind kind) {
 
 absl::string_view HeldKindName(HeldKind kind) {
   static constexpr absl::string_view kNames[kHeldKinds] = {"parameters", "prepared", "arenas",
-                                                           "scratch", "uploads", "requests"};
+                                                           "scratch",    "uploads",  "requests"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -30,10 +33,9 @@ absl::Status ServerLedger::Hold(HeldKind kind, int64_t bytes, absl::string_view 
   int64_t held = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > limit_ - held) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(what, ": needs ", bytes, " bytes for ", HeldKindName(kind), ", ", held,
-                       " of the limit of ", limit_, " bytes (--memory_limit) are held: ",
-                       Describe()));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          what, ": needs ", bytes, " bytes for ", HeldKindName(kind), ", ", held,
+          " of the limit of ", limit_, " bytes (--memory_limit) are held: ", Describe()));
     }
   } while (!used_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
   by_kind_[static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);

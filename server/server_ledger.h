@@ -22,9 +22,7 @@
 
 namespace athanor {
 
-enum class HeldKind : uint8_t {
-  kParameters, kPrepared, kArenas, kScratch, kUploads, kRequests
-};
+enum class HeldKind : uint8_t { kParameters, kPrepared, kArenas, kScratch, kUploads, kRequests };
 inline constexpr int kHeldKinds = 6;
 absl::string_view HeldKindName(HeldKind kind);
 

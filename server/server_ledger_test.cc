@@ -30,7 +30,10 @@ TEST(ServerLedgerTest, GivesBackOnDestructionAndOnAssignment) {
     ServerLedger::Reservation r = ledger.Reserve(HeldKind::kUploads, 60, "x").value();
     ServerLedger::Reservation moved = std::move(r);
     EXPECT_EQ(ledger.used(HeldKind::kUploads), 60);
-    { ServerLedger::Reservation sink; sink = std::move(moved); }
+    {
+      ServerLedger::Reservation sink;
+      sink = std::move(moved);
+    }
     EXPECT_EQ(ledger.used(), 0);
   }
   EXPECT_EQ(ledger.used(), 0);

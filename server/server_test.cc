@@ -2,7 +2,6 @@
 #include "server/server.h"
 
 #include <grpcpp/impl/codegen/client_unary_call.h>
-
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509.h>
@@ -44,8 +43,7 @@ std::pair<std::string, std::string> SelfSigned() {
     return pem;
   };
   std::pair<std::string, std::string> pems = {
-      text([&](BIO* bio) { PEM_write_bio_X509(bio, cert); }),
-      text([&](BIO* bio) {
+      text([&](BIO* bio) { PEM_write_bio_X509(bio, cert); }), text([&](BIO* bio) {
         PEM_write_bio_PrivateKey(bio, key, nullptr, nullptr, 0, nullptr, nullptr);
       })};
   X509_free(cert);
@@ -69,7 +67,7 @@ std::string Health(TestServer& test, const std::string& service) {
   std::vector<grpc::Slice> slices;
   reply.Dump(&slices);
   return !slices.empty() && slices[0].size() == 2 && slices[0].begin()[1] == 1 ? "serving"
-                                                                              : "not serving";
+                                                                               : "not serving";
 }
 
 TEST(ServerTest, HealthOfTheServerAndOfEachModel) {
@@ -143,6 +141,7 @@ TEST(ServerTest, DrainWakesThoseWhoWaitForAPlanAndEndsJobs) {
   test.control->HoldCompiles();
   v1::UploadModelResponse uploaded;
   ASSERT_TRUE(test.Send(UploadMessages("m", ScaleModel({3})), &uploaded).ok());
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
   grpc::Status waited;
   v1::CompileJob job;
   std::thread waiting([&] { waited = test.Infer(FloatRequest("m", {2})); });

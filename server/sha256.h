@@ -1,6 +1,7 @@
 // SHA-256 of bytes that come in pieces.
 //
-//   Sha256 hash;  hash.Update("ab");  hash.Update("c");  std::string digest = hash.Finish();  // 32 bytes
+//   Sha256 hash;  hash.Update("ab");  hash.Update("c");  std::string digest = hash.Finish();  // 32
+//   bytes
 #ifndef ATHANOR_SERVER_SHA256_H_
 #define ATHANOR_SERVER_SHA256_H_
 

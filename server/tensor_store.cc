@@ -61,9 +61,8 @@ absl::Status TensorWriter::Verify() {
   CloseFile();
   const std::string found = sha256_.Finish();
   if (found != hash_) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", ToHex(hash_),
-                                                   ": the bytes received have SHA-256 ",
-                                                   ToHex(found)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", ToHex(hash_), ": the bytes received have SHA-256 ", ToHex(found)));
   }
   return absl::OkStatus();
 }
@@ -128,7 +127,7 @@ absl::StatusOr<std::shared_ptr<const MappedTensor>> TensorStore::Map(const std::
   const std::string path = PathOf(hash);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return DiskError(errno, "open", path);
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd, &info) != 0 || info.st_size != bytes) {
     close(fd);
     return absl::FailedPreconditionError(

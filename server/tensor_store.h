@@ -78,9 +78,10 @@ class TensorWriter {
 
 class TensorStore {
  public:
-  // Makes the directories and removes what an earlier process left half-written. `disk` outlives the
-  // store.
-  static absl::StatusOr<std::unique_ptr<TensorStore>> Open(const std::string& state_dir, Disk* disk);
+  // Makes the directories and removes what an earlier process left half-written. `disk` outlives
+  // the store.
+  static absl::StatusOr<std::unique_ptr<TensorStore>> Open(const std::string& state_dir,
+                                                           Disk* disk);
 
   std::unique_ptr<TensorWriter> Begin(const std::string& hash, int64_t bytes);
   // REQUIRES: Sync() of each passed

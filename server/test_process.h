@@ -38,8 +38,8 @@ class TestProcess {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-      posix_spawn_file_actions_addopen(&actions, fd, output_.c_str(),
-                                       O_CREAT | O_WRONLY | O_APPEND, 0644);
+      posix_spawn_file_actions_addopen(&actions, fd, output_.c_str(), O_CREAT | O_WRONLY | O_APPEND,
+                                       0644);
     }
     EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0) << argv[0];
     posix_spawn_file_actions_destroy(&actions);

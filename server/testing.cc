@@ -94,8 +94,10 @@ class EvaluatorBackend final : public CompileBackend {
     const std::vector<NodeId> ids = graph.ParameterIds();
     for (size_t i = 0; i < ids.size(); ++i) {
       const TensorType& type = graph.node(ids[i]).type;
-      Tensor tensor{type.dtype, {}, std::string(static_cast<const char*>(parameters[i]->data()),
-                                                parameters[i]->bytes())};
+      Tensor tensor{
+          type.dtype,
+          {},
+          std::string(static_cast<const char*>(parameters[i]->data()), parameters[i]->bytes())};
       for (const Expr& size : type.shape) tensor.shape.push_back(size.constant().value());
       tensors.push_back(std::move(tensor));
     }
@@ -187,8 +189,7 @@ TestModel GatherModel(const std::vector<float>& table) {
   graph.dims = {{"b", 1, 8}};
   GraphBuilder b(&graph);
   NodeId ids = b.Input("ids", {DType::kI32, {Expr::Symbol("b")}}).value();
-  NodeId t =
-      b.Parameter("table", {DType::kF32, {static_cast<int64_t>(table.size())}}).value();
+  NodeId t = b.Parameter("table", {DType::kF32, {static_cast<int64_t>(table.size())}}).value();
   b.Output("y", b.Add(Op::kGather, {t, ids}, {{"axis", int64_t{0}}}).value());
   return Finished(graph, {Floats(table)});
 }

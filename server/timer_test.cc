@@ -40,7 +40,10 @@ TEST(TimerTest, CancelledNeverRuns) {
 
 TEST(TimerTest, DestructionDropsWhatIsPending) {
   std::atomic<bool> ran = false;
-  { Timer timer; timer.At(Timer::Clock::now() + milliseconds(50), [&] { ran = true; }); }
+  {
+    Timer timer;
+    timer.At(Timer::Clock::now() + milliseconds(50), [&] { ran = true; });
+  }
   EXPECT_FALSE(ran);
 }
 

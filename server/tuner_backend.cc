@@ -99,9 +99,9 @@ class TunerBackend final : public CompileBackend {
 
  private:
   static absl::Status Named(const v1::Kernel& kernel, const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat("kernel ", kernel.name(), " (source ",
-                                                    kernel.source_hash().substr(0, 16),
-                                                    "): ", status.message()));
+    return absl::Status(status.code(),
+                        absl::StrCat("kernel ", kernel.name(), " (source ",
+                                     kernel.source_hash().substr(0, 16), "): ", status.message()));
   }
 
   TunerBackends& shared_;

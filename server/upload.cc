@@ -108,7 +108,8 @@ absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
 absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
   if (absl::Status s = CheckModelName(header.name()); !s.ok()) return s;
   if (header.format() == "onnx") {
-    return Unimplemented("header.format: \"onnx\" is not read by this build; it reads: \"athanor\"");
+    return Unimplemented(
+        "header.format: \"onnx\" is not read by this build; it reads: \"athanor\"");
   }
   if (header.format() != "athanor") {
     return Invalid("header.format: ", Quoted(header.format()), "; there is: \"athanor\"");
@@ -162,8 +163,9 @@ absl::Status Upload::ReadParameters() {
     const std::string& hash = pending_->parameter_hashes()[i];
     auto [it, added] = parameters_.emplace(hash, bytes);
     if (!added && it->second != bytes) {
-      return Invalid("parameter ", Quoted(node.name), ": has ", bytes, " bytes, but shares the hash ",
-                     ToHex(hash), " with one of ", it->second, " bytes");
+      return Invalid("parameter ", Quoted(node.name), ": has ", bytes,
+                     " bytes, but shares the hash ", ToHex(hash), " with one of ", it->second,
+                     " bytes");
     }
     if (added) row_.tensors.push_back({hash, bytes});
   }

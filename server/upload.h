@@ -1,5 +1,5 @@
-// One upload, message by message: a header, the tensors' chunks in order, a commit. Nothing of it is
-// kept unless the commit was reached and every check passed.
+// One upload, message by message: a header, the tensors' chunks in order, a commit. Nothing of it
+// is kept unless the commit was reached and every check passed.
 //
 //   Upload upload(&registry, &ledger, options);
 //   status = upload.Take(message);             // for each; the first error ends the upload
@@ -19,9 +19,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "proto/athanor/v1/model.pb.h"
-#include "server/server_ledger.h"
 #include "server/options.h"
 #include "server/registry.h"
+#include "server/server_ledger.h"
 
 namespace athanor {
 

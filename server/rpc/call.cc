@@ -51,7 +51,7 @@ grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::Byte
   bytes->Clear();  // a stream gives the same buffer again
   bool own = false;
   return grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::Message>(message, bytes,
-                                                                                   &own);
+                                                                                    &own);
 }
 
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,

@@ -4,8 +4,8 @@
 //       core, {"GetModel"}, context, request, reply,
 //       [&core](const v1::GetModelRequest& request, v1::Model* reply) { ...; return status; });
 //
-// Methods take and give bytes (gRPC's raw methods), because gRPC answers a message that does not parse
-// with a code and text of its own that say nothing.
+// Methods take and give bytes (gRPC's raw methods), because gRPC answers a message that does not
+// parse with a code and text of its own that say nothing.
 #ifndef ATHANOR_SERVER_RPC_CALL_H_
 #define ATHANOR_SERVER_RPC_CALL_H_
 

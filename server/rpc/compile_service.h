@@ -11,8 +11,8 @@ namespace athanor {
 
 namespace internal {
 using RawCompile = v1::CompileService;
-using RawCompileService = RawCompile::WithRawCallbackMethod_StartCompile<
-    RawCompile::WithRawCallbackMethod_GetCompileJob<
+using RawCompileService =
+    RawCompile::WithRawCallbackMethod_StartCompile<RawCompile::WithRawCallbackMethod_GetCompileJob<
         RawCompile::WithRawCallbackMethod_ListCompileJobs<
             RawCompile::WithRawCallbackMethod_CancelCompileJob<
                 RawCompile::WithRawCallbackMethod_WatchCompileJob<RawCompile::Service>>>>>;
@@ -29,8 +29,7 @@ class CompileService final : public internal::RawCompileService {
   Reactor* GetCompileJob(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* ListCompileJobs(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* CancelCompileJob(Context* context, const Bytes* request, Bytes* reply) override;
-  grpc::ServerWriteReactor<Bytes>* WatchCompileJob(Context* context,
-                                                   const Bytes* request) override;
+  grpc::ServerWriteReactor<Bytes>* WatchCompileJob(Context* context, const Bytes* request) override;
 
  private:
   ServerCore& core_;

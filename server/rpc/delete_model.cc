@@ -6,7 +6,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* ModelService::DeleteModel(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                    Bytes* reply) {
   return AnswerUnary<v1::DeleteModelRequest, v1::DeleteModelResponse>(
       core_, {.name = "DeleteModel", .uses_disk = true}, context, request, reply,
       [this](const v1::DeleteModelRequest& asked, v1::DeleteModelResponse* answer) {

@@ -4,7 +4,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* CompileService::GetCompileJob(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                        Bytes* reply) {
   return AnswerUnary<v1::GetCompileJobRequest, v1::CompileJob>(
       core_, {.name = "GetCompileJob"}, context, request, reply,
       [this](const v1::GetCompileJobRequest& asked, v1::CompileJob* answer) {

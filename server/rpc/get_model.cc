@@ -4,7 +4,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* ModelService::GetModel(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                 Bytes* reply) {
   return AnswerUnary<v1::GetModelRequest, v1::Model>(
       core_, {.name = "GetModel"}, context, request, reply,
       [this](const v1::GetModelRequest& asked, v1::Model* answer) {

@@ -123,8 +123,10 @@ void InferCall::AwaitPlan() {
   if (bound_.options.wait == RequestOptions::Wait::kNone &&
       version_->state() != v1::Model::FAILED) {
     End(absl::FailedPreconditionError(
-        Cat(version_->Describe(), " has no plan yet, and parameter \"wait\" is \"none\"; its compile "
-            "job is ", version_->job_id())));
+        Cat(version_->Describe(),
+            " has no plan yet, and parameter \"wait\" is \"none\"; its compile "
+            "job is ",
+            version_->job_id())));
     return;
   }
   const std::shared_ptr<Wait> wait = wait_;
@@ -227,7 +229,9 @@ void InferCall::Run(ContextPool::Lease lease) {
   const absl::Status status = plan_->runner->Run(*lease, bound_.dims, bound_.inputs, outputs_,
                                                  {deadline_, &wait_->cancelled});
   const int64_t exec_us = Microseconds(Clock::now() - begin);
-  { ContextPool::Lease done = std::move(lease); }  // the next may run while the reply is written
+  {
+    ContextPool::Lease done = std::move(lease);
+  }  // the next may run while the reply is written
   if (!status.ok()) {
     End(status);
     return;

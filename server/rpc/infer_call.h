@@ -3,8 +3,8 @@
 //
 //   return (new InferCall(core, context, request, reply))->Begin();
 //
-// Whoever ends the waiting (the plan, a context, the deadline, a cancellation) first takes the call;
-// the others find it taken and leave it alone. Deletes itself when gRPC is done with it.
+// Whoever ends the waiting (the plan, a context, the deadline, a cancellation) first takes the
+// call; the others find it taken and leave it alone. Deletes itself when gRPC is done with it.
 #ifndef ATHANOR_SERVER_RPC_INFER_CALL_H_
 #define ATHANOR_SERVER_RPC_INFER_CALL_H_
 
@@ -49,7 +49,8 @@ class InferCall final : public grpc::ServerUnaryReactor {
   void SetDeadline();
   int64_t Priority() const;
 
-  // Gives up ownership until `limit`. False: the call ended at once. After true, `this` may be gone.
+  // Gives up ownership until `limit`. False: the call ended at once. After true, `this` may be
+  // gone.
   bool StartWaiting(Clock::time_point limit);
   void StopTimer();
   void Expire();

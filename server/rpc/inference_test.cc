@@ -11,10 +11,10 @@
 namespace athanor {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
 using std::chrono::system_clock;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(InferenceTest, LiveReadyAndMetadata) {
   TestServer test;
@@ -202,6 +202,7 @@ TEST(InferenceTest, CancelledCallIsCancelledAndFreed) {
   TestServer test;
   test.control->HoldCompiles();
   ASSERT_TRUE(test.Send(UploadMessages("m", ScaleModel({3}))).ok());
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
   grpc::ClientContext context;
   std::thread cancel([&] {
     while (test.server->core().active_calls() == 0) std::this_thread::yield();

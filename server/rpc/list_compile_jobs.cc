@@ -4,7 +4,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* CompileService::ListCompileJobs(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                          Bytes* reply) {
   return AnswerUnary<v1::ListCompileJobsRequest, v1::ListCompileJobsResponse>(
       core_, {.name = "ListCompileJobs"}, context, request, reply,
       [this](const v1::ListCompileJobsRequest& asked, v1::ListCompileJobsResponse* answer) {

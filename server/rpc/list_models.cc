@@ -4,7 +4,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* ModelService::ListModels(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                   Bytes* reply) {
   return AnswerUnary<v1::ListModelsRequest, v1::ListModelsResponse>(
       core_, {.name = "ListModels"}, context, request, reply,
       [this](const v1::ListModelsRequest& asked, v1::ListModelsResponse* answer) {

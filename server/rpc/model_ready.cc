@@ -4,7 +4,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                       Bytes* reply) {
   return AnswerUnary<inference::ModelReadyRequest, inference::ModelReadyResponse>(
       core_, {.name = "ModelReady", .while_draining = true}, context, request, reply,
       [this](const inference::ModelReadyRequest& asked, inference::ModelReadyResponse* answer) {

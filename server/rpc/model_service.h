@@ -1,5 +1,5 @@
-// athanor.v1.ModelService: upload, look at, delete, choose what serves. One file per call beside this
-// one.
+// athanor.v1.ModelService: upload, look at, delete, choose what serves. One file per call beside
+// this one.
 #ifndef ATHANOR_SERVER_RPC_MODEL_SERVICE_H_
 #define ATHANOR_SERVER_RPC_MODEL_SERVICE_H_
 
@@ -12,10 +12,10 @@ namespace athanor {
 
 namespace internal {
 using RawModel = v1::ModelService;
-using RawModelService = RawModel::WithRawCallbackMethod_MissingTensors<
-    RawModel::WithRawCallbackMethod_UploadModel<RawModel::WithRawCallbackMethod_GetModel<
-        RawModel::WithRawCallbackMethod_ListModels<RawModel::WithRawCallbackMethod_DeleteModel<
-            RawModel::WithRawCallbackMethod_PinPlan<
+using RawModelService =
+    RawModel::WithRawCallbackMethod_MissingTensors<RawModel::WithRawCallbackMethod_UploadModel<
+        RawModel::WithRawCallbackMethod_GetModel<RawModel::WithRawCallbackMethod_ListModels<
+            RawModel::WithRawCallbackMethod_DeleteModel<RawModel::WithRawCallbackMethod_PinPlan<
                 RawModel::WithRawCallbackMethod_Rollback<RawModel::Service>>>>>>>;
 }  // namespace internal
 

@@ -166,6 +166,7 @@ TEST(ModelServiceTest, DeletedWhileARequestWaitsForThePlan) {
   TestServer test;
   test.control->HoldCompiles();
   ASSERT_TRUE(test.Send(UploadMessages("m", ScaleModel({3}))).ok());
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
   grpc::Status waited;
   std::thread waiting([&] { waited = test.Infer(FloatRequest("m", {2})); });
   while (test.server->core().active_calls() == 0) std::this_thread::yield();
@@ -284,9 +285,8 @@ TEST(ModelServiceTest, InvalidUtf8InANameIsRefusedByField) {
   grpc::Slice slice(std::string("\x0a\x02\xff\xfe", 4));
   grpc::ByteBuffer request(&slice, 1), reply;
   grpc::ClientContext context;
-  const grpc::Status status =
-      grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
-          test.channel.get(), method, &context, request, &reply);
+  const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+      test.channel.get(), method, &context, request, &reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("name"));
 }

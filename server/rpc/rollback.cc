@@ -4,7 +4,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* ModelService::Rollback(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                 Bytes* reply) {
   return AnswerUnary<v1::RollbackRequest, v1::Model>(
       core_, {.name = "Rollback", .uses_disk = true}, context, request, reply,
       [this](const v1::RollbackRequest& asked, v1::Model* answer) {

@@ -4,7 +4,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* InferenceService::ServerLive(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                       Bytes* reply) {
   return AnswerUnary<inference::ServerLiveRequest, inference::ServerLiveResponse>(
       core_, {.name = "ServerLive", .while_draining = true}, context, request, reply,
       [](const inference::ServerLiveRequest&, inference::ServerLiveResponse* answer) {

@@ -5,7 +5,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* InferenceService::ServerMetadata(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                           Bytes* reply) {
   return AnswerUnary<inference::ServerMetadataRequest, inference::ServerMetadataResponse>(
       core_, {.name = "ServerMetadata"}, context, request, reply,
       [](const inference::ServerMetadataRequest&, inference::ServerMetadataResponse* answer) {

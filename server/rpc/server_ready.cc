@@ -4,7 +4,7 @@
 namespace athanor {
 
 grpc::ServerUnaryReactor* InferenceService::ServerReady(Context* context, const Bytes* request,
-                                 Bytes* reply) {
+                                                        Bytes* reply) {
   return AnswerUnary<inference::ServerReadyRequest, inference::ServerReadyResponse>(
       core_, {.name = "ServerReady", .while_draining = true}, context, request, reply,
       [this](const inference::ServerReadyRequest&, inference::ServerReadyResponse* answer) {

@@ -15,15 +15,17 @@ constexpr char kMethod[] = "UploadModel";
 class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : slot_(core), core_(core), context_(context), reply_bytes_(reply),
+      : slot_(core),
+        core_(core),
+        context_(context),
+        reply_bytes_(reply),
         upload_(&core.registry(), &core.ledger(), core.options()) {}
 
   void Begin() {
     absl::Status admitted = slot_.status();
     if (core_.uploads().fetch_add(1) >= core_.options().max_uploads && admitted.ok()) {
-      admitted = absl::ResourceExhaustedError(
-          absl::StrCat(core_.options().max_uploads,
-                       " uploads are under way, the most allowed (--max_uploads)"));
+      admitted = absl::ResourceExhaustedError(absl::StrCat(
+          core_.options().max_uploads, " uploads are under way, the most allowed (--max_uploads)"));
     }
     if (!admitted.ok()) {
       End(admitted);
@@ -55,9 +57,9 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
         Timer::Clock::now() + std::chrono::milliseconds(core_.options().upload_idle_ms),
         [this, idle = idle_] {
           if (idle->decided.exchange(true)) return;
-          End(absl::DeadlineExceededError(absl::StrCat(
-              "upload: nothing came for ", core_.options().upload_idle_ms,
-              " ms (--upload_idle); ", upload_.CutOff().message())));
+          End(absl::DeadlineExceededError(
+              absl::StrCat("upload: nothing came for ", core_.options().upload_idle_ms,
+                           " ms (--upload_idle); ", upload_.CutOff().message())));
         });
     StartRead(&bytes_);
   }

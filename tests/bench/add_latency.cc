@@ -1,10 +1,10 @@
-// The smallest call through the server against a bare gRPC echo of the same bytes: adding 16 floats,
-// one call outstanding, C++ client. Both servers use gRPC's callback API (echo_server.cc).
+// The smallest call through the server against a bare gRPC echo of the same bytes: adding 16
+// floats, one call outstanding, C++ client. Both servers use gRPC's callback API (echo_server.cc).
 //
 //   add_latency --server=127.0.0.1:50051 --echo=127.0.0.1:50070 --calls=20000
 //
-// Calls alternate, so that whatever else the machine does hits both. Values are checked before timing.
-// Prints one line of JSON; times are microseconds, ratio is p50 over p50.
+// Calls alternate, so that whatever else the machine does hits both. Values are checked before
+// timing. Prints one line of JSON; times are microseconds, ratio is p50 over p50.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -47,7 +47,8 @@ std::string AddGraph() {
 }
 
 client::Tensor Floats(const std::vector<float>& values) {
-  return {"f32", {kElements},
+  return {"f32",
+          {kElements},
           std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float))};
 }
 
@@ -88,7 +89,8 @@ std::string SameBytes(const client::InferRequest& request) {
 }
 
 double Microseconds(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 double Percentile(std::vector<double>& times, double p) {
@@ -115,8 +117,8 @@ int Measure(const Flags& flags) {
     return 1;
   }
   const client::InferRequest request = AddRequest();
-  const auto echo = EchoService::NewStub(
-      grpc::CreateChannel(flags.echo, grpc::InsecureChannelCredentials()));
+  const auto echo =
+      EchoService::NewStub(grpc::CreateChannel(flags.echo, grpc::InsecureChannelCredentials()));
   EchoMessage sent;
   sent.set_body(SameBytes(request));
   std::vector<double> add_times, echo_times;
@@ -125,7 +127,8 @@ int Measure(const Flags& flags) {
     const auto reply = client.Infer(request);
     const double add_time = Microseconds(begin);
     if (!reply.ok() || (i < kWarmUp && !RightSum(*reply))) {
-      std::fprintf(stderr, "add: %s\n", reply.ok() ? "wrong sum" : reply.status().ToString().c_str());
+      std::fprintf(stderr, "add: %s\n",
+                   reply.ok() ? "wrong sum" : reply.status().ToString().c_str());
       return 1;
     }
     begin = std::chrono::steady_clock::now();
@@ -141,8 +144,8 @@ int Measure(const Flags& flags) {
     add_times.push_back(add_time);
     echo_times.push_back(echo_time);
   }
-  std::printf("{\"name\": \"add16\", \"unit\": \"us\", \"calls\": %d, \"bytes\": %zu, ", flags.calls,
-              sent.body().size());
+  std::printf("{\"name\": \"add16\", \"unit\": \"us\", \"calls\": %d, \"bytes\": %zu, ",
+              flags.calls, sent.body().size());
   Print("athanor", add_times);
   Print("echo", echo_times);
   std::printf("\"ratio_p50\": %.3f}\n", Percentile(add_times, 0.5) / Percentile(echo_times, 0.5));

@@ -1,6 +1,6 @@
-// A gRPC server that returns what it gets and does nothing else: the floor under the time of any call
-// through athanord, which uses the same API (--api=callback). The other APIs are here so that the
-// choice among them stays a measurement.
+// A gRPC server that returns what it gets and does nothing else: the floor under the time of any
+// call through athanord, which uses the same API (--api=callback). The other APIs are here so that
+// the choice among them stays a measurement.
 //
 //   echo_server --listen=127.0.0.1:50070 --api=callback|sync|async --reflection
 //

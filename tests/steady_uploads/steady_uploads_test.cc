@@ -73,7 +73,6 @@ struct NumberedModel {
   std::vector<std::string> tensors;
 };
 
-
 void Say(const char* line) {
   if (write(STDOUT_FILENO, line, std::strlen(line)) < 0) _exit(3);
 }
@@ -81,8 +80,8 @@ void Say(const char* line) {
 // Says "commit" before the commit leaves and "stored" once the server has acknowledged it.
 int UploadMain(const std::string& address, int number) {
   const NumberedModel model(number);
-  const auto stub = v1::ModelService::NewStub(
-      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  const auto stub =
+      v1::ModelService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   v1::UploadModelResponse reply;
   const auto writer = stub->UploadModel(&context, &reply);
@@ -114,7 +113,6 @@ int UploadMain(const std::string& address, int number) {
   Say("stored\n");
   return 0;
 }
-
 
 class SteadyUploadsTest : public testing::Test {
  protected:
@@ -148,7 +146,7 @@ class SteadyUploadsTest : public testing::Test {
     while (!killed) {
       const int number = next_model_++;
       TestProcess upload({self, "--upload=" + address_, absl::StrCat("--number=", number)},
-                     absl::StrCat(directory_, "/upload-", number));
+                         absl::StrCat(directory_, "/upload-", number));
       std::string said;
       while (!absl::StrContains(said, "stored") && !killed) {
         std::this_thread::sleep_for(std::chrono::microseconds(300));
@@ -201,7 +199,8 @@ class SteadyUploadsTest : public testing::Test {
         const std::string path = TensorPath(Sha256::Of(tensor));
         std::ifstream file(path, std::ios::binary);
         const std::string found((std::istreambuf_iterator<char>(file)), {});
-        if (found != tensor) return absl::StrCat("model ", number, ": ", path, " is not its tensor");
+        if (found != tensor)
+          return absl::StrCat("model ", number, ": ", path, " is not its tensor");
         expected_files.insert(path);
       }
     }
@@ -209,7 +208,8 @@ class SteadyUploadsTest : public testing::Test {
       if (entry.is_regular_file()) found_files.insert(entry.path());
     }
     if (found_files != expected_files) {
-      return absl::StrCat(found_files.size(), " tensor files, ", expected_files.size(), " expected");
+      return absl::StrCat(found_files.size(), " tensor files, ", expected_files.size(),
+                          " expected");
     }
     return std::filesystem::is_empty(state_ + "/tmp") ? "" : "temporary files are left";
   }
