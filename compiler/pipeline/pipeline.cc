@@ -47,6 +47,7 @@ absl::StatusOr<Prepared> Prepare(const Graph& graph) {
   absl::StatusOr<Graph> recognised = Recognise(ComposeViews(Canonicalize(*primitives, &first)));
   if (!recognised.ok()) return recognised.status();
   absl::StatusOr<Graph> again = ToPrimitives(*recognised);
+  if (again.ok()) again = WidenScatters(*again);
   if (!again.ok()) return again.status();
   // Canonical twice: the dims' names of the second form are d0, d1, ... of the first.
   std::vector<std::string> second;

@@ -312,4 +312,29 @@ absl::StatusOr<Graph> Decompose(const Graph& graph, absl::FunctionRef<bool(const
   return out;
 }
 
+absl::StatusOr<Graph> WidenScatters(const Graph& graph) {
+  Graph out;
+  out.name = graph.name;
+  out.dims = graph.dims;
+  Expansion x(&out);
+  std::vector<NodeId> at(graph.nodes.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    std::vector<NodeId> inputs;
+    for (NodeId i : node.inputs) inputs.push_back(at[i]);
+    const DType dtype = node.type.dtype, wide = AccumulatorOf(dtype);
+    if (node.op == Op::kScatter && wide != dtype && GetAttr<std::string>(node.attrs, "mode") == "add") {
+      NodeId sum = x.Add(node.op, {x.Cast(inputs[0], wide), inputs[1], x.Cast(inputs[2], wide)}, node.attrs);
+      at[n] = x.Cast(sum, dtype);
+      continue;
+    }
+    at[n] = static_cast<NodeId>(out.nodes.size());
+    out.nodes.push_back(node);
+    out.nodes.back().inputs = std::move(inputs);
+  }
+  if (!x.status().ok()) return absl::InternalError(absl::StrCat("widening: ", x.status().message()));
+  for (const Output& o : graph.outputs) out.outputs.push_back({o.name, at[o.node]});
+  return out;
+}
+
 }  // namespace athanor

@@ -59,6 +59,10 @@ absl::Span<const DecompositionRow> DecompositionRows();
 // Replaces every node that `wanted` holds for.
 absl::StatusOr<Graph> Decompose(const Graph& graph, absl::FunctionRef<bool(const Node&)> wanted);
 
+// Every Scatter that adds in low precision as one that adds in the accumulator's dtype and rounds once:
+// the kernel adds where the result lies.
+absl::StatusOr<Graph> WidenScatters(const Graph& graph);
+
 }  // namespace athanor
 
 #endif  // ATHANOR_COMPILER_RULES_DECOMPOSE_H_
