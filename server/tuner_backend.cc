@@ -98,8 +98,11 @@ class TunerBackend final : public CompileBackend {
   }
 
  private:
+  // The graph was accepted, so a kernel that does not compile or check is our fault, not the caller's.
   static absl::Status Named(const v1::Kernel& kernel, const absl::Status& status) {
-    return absl::Status(status.code(),
+    const bool ours = absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
+                      absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status);
+    return absl::Status(ours ? absl::StatusCode::kInternal : status.code(),
                         absl::StrCat("kernel ", kernel.name(), " (source ",
                                      kernel.source_hash().substr(0, 16), "): ", status.message()));
   }

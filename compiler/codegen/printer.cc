@@ -106,14 +106,20 @@ class Printer {
 
   void For(const Stmt& s, int indent) {
     // Both ends are those on entry, whatever the body assigns.
-    std::string begin = Scalar(s.begin), end = Scalar(s.end), last = Cat(s.loop, "_end");
+    const std::string loop = SymbolText(s.loop), begin = Scalar(s.begin), end = Scalar(s.end);
+    const std::string last = Cat(loop, "_end");
     bounds_.Set(s.loop, s.begin, s.end - 1);
     std::string hint = d_.LoopHint(s.role, ComputesVectors(s.body));
     if (!hint.empty()) Line(indent, hint);
-    Line(indent, Cat("for (", d_.TypeName({DType::kI64, 1}), " ", s.loop, " = ", begin, ", ", last, " = ",
-                     end, "; ", s.loop, " < ", last, "; ", s.loop, " += ", s.step, ") {"));
+    Line(indent, Cat("for (", d_.TypeName({DType::kI64, 1}), " ", loop, " = ", begin, ", ", last, " = ", end,
+                     "; ", loop, " < ", last, "; ", loop, " += ", s.step, ") {"));
     Block(s.body, indent + 2);
     Line(indent, "}");
+  }
+
+  // Loop variables i8 to i64 would hide the types of these names.
+  static std::string SymbolText(const std::string& symbol) {
+    return symbol[0] == 'i' ? Cat("x", symbol.substr(1)) : symbol;
   }
 
   static std::string Name(Var v) { return Cat("v", v); }
@@ -185,7 +191,7 @@ class Printer {
 
   std::string Scalar(const Expr& e) {
     if (std::optional<int64_t> value = e.constant()) return Literal(*value);
-    if (std::optional<std::string> name = e.symbol()) return *name;
+    if (std::optional<std::string> name = e.symbol()) return SymbolText(*name);
     std::string text;
     for (const Term& term : e.terms()) {
       std::string product;
@@ -200,8 +206,11 @@ class Printer {
   }
 
   std::string AtomText(const Atom& atom, int lanes) {
-    if (atom.kind == Atom::Kind::kSymbol) return atom.symbol == kLane ? d_.Lane(lanes) : atom.symbol;
-    std::string a = Index(atom.args[0], lanes), b = Index(atom.args[1], lanes);
+    if (atom.kind == Atom::Kind::kSymbol) return atom.symbol == kLane ? d_.Lane(lanes) : SymbolText(atom.symbol);
+    // A division by an empty extent has no value, and nothing uses it; it must not trap either.
+    const bool divides = atom.kind == Atom::Kind::kFloorDiv && !bounds_.NonNegative(atom.args[1] - 1);
+    const Expr second = divides ? MaxOf(atom.args[1], 1) : atom.args[1];
+    std::string a = Index(atom.args[0], lanes), b = Index(second, lanes);
     if (atom.kind != Atom::Kind::kFloorDiv) {
       return d_.Extreme(atom.kind == Atom::Kind::kMax, a, b, lanes);
     }

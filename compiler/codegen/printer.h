@@ -4,8 +4,8 @@
 //   CpuDialect dialect(target);
 //   std::string body = PrintBody(kernel, &dialect, /*indent=*/2);
 //
-// The text names register N "vN", buffer N "bN", size N "sN", the work item "g" and loop variables as the
-// kernel does. It depends on nothing else but the kernel.
+// The text names register N "vN", buffer N "bN", size N "sN", the work item "g" and loop variable
+// iN "xN". It depends on nothing else but the kernel.
 #ifndef ATHANOR_COMPILER_CODEGEN_PRINTER_H_
 #define ATHANOR_COMPILER_CODEGEN_PRINTER_H_
 

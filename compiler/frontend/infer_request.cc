@@ -227,7 +227,7 @@ absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,
     auto it = output_positions_.find(output.name());
     if (it == output_positions_.end()) {
       return Invalid("output ", Quoted(output.name()), " is none of the model's; it has ",
-                     JoinNames(ViewsOf(outputs_)), ". Inner values are asked for with taps");
+                     JoinNames(ViewsOf(outputs_)));
     }
     if (asked[it->second]) {
       return Invalid("output ", Quoted(output.name()), " is asked for twice; ask for it once");

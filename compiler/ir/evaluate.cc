@@ -42,7 +42,8 @@ absl::Status CheckBytes(const Graph& graph, NodeId id, const Tensor& tensor) {
 // Checks the caller's tensors and solves the dims. Byte counts come last: only a shape that fits
 // its declaration is known to have a count.
 absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const NodeId> ids,
-                                        absl::Span<const Tensor> inputs) {
+                                        absl::Span<const Tensor> inputs,
+                                        const Expr::Env* given) {
   if (ids.size() != inputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the graph takes ", ids.size(), " tensors (inputs, then parameters), got ", inputs.size()));
@@ -52,7 +53,7 @@ absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const Nod
     if (absl::Status s = CheckDType(graph, ids[i], inputs[i].dtype); !s.ok()) return s;
     shapes.push_back(inputs[i].shape);
   }
-  absl::StatusOr<Expr::Env> dims = BindDims(graph, shapes);
+  absl::StatusOr<Expr::Env> dims = given != nullptr ? *given : BindDims(graph, shapes);
   for (size_t i = 0; i < ids.size() && dims.ok(); ++i) {
     if (absl::Status s = CheckBytes(graph, ids[i], inputs[i]); !s.ok()) return s;
   }
@@ -108,9 +109,10 @@ class Evaluator {
   std::vector<const Tensor*> values_;  // into own_ or the caller's tensors
 };
 
-absl::StatusOr<Evaluator> Prepare(const Graph& graph, absl::Span<const Tensor> inputs) {
+absl::StatusOr<Evaluator> Prepare(const Graph& graph, absl::Span<const Tensor> inputs,
+                                  const Expr::Env* given) {
   const std::vector<NodeId> ids = ArgumentIds(graph);
-  absl::StatusOr<Expr::Env> dims = BindArguments(graph, ids, inputs);
+  absl::StatusOr<Expr::Env> dims = BindArguments(graph, ids, inputs, given);
   if (!dims.ok()) return dims.status();
   Evaluator evaluator(graph, *std::move(dims));
   for (size_t i = 0; i < ids.size(); ++i) evaluator.SetArgument(ids[i], &inputs[i]);
@@ -119,8 +121,9 @@ absl::StatusOr<Evaluator> Prepare(const Graph& graph, absl::Span<const Tensor> i
 
 }  // namespace
 
-absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<const Tensor> inputs) {
-  absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs);
+absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<const Tensor> inputs,
+                                             const Expr::Env* dims) {
+  absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs, dims);
   if (!evaluator.ok()) return evaluator.status();
   const auto nodes = static_cast<NodeId>(graph.nodes.size());
   std::vector<NodeId> last_use(nodes, -1);  // of values whose memory may be given back
@@ -141,8 +144,9 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
 }
 
 absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph,
-                                                absl::Span<const Tensor> inputs) {
-  absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs);
+                                                absl::Span<const Tensor> inputs,
+                                                const Expr::Env* dims) {
+  absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs, dims);
   if (!evaluator.ok()) return evaluator.status();
   std::vector<Tensor> values;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {

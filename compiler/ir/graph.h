@@ -121,9 +121,12 @@ absl::StatusOr<Graph> ParseGraph(std::string_view text, const GraphLimits& limit
 
 // The reference evaluator: `inputs` are the Inputs in order, then the Parameters in order. Sizes of
 // dims are found from the inputs; a shape or dtype that does not fit is INVALID_ARGUMENT.
-absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<const Tensor> inputs);
+// Graphs cut out of others may have dims that no input tells: `dims` gives all of them then.
+absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<const Tensor> inputs,
+                                             const Expr::Env* dims = nullptr);
 // As Evaluate, but returns every node's value (taps, kernel checks).
-absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph, absl::Span<const Tensor> inputs);
+absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph, absl::Span<const Tensor> inputs,
+                                                const Expr::Env* dims = nullptr);
 // Solves dims from concrete input shapes; names the input and axis that does not fit.
 // `shapes` are the inputs', or the inputs' and then the parameters'.
 absl::StatusOr<Expr::Env> BindDims(const Graph& graph, absl::Span<const std::vector<int64_t>> shapes);

@@ -74,7 +74,7 @@ class Checker {
   absl::Status Validate();
   absl::Status AddCases(int index);
   absl::StatusOr<Case> MakeCase(const Expr::Env& env, uint64_t seed);
-  absl::Status SetReference(const std::vector<Tensor>& inputs, Case* c);
+  absl::Status SetReference(const Expr::Env& env, const std::vector<Tensor>& inputs, Case* c);
   absl::StatusOr<double> Compare(const Case& c) const;
   absl::StatusOr<double> CompareOutput(const Case& c, size_t output) const;
 
@@ -143,7 +143,7 @@ absl::StatusOr<Case> Checker::MakeCase(const Expr::Env& env, uint64_t seed) {
     absl::StatusOr<std::vector<Tensor>> random = RandomInputs(graph_, env, seed, choice);
     if (!random.ok()) return random.status();
     inputs = *std::move(random);
-    status = SetReference(inputs, &c);
+    status = SetReference(env, inputs, &c);
     if (!absl::IsOutOfRange(status)) break;
   }
   c.index_error = absl::IsOutOfRange(status);
@@ -157,10 +157,10 @@ absl::StatusOr<Case> Checker::MakeCase(const Expr::Env& env, uint64_t seed) {
   return c;
 }
 
-absl::Status Checker::SetReference(const std::vector<Tensor>& inputs, Case* c) {
-  absl::StatusOr<std::vector<Tensor>> wanted = Evaluate(graph_, inputs);
+absl::Status Checker::SetReference(const Expr::Env& env, const std::vector<Tensor>& inputs, Case* c) {
+  absl::StatusOr<std::vector<Tensor>> wanted = Evaluate(graph_, inputs, &env);
   if (!wanted.ok()) return wanted.status();
-  absl::StatusOr<std::vector<std::vector<double>>> bounds = ErrorBounds(graph_, inputs);
+  absl::StatusOr<std::vector<std::vector<double>>> bounds = ErrorBounds(graph_, inputs, &env);
   if (!bounds.ok()) return bounds.status();
   c->wanted = *std::move(wanted);
   c->tolerances = *std::move(bounds);

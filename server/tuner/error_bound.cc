@@ -397,16 +397,17 @@ absl::StatusOr<Errors> NodeBound::Compute() {
 }  // namespace
 
 absl::StatusOr<std::vector<std::vector<double>>> ErrorBounds(const Graph& graph,
-                                                             absl::Span<const Tensor> inputs) {
+                                                             absl::Span<const Tensor> inputs,
+                                                             const Expr::Env* given) {
   absl::StatusOr<Graph> simple = Decompose(graph, [](const Node& node) {
     return OpInfo(node.op).composite() && node.op != Op::kContract && node.op != Op::kEmbeddingBag;
   });
   if (!simple.ok()) return simple.status();
-  absl::StatusOr<std::vector<Tensor>> values = EvaluateAll(*simple, inputs);
+  absl::StatusOr<std::vector<Tensor>> values = EvaluateAll(*simple, inputs, given);
   if (!values.ok()) return values.status();
   std::vector<std::vector<int64_t>> shapes;
   for (const Tensor& t : inputs) shapes.push_back(t.shape);
-  absl::StatusOr<Expr::Env> dims = BindDims(*simple, shapes);
+  absl::StatusOr<Expr::Env> dims = given != nullptr ? *given : BindDims(*simple, shapes);
   if (!dims.ok()) return dims.status();
   std::vector<Errors> errors;
   for (size_t n = 0; n < simple->nodes.size(); ++n) {

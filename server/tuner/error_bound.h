@@ -35,9 +35,11 @@
 
 namespace athanor {
 
-// Per output, per element in row-major order. `inputs` as Evaluate takes them; its errors.
+// Per output, per element in row-major order. `inputs` and `dims` as Evaluate takes them;
+// its errors.
 absl::StatusOr<std::vector<std::vector<double>>> ErrorBounds(const Graph& graph,
-                                                             absl::Span<const Tensor> inputs);
+                                                             absl::Span<const Tensor> inputs,
+                                                             const Expr::Env* dims = nullptr);
 
 }  // namespace athanor
 

@@ -229,7 +229,7 @@ class Model:
         wait : {"baseline", "none"}, optional
             Before the first plan is ready: wait for it (the default), or `FailedPrecondition`.
         taps : sequence of str
-            Inner nodes to return too.
+            Inner nodes to return too; this server answers `Unimplemented`.
         priority : int, optional
             1 is served first.
 

@@ -42,13 +42,13 @@ void athanor_kernel(void* const* buffers, const i64* sizes, i64 begin, i64 end, 
     f32 v0 = 0x0p+0f;
     f32x16 v1 = (f32x16)(v0);
     #pragma clang loop unroll(disable)
-    for (i64 i0 = (64L * g), i0_end = (((64L * g + 64L) < s0 ? (64L * g + 64L) : s0)); i0 < i0_end; i0 += 16) {
-      f32x16 v2 = load_below_f32x16(b0 + i0, ((-1L) * i0 + s0));
+    for (i64 x0 = (64L * g), x0_end = (((64L * g + 64L) < s0 ? (64L * g + 64L) : s0)); x0 < x0_end; x0 += 16) {
+      f32x16 v2 = load_below_f32x16(b0 + x0, ((-1L) * x0 + s0));
       f32x16 v3 = (v1 > v2 ? v1 : v2);
       f32x16 v4 = exp_f32x16(v3);
       i32x16 v5 = (i32x16)(v1 < v2);
       f32x16 v6 = (v5 ? v4 : v3);
-      store_below_f32x16(b1 + i0, v6, ((-1L) * i0 + s0));
+      store_below_f32x16(b1 + x0, v6, ((-1L) * x0 + s0));
     }
   }
 }

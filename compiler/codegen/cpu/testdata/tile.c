@@ -64,14 +64,14 @@ void athanor_kernel(void* const* buffers, const i64* sizes, i64 begin, i64 end, 
     f32x16 v2 = v1;
     f32x16 v3 = v1;
     #pragma clang loop unroll(disable)
-    for (i64 i0 = 0L, i0_end = s1; i0 < i0_end; i0 += 1) {
-      f32x16 v4 = *(const f32x16u*)(b1 + (16L * i0));
-      u16 v5 = b0[(2L * g * s1 + i0)];
+    for (i64 x0 = 0L, x0_end = s1; x0 < x0_end; x0 += 1) {
+      f32x16 v4 = *(const f32x16u*)(b1 + (16L * x0));
+      u16 v5 = b0[(2L * g * s1 + x0)];
       f32 v6 = bf16_to_f32(v5);
       f32x16 v7 = (f32x16)(v6);
       f32x16 v8 = __builtin_elementwise_fma(v7, v4, v2);
       v2 = v8;
-      u16 v9 = b0[(2L * g * s1 + i0 + s1)];
+      u16 v9 = b0[(2L * g * s1 + x0 + s1)];
       f32 v10 = bf16_to_f32(v9);
       f32x16 v11 = (f32x16)(v10);
       f32x16 v12 = __builtin_elementwise_fma(v11, v4, v3);
@@ -79,11 +79,11 @@ void athanor_kernel(void* const* buffers, const i64* sizes, i64 begin, i64 end, 
     }
     *(f32x16u*)(b3 + 0L) = v3;
     #pragma clang loop unroll(full)
-    for (i64 i1 = 0L, i1_end = 4L; i1 < i1_end; i1 += 1) {
-      f32 v13 = b3[i1];
+    for (i64 x1 = 0L, x1_end = 4L; x1 < x1_end; x1 += 1) {
+      f32 v13 = b3[x1];
       f32 v14 = reduce_Max_f32x16(v2);
       f32 v15 = (v13 + v14);
-      b2[(8L * g + i1)] = v15;
+      b2[(8L * g + x1)] = v15;
     }
   }
 }

@@ -1,0 +1,184 @@
+"""The comparisons of `deploy/bench`: each row side by side with its peer, in one run.
+
+    deploy/bench [--only NAME ...] [--out FILE]
+
+Results are JSON lines with the machine and the versions; the newest of record are in
+tests/bench/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = ROOT / "bazel-bin"
+sys.path[:0] = [str(ROOT / "tests/models"), str(ROOT / "tests/bench"),
+                str(ROOT / "clients/python/examples")]
+
+Row = dict[str, object]
+
+
+def machine() -> Row:
+    """What the figures belong to."""
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
+                  if line.startswith("model name")), "?")
+    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+                            capture_output=True, text=True, check=False).stdout.strip()
+    return {"bench": "machine", "cpu": model, "cores": os.cpu_count(),
+            "kernel": platform.release(), "python": platform.python_version(), "commit": commit,
+            "load_before": os.getloadavg()[0], "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
+
+
+def json_lines(command: list[str]) -> list[Row]:
+    """The rows a benchmark program prints; its failure is ours."""
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]}: exit {done.returncode}: {done.stderr[-800:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def contraction() -> list[Row]:
+    """f32 products against OpenBLAS, at its own choice of kernels and at its AVX-512 ones."""
+    rows = []
+    for core in ("", "SKYLAKEX"):
+        environment = f"OPENBLAS_CORETYPE={core}" if core else "OPENBLAS_VERBOSE=0"
+        for row in json_lines(["env", environment, str(BIN / "tests/bench/contraction_bench"),
+                               "--json"]):
+            rows.append(row | {"openblas_core": core or "detected"})
+    return rows
+
+
+def encoder() -> list[Row]:
+    """The encoder in process against ONNX Runtime."""
+    rows = []
+    for batch, length in ((1, 128), (8, 128)):
+        rows += json_lines([sys.executable, "tests/bench/encoder_bench.py", "--json", "--batch",
+                            str(batch), "--length", str(length)])
+    return rows
+
+
+def add() -> list[Row]:
+    """Adding 16 floats through the server against a bare gRPC echo of the same bytes."""
+    with server() as address, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        echo_address = f"127.0.0.1:{probe.getsockname()[1]}"
+        probe.close()
+        echo = subprocess.Popen([str(BIN / "tests/bench/echo_server"), f"--listen={echo_address}"])
+        try:
+            time.sleep(0.5)
+            return [row | {"bench": "add16"} for row in json_lines(
+                [str(BIN / "tests/bench/add_latency"), f"--server={address}",
+                 f"--echo={echo_address}"])]
+        finally:
+            echo.terminate()
+            echo.wait(10)
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """A fresh server with empty state; its address."""
+    with tempfile.TemporaryDirectory() as state, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+        probe.close()
+        process = subprocess.Popen([str(BIN / "server/athanord"), f"--listen={address}",
+                                    f"--state_dir={state}"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            import athanor
+
+            with athanor.Client(address) as client:
+                deadline = time.monotonic() + 20
+                while time.monotonic() < deadline:
+                    try:
+                        if client.ready(timeout=1):
+                            break
+                    except athanor.Error:
+                        time.sleep(0.02)
+            yield address
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def _first_answer(graph, name: str, inputs: dict[str, np.ndarray], weights_first: bool) -> float:
+    """Seconds from the upload call to the first answer, nothing compiled before."""
+    import athanor
+
+    with server() as address, athanor.Client(address) as client:
+        if weights_first:
+            # A model whose outputs are the weights puts them there and compiles none of the kernels.
+            holder = athanor.Graph("weights")
+            message = graph.proto()
+            tensors = graph.tensors
+            for node in message.nodes:
+                if node.op == "Parameter":
+                    data = np.frombuffer(tensors[node.content_hash], "f4").reshape(
+                        [term.terms[0].coefficient for term in node.shape])
+                    holder.output("o." + node.name, holder.parameter(node.name, data))
+            client.upload(holder, name="weights").wait("baseline")
+        start = time.perf_counter()
+        client.upload(graph, name=name).infer(inputs)
+        return time.perf_counter() - start
+
+
+def cold() -> list[Row]:
+    """Upload call to first answer with an empty kernel cache."""
+    import digits_demo
+    import encoder as model
+
+    digits = digits_demo.digits_graph(digits_demo.load_weights())
+    ids = np.random.default_rng(3).integers(0, 30_522, (1, 128))
+    image = {"image": np.zeros((1, 64), np.float32)}
+    rows = []
+    for name, build, inputs, first in (
+        ("digits", lambda: digits, image, False),
+        ("encoder", lambda: model.encoder_graph(composite=True), {"ids": ids}, True),
+    ):
+        times = sorted(_first_answer(build(), name, inputs, first) for _ in range(5))
+        rows.append({"bench": "cold_first_answer", "model": name, "weights_there": first,
+                     "median_s": times[2], "min_s": times[0], "max_s": times[4]})
+    return rows
+
+
+BENCHES: dict[str, Callable[[], list[Row]]] = {
+    "contraction": contraction, "encoder": encoder, "cold": cold, "add": add}
+
+
+def main() -> int:
+    """Runs the chosen benches and prints their rows."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=sorted(BENCHES), default=list(BENCHES))
+    parser.add_argument("--out", type=Path, help="also write the rows to this file")
+    args = parser.parse_args()
+    rows = [machine()]
+    failed = 0
+    for name in args.only:
+        try:
+            rows += BENCHES[name]()
+        except (RuntimeError, OSError) as error:
+            failed += 1
+            rows.append({"bench": name, "error": str(error)})
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    print(text, end="")
+    if args.out:
+        args.out.write_text(text, encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
