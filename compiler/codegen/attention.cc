@@ -1,7 +1,7 @@
-// Attention without the whole score matrix: the online softmax of Milakov and Gimelshein (2018) over blocks
-// of keys, as in FlashAttention (Dao et al., 2022), with everything transposed: lanes run along queries, so
-// that maxima and sums over keys are vector operations and both products are register tiles of broadcast
-// key or value scalars against query vectors.
+// Attention without the whole score matrix: the online softmax of Milakov and Gimelshein (2018)
+// over blocks of keys, as in FlashAttention (Dao et al., 2022), with everything transposed: lanes
+// run along queries, so that maxima and sums over keys are vector operations and both products are
+// register tiles of broadcast key or value scalars against query vectors.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -55,7 +55,9 @@ class AttentionLowering {
   Expr Cell(const Expr& row, int vector) const {
     return row * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
   }
-  Var Read(int buffer, const Expr& row, int vector) { return e_.Load(buffer, Cell(row, vector), lanes_, {}); }
+  Var Read(int buffer, const Expr& row, int vector) {
+    return e_.Load(buffer, Cell(row, vector), lanes_, {});
+  }
   void Write(int buffer, const Expr& row, int vector, Var v) {
     e_.Store(buffer, Cell(row, vector), e_.Broadcast(v, lanes_), {});
   }
@@ -118,7 +120,8 @@ absl::Status AttentionLowering::Lower() {
 
 // Queries go to scratch transposed and scaled; the running maximum, sum and values start empty.
 void AttentionLowering::PackQueries() {
-  double scale = GetAttrOr<double>(node_.attrs, "scale", 1.0 / std::sqrt(static_cast<double>(*depth_.constant())));
+  double scale = GetAttrOr<double>(node_.attrs, "scale",
+                                   1.0 / std::sqrt(static_cast<double>(*depth_.constant())));
   Var factor = e_.Float(accumulator_, scale);
   e_.For(0, depth_, 1, [&](const Expr& d) {
     for (int v = 0; v < s_.nv; ++v) {
@@ -203,7 +206,9 @@ void AttentionLowering::Softmax(const Expr& k0, const Expr& keys) {
     Var none = e_.Compute(Op::kLessThan, DType::kBool, {peak, Fill(Lowest())});
     Var base = e_.Compute(Op::kSelect, accumulator_, {none, Fill(0), peak});
     Var minus = Op2(Op::kMul, base, Fill(-1));
-    auto exp_from_base = [&](Var x) { return e_.Compute(Op::kExp, accumulator_, {Op2(Op::kAdd, x, minus)}); };
+    auto exp_from_base = [&](Var x) {
+      return e_.Compute(Op::kExp, accumulator_, {Op2(Op::kAdd, x, minus)});
+    };
     Var shrink = exp_from_base(before);
     Var total = e_.Mutable(Op2(Op::kMul, Read(total_, 0, v), shrink));
     e_.For(0, keys, 1, [&](const Expr& k) {
@@ -236,31 +241,33 @@ void AttentionLowering::Finish() {
     PointLowering::Context context(&b_.at, lanes_, QueryCount(v));
     Var total = Read(total_, 0, v);
     // Rows with every key hidden are zero by definition (op table).
-    Var none = e_.Compute(Op::kNot, DType::kBool,
-                          {e_.Compute(Op::kOr, DType::kBool,
-                                      {e_.Compute(Op::kLessThan, DType::kBool, {Fill(0), total}),
-                                       e_.Compute(Op::kLessThan, DType::kBool, {total, Fill(0)})})});
-    Var is_nan = e_.Compute(Op::kNot, DType::kBool,
-                            {e_.Compute(Op::kLessThan, DType::kBool,
-                                        {Op2(Op::kMul, total, Fill(0)), Fill(1)})});
+    Var none =
+        e_.Compute(Op::kNot, DType::kBool,
+                   {e_.Compute(Op::kOr, DType::kBool,
+                               {e_.Compute(Op::kLessThan, DType::kBool, {Fill(0), total}),
+                                e_.Compute(Op::kLessThan, DType::kBool, {total, Fill(0)})})});
+    Var is_nan = e_.Compute(
+        Op::kNot, DType::kBool,
+        {e_.Compute(Op::kLessThan, DType::kBool, {Op2(Op::kMul, total, Fill(0)), Fill(1)})});
     Var empty = e_.And(none, e_.Compute(Op::kNot, DType::kBool, {is_nan}));
     e_.For(0, value_depth_, 1, [&](const Expr& d) {
       Coordinates anchor = Place(Query(v), d);
       for (Expr& c : anchor) c = e_.Simplify(c);
       b_.at.Provide(b_.choice.anchor, [&, v](const Coordinates& asked) {
         if (asked != anchor) {
-          status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.anchor),
-                                                     ": its epilogue reads elements of other tiles"));
+          status_ =
+              absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.anchor),
+                                               ": its epilogue reads elements of other tiles"));
         }
         Var value = Op2(Op::kDiv, Read(sum_, d, v), total);
         value = e_.Compute(Op::kSelect, accumulator_, {empty, Fill(0), value});
         return e_.Cast(value, node_.type.dtype);
       });
-      auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor,
-                                  anchor, e_.bounds());
+      auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root,
+                                  b_.choice.anchor, anchor, e_.bounds());
       if (!root) {
-        status_ = absl::InternalError(
-            absl::StrCat(b_.input.graph.Describe(b_.choice.root), " is no epilogue of the attention"));
+        status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
+                                                   " is no epilogue of the attention"));
         return;
       }
       b_.StoreRoot(*root);

@@ -1,7 +1,8 @@
-// Contractions: a grid of (batch, column panels, row blocks); inside a work item, column panels packed
-// ahead or in scratch, register tiles over the rows, the sums through a scratch tile to the epilogue.
-// The scheme is that of packed register-tiled products (Goto and van de Geijn, 2008), without a packed row
-// operand: rows are read as broadcast scalars, so their layout does not matter.
+// Contractions: a grid of (batch, column panels, row blocks); inside a work item, column panels
+// packed ahead or in scratch, register tiles over the rows, the sums through a scratch tile to the
+// epilogue. The scheme is that of packed register-tiled products (Goto and van de Geijn, 2008),
+// without a packed row operand: rows are read as broadcast scalars, so their layout does not
+// matter.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -112,7 +113,8 @@ absl::Status ContractLowering::Lower() {
   e_.bounds().Set(kir::kLane, 0, lanes_ - 1);
   std::optional<int64_t> k_max = e_.bounds().Maximum(k_);
   blocked_ = !k_max || *k_max > s_.kc;
-  if (s_.packed < 0) pack_ = e_.Scratch(accumulator_, std::min(k_max.value_or(s_.kc), s_.kc) * width_);
+  if (s_.packed < 0)
+    pack_ = e_.Scratch(accumulator_, std::min(k_max.value_or(s_.kc), s_.kc) * width_);
   sums_ = e_.Scratch(accumulator_, (blocked_ ? s_.rows_per_item : s_.mr) * width_);
   Expr panels = CeilDiv(n_, width_);
   std::vector<Expr> grid = roles_.ExtentsOf(roles_.batch);
@@ -187,7 +189,9 @@ void ContractLowering::Tile(const Expr& panel, const Expr& m0, int rows, const E
     if (!blocked_) return e_.Broadcast(e_.Const(IdentityOf(Op::kAdd, accumulator_)), lanes_);
     return e_.Load(sums_, SumIndex(SumRow(m0 + r, m0), v), lanes_, later);
   };
-  tile.store = [&](int r, int v, Var sum) { e_.Store(sums_, SumIndex(SumRow(m0 + r, m0), v), sum, {}); };
+  tile.store = [&](int r, int v, Var sum) {
+    e_.Store(sums_, SumIndex(SumRow(m0 + r, m0), v), sum, {});
+  };
   EmitRegisterTile(e_, tile);
 }
 
@@ -195,17 +199,23 @@ void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
   e_.For(m0, m0 + rows, 1, [&](const Expr& m) {
     for (int v = 0; v < s_.nv; ++v) {
       Expr n0 = panel * width_ + v * lanes_;
-      PointLowering::Context context(&b_.at, lanes_, LanesBelow(e_, n0, n_, lanes_));
+      std::optional<Expr> below = LanesBelow(e_, n0, n_, lanes_);
+      // What lies beyond the last column is masked: it need not be told from the next row.
+      int64_t lanes =
+          below ? std::min<int64_t>(lanes_, below->constant().value_or(lanes_)) : lanes_;
+      e_.bounds().Set(kir::kLane, 0, lanes - 1);
+      PointLowering::Context context(&b_.at, lanes_, std::move(below));
       Coordinates anchor = At(roles_.result, m, n0 + Expr::Symbol(kir::kLane), 0);
       b_.at.Provide(b_.choice.anchor, [&, v](const Coordinates& asked) {
         if (asked != anchor) {
-          status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.anchor),
-                                                     ": its epilogue reads elements of other tiles"));
+          status_ =
+              absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.anchor),
+                                               ": its epilogue reads elements of other tiles"));
         }
         return e_.Cast(e_.Load(sums_, SumIndex(SumRow(m, m0), v), lanes_, {}), node_.type.dtype);
       });
-      auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor,
-                                  anchor, e_.bounds());
+      auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root,
+                                  b_.choice.anchor, anchor, e_.bounds());
       if (!root) {
         status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
                                                    " is no epilogue of the contraction"));
@@ -213,6 +223,7 @@ void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
       }
       b_.StoreRoot(*root);
     }
+    e_.bounds().Set(kir::kLane, 0, lanes_ - 1);
   });
 }
 

@@ -15,7 +15,8 @@ LanePattern LanePatternOf(const Expr& index, const std::vector<std::string>& vec
   }
   if (!index.Uses(kLane)) return LanePattern::kUniform;
   std::optional<Expr::Affine> affine = index.AsAffine(kLane);
-  return affine && affine->stride.IsConstant(1) ? LanePattern::kContiguous : LanePattern::kScattered;
+  return affine && affine->stride.IsConstant(1) ? LanePattern::kContiguous
+                                                : LanePattern::kScattered;
 }
 
 int64_t Kernel::ScratchBytes() const {

@@ -1,10 +1,11 @@
-// Writes KIR statement by statement: allocates registers and loop variables, keeps what is known about
-// their ranges, broadcasts scalars where a vector is wanted, and never computes the same value twice
-// within a scope.
+// Writes KIR statement by statement: allocates registers and loop variables, keeps what is known
+// about their ranges, broadcasts scalars where a vector is wanted, and never computes the same
+// value twice within a scope.
 //
 //   Emitter e;
 //   int out = e.Global(DType::kF32, /*written=*/true);
-//   e.For(0, n, 16, [&](const Expr& i) { e.Store(out, i + Expr::Symbol(kLane), e.Const(one, 16)); });
+//   e.For(0, n, 16, [&](const Expr& i) { e.Store(out, i + Expr::Symbol(kLane), e.Const(one, 16));
+//   });
 //
 // Not thread-safe; one per kernel.
 #ifndef ATHANOR_COMPILER_CODEGEN_EMITTER_H_
@@ -51,13 +52,13 @@ class Emitter {
   Var RandomBits(Var index, Var seed);
   Var Mutable(Var value);
   void Assign(Var mutable_var, Var value);
-  void For(const Expr& begin, const Expr& end, int64_t step, absl::FunctionRef<void(const Expr&)> body,
-           AxisRole role = AxisRole::kSerial);
+  void For(const Expr& begin, const Expr& end, int64_t step,
+           absl::FunctionRef<void(const Expr&)> body, AxisRole role = AxisRole::kSerial);
   void If(Var condition, absl::FunctionRef<void()> body);
 
-  // A loop over [begin, end) in vectors of `lanes`: whole vectors, then one masked remainder; `body`
-  // gets the index of lane 0 and the mask, and is called once or twice. `extent` (end - begin) constant
-  // and divisible leaves the remainder out.
+  // A loop over [begin, end) in vectors of `lanes`: whole vectors, then one masked remainder;
+  // `body` gets the index of lane 0 and the mask, and is called once or twice. `extent` (end -
+  // begin) constant and divisible leaves the remainder out.
   void VectorFor(const Expr& begin, const Expr& end, int lanes,
                  absl::FunctionRef<void(const Expr&, const std::optional<Expr>& count)> body);
 

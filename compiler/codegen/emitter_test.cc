@@ -56,7 +56,8 @@ TEST(EmitterTest, ScalarsMeetVectors) {
   Var sum = e.Compute(Op::kAdd, DType::kF32, {vector, scalar});
   EXPECT_EQ(e.type(sum), (Type{DType::kF32, 8}));
   EXPECT_EQ(e.type(e.Reduce(Op::kAdd, sum)), (Type{DType::kF32, 1}));
-  EXPECT_EQ(e.type(e.Compute(Op::kLessThan, DType::kBool, {vector, scalar})), (Type{DType::kBool, 8}));
+  EXPECT_EQ(e.type(e.Compute(Op::kLessThan, DType::kBool, {vector, scalar})),
+            (Type{DType::kBool, 8}));
   EXPECT_EQ(e.type(e.Cast(sum, DType::kF16)), (Type{DType::kF16, 8}));
   EXPECT_EQ(e.Cast(sum, DType::kF32), sum);
   EXPECT_EQ(e.And(kNoVar, vector), vector);
@@ -72,7 +73,10 @@ int Loops(const std::vector<Stmt>& block) {
 }
 
 TEST(EmitterTest, RemaindersOfVectorLoops) {
-  for (auto [elements, calls] : {std::pair<Expr, int>{64, 1}, {70, 2}, {Expr::Symbol("n"), 2}, {16 * Expr::Symbol("n"), 1}}) {
+  for (auto [elements, calls] : {std::pair<Expr, int>{64, 1},
+                                 {70, 2},
+                                 {Expr::Symbol("n"), 2},
+                                 {16 * Expr::Symbol("n"), 1}}) {
     Emitter e(Dims());
     int out = e.Global(DType::kF32, true);
     int seen = 0, masked = 0;
@@ -94,9 +98,8 @@ TEST(EmitterTest, DimsBecomeArgumentsInOrderOfUse) {
   bounds.Set("m", 1, 10);
   Emitter e(bounds);
   int out = e.Global(DType::kF32, true);
-  e.For(0, Expr::Symbol("n"), 1, [&](const Expr& i) {
-    e.Store(out, i * Expr::Symbol("m"), e.Float(DType::kF32, 1), {});
-  });
+  e.For(0, Expr::Symbol("n"), 1,
+        [&](const Expr& i) { e.Store(out, i * Expr::Symbol("m"), e.Float(DType::kF32, 1), {}); });
   Kernel k = std::move(e).Finish("k", Expr::Symbol("m"));
   EXPECT_EQ(k.sizes.size(), 2u);
   EXPECT_TRUE(Verify(k).ok()) << Verify(k);

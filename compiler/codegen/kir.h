@@ -1,6 +1,6 @@
-// The kernel IR: one kernel as structured loops over three-address statements on scalars and explicit
-// vectors. Lowering writes it, the printers turn it into C, CUDA C++ or MSL, and it prints and parses as
-// text (kir_text.h).
+// The kernel IR: one kernel as structured loops over three-address statements on scalars and
+// explicit vectors. Lowering writes it, the printers turn it into C, CUDA C++ or MSL, and it prints
+// and parses as text (kir_text.h).
 //
 //   kernel exp(s0) grid floordiv(s0 + 4095, 4096)
 //     b0: f32 global in; b1: f32 global out
@@ -50,26 +50,31 @@ enum class Space : uint8_t {
 struct Buffer {
   DType dtype = DType::kF32;
   Space space = Space::kGlobal;
-  bool written = false;      // kGlobal: an output (else read only)
-  int64_t elements = 0;      // kScratch: its size
+  bool written = false;  // kGlobal: an output (else read only)
+  int64_t elements = 0;  // kScratch: its size
 };
 
 enum class Opcode : uint8_t {
-  kConst,      // result = constant, in every lane
-  kIndex,      // result(i64) = index; lane l has "lane" = l
-  kLoad,       // result = buffer[index]; lane l has "lane" = l; inactive lanes and false predicates give 0
+  kConst,  // result = constant, in every lane
+  kIndex,  // result(i64) = index; lane l has "lane" = l
+  kLoad,  // result = buffer[index]; lane l has "lane" = l; inactive lanes and false predicates give
+          // 0
   kStore,      // buffer[index] = args[0]; inactive lanes and false predicates store nothing
   kCompute,    // result = op(args...), lane by lane; op is elementwise in the op table
   kFma,        // result = args[0] * args[1] + args[2], rounded once (floats) or wrapping (integers)
   kBroadcast,  // result(lanes) = args[0](scalar) in every lane
-  kReduce,     // result(scalar) = op over the lanes of args[0]; op is kAdd, kMul, kMin, kMax, kAnd or kOr
-  kLaneMask,   // result(bool, lanes) = lane < index
-  kCheckIndex, // result(bool) = 0 <= args[0] < index; an active lane that fails sets the error record
-  kRandomBits, // result(u32) = word (args[0] mod 4) of the Philox block args[0] div 4, key args[1] (u64)
-  kMutable,    // declares result with the value args[0]; result may be assigned in this block and below
-  kAssign,     // the kMutable register `result` takes the value args[0]
-  kFor,        // for (loop = begin; loop < end; loop += step) body
-  kIf,         // if (args[0], a bool scalar) body
+  kReduce,  // result(scalar) = op over the lanes of args[0]; op is kAdd, kMul, kMin, kMax, kAnd or
+            // kOr
+  kLaneMask,    // result(bool, lanes) = lane < index
+  kCheckIndex,  // result(bool) = 0 <= args[0] < index; an active lane that fails sets the error
+                // record
+  kRandomBits,  // result(u32) = word (args[0] mod 4) of the Philox block args[0] div 4, key args[1]
+                // (u64)
+  kMutable,     // declares result with the value args[0]; result may be assigned in this block and
+                // below
+  kAssign,      // the kMutable register `result` takes the value args[0]
+  kFor,         // for (loop = begin; loop < end; loop += step) body
+  kIf,          // if (args[0], a bool scalar) body
 };
 
 enum class AxisRole : uint8_t { kSerial, kUnroll };
@@ -77,36 +82,37 @@ enum class AxisRole : uint8_t { kSerial, kUnroll };
 struct Stmt {
   Opcode opcode = Opcode::kConst;
   Var result = kNoVar;
-  Type type;                     // of the result; of args[0] for kStore
-  Op op = Op::kAdd;              // kCompute, kReduce
+  Type type;         // of the result; of args[0] for kStore
+  Op op = Op::kAdd;  // kCompute, kReduce
   std::vector<Var> args;
-  int buffer = -1;               // kLoad, kStore
-  Expr index;                    // see Opcode
-  std::optional<Expr> count;     // kLoad, kStore, kCheckIndex: lanes [0, count) are active; all if absent
-  Var predicate = kNoVar;        // kLoad, kStore, kCheckIndex: bool, scalar or per lane
-  Scalar constant;               // kConst
-  bool shift_left = false;       // kCompute Shift
-  std::string loop;              // kFor
-  Expr begin, end;               // kFor
-  int64_t step = 1;              // kFor
+  int buffer = -1;  // kLoad, kStore
+  Expr index;       // see Opcode
+  std::optional<Expr>
+      count;               // kLoad, kStore, kCheckIndex: lanes [0, count) are active; all if absent
+  Var predicate = kNoVar;  // kLoad, kStore, kCheckIndex: bool, scalar or per lane
+  Scalar constant;         // kConst
+  bool shift_left = false;  // kCompute Shift
+  std::string loop;         // kFor
+  Expr begin, end;          // kFor
+  int64_t step = 1;         // kFor
   AxisRole role = AxisRole::kSerial;
-  std::vector<Stmt> body;        // kFor, kIf
+  std::vector<Stmt> body;  // kFor, kIf
 };
 
 struct Kernel {
   std::string name;                // for people; in no hash
   std::vector<std::string> sizes;  // dim names whose values are s0, s1, ...
-  std::vector<Buffer> buffers;     // globals in the order of the launch's buffer table, then scratch
-  Expr grid = 1;                   // over s0, s1, ...
-  int vars = 0;                    // registers v0 .. v<vars-1>
+  std::vector<Buffer> buffers;  // globals in the order of the launch's buffer table, then scratch
+  Expr grid = 1;                // over s0, s1, ...
+  int vars = 0;                 // registers v0 .. v<vars-1>
   std::vector<Stmt> body;
 
-  int64_t ScratchBytes() const;    // each scratch buffer rounded up to 64 bytes, in order
+  int64_t ScratchBytes() const;  // each scratch buffer rounded up to 64 bytes, in order
 };
 
 // What printers rely on: registers defined before use and in scope, types of operands as the opcode
-// says, symbols of index expressions known, stores only to written or scratch buffers, positive steps.
-// The error names the statement's result or loop.
+// says, symbols of index expressions known, stores only to written or scratch buffers, positive
+// steps. The error names the statement's result or loop.
 absl::Status Verify(const Kernel& kernel);
 
 // The text form without the name; equal text means equal kernels. SHA-256 of it, 64 hex digits.
@@ -114,8 +120,8 @@ std::string ToText(const Kernel& kernel);
 absl::StatusOr<Kernel> ParseKernel(std::string_view text);
 std::string KirHash(const Kernel& kernel);
 
-// Whether `index` is the same in all lanes, or advances by one per lane, or anything else. `vectors`
-// are the i64 registers that differ by lane.
+// Whether `index` is the same in all lanes, or advances by one per lane, or anything else.
+// `vectors` are the i64 registers that differ by lane.
 enum class LanePattern : uint8_t { kUniform, kContiguous, kScattered };
 LanePattern LanePatternOf(const Expr& index, const std::vector<std::string>& vectors);
 

@@ -56,7 +56,9 @@ class Writer {
     for (size_t i = 0; i < k.buffers.size(); ++i) {
       const Buffer& b = k.buffers[i];
       text_ += Cat("b", i, ": ", DTypeName(b.dtype));
-      text_ += b.space == Space::kScratch ? Cat(" scratch ", b.elements) : b.written ? " out" : " in";
+      text_ += b.space == Space::kScratch ? Cat(" scratch ", b.elements)
+               : b.written                ? " out"
+                                          : " in";
       text_ += "\n";
     }
     Block(k.body, 0);
@@ -86,15 +88,15 @@ class Writer {
         text_ += Cat("v", s.result, " := ", VarList(s.args), "\n");
         return;
       case Opcode::kFor:
-        text_ += Cat("for ", s.loop, " in [", s.begin.ToString(), ", ", s.end.ToString(), ") step ", s.step,
-                     s.role == AxisRole::kUnroll ? " unroll" : "", " {\n");
+        text_ += Cat("for ", s.loop, " in [", s.begin.ToString(), ", ", s.end.ToString(), ") step ",
+                     s.step, s.role == AxisRole::kUnroll ? " unroll" : "", " {\n");
         break;
       case Opcode::kIf:
         text_ += Cat("if ", VarList(s.args), " {\n");
         break;
       default:
-        text_ += Cat(s.opcode == Opcode::kMutable ? "mut v" : "v", s.result, ": ", TypeText(s.type), " = ",
-                     Value(s), "\n");
+        text_ += Cat(s.opcode == Opcode::kMutable ? "mut v" : "v", s.result, ": ", TypeText(s.type),
+                     " = ", Value(s), "\n");
         return;
     }
     Block(s.body, indent + 2);
@@ -158,7 +160,8 @@ class Reader {
       rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
       ++number_;
       while (!line_.empty() && line_.front() == ' ') line_.remove_prefix(1);
-      while (!line_.empty() && (line_.back() == ' ' || line_.back() == '\r')) line_.remove_suffix(1);
+      while (!line_.empty() && (line_.back() == ' ' || line_.back() == '\r'))
+        line_.remove_suffix(1);
       if (!line_.empty()) return more_ = true;
     }
     return false;
@@ -166,7 +169,8 @@ class Reader {
 
   void Fail(std::string_view expected) {
     if (status_.ok())
-      status_ = Invalid("kernel text: line ", number_, ": expected ", expected, " at ", Quoted(line_));
+      status_ =
+          Invalid("kernel text: line ", number_, ": expected ", expected, " at ", Quoted(line_));
   }
 
   bool Take(std::string_view token) {
@@ -186,7 +190,9 @@ class Reader {
   }
   std::string_view Word() {
     size_t n = 0;
-    while (n < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[n])) || line_[n] == '_')) ++n;
+    while (n < line_.size() &&
+           (std::isalnum(static_cast<unsigned char>(line_[n])) || line_[n] == '_'))
+      ++n;
     const std::string_view word = line_.substr(0, n);
     line_.remove_prefix(n);
     return word;
@@ -232,7 +238,8 @@ class Reader {
     if (x == std::string_view::npos) return t;
     int32_t lanes = 0;
     const std::string_view digits = word.substr(x + 1);
-    if (!absl::SimpleAtoi(absl::string_view(digits.data(), digits.size()), &lanes)) Fail("a number of lanes");
+    if (!absl::SimpleAtoi(absl::string_view(digits.data(), digits.size()), &lanes))
+      Fail("a number of lanes");
     t.lanes = lanes;
     return t;
   }
@@ -461,7 +468,8 @@ std::string KirHash(const Kernel& kernel) {
   const std::string text = ToText(kernel);
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
-  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), sizeof(digest)));
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(digest), sizeof(digest)));
 }
 
 }  // namespace athanor::kir

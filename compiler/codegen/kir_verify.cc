@@ -99,7 +99,8 @@ class Verifier {
       return Invalid("registers are v0 to v", kernel_.vars - 1);
     }
     if (s.opcode == Opcode::kAssign) {
-      if (state_[s.result] != State::kMutable) return Invalid("assigned but not a mutable register in scope");
+      if (state_[s.result] != State::kMutable)
+        return Invalid("assigned but not a mutable register in scope");
       return types_[s.result] == s.type
                  ? absl::OkStatus()
                  : Invalid("is a ", TypeText(types_[s.result]), ", assigned a ", TypeText(s.type));
@@ -121,7 +122,8 @@ class Verifier {
     if (v < 0 || v >= kernel_.vars || state_[v] == State::kUndefined) {
       return Invalid("v", v, " is used before it is defined");
     }
-    return state_[v] == State::kOutOfScope ? Invalid("v", v, " is used outside its scope") : absl::OkStatus();
+    return state_[v] == State::kOutOfScope ? Invalid("v", v, " is used outside its scope")
+                                           : absl::OkStatus();
   }
 
   absl::Status Symbols(const Expr& e, bool lane, bool vectors) const {
@@ -181,7 +183,8 @@ class Verifier {
     }
     const Buffer& b = kernel_.buffers[s.buffer];
     if (b.dtype != s.type.dtype) {
-      return Invalid("b", s.buffer, " holds ", DTypeName(b.dtype), ", the register is a ", TypeText(s.type));
+      return Invalid("b", s.buffer, " holds ", DTypeName(b.dtype), ", the register is a ",
+                     TypeText(s.type));
     }
     if (s.opcode == Opcode::kStore && b.space == Space::kGlobal && !b.written) {
       return Invalid("b", s.buffer, " is read only");
@@ -195,15 +198,16 @@ class Verifier {
     }
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (types_[s.args[i]] == wanted[i]) continue;
-      return Invalid("operand v", s.args[i], " is a ", TypeText(types_[s.args[i]]), "; ", TypeText(wanted[i]),
-                     " is right");
+      return Invalid("operand v", s.args[i], " is a ", TypeText(types_[s.args[i]]), "; ",
+                     TypeText(wanted[i]), " is right");
     }
     return absl::OkStatus();
   }
 
   absl::Status ResultIs(const Stmt& s, DType dtype) const {
-    return s.type.dtype == dtype ? absl::OkStatus()
-                                 : Invalid("is a ", TypeText(s.type), "; ", DTypeName(dtype), " is right");
+    return s.type.dtype == dtype
+               ? absl::OkStatus()
+               : Invalid("is a ", TypeText(s.type), "; ", DTypeName(dtype), " is right");
   }
 
   absl::Status Operands(const Stmt& s) const {
@@ -253,7 +257,8 @@ class Verifier {
       case Op::kOr:
         break;
       default:
-        return Invalid("no reduction by ", OpName(s.op), "; Add, Mul, Min, Max, And or Or is right");
+        return Invalid("no reduction by ", OpName(s.op),
+                       "; Add, Mul, Min, Max, And or Or is right");
     }
     if (s.type.lanes != 1) return Invalid("a reduction gives one lane, not ", s.type.lanes);
     if (s.args.size() != 1) return Args(s, {s.type});
@@ -267,7 +272,8 @@ class Verifier {
     for (Var v : s.args) {
       types.push_back(types_[v]);
       if (types_[v].lanes != s.type.lanes) {
-        return Invalid("operand v", v, " has ", types_[v].lanes, " lanes, the result ", s.type.lanes);
+        return Invalid("operand v", v, " has ", types_[v].lanes, " lanes, the result ",
+                       s.type.lanes);
       }
     }
     return Elementwise(s.op, types, s.type, s.type.dtype, s.shift_left);

@@ -19,7 +19,8 @@ constexpr int64_t kMapChunk = 4096;
 // Rows up to this many elements keep their intermediate values in scratch.
 constexpr int64_t kMaxCachedRow = 16384;
 
-// The axes a map walks over: those of its root with neighbours merged where no index expression minds.
+// The axes a map walks over: those of its root with neighbours merged where no index expression
+// minds.
 struct Axes {
   std::vector<std::string> symbols;
   std::vector<Expr> extents;
@@ -92,7 +93,8 @@ bool HasBag(const LowerInput& in, NodeId root, const Axes& axes, const Bounds& b
 }
 
 void MergeAxes(const LowerInput& in, NodeId root, Axes& axes, Bounds bounds) {
-  for (size_t i = 0; i < axes.symbols.size(); ++i) bounds.SetExtent(axes.symbols[i], axes.extents[i]);
+  for (size_t i = 0; i < axes.symbols.size(); ++i)
+    bounds.SetExtent(axes.symbols[i], axes.extents[i]);
   if (HasBag(in, root, axes, bounds)) return;
   for (size_t i = axes.extents.size(); i-- > 1;) {
     if (i < axes.extents.size()) TryMerge(in, root, axes, i - 1, bounds);
@@ -118,14 +120,16 @@ void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& oute
   at.push_back(Expr::Symbol(inner));
   Bounds bounds = b.emitter.bounds();
   bounds.SetExtent(inner, axes.extents.back());
-  Accesses a = CollectAccesses(b.input.graph, b.input.has_memory, b.choice.root, Place(axes, at), bounds);
+  Accesses a =
+      CollectAccesses(b.input.graph, b.input.has_memory, b.choice.root, Place(axes, at), bounds);
   // By node, so that a row's maximum comes before the sum that needs it.
   std::map<NodeId, Coordinates> hoisted;
   for (const Access& r : a.reductions) {
     std::set<std::string> symbols;
     for (const Expr& c : r.coordinates) c.CollectSymbols(&symbols);
-    bool free = std::none_of(symbols.begin(), symbols.end(),
-                             [&](const std::string& s) { return s == inner || s.starts_with("$r"); });
+    bool free = std::none_of(symbols.begin(), symbols.end(), [&](const std::string& s) {
+      return s == inner || s.starts_with("$r");
+    });
     if (free) hoisted.emplace(r.node, r.coordinates);
   }
   for (const auto& [node, coordinates] : hoisted) b.at.At(node, coordinates);
@@ -223,8 +227,8 @@ absl::Status LowerPoint(KernelBuilder& b) {
   return absl::OkStatus();
 }
 
-// Copies the operand, then applies the updates in order; items own disjoint slices across the indexed axis,
-// so that duplicates need no atomics.
+// Copies the operand, then applies the updates in order; items own disjoint slices across the
+// indexed axis, so that duplicates need no atomics.
 absl::Status LowerScatter(KernelBuilder& b) {
   const Graph& graph = b.input.graph;
   const Shape& data = b.root.type.shape;
@@ -263,7 +267,8 @@ absl::Status LowerScatter(KernelBuilder& b) {
   b.emitter.For(0, data[axis], 1, [&](const Expr& i) {
     each_slice([&](const Expr& last) {
       Coordinates c = place({i}, last);
-      b.emitter.Store(b.out, b.at.Offset(b.choice.root, c), b.at.At(b.root.inputs[0], c), b.at.mask());
+      b.emitter.Store(b.out, b.at.Offset(b.choice.root, c), b.at.At(b.root.inputs[0], c),
+                      b.at.mask());
     });
   });
   b.emitter.For(0, Product(indices), 1, [&](const Expr& n) {
@@ -343,10 +348,14 @@ namespace {
 // The op that a kind's kernel is about, if it is one op.
 std::optional<Op> AnchorOp(KernelKind kind) {
   switch (kind) {
-    case KernelKind::kContract: return Op::kContract;
-    case KernelKind::kAttention: return Op::kAttention;
-    case KernelKind::kScatter: return Op::kScatter;
-    default: return std::nullopt;
+    case KernelKind::kContract:
+      return Op::kContract;
+    case KernelKind::kAttention:
+      return Op::kAttention;
+    case KernelKind::kScatter:
+      return Op::kScatter;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -354,25 +363,38 @@ std::optional<Op> AnchorOp(KernelKind kind) {
 
 absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice) {
   const NodeId about = choice.kind == KernelKind::kScatter ? choice.root : choice.anchor;
-  if (std::optional<Op> op = AnchorOp(choice.kind); op && (about < 0 || input.graph.node(about).op != *op)) {
+  if (std::optional<Op> op = AnchorOp(choice.kind);
+      op && (about < 0 || input.graph.node(about).op != *op)) {
     return absl::InternalError(absl::StrCat("kernel for ", input.graph.Describe(choice.root),
                                             " is of a kind that is about another op"));
   }
   KernelBuilder b(input, choice);
   absl::Status status;
   switch (choice.kind) {
-    case KernelKind::kMap: status = LowerMap(b); break;
-    case KernelKind::kRow: status = LowerRow(b); break;
-    case KernelKind::kPoint: status = LowerPoint(b); break;
-    case KernelKind::kContract: status = LowerContract(b); break;
-    case KernelKind::kAttention: status = LowerAttention(b); break;
-    case KernelKind::kScatter: status = LowerScatter(b); break;
+    case KernelKind::kMap:
+      status = LowerMap(b);
+      break;
+    case KernelKind::kRow:
+      status = LowerRow(b);
+      break;
+    case KernelKind::kPoint:
+      status = LowerPoint(b);
+      break;
+    case KernelKind::kContract:
+      status = LowerContract(b);
+      break;
+    case KernelKind::kAttention:
+      status = LowerAttention(b);
+      break;
+    case KernelKind::kScatter:
+      status = LowerScatter(b);
+      break;
   }
   if (!status.ok()) return status;
   LoweredKernel lowered = std::move(b).Finish();
   if (absl::Status valid = kir::Verify(lowered.kernel); !valid.ok()) {
-    return absl::InternalError(absl::StrCat("kernel for ", input.graph.Describe(choice.root), ": ",
-                                            valid.message()));
+    return absl::InternalError(
+        absl::StrCat("kernel for ", input.graph.Describe(choice.root), ": ", valid.message()));
   }
   return lowered;
 }

@@ -42,11 +42,11 @@ Var PointLowering::At(NodeId node, const Coordinates& given) {
   coordinates.reserve(given.size());
   for (const Expr& c : given) coordinates.push_back(e_.Simplify(c));
   if (auto it = provided_.find(node); it != provided_.end()) return it->second(coordinates);
-  // A value that is the same in all lanes is the same for any number of them: a row's maximum is not
-  // computed again for the row's last, partial vector.
-  const bool uniform = mask_.predicate == kNoVar &&
-                       std::none_of(coordinates.begin(), coordinates.end(),
-                                    [&](const Expr& c) { return e_.UsesLane(c); });
+  // A value that is the same in all lanes is the same for any number of them: a row's maximum is
+  // not computed again for the row's last, partial vector.
+  const bool uniform =
+      mask_.predicate == kNoVar && std::none_of(coordinates.begin(), coordinates.end(),
+                                                [&](const Expr& c) { return e_.UsesLane(c); });
   std::string key = uniform ? Key(node, coordinates, 1, {}) : Key(node, coordinates, lanes_, mask_);
   if (std::optional<Var> known = e_.Recall(key)) return *known;
   Var v;
@@ -60,19 +60,26 @@ Var PointLowering::Compute(NodeId id, const Coordinates& coordinates) {
   const Node& node = graph_.node(id);
   if (id != root_ && has_memory_[id]) return FromMemory(id, coordinates);
   switch (node.op) {
-    case Op::kConstant: return e_.Const(LoadScalar(GetAttr<Tensor>(node.attrs, "value"), 0));
+    case Op::kConstant:
+      return e_.Const(LoadScalar(GetAttr<Tensor>(node.attrs, "value"), 0));
     case Op::kIota:
       return e_.Cast(e_.Index(coordinates[GetAttr<int64_t>(node.attrs, "axis")], lanes_),
                      node.type.dtype);
     case Op::kRandomBits:
       return e_.RandomBits(e_.Index(Offset(id, coordinates), lanes_), At(node.inputs[0], {}));
-    case Op::kIndexMap: return Movement(node, coordinates);
-    case Op::kGather: return Gather(node, coordinates);
+    case Op::kIndexMap:
+      return Movement(node, coordinates);
+    case Op::kGather:
+      return Gather(node, coordinates);
     case Op::kSumReduce:
-    case Op::kMaxReduce: return Reduction(node, coordinates);
-    case Op::kContract: return Contraction(node, coordinates);
-    case Op::kEmbeddingBag: return Bag(node, coordinates);
-    default: return Elementwise(node, coordinates);
+    case Op::kMaxReduce:
+      return Reduction(node, coordinates);
+    case Op::kContract:
+      return Contraction(node, coordinates);
+    case Op::kEmbeddingBag:
+      return Bag(node, coordinates);
+    default:
+      return Elementwise(node, coordinates);
   }
 }
 
@@ -90,7 +97,8 @@ Var PointLowering::Inside(const Expr& coordinate, const Expr& extent) {
   if (!e_.bounds().NonNegative(coordinate)) {
     index = e_.Index(coordinate, lanes_);
     Var zero = e_.Const(Scalar::Signed(DType::kI64, 0));
-    inside = e_.Compute(Op::kNot, DType::kBool, {e_.Compute(Op::kLessThan, DType::kBool, {index, zero})});
+    inside = e_.Compute(Op::kNot, DType::kBool,
+                        {e_.Compute(Op::kLessThan, DType::kBool, {index, zero})});
   }
   if (!e_.bounds().Less(coordinate, extent)) {
     if (index == kNoVar) index = e_.Index(coordinate, lanes_);
@@ -150,10 +158,11 @@ bool PointLowering::LanesFree(const Coordinates& coordinates) const {
   return mask_.predicate == kNoVar || e_.type(mask_.predicate).lanes == 1;
 }
 
-Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& extents, bool free_lanes,
-                           const std::function<Var(const Coordinates&)>& term) {
+Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& extents,
+                           bool free_lanes, const std::function<Var(const Coordinates&)>& term) {
   const int lanes = lanes_;
-  const bool vectors = free_lanes && lanes > 1;  // else the coordinates have the lanes, or there are none
+  const bool vectors =
+      free_lanes && lanes > 1;  // else the coordinates have the lanes, or there are none
   Var sum = e_.Mutable(e_.Broadcast(e_.Const(IdentityOf(op, accumulator)), lanes));
   auto accumulate = [&](Var value, const std::optional<Expr>& count) {
     value = e_.Broadcast(e_.Cast(value, accumulator), lanes);
@@ -202,7 +211,8 @@ Var PointLowering::Reduction(const Node& node, const Coordinates& coordinates) {
     size_t kept = 0;
     for (size_t a = 0; a < operand.shape.size(); ++a) {
       auto reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(a));
-      point.push_back(reduced == axes.end() ? coordinates[kept++] : indices[reduced - axes.begin()]);
+      point.push_back(reduced == axes.end() ? coordinates[kept++]
+                                            : indices[reduced - axes.begin()]);
     }
     return At(node.inputs[0], point);
   };
@@ -251,12 +261,13 @@ Var PointLowering::Bag(const Node& node, const Coordinates& coordinates) {
     e_.bounds().Set(e_.Symbol(v).ToString(), 0, ids[0]);
     return v;
   };
-  // The bag ends where the next begins; the last one at the end of `ids`. Both ends are checked, so that
-  // no offset from outside reaches memory.
+  // The bag ends where the next begins; the last one at the end of `ids`. Both ends are checked, so
+  // that no offset from outside reaches memory.
   Var first = bound(bag);
   Var ok = e_.CheckIndex(first, ids[0] + 1, always);
   Var end = e_.Mutable(e_.Index(ids[0], 1));
-  Var is_inner = e_.Compute(Op::kLessThan, DType::kBool, {e_.Index(bag + 1, 1), e_.Index(offsets[0], 1)});
+  Var is_inner =
+      e_.Compute(Op::kLessThan, DType::kBool, {e_.Index(bag + 1, 1), e_.Index(offsets[0], 1)});
   e_.If(is_inner, [&] { e_.Assign(end, bound(bag + 1)); });
   ok = e_.And(ok, e_.CheckIndex(end, ids[0] + 1, always));
   Var none_before = e_.Const(Scalar::Signed(DType::kI64, 0));
@@ -282,13 +293,16 @@ Var PointLowering::Bag(const Node& node, const Coordinates& coordinates) {
     mask_.predicate = e_.And(outer, inside);
     Var value = At(node.inputs[0], {e_.Symbol(id), coordinates[1]});
     mask_.predicate = outer;
-    e_.Assign(sum, e_.Compute(op, accumulator, {sum, e_.Broadcast(e_.Cast(value, accumulator), lanes_)}));
+    e_.Assign(
+        sum, e_.Compute(op, accumulator, {sum, e_.Broadcast(e_.Cast(value, accumulator), lanes_)}));
   });
   Var length = e_.Index(e_.Symbol(last) - e_.Symbol(first), 1);
-  Var none = e_.Compute(Op::kLessThan, DType::kBool, {length, e_.Const(Scalar::Signed(DType::kI64, 1))});
+  Var none =
+      e_.Compute(Op::kLessThan, DType::kBool, {length, e_.Const(Scalar::Signed(DType::kI64, 1))});
   Var zero = e_.Const(IdentityOf(Op::kAdd, accumulator));
   Var value = sum;
-  if (mode == "mean") value = e_.Compute(Op::kDiv, accumulator, {sum, e_.Cast(length, accumulator)});
+  if (mode == "mean")
+    value = e_.Compute(Op::kDiv, accumulator, {sum, e_.Cast(length, accumulator)});
   return e_.Cast(e_.Compute(Op::kSelect, accumulator, {none, zero, value}), node.type.dtype);
 }
 

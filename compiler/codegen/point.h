@@ -3,9 +3,9 @@
 //   PointLowering at(graph, has_memory, &emitter);
 //   kir::Var v = at.At(node, {Expr::Symbol("i0"), Expr::Symbol("i1") + Expr::Symbol(kir::kLane)});
 //
-// This one recursion is the whole of element-wise fusion: views compose into index expressions, unary and
-// binary ops into statements, reductions into loops. Kernel shapes (map, row, contract, ...) differ only
-// in the loops they put around it.
+// This one recursion is the whole of element-wise fusion: views compose into index expressions,
+// unary and binary ops into statements, reductions into loops. Kernel shapes (map, row, contract,
+// ...) differ only in the loops they put around it.
 //
 // A coordinate may use loop variables, registers and "lane"; the value is a vector where it does.
 #ifndef ATHANOR_COMPILER_CODEGEN_POINT_H_
@@ -60,9 +60,9 @@ class PointLowering {
   // `node` is `value(coordinates)`: a tile's element inside its epilogue.
   using Provider = std::function<kir::Var(const Coordinates&)>;
   void Provide(NodeId node, Provider value) { provided_[node] = std::move(value); }
-  // A kernel that works on one row at a time: the root's coordinates before the last, the row's length,
-  // and the nodes (of the root's shape) whose values are kept in scratch from the first pass over the row
-  // that computes them to the later ones.
+  // A kernel that works on one row at a time: the root's coordinates before the last, the row's
+  // length, and the nodes (of the root's shape) whose values are kept in scratch from the first
+  // pass over the row that computes them to the later ones.
   void SetRow(Coordinates prefix, Expr length, std::map<NodeId, int> scratch_of);
   // Runs `body` as a pass over the row whose lane 0 is element `r`.
   void BeginRowPass(const Expr& r) { row_.index = r; }
@@ -89,8 +89,8 @@ class PointLowering {
   kir::Var FromMemory(NodeId node, const Coordinates& coordinates);
   kir::Var FromRowCache(NodeId node, const Coordinates& coordinates);
 
-  // Combines `term(indices)` over the box `extents` with kAdd or kMax, in `accumulator`'s dtype; lanes
-  // run along the last extent where the coordinates leave the lanes free.
+  // Combines `term(indices)` over the box `extents` with kAdd or kMax, in `accumulator`'s dtype;
+  // lanes run along the last extent where the coordinates leave the lanes free.
   kir::Var Combine(Op op, DType accumulator, const std::vector<Expr>& extents, bool free_lanes,
                    const std::function<kir::Var(const Coordinates& indices)>& term);
   // Whether nothing in `coordinates` or the predicate differs by lane.

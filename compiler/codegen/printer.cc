@@ -75,7 +75,8 @@ class Printer {
       case Opcode::kConst: {
         constants_[s.result] = &s.constant;
         std::string value = d_.Constant(s.constant);
-        return s.type.lanes == 1 ? value : d_.Broadcast(s.type, {value, {s.type.dtype, 1}, nullptr});
+        return s.type.lanes == 1 ? value
+                                 : d_.Broadcast(s.type, {value, {s.type.dtype, 1}, nullptr});
       }
       case Opcode::kIndex:
         return Index(s.index, s.type.lanes);
@@ -111,8 +112,8 @@ class Printer {
     bounds_.Set(s.loop, s.begin, s.end - 1);
     std::string hint = d_.LoopHint(s.role, ComputesVectors(s.body));
     if (!hint.empty()) Line(indent, hint);
-    Line(indent, Cat("for (", d_.TypeName({DType::kI64, 1}), " ", loop, " = ", begin, ", ", last, " = ", end,
-                     "; ", loop, " < ", last, "; ", loop, " += ", s.step, ") {"));
+    Line(indent, Cat("for (", d_.TypeName({DType::kI64, 1}), " ", loop, " = ", begin, ", ", last,
+                     " = ", end, "; ", loop, " < ", last, "; ", loop, " += ", s.step, ") {"));
     Block(s.body, indent + 2);
     Line(indent, "}");
   }
@@ -163,7 +164,8 @@ class Printer {
   // `e` as an i64 of `lanes` lanes, in parentheses unless it is a single name or literal.
   std::string Index(const Expr& e, int lanes) {
     if (lanes == 1) return Scalar(e);
-    if (!IsVector(e)) return d_.Broadcast({DType::kI64, lanes}, {Scalar(e), {DType::kI64, 1}, nullptr});
+    if (!IsVector(e))
+      return d_.Broadcast({DType::kI64, lanes}, {Scalar(e), {DType::kI64, 1}, nullptr});
     Expr same;  // the part that all lanes share
     std::string text;
     for (const Term& term : e.terms()) {
@@ -196,7 +198,8 @@ class Printer {
     for (const Term& term : e.terms()) {
       std::string product;
       const bool minus = term.coefficient == -1 && !text.empty() && !term.monomial.empty();
-      if (!minus && (term.coefficient != 1 || term.monomial.empty())) product = Literal(term.coefficient);
+      if (!minus && (term.coefficient != 1 || term.monomial.empty()))
+        product = Literal(term.coefficient);
       for (const AtomRef& atom : term.monomial) {
         product += Cat(product.empty() ? "" : " * ", AtomText(*atom, 1));
       }
@@ -206,9 +209,11 @@ class Printer {
   }
 
   std::string AtomText(const Atom& atom, int lanes) {
-    if (atom.kind == Atom::Kind::kSymbol) return atom.symbol == kLane ? d_.Lane(lanes) : SymbolText(atom.symbol);
+    if (atom.kind == Atom::Kind::kSymbol)
+      return atom.symbol == kLane ? d_.Lane(lanes) : SymbolText(atom.symbol);
     // A division by an empty extent has no value, and nothing uses it; it must not trap either.
-    const bool divides = atom.kind == Atom::Kind::kFloorDiv && !bounds_.NonNegative(atom.args[1] - 1);
+    const bool divides =
+        atom.kind == Atom::Kind::kFloorDiv && !bounds_.NonNegative(atom.args[1] - 1);
     const Expr second = divides ? MaxOf(atom.args[1], 1) : atom.args[1];
     std::string a = Index(atom.args[0], lanes), b = Index(second, lanes);
     if (atom.kind != Atom::Kind::kFloorDiv) {

@@ -1,5 +1,6 @@
-// Prints the body of a kernel as text of the C family. This walk knows statements, loops, scopes and index
-// arithmetic, which are alike in C, CUDA C++ and MSL; a dialect spells types, operations, loads and stores.
+// Prints the body of a kernel as text of the C family. This walk knows statements, loops, scopes
+// and index arithmetic, which are alike in C, CUDA C++ and MSL; a dialect spells types, operations,
+// loads and stores.
 //
 //   CpuDialect dialect(target);
 //   std::string body = PrintBody(kernel, &dialect, /*indent=*/2);
@@ -41,8 +42,8 @@ struct Access {
   std::optional<Operand> predicate;
 };
 
-// How one language spells a kernel. Texts are expressions unless said otherwise; operands are names of
-// registers or expressions in parentheses, safe to repeat.
+// How one language spells a kernel. Texts are expressions unless said otherwise; operands are names
+// of registers or expressions in parentheses, safe to repeat.
 class Dialect {
  public:
   virtual ~Dialect() = default;
@@ -54,10 +55,12 @@ class Dialect {
   virtual std::string Broadcast(Type type, const Operand& scalar) = 0;
   virtual std::string Reduce(Op op, const Operand& vector) = 0;
   virtual std::string Load(const Access& access) = 0;
-  virtual std::string Store(const Access& access, const Operand& value) = 0;  // a statement without ';'
+  virtual std::string Store(const Access& access,
+                            const Operand& value) = 0;  // a statement without ';'
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
   // `extent` is an i64 of as many lanes as the index; `active` as in Access.
-  virtual std::string CheckIndex(const Operand& index, const std::string& extent, const std::string& count,
+  virtual std::string CheckIndex(const Operand& index, const std::string& extent,
+                                 const std::string& count,
                                  const std::optional<Operand>& predicate) = 0;
   virtual std::string RandomBits(const Operand& index, const Operand& seed) = 0;
 

@@ -36,7 +36,8 @@ void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
     if (whole.IsConstant(0)) continue;
     Expr last = e.Simplify(first + whole);
     e.For(first, last, step, [&](const Expr& r) {
-      // The loop variable is at most last - step: what the tile's rows need to be known below `end`.
+      // The loop variable is at most last - step: what the tile's rows need to be known below
+      // `end`.
       e.bounds().Set(*r.symbol(), first, last - step);
       body(r, step);
     });
@@ -45,7 +46,8 @@ void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
   }
 }
 
-std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end, int lanes) {
+std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,
+                               int lanes) {
   if (e.bounds().NonNegative(end - first - lanes)) return std::nullopt;
   return e.Simplify(end - first);
 }

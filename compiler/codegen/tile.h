@@ -1,5 +1,6 @@
 // The register tile both contractions and attention are made of: rows x vectors of accumulators in
-// registers, one broadcast scalar per row and one vector per column block each step of the reduction.
+// registers, one broadcast scalar per row and one vector per column block each step of the
+// reduction.
 #ifndef ATHANOR_COMPILER_CODEGEN_TILE_H_
 #define ATHANOR_COMPILER_CODEGEN_TILE_H_
 
@@ -22,13 +23,14 @@ struct RegisterTile {
 
 void EmitRegisterTile(kir::Emitter& e, const RegisterTile& tile);
 
-// Covers rows [begin, end) with tiles of `rows`, then of 4, then of 1, so that no row is computed twice or
-// read beyond the end.
+// Covers rows [begin, end) with tiles of `rows`, then of 4, then of 1, so that no row is computed
+// twice or read beyond the end.
 void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
                  absl::FunctionRef<void(const Expr& first, int rows)> body);
 
 // Lanes of vector `first` (its lane 0) below `end`, as a count for masks; all lanes if proved.
-std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end, int lanes);
+std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,
+                               int lanes);
 
 }  // namespace athanor
 

@@ -58,7 +58,8 @@ absl::StatusOr<Prepared> Prepare(const Graph& graph) {
   from = graph.ParameterIds();
   to = p.graph.ParameterIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;
-  for (size_t i = 0; i < p.graph.outputs.size(); ++i) p.graph.outputs[i].name = graph.outputs[i].name;
+  for (size_t i = 0; i < p.graph.outputs.size(); ++i)
+    p.graph.outputs[i].name = graph.outputs[i].name;
   return p;
 }
 
@@ -87,7 +88,8 @@ Expr Flops(const Graph& graph, const std::vector<bool>& memory, const KernelChoi
       for (int side = 0; side < 2; ++side) {
         const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
         for (size_t i = 0; i < letters.size(); ++i) {
-          if (counted.insert(letters[i]).second) work *= graph.node(node.inputs[side]).type.shape[i];
+          if (counted.insert(letters[i]).second)
+            work *= graph.node(node.inputs[side]).type.shape[i];
         }
       }
       flops += work;
@@ -141,8 +143,11 @@ class Assembly {
   }
 
   void AddLaunch(const Piece& piece) {
-    PlanLaunch launch{piece.lowered.kernel, {}, Label(graph_, memory_, piece.choice),
-                  Flops(graph_, memory_, piece.choice), 0};
+    PlanLaunch launch{piece.lowered.kernel,
+                      {},
+                      Label(graph_, memory_, piece.choice),
+                      Flops(graph_, memory_, piece.choice),
+                      0};
     for (NodeId n : piece.lowered.buffers) {
       launch.buffers.push_back(ValueOf(n));
       const TensorType& type = graph_.node(n).type;
@@ -160,8 +165,8 @@ class Assembly {
   std::map<NodeId, int> value_of_;
 };
 
-// A kernel may use dims that none of its operands has as a size (an Iota, a mean's count): an input of
-// that size, which no kernel reads, tells the reference evaluator.
+// A kernel may use dims that none of its operands has as a size (an Iota, a mean's count): an input
+// of that size, which no kernel reads, tells the reference evaluator.
 void BindAllDims(Graph* sub) {
   for (const Dim& dim : sub->dims) {
     const Expr size = Expr::Symbol(dim.name);
@@ -171,7 +176,8 @@ void BindAllDims(Graph* sub) {
       bound = bound || std::find(shape.begin(), shape.end(), size) != shape.end();
     }
     if (!bound) {
-      sub->nodes.push_back(Node{Op::kInput, {}, {}, {DType::kBool, {size}}, absl::StrCat("size_", dim.name)});
+      sub->nodes.push_back(
+          Node{Op::kInput, {}, {}, {DType::kBool, {size}}, absl::StrCat("size_", dim.name)});
     }
   }
 }
@@ -196,7 +202,7 @@ Graph SubgraphOf(const Graph& graph, const std::vector<bool>& memory, const Kern
       node = Node{Op::kInput, {}, {}, node.type, absl::StrCat("n", n)};
       operands->push_back(n);
     }
-      for (NodeId& i : node.inputs) i = at[i];
+    for (NodeId& i : node.inputs) i = at[i];
     at[n] = static_cast<NodeId>(sub.nodes.size());
     sub.nodes.push_back(std::move(node));
   }
@@ -205,12 +211,12 @@ Graph SubgraphOf(const Graph& graph, const std::vector<bool>& memory, const Kern
   return sub;
 }
 
-// A checked operation costs the reference and its error bounds some 10 ns; a check should take a fraction
-// of a second.
+// A checked operation costs the reference and its error bounds some 10 ns; a check should take a
+// fraction of a second.
 constexpr int64_t kCheckFlops = 10'000'000;
 
-// Values of all dims near `wanted`, inside their bounds; different dims get different ones, so that swapped
-// sizes are noticed.
+// Values of all dims near `wanted`, inside their bounds; different dims get different ones, so that
+// swapped sizes are noticed.
 std::vector<int64_t> SizesNear(const Graph& graph, int64_t wanted) {
   std::vector<int64_t> sizes;
   for (size_t d = 0; d < graph.dims.size(); ++d) {
@@ -329,7 +335,8 @@ absl::StatusOr<CheckedPlan> BaselineBuilder::Build() {
   if (!plan.ok()) return plan.status();
   CheckedPlan result{*std::move(plan), {}};
   std::map<std::string, int> kernel_of;
-  for (int k = 0; k < result.plan.kernels_size(); ++k) kernel_of[result.plan.kernels(k).kir_hash()] = k;
+  for (int k = 0; k < result.plan.kernels_size(); ++k)
+    kernel_of[result.plan.kernels(k).kir_hash()] = k;
   std::set<std::string> checked;
   for (const Piece& piece : pieces_) {
     std::string hash = kir::KirHash(piece.lowered.kernel);

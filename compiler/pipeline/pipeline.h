@@ -1,10 +1,12 @@
 // The only place that knows the order of stages: (graph, target) → plan.
 //
 //   absl::StatusOr<v1::Plan> plan = BuildBaselinePlan(graph, target);
-//   // plan->kernels() hold sources; whoever calls has them compiled and gives the objects to the runtime
+//   // plan->kernels() hold sources; whoever calls has them compiled and gives the objects to the
+//   runtime
 //
-// Stages: decompose → recognise → canonical form → choose (search/baseline) → lower (codegen) → plan. The
-// e-graph search takes the place of the choice later; everything around it stays. Pure, thread-safe.
+// Stages: decompose → recognise → canonical form → choose (search/baseline) → lower (codegen) →
+// plan. The e-graph search takes the place of the choice later; everything around it stays. Pure,
+// thread-safe.
 #ifndef ATHANOR_COMPILER_PIPELINE_PIPELINE_H_
 #define ATHANOR_COMPILER_PIPELINE_PIPELINE_H_
 
@@ -19,16 +21,17 @@
 
 namespace athanor {
 
-// The version of what the stages mean: a part of every cached plan's key, raised when equal keys would no
-// longer give equal plans.
+// The version of what the stages mean: a part of every cached plan's key, raised when equal keys
+// would no longer give equal plans.
 inline constexpr int kPipelineVersion = 1;
 
-// The plan of the whole dim box, chosen by the cost model alone. UNIMPLEMENTED names the node and dtype
-// the target cannot compute.
+// The plan of the whole dim box, chosen by the cost model alone. UNIMPLEMENTED names the node and
+// dtype the target cannot compute.
 absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target);
 
-// A check of each distinct kernel of the baseline: the kernel alone, as a plan, against the reference
-// evaluator on the part of the graph it computes, at small sizes. `kernel` is its index in the plan.
+// A check of each distinct kernel of the baseline: the kernel alone, as a plan, against the
+// reference evaluator on the part of the graph it computes, at small sizes. `kernel` is its index
+// in the plan.
 struct KernelCheck {
   int kernel;
   internal::CheckRequest request;  // without objects

@@ -18,7 +18,8 @@ Relation RelationOf(const std::vector<ArenaValue>& values, int a, int b) {
   if (x.last < y.first || y.last < x.first) return Relation::kFree;
   auto replaces = [&](const ArenaValue& born, const ArenaValue& dying, int dying_id) {
     return dying.last == born.first && dying.bytes == born.bytes &&
-           std::find(born.may_replace.begin(), born.may_replace.end(), dying_id) != born.may_replace.end();
+           std::find(born.may_replace.begin(), born.may_replace.end(), dying_id) !=
+               born.may_replace.end();
   };
   return replaces(x, y, b) || replaces(y, x, a) ? Relation::kSameOrApart : Relation::kApart;
 }
@@ -28,7 +29,8 @@ struct Taken {
   bool shareable;  // by a value that begins where it begins
 };
 
-// The lowest place of `bytes` bytes: over a value that may be replaced where that is possible, else free.
+// The lowest place of `bytes` bytes: over a value that may be replaced where that is possible, else
+// free.
 int64_t OffsetFor(int64_t bytes, const std::vector<Taken>& taken) {
   for (const Taken& t : taken) {
     if (!t.shareable) continue;
@@ -65,9 +67,11 @@ int64_t PlaceValues(std::vector<ArenaValue>* values) {
       const ArenaValue& other = (*values)[p];
       Relation relation = RelationOf(*values, v, p);
       if (relation == Relation::kFree) continue;
-      taken.push_back({other.offset, other.offset + other.bytes, relation == Relation::kSameOrApart});
+      taken.push_back(
+          {other.offset, other.offset + other.bytes, relation == Relation::kSameOrApart});
     }
-    std::sort(taken.begin(), taken.end(), [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
+    std::sort(taken.begin(), taken.end(),
+              [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
     (*values)[v].offset = OffsetFor((*values)[v].bytes, taken);
     total = std::max(total, (*values)[v].offset + (*values)[v].bytes);
     placed.push_back(v);

@@ -18,8 +18,8 @@ bool BlockAllows(const std::vector<Stmt>& block, int operand) {
     bool overwritten = false;
     for (size_t j = i + 1; j < block.size(); ++j) {
       const Stmt& t = block[j];
-      bool same = t.opcode == Opcode::kStore && t.buffer == 0 && t.index == s.index && t.count == s.count &&
-                  t.type.lanes == s.type.lanes && t.predicate == kir::kNoVar;
+      bool same = t.opcode == Opcode::kStore && t.buffer == 0 && t.index == s.index &&
+                  t.count == s.count && t.type.lanes == s.type.lanes && t.predicate == kir::kNoVar;
       overwritten = overwritten || same;
     }
     if (!overwritten) return false;
@@ -30,7 +30,8 @@ bool BlockAllows(const std::vector<Stmt>& block, int operand) {
 }  // namespace
 
 bool MayWriteOver(const kir::Kernel& kernel, int operand) {
-  if (DTypeBytes(kernel.buffers[0].dtype) != DTypeBytes(kernel.buffers[operand].dtype)) return false;
+  if (DTypeBytes(kernel.buffers[0].dtype) != DTypeBytes(kernel.buffers[operand].dtype))
+    return false;
   return BlockAllows(kernel.body, operand);
 }
 

@@ -6,10 +6,11 @@
 
 namespace athanor {
 
-// True only if proved: every load of global buffer `operand` is at the very index, in the same block, at
-// which the same block later stores the result (buffer 0), which is never loaded, and both have elements
-// of one size. Then an element is read only by the lane that overwrites it, before it does. REQUIRES: the
-// kernel stores an element of its result at most once, or loads no operand after the first time.
+// True only if proved: every load of global buffer `operand` is at the very index, in the same
+// block, at which the same block later stores the result (buffer 0), which is never loaded, and
+// both have elements of one size. Then an element is read only by the lane that overwrites it,
+// before it does. REQUIRES: the kernel stores an element of its result at most once, or loads no
+// operand after the first time.
 bool MayWriteOver(const kir::Kernel& kernel, int operand);
 
 }  // namespace athanor

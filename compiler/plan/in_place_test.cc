@@ -15,7 +15,9 @@ struct Kernel {
   Emitter e{Bounds()};
   int out, a, b;
   explicit Kernel(DType result = DType::kF32)
-      : out(e.Global(result, true)), a(e.Global(DType::kF32, false)), b(e.Global(DType::kF32, false)) {}
+      : out(e.Global(result, true)),
+        a(e.Global(DType::kF32, false)),
+        b(e.Global(DType::kF32, false)) {}
   kir::Kernel Done() { return std::move(e).Finish("k", 1); }
 };
 
@@ -42,16 +44,20 @@ TEST(InPlaceTest, AnotherBlockOrAnotherSize) {
   Kernel twice;  // a reduction first, then a map over the same row
   Var sum = twice.e.Mutable(twice.e.Float(DType::kF32, 0));
   twice.e.For(0, 16, 1, [&](const Expr& i) {
-    twice.e.Assign(sum, twice.e.Compute(Op::kAdd, DType::kF32, {sum, twice.e.Load(twice.a, i, 1, {})}));
+    twice.e.Assign(sum,
+                   twice.e.Compute(Op::kAdd, DType::kF32, {sum, twice.e.Load(twice.a, i, 1, {})}));
   });
   twice.e.For(0, 16, 1, [&](const Expr& i) {
-    twice.e.Store(twice.out, i, twice.e.Compute(Op::kAdd, DType::kF32, {sum, twice.e.Load(twice.a, i, 1, {})}), {});
+    twice.e.Store(twice.out, i,
+                  twice.e.Compute(Op::kAdd, DType::kF32, {sum, twice.e.Load(twice.a, i, 1, {})}),
+                  {});
   });
   EXPECT_FALSE(MayWriteOver(twice.Done(), 1));
 
   Kernel narrow(DType::kF16);
   narrow.e.For(0, 16, 1, [&](const Expr& i) {
-    narrow.e.Store(narrow.out, i, narrow.e.Cast(narrow.e.Load(narrow.a, i, 1, {}), DType::kF16), {});
+    narrow.e.Store(narrow.out, i, narrow.e.Cast(narrow.e.Load(narrow.a, i, 1, {}), DType::kF16),
+                   {});
   });
   EXPECT_FALSE(MayWriteOver(narrow.Done(), 1));
 }
@@ -69,7 +75,8 @@ TEST(InPlaceTest, StoresThatMayNotHappen) {
 TEST(InPlaceTest, ResultsReadBack) {
   Kernel k;
   k.e.For(0, 64, 1, [&](const Expr& i) {
-    Var sum = k.e.Compute(Op::kAdd, DType::kF32, {k.e.Load(k.a, i, 1, {}), k.e.Load(k.out, i, 1, {})});
+    Var sum =
+        k.e.Compute(Op::kAdd, DType::kF32, {k.e.Load(k.a, i, 1, {}), k.e.Load(k.out, i, 1, {})});
     k.e.Store(k.out, i, sum, {});
   });
   EXPECT_FALSE(MayWriteOver(k.Done(), 1));

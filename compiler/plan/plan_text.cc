@@ -14,13 +14,20 @@ std::string SizeText(const v1::SizeExpr& size) {
 
 std::string KindText(const v1::Buffer& b) {
   switch (b.kind()) {
-    case v1::Buffer::INPUT: return "input";
-    case v1::Buffer::OUTPUT: return "output";
-    case v1::Buffer::PARAMETER: return "parameter";
-    case v1::Buffer::CONSTANT: return "constant";
-    case v1::Buffer::PREPARED: return "prepared";
-    case v1::Buffer::ARENA: return Cat("arena@", b.arena_offset());
-    default: return "?";
+    case v1::Buffer::INPUT:
+      return "input";
+    case v1::Buffer::OUTPUT:
+      return "output";
+    case v1::Buffer::PARAMETER:
+      return "parameter";
+    case v1::Buffer::CONSTANT:
+      return "constant";
+    case v1::Buffer::PREPARED:
+      return "prepared";
+    case v1::Buffer::ARENA:
+      return Cat("arena@", b.arena_offset());
+    default:
+      return "?";
   }
 }
 
@@ -52,13 +59,14 @@ std::string StepText(const v1::Plan& plan, const char* part, int index, const v1
 }  // namespace
 
 std::string PlanToText(const v1::Plan& plan) {
-  std::string text = Cat("plan ", plan.plan_id(), " ", plan.kind(), " for ", plan.target().device(), " ",
-                         plan.target().cpu(), ", ", plan.target().threads(), " threads; arena ",
-                         plan.arena_bytes(), " bytes\n");
+  std::string text = Cat("plan ", plan.plan_id(), " ", plan.kind(), " for ", plan.target().device(),
+                         " ", plan.target().cpu(), ", ", plan.target().threads(),
+                         " threads; arena ", plan.arena_bytes(), " bytes\n");
   for (const v1::DimRange& d : plan.dims()) {
     text += Cat("dim ", d.name(), " in [", d.min(), ", ", d.max(), "]\n");
   }
-  for (int i = 0; i < plan.prepare_size(); ++i) text += StepText(plan, "prepare", i, plan.prepare(i));
+  for (int i = 0; i < plan.prepare_size(); ++i)
+    text += StepText(plan, "prepare", i, plan.prepare(i));
   for (int i = 0; i < plan.run_size(); ++i) text += StepText(plan, "run", i, plan.run(i));
   for (const v1::PlanOutput& out : plan.outputs()) {
     text += Cat("output ", Quoted(out.name()), " = ", BufferText(plan, out.buffer()), "\n");

@@ -90,7 +90,8 @@ absl::StatusOr<Expr> Verifier::Size(const v1::SizeExpr& size, const std::string&
   std::set<std::string> symbols;
   e->CollectSymbols(&symbols);
   for (const std::string& s : symbols) {
-    if (!dims_.contains(s)) return Broken(what, " uses ", Quoted(s), ", which is no dim of the plan");
+    if (!dims_.contains(s))
+      return Broken(what, " uses ", Quoted(s), ", which is no dim of the plan");
   }
   return e;
 }
@@ -110,20 +111,24 @@ absl::Status Verifier::CheckBuffer(int b) {
     wanted *= *e;
   }
   if (!(wanted == *bytes)) {
-    return Broken(Name(b), " has ", bytes->ToString(), " bytes; its shape needs ", wanted.ToString());
+    return Broken(Name(b), " has ", bytes->ToString(), " bytes; its shape needs ",
+                  wanted.ToString());
   }
   const bool fixed = buffer.kind() == Buffer::PARAMETER || buffer.kind() == Buffer::CONSTANT ||
                      buffer.kind() == Buffer::PREPARED;
-  if (fixed && !bytes->constant()) return Broken(Name(b), " has no constant size: ", bytes->ToString());
-  if (buffer.kind() == Buffer::CONSTANT && !bytes->IsConstant(static_cast<int64_t>(buffer.literal().size()))) {
+  if (fixed && !bytes->constant())
+    return Broken(Name(b), " has no constant size: ", bytes->ToString());
+  if (buffer.kind() == Buffer::CONSTANT &&
+      !bytes->IsConstant(static_cast<int64_t>(buffer.literal().size()))) {
     return Broken(Name(b), " holds ", buffer.literal().size(), " bytes, not ", bytes->ToString());
   }
   if (buffer.kind() == Buffer::ARENA) {
     std::optional<int64_t> most = bounds_.Maximum(*bytes);
     const int64_t offset = buffer.arena_offset();
     if (!most || offset < 0 || offset % kAlignment != 0 || *most > plan_.arena_bytes() - offset) {
-      return Broken(Name(b), " at ", offset, " with ", bytes->ToString(), " bytes is not aligned to ",
-                    kAlignment, " or not inside the arena of ", plan_.arena_bytes(), " bytes");
+      return Broken(Name(b), " at ", offset, " with ", bytes->ToString(),
+                    " bytes is not aligned to ", kAlignment, " or not inside the arena of ",
+                    plan_.arena_bytes(), " bytes");
     }
     arena_bytes_[b] = *most;
   }
@@ -144,7 +149,8 @@ absl::Status Verifier::CheckStep(const v1::Step& step, const std::string& name) 
     }
   }
   if (step.scratch_bytes() < 0 || step.scratch_bytes() % kAlignment != 0) {
-    return Broken(name, " has ", step.scratch_bytes(), " bytes of scratch, not a multiple of ", kAlignment);
+    return Broken(name, " has ", step.scratch_bytes(), " bytes of scratch, not a multiple of ",
+                  kAlignment);
   }
   for (const v1::SizeExpr& s : step.sizes()) {
     if (absl::StatusOr<Expr> e = Size(s, name + ": sizes"); !e.ok()) return e.status();
@@ -154,7 +160,8 @@ absl::Status Verifier::CheckStep(const v1::Step& step, const std::string& name) 
 
 absl::Status Verifier::Write(int b, const std::string& name, bool prepare) {
   const Buffer::Kind kind = plan_.buffers(b).kind();
-  const bool may = prepare ? kind == Buffer::PREPARED : kind == Buffer::ARENA || kind == Buffer::OUTPUT;
+  const bool may =
+      prepare ? kind == Buffer::PREPARED : kind == Buffer::ARENA || kind == Buffer::OUTPUT;
   if (!may) return Broken(name, " may not write ", Name(b));
   if (lives_[b].written) return Broken(name, " writes ", Name(b), " a second time");
   lives_[b].written = true;
@@ -164,12 +171,15 @@ absl::Status Verifier::Write(int b, const std::string& name, bool prepare) {
 absl::Status Verifier::Read(int b, const std::string& name, bool prepare) const {
   const Buffer::Kind kind = plan_.buffers(b).kind();
   const bool request = kind == Buffer::INPUT || kind == Buffer::ARENA || kind == Buffer::OUTPUT;
-  if (prepare && request) return Broken(name, " may not read ", Name(b), ": it belongs to a request");
-  if (!lives_[b].written) return Broken(name, " reads ", Name(b), ", which nothing has written yet");
+  if (prepare && request)
+    return Broken(name, " may not read ", Name(b), ": it belongs to a request");
+  if (!lives_[b].written)
+    return Broken(name, " reads ", Name(b), ", which nothing has written yet");
   return absl::OkStatus();
 }
 
-absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>& steps, bool prepare) {
+absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>& steps,
+                             bool prepare) {
   for (int i = 0; i < steps.size(); ++i) {
     const v1::Step& step = steps[i];
     const std::string name = Name(step, i, prepare);
@@ -192,9 +202,11 @@ absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>&
 absl::Status Verifier::Outputs() {
   std::set<std::string> names;
   for (const v1::PlanOutput& out : plan_.outputs()) {
-    if (!names.insert(out.name()).second) return Broken("output ", Quoted(out.name()), " is there twice");
+    if (!names.insert(out.name()).second)
+      return Broken("output ", Quoted(out.name()), " is there twice");
     if (out.buffer() >= static_cast<uint32_t>(plan_.buffers_size())) {
-      return Broken("output ", Quoted(out.name()), " is buffer ", out.buffer(), " of ", plan_.buffers_size());
+      return Broken("output ", Quoted(out.name()), " is buffer ", out.buffer(), " of ",
+                    plan_.buffers_size());
     }
     Life& life = lives_[out.buffer()];
     if (!life.written) {
@@ -212,7 +224,8 @@ bool Verifier::Replaces(int born, int dying) const {
   const v1::Step& step = plan_.run(lives_[born].first);
   return static_cast<int>(step.buffers(0)) == born &&
          plan_.buffers(born).arena_offset() == plan_.buffers(dying).arena_offset() &&
-         plan_.buffers(born).bytes().SerializeAsString() == plan_.buffers(dying).bytes().SerializeAsString();
+         plan_.buffers(born).bytes().SerializeAsString() ==
+             plan_.buffers(dying).bytes().SerializeAsString();
 }
 
 absl::Status Verifier::Arena() const {
@@ -220,7 +233,8 @@ absl::Status Verifier::Arena() const {
   for (int b = 0; b < plan_.buffers_size(); ++b) {
     if (plan_.buffers(b).kind() == Buffer::ARENA && lives_[b].first >= 0) live.push_back(b);
   }
-  std::sort(live.begin(), live.end(), [&](int a, int b) { return lives_[a].first < lives_[b].first; });
+  std::sort(live.begin(), live.end(),
+            [&](int a, int b) { return lives_[a].first < lives_[b].first; });
   std::vector<int> open;
   for (int b : live) {
     std::erase_if(open, [&](int o) { return lives_[o].last < lives_[b].first; });
@@ -228,8 +242,8 @@ absl::Status Verifier::Arena() const {
     for (int o : open) {
       const int64_t other = plan_.buffers(o).arena_offset();
       if (begin >= other + arena_bytes_[o] || other >= end || Replaces(b, o)) continue;
-      return Broken(Name(b), " at [", begin, ", ", end, ") overlaps ", Name(o), " at [", other, ", ",
-                    other + arena_bytes_[o], "), both alive in run step ", lives_[b].first);
+      return Broken(Name(b), " at [", begin, ", ", end, ") overlaps ", Name(o), " at [", other,
+                    ", ", other + arena_bytes_[o], "), both alive in run step ", lives_[b].first);
     }
     open.push_back(b);
   }

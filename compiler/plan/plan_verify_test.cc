@@ -11,24 +11,120 @@ namespace {
 
 // x [b, 4] → arena 2 → arena 3 → output 4, with a weight prepared.
 constexpr char kPlan[] = R"pb(
-  format: 1 plan_id: "p-1" kind: "baseline" arena_bytes: 384
+  format: 1
+  plan_id: "p-1"
+  kind: "baseline"
+  arena_bytes: 384
   dims { name: "b" min: 1 max: 8 }
-  kernels { name: "pack" } kernels { name: "mul" }
-  buffers { kind: INPUT dtype: "f32" name: "x" shape { terms { coefficient: 1 factors { symbol: "b" } } }
-            shape { terms { coefficient: 4 } } bytes { terms { coefficient: 16 factors { symbol: "b" } } } }
-  buffers { kind: PARAMETER dtype: "f32" name: "w" shape { terms { coefficient: 4 } }
-            bytes { terms { coefficient: 16 } } }
-  buffers { kind: ARENA dtype: "f32" shape { terms { coefficient: 4 factors { symbol: "b" } } }
-            bytes { terms { coefficient: 16 factors { symbol: "b" } } } }
-  buffers { kind: ARENA arena_offset: 256 dtype: "f32" shape { terms { coefficient: 4 factors { symbol: "b" } } }
-            bytes { terms { coefficient: 16 factors { symbol: "b" } } } }
-  buffers { kind: OUTPUT dtype: "f32" name: "y" shape { terms { coefficient: 4 factors { symbol: "b" } } }
-            bytes { terms { coefficient: 16 factors { symbol: "b" } } } }
-  buffers { kind: PREPARED dtype: "f32" shape { terms { coefficient: 4 } } bytes { terms { coefficient: 16 } } }
-  prepare { kernel: 0 buffers: [ 5, 1 ] grid { terms { coefficient: 1 } } }
-  run { kernel: 1 buffers: [ 2, 0, 5 ] grid { terms { coefficient: 1 factors { symbol: "b" } } } label: "first" }
-  run { kernel: 1 buffers: [ 3, 2 ] grid { terms { coefficient: 1 } } }
-  run { kernel: 1 buffers: [ 4, 3 ] grid { terms { coefficient: 1 } } }
+  kernels { name: "pack" }
+  kernels { name: "mul" }
+  buffers {
+    kind: INPUT
+    dtype: "f32"
+    name: "x"
+    shape {
+      terms {
+        coefficient: 1
+        factors { symbol: "b" }
+      }
+    }
+    shape { terms { coefficient: 4 } }
+    bytes {
+      terms {
+        coefficient: 16
+        factors { symbol: "b" }
+      }
+    }
+  }
+  buffers {
+    kind: PARAMETER
+    dtype: "f32"
+    name: "w"
+    shape { terms { coefficient: 4 } }
+    bytes { terms { coefficient: 16 } }
+  }
+  buffers {
+    kind: ARENA
+    dtype: "f32"
+    shape {
+      terms {
+        coefficient: 4
+        factors { symbol: "b" }
+      }
+    }
+    bytes {
+      terms {
+        coefficient: 16
+        factors { symbol: "b" }
+      }
+    }
+  }
+  buffers {
+    kind: ARENA
+    arena_offset: 256
+    dtype: "f32"
+    shape {
+      terms {
+        coefficient: 4
+        factors { symbol: "b" }
+      }
+    }
+    bytes {
+      terms {
+        coefficient: 16
+        factors { symbol: "b" }
+      }
+    }
+  }
+  buffers {
+    kind: OUTPUT
+    dtype: "f32"
+    name: "y"
+    shape {
+      terms {
+        coefficient: 4
+        factors { symbol: "b" }
+      }
+    }
+    bytes {
+      terms {
+        coefficient: 16
+        factors { symbol: "b" }
+      }
+    }
+  }
+  buffers {
+    kind: PREPARED
+    dtype: "f32"
+    shape { terms { coefficient: 4 } }
+    bytes { terms { coefficient: 16 } }
+  }
+  prepare {
+    kernel: 0
+    buffers: [ 5, 1 ]
+    grid { terms { coefficient: 1 } }
+  }
+  run {
+    kernel: 1
+    buffers: [ 2, 0, 5 ]
+    grid {
+      terms {
+        coefficient: 1
+        factors { symbol: "b" }
+      }
+    }
+    label: "first"
+  }
+  run {
+    kernel: 1
+    buffers: [ 3, 2 ]
+    grid { terms { coefficient: 1 } }
+  }
+  run {
+    kernel: 1
+    buffers: [ 4, 3 ]
+    grid { terms { coefficient: 1 } }
+  }
   outputs { name: "y" buffer: 4 }
 )pb";
 
@@ -55,37 +151,52 @@ TEST(PlanVerifyTest, AGoodPlan) { EXPECT_TRUE(VerifyPlan(Good()).ok()) << Verify
 
 TEST(PlanVerifyTest, IndicesAndSizes) {
   ExpectBrokenBy([](v1::Plan& p) { p.set_format(2); }, "format 2");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(0)->set_kernel(7); }, "run step 0 (first) runs kernel 7 of 2");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(0)->set_kernel(7); },
+                 "run step 0 (first) runs kernel 7 of 2");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(0)->set_buffers(1, 9); }, "names buffer 9 of 6");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_outputs(0)->set_buffer(9); }, "output \"y\" is buffer 9 of 6");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_outputs(0)->set_buffer(9); },
+                 "output \"y\" is buffer 9 of 6");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(0)->clear_buffers(); }, "no buffer to write");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_dims(0)->set_name("c"); }, "uses \"b\", which is no dim");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_dims(0)->set_name("c"); },
+                 "uses \"b\", which is no dim");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_dims(0)->set_min(9); }, "range [9, 8]");
   ExpectBrokenBy([](v1::Plan& p) { *p.add_dims() = p.dims(0); }, "twice");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(1)->set_dtype("f64"); }, "its shape needs 32");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(1)->set_dtype("float"); }, "no dtype: \"float\"");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(1)->set_scratch_bytes(10); }, "10 bytes of scratch");
-  ExpectBrokenBy([](v1::Plan& p) {
-    p.mutable_buffers(1)->set_kind(v1::Buffer::CONSTANT);
-    p.mutable_buffers(1)->set_literal("four");
-  }, "holds 4 bytes, not 16");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(1)->set_dtype("float"); },
+                 "no dtype: \"float\"");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(1)->set_scratch_bytes(10); },
+                 "10 bytes of scratch");
+  ExpectBrokenBy(
+      [](v1::Plan& p) {
+        p.mutable_buffers(1)->set_kind(v1::Buffer::CONSTANT);
+        p.mutable_buffers(1)->set_literal("four");
+      },
+      "holds 4 bytes, not 16");
 }
 
 TEST(PlanVerifyTest, Order) {
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_run()->SwapElements(0, 1); }, "nothing has written yet");
-  ExpectBrokenBy([](v1::Plan& p) { p.clear_prepare(); }, "reads buffer 5 (PREPARED), which nothing");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_run()->SwapElements(0, 1); },
+                 "nothing has written yet");
+  ExpectBrokenBy([](v1::Plan& p) { p.clear_prepare(); },
+                 "reads buffer 5 (PREPARED), which nothing");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_run()->RemoveLast(); }, "which nothing writes");
   ExpectBrokenBy([](v1::Plan& p) { *p.add_run() = p.run(2); }, "a second time");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_prepare(0)->set_buffers(1, 0); }, "belongs to a request");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_prepare(0)->set_buffers(0, 2); }, "may not write buffer 2");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(0)->set_buffers(0, 0); }, "may not write buffer 0 (INPUT \"x\")");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_prepare(0)->set_buffers(1, 0); },
+                 "belongs to a request");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_prepare(0)->set_buffers(0, 2); },
+                 "may not write buffer 2");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(0)->set_buffers(0, 0); },
+                 "may not write buffer 0 (INPUT \"x\")");
 }
 
 TEST(PlanVerifyTest, Arena) {
   ExpectBrokenBy([](v1::Plan& p) { p.set_arena_bytes(383); }, "not inside the arena of 383");
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(3)->set_arena_offset(100); }, "not aligned to 64");
-  // A shift by less than its size; the very place is fine, since buffer 2 dies where buffer 3 is born.
-  ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(3)->set_arena_offset(64); }, "both alive in run step 1");
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(3)->set_arena_offset(100); },
+                 "not aligned to 64");
+  // A shift by less than its size; the very place is fine, since buffer 2 dies where buffer 3 is
+  // born.
+  ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(3)->set_arena_offset(64); },
+                 "both alive in run step 1");
   v1::Plan over = Good();
   over.mutable_buffers(3)->set_arena_offset(0);
   EXPECT_TRUE(VerifyPlan(over).ok()) << VerifyPlan(over);
@@ -99,15 +210,19 @@ TEST(PlanVerifyTest, Arena) {
 }
 
 TEST(PlanTextTest, OneLinePerStep) {
-  EXPECT_EQ(PlanToText(Good()),
-            "plan p-1 baseline for  , 0 threads; arena 384 bytes\n"
-            "dim b in [1, 8]\n"
-            "prepare 0: pack (kernel 0)(b5 prepared f32[4] <- b1 parameter \"w\" f32[4]) grid 1 flops 0 bytes 0\n"
-            "run 0: mul (kernel 1)(b2 arena@0 f32[4*b] <- b0 input \"x\" f32[b, 4], b5 prepared f32[4]) grid b "
-            "flops 0 bytes 0 # first\n"
-            "run 1: mul (kernel 1)(b3 arena@256 f32[4*b] <- b2 arena@0 f32[4*b]) grid 1 flops 0 bytes 0\n"
-            "run 2: mul (kernel 1)(b4 output \"y\" f32[4*b] <- b3 arena@256 f32[4*b]) grid 1 flops 0 bytes 0\n"
-            "output \"y\" = b4 output \"y\" f32[4*b]\n");
+  EXPECT_EQ(
+      PlanToText(Good()),
+      "plan p-1 baseline for  , 0 threads; arena 384 bytes\n"
+      "dim b in [1, 8]\n"
+      "prepare 0: pack (kernel 0)(b5 prepared f32[4] <- b1 parameter \"w\" f32[4]) grid 1 flops 0 "
+      "bytes 0\n"
+      "run 0: mul (kernel 1)(b2 arena@0 f32[4*b] <- b0 input \"x\" f32[b, 4], b5 prepared f32[4]) "
+      "grid b "
+      "flops 0 bytes 0 # first\n"
+      "run 1: mul (kernel 1)(b3 arena@256 f32[4*b] <- b2 arena@0 f32[4*b]) grid 1 flops 0 bytes 0\n"
+      "run 2: mul (kernel 1)(b4 output \"y\" f32[4*b] <- b3 arena@256 f32[4*b]) grid 1 flops 0 "
+      "bytes 0\n"
+      "output \"y\" = b4 output \"y\" f32[4*b]\n");
   v1::Plan broken = Good();
   broken.mutable_run(0)->set_kernel(9);
   broken.mutable_run(0)->set_buffers(1, 77);

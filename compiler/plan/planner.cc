@@ -68,7 +68,8 @@ void Planner::FindPrepared() {
   for (size_t l = 0; l < in_.launches.size(); ++l) {
     const PlanLaunch& launch = in_.launches[l];
     bool prepared = BytesOf(Root(launch)).constant().has_value() && launch.kernel.sizes.empty();
-    for (size_t b = 1; b < launch.buffers.size(); ++b) prepared = prepared && prepared_value_[launch.buffers[b]];
+    for (size_t b = 1; b < launch.buffers.size(); ++b)
+      prepared = prepared && prepared_value_[launch.buffers[b]];
     prepared_launch_[l] = prepared;
     prepared_value_[Root(launch)] = prepared;
     if (!prepared) run_.push_back(static_cast<int>(l));
@@ -87,8 +88,12 @@ absl::Status Planner::AddBuffers() {
     *b->mutable_bytes() = Proto(BytesOf(static_cast<int>(v)));
     b->set_name(value.name);
     switch (value.kind) {
-      case ValueKind::kInput: b->set_kind(v1::Buffer::INPUT); break;
-      case ValueKind::kParameter: b->set_kind(v1::Buffer::PARAMETER); break;
+      case ValueKind::kInput:
+        b->set_kind(v1::Buffer::INPUT);
+        break;
+      case ValueKind::kParameter:
+        b->set_kind(v1::Buffer::PARAMETER);
+        break;
       case ValueKind::kConstant:
         b->set_kind(v1::Buffer::CONSTANT);
         b->set_literal(value.literal.bytes);

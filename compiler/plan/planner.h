@@ -2,7 +2,8 @@
 // order steps run.
 //
 //   PlanInput in = ...;                                  // values, launches, outputs
-//   absl::StatusOr<v1::Plan> plan = MakePlan(in, [](const kir::Kernel& k) { return PrintCpu(k, target); });
+//   absl::StatusOr<v1::Plan> plan = MakePlan(in, [](const kir::Kernel& k) { return PrintCpu(k,
+//   target); });
 //
 // Pure function, thread-safe.
 #ifndef ATHANOR_COMPILER_PLAN_PLANNER_H_
@@ -25,8 +26,8 @@ enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed };
 struct PlanValue {
   ValueKind kind = ValueKind::kComputed;
   TensorType type;
-  std::string name;   // kInput, kParameter
-  Tensor literal;     // kConstant
+  std::string name;  // kInput, kParameter
+  Tensor literal;    // kConstant
 };
 
 // One kernel launch; `buffers` are value indices in the order of the kernel's global buffers.
@@ -47,9 +48,10 @@ struct PlanInput {
   std::vector<std::pair<std::string, int>> outputs;
 };
 
-// Launches that need no input go to `prepare`; their results that `run` reads are PREPARED. Arena values
-// whose lifetimes do not meet share memory, offsets fixed at the bucket's largest sizes. A launch may
-// write over an operand that dies in it only where every work item reads no more of it than it writes.
+// Launches that need no input go to `prepare`; their results that `run` reads are PREPARED. Arena
+// values whose lifetimes do not meet share memory, offsets fixed at the bucket's largest sizes. A
+// launch may write over an operand that dies in it only where every work item reads no more of it
+// than it writes.
 absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input,
                                   const std::function<std::string(const kir::Kernel&)>& print);
 

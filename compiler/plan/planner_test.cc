@@ -44,7 +44,11 @@ struct Maker {
     int root = Value(ValueKind::kComputed, shape);
     Expr elements = 1;
     for (const Expr& e : shape) elements *= e;
-    PlanLaunch l{Elementwise(op, static_cast<int>(operands.size()), elements), {root}, "l", elements, elements};
+    PlanLaunch l{Elementwise(op, static_cast<int>(operands.size()), elements),
+                 {root},
+                 "l",
+                 elements,
+                 elements};
     l.buffers.insert(l.buffers.end(), operands.begin(), operands.end());
     in.launches.push_back(std::move(l));
     return root;
@@ -79,7 +83,8 @@ TEST(PlannerTest, WeightsArePreparedAndRequestsRun) {
 TEST(PlannerTest, EqualKernelsAreOneAndSizesAreArguments) {
   Maker m;
   int x = m.Value(ValueKind::kInput, {kB, 4}, "x");
-  int y = m.Launch(Op::kExp, {m.Launch(Op::kExp, {m.Launch(Op::kExp, {x}, {kB, 4})}, {kB, 4})}, {kB, 4});
+  int y = m.Launch(Op::kExp, {m.Launch(Op::kExp, {m.Launch(Op::kExp, {x}, {kB, 4})}, {kB, 4})},
+                   {kB, 4});
   m.in.outputs = {{"y", y}};
   v1::Plan p = m.Make();
   EXPECT_EQ(p.kernels_size(), 1);

@@ -48,9 +48,11 @@ NodeId Expansion::Repeat(NodeId n, int64_t axis, Shape shape) {
 }
 
 NodeId Expansion::Size(DType dtype, const Expr& size, Shape shape) {
-  if (std::optional<int64_t> c = size.constant()) return Fill(dtype, static_cast<double>(*c), shape);
+  if (std::optional<int64_t> c = size.constant())
+    return Fill(dtype, static_cast<double>(*c), shape);
   // Element `size` of 0, 1, 2, ...
-  NodeId count = Add(Op::kIota, {}, {{"shape", Shape{size + 1}}, {"axis", int64_t{0}}, {"dtype", dtype}});
+  NodeId count =
+      Add(Op::kIota, {}, {{"shape", Shape{size + 1}}, {"axis", int64_t{0}}, {"dtype", dtype}});
   return Map(count, shape, {size});
 }
 
@@ -169,7 +171,8 @@ NodeId ExpandContract(Expansion& x, const Node& node, Inputs in) {
   };
   NodeId product = x.Add(Op::kMul, {expand(in[0], spec.lhs), expand(in[1], spec.rhs)});
   std::vector<int64_t> axes;
-  for (size_t i = spec.result.size(); i < letters.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  for (size_t i = spec.result.size(); i < letters.size(); ++i)
+    axes.push_back(static_cast<int64_t>(i));
   return x.Cast(x.Reduce(Op::kSumReduce, product, std::move(axes)), node.type.dtype);
 }
 
@@ -250,7 +253,8 @@ NodeId ExpandEmbeddingBag(Expansion& x, const Node& node, Inputs in) {
   NodeId is_inner = x.Add(Op::kLessThan, {iota(0), x.Size(DType::kI64, bags - 1, cells)});
   NodeId last = x.Add(Op::kSelect, {is_inner, next, x.Size(DType::kI64, ids, cells)});
   NodeId before = x.Add(Op::kLessThan, {iota(1), first});
-  NodeId member = x.Add(Op::kAnd, {x.Add(Op::kNot, {before}), x.Add(Op::kLessThan, {iota(1), last})});
+  NodeId member =
+      x.Add(Op::kAnd, {x.Add(Op::kNot, {before}), x.Add(Op::kLessThan, {iota(1), last})});
   NodeId wide = x.Map(member, joint, {bag, position});
   NodeId values = x.Map(rows, joint, {position, Expr::Axis(2)});
   const bool max = mode == "max";
@@ -299,8 +303,9 @@ absl::StatusOr<Graph> Decompose(const Graph& graph, absl::FunctionRef<bool(const
     if (row != std::end(kRows) && wanted(node)) {
       at[n] = row->expand(x, node, inputs);
       if (!x.status().ok()) {
-        return absl::InternalError(absl::StrCat("decomposition of ", graph.Describe(static_cast<NodeId>(n)),
-                                                ": ", x.status().message()));
+        return absl::InternalError(absl::StrCat("decomposition of ",
+                                                graph.Describe(static_cast<NodeId>(n)), ": ",
+                                                x.status().message()));
       }
     } else {
       at[n] = static_cast<NodeId>(out.nodes.size());
@@ -323,8 +328,10 @@ absl::StatusOr<Graph> WidenScatters(const Graph& graph) {
     std::vector<NodeId> inputs;
     for (NodeId i : node.inputs) inputs.push_back(at[i]);
     const DType dtype = node.type.dtype, wide = AccumulatorOf(dtype);
-    if (node.op == Op::kScatter && wide != dtype && GetAttr<std::string>(node.attrs, "mode") == "add") {
-      NodeId sum = x.Add(node.op, {x.Cast(inputs[0], wide), inputs[1], x.Cast(inputs[2], wide)}, node.attrs);
+    if (node.op == Op::kScatter && wide != dtype &&
+        GetAttr<std::string>(node.attrs, "mode") == "add") {
+      NodeId sum =
+          x.Add(node.op, {x.Cast(inputs[0], wide), inputs[1], x.Cast(inputs[2], wide)}, node.attrs);
       at[n] = x.Cast(sum, dtype);
       continue;
     }
@@ -332,7 +339,8 @@ absl::StatusOr<Graph> WidenScatters(const Graph& graph) {
     out.nodes.push_back(node);
     out.nodes.back().inputs = std::move(inputs);
   }
-  if (!x.status().ok()) return absl::InternalError(absl::StrCat("widening: ", x.status().message()));
+  if (!x.status().ok())
+    return absl::InternalError(absl::StrCat("widening: ", x.status().message()));
   for (const Output& o : graph.outputs) out.outputs.push_back({o.name, at[o.node]});
   return out;
 }

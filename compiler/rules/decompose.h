@@ -1,10 +1,10 @@
-// Decomposition rows: each composite op of the op table as primitives, exactly (the same value for every
-// input, up to the rows' error bounds).
+// Decomposition rows: each composite op of the op table as primitives, exactly (the same value for
+// every input, up to the rows' error bounds).
 //
 //   absl::StatusOr<Graph> g = Decompose(graph, [](const Node& n) { return n.op == Op::kSoftmax; });
 //
-// Low-precision composites compute in their accumulator's dtype and round once, so the rows cast first
-// and last. Pure functions, thread-safe.
+// Low-precision composites compute in their accumulator's dtype and round once, so the rows cast
+// first and last. Pure functions, thread-safe.
 #ifndef ATHANOR_COMPILER_RULES_DECOMPOSE_H_
 #define ATHANOR_COMPILER_RULES_DECOMPOSE_H_
 
@@ -18,8 +18,8 @@
 
 namespace athanor {
 
-// Adds nodes to a graph with the shorthands that rows are written in. A failing Add is remembered and
-// makes the rest no-ops: rows are correct by construction, so a failure is a bug of the row.
+// Adds nodes to a graph with the shorthands that rows are written in. A failing Add is remembered
+// and makes the rest no-ops: rows are correct by construction, so a failure is a bug of the row.
 class Expansion {
  public:
   explicit Expansion(Graph* graph) : graph_(graph), builder_(graph) {}
@@ -28,7 +28,9 @@ class Expansion {
   NodeId Add(Op op, std::vector<NodeId> inputs, Attrs attrs = {});
   // `value` in every element. Shapes are by value: those of nodes move as the graph grows.
   NodeId Fill(DType dtype, double value, Shape shape);
-  NodeId FillLike(NodeId like, double value) { return Fill(Type(like).dtype, value, Type(like).shape); }
+  NodeId FillLike(NodeId like, double value) {
+    return Fill(Type(like).dtype, value, Type(like).shape);
+  }
   NodeId Sub(NodeId a, NodeId b) { return Add(Op::kAdd, {a, Add(Op::kMul, {b, FillLike(b, -1)})}); }
   NodeId Cast(NodeId n, DType dtype);
   NodeId Map(NodeId n, Shape shape, std::vector<Expr> coordinates);
@@ -59,8 +61,8 @@ absl::Span<const DecompositionRow> DecompositionRows();
 // Replaces every node that `wanted` holds for.
 absl::StatusOr<Graph> Decompose(const Graph& graph, absl::FunctionRef<bool(const Node&)> wanted);
 
-// Every Scatter that adds in low precision as one that adds in the accumulator's dtype and rounds once:
-// the kernel adds where the result lies.
+// Every Scatter that adds in low precision as one that adds in the accumulator's dtype and rounds
+// once: the kernel adds where the result lies.
 absl::StatusOr<Graph> WidenScatters(const Graph& graph);
 
 }  // namespace athanor

@@ -33,7 +33,8 @@ Tensor Random(DType dtype, std::vector<int64_t> shape, std::mt19937& rng) {
 }
 
 // One composite of the table on given inputs, as itself and decomposed.
-void ExpectSame(Op op, const std::vector<Tensor>& inputs, const Attrs& attrs, double relative = 1e-5) {
+void ExpectSame(Op op, const std::vector<Tensor>& inputs, const Attrs& attrs,
+                double relative = 1e-5) {
   Graph g;
   GraphBuilder b(&g);
   std::vector<NodeId> nodes;
@@ -91,7 +92,8 @@ TEST_P(DecomposeFloatTest, RowComposites) {
       ExpectSame(Op::kSoftmax, {Random(t, shape, rng)}, {{"axis", axis}});
     }
     Attrs epsilon = {{"epsilon", 1e-5}};
-    ExpectSame(Op::kLayerNorm, {Random(t, shape, rng), Random(t, {n}, rng), Random(t, {n}, rng)}, epsilon, 1e-4);
+    ExpectSame(Op::kLayerNorm, {Random(t, shape, rng), Random(t, {n}, rng), Random(t, {n}, rng)},
+               epsilon, 1e-4);
     ExpectSame(Op::kRmsNorm, {Random(t, shape, rng), Random(t, {n}, rng)}, epsilon);
   }
 }
@@ -99,10 +101,14 @@ TEST_P(DecomposeFloatTest, RowComposites) {
 TEST_P(DecomposeFloatTest, ContractAndAttention) {
   std::mt19937 rng(3);
   DType t = GetParam();
-  ExpectSame(Op::kContract, {Random(t, {3, 7}, rng), Random(t, {7, 5}, rng)}, {{"spec", std::string("mk,kn->mn")}});
-  ExpectSame(Op::kContract, {Random(t, {2, 3, 4}, rng), Random(t, {2, 5, 4}, rng)}, {{"spec", std::string("bqd,bkd->bqk")}});
-  ExpectSame(Op::kContract, {Random(t, {3, 0}, rng), Random(t, {0, 5}, rng)}, {{"spec", std::string("mk,kn->mn")}});
-  Tensor q = Random(t, {2, 3, 5, 4}, rng), k = Random(t, {2, 3, 7, 4}, rng), v = Random(t, {2, 3, 7, 6}, rng);
+  ExpectSame(Op::kContract, {Random(t, {3, 7}, rng), Random(t, {7, 5}, rng)},
+             {{"spec", std::string("mk,kn->mn")}});
+  ExpectSame(Op::kContract, {Random(t, {2, 3, 4}, rng), Random(t, {2, 5, 4}, rng)},
+             {{"spec", std::string("bqd,bkd->bqk")}});
+  ExpectSame(Op::kContract, {Random(t, {3, 0}, rng), Random(t, {0, 5}, rng)},
+             {{"spec", std::string("mk,kn->mn")}});
+  Tensor q = Random(t, {2, 3, 5, 4}, rng), k = Random(t, {2, 3, 7, 4}, rng),
+         v = Random(t, {2, 3, 7, 6}, rng);
   ExpectSame(Op::kAttention, {q, k, v}, {});
   ExpectSame(Op::kAttention, {q, k, v}, {{"scale", 0.25}, {"causal", true}});
   ExpectSame(Op::kAttention, {q, k, v, Random(DType::kBool, {5, 7}, rng)}, {});
@@ -117,7 +123,8 @@ TEST_P(DecomposeFloatTest, EmbeddingBags) {
   const int64_t ids[] = {1, 9, 0, 3, 3}, offsets[] = {0, 0, 2, 5};
   for (const char* mode : {"sum", "mean", "max"}) {
     ExpectSame(Op::kEmbeddingBag,
-               {table, Tensor::Of<int64_t>(DType::kI64, {5}, ids), Tensor::Of<int64_t>(DType::kI64, {4}, offsets)},
+               {table, Tensor::Of<int64_t>(DType::kI64, {5}, ids),
+                Tensor::Of<int64_t>(DType::kI64, {4}, offsets)},
                {{"mode", std::string(mode)}});
   }
 }
@@ -130,7 +137,8 @@ TEST(DecomposeTest, IntegersToo) {
   std::mt19937 rng(5);
   for (DType t : {DType::kI8, DType::kI32, DType::kI64, DType::kU8}) {
     ExpectSame(Op::kRelu, {Random(t, {17}, rng)}, {});
-    ExpectSame(Op::kContract, {Random(t, {3, 7}, rng), Random(t, {7, 5}, rng)}, {{"spec", std::string("mk,kn->mn")}});
+    ExpectSame(Op::kContract, {Random(t, {3, 7}, rng), Random(t, {7, 5}, rng)},
+               {{"spec", std::string("mk,kn->mn")}});
   }
 }
 

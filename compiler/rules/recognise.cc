@@ -51,7 +51,8 @@ std::optional<Recognised> MatchContract(const RecognitionSite& site, NodeId n) {
   const auto& axes = GetAttr<std::vector<int64_t>>(sum.attrs, "axes");
   for (size_t i = 0; i < rank; ++i) {
     if ((spec[0] + spec[1]).find(joint[i]) == std::string::npos) return std::nullopt;
-    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) result += joint[i];
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end())
+      result += joint[i];
   }
   r.attrs["spec"] = spec[0] + "," + spec[1] + "->" + result;
   return r;
@@ -88,7 +89,8 @@ std::optional<Recognised> MatchRoundsOnce(const RecognitionSite& site, NodeId n)
   if (cast.op != Op::kCast || !IsFloat(dtype) || SumsInOwnDType(dtype)) return std::nullopt;
   Recognised r;
   NodeId inner = cast.inputs[0];
-  if (const Node& view = site.node(inner); view.op == Op::kIndexMap && !view.attrs.contains("fill")) {
+  if (const Node& view = site.node(inner);
+      view.op == Op::kIndexMap && !view.attrs.contains("fill")) {
     r.view = GetAttr<IndexMap>(view.attrs, "map");
     inner = view.inputs[0];
   }
@@ -101,7 +103,8 @@ std::optional<Recognised> MatchRoundsOnce(const RecognitionSite& site, NodeId n)
   r.attrs = node.attrs;
   for (NodeId input : node.inputs) {
     std::optional<RecognisedOperand> operand = CastFrom(site, input, dtype);
-    if (!operand && site.node(input).type.dtype == DType::kBool) operand = RecognisedOperand{input, {}};
+    if (!operand && site.node(input).type.dtype == DType::kBool)
+      operand = RecognisedOperand{input, {}};
     if (!operand) return std::nullopt;
     r.operands.push_back(*std::move(operand));
   }
@@ -112,8 +115,10 @@ constexpr RecognitionRow kRows[] = {
     {"contract", "sum(repeat(a) * repeat(b)) = contract(a, b)", MatchContract},
     {"contract_of_view", "contract(permute(a), b) = contract(a, b), its letters permuted",
      MatchContractOfView},
-    {"attention", "softmax(scale * contract(q, k)) contracted with v = attention(q, k, v)", MatchAttention},
-    {"rounds_once", "cast(op(cast(a), cast(b))) = op(a, b) where op computes in the accumulator's dtype",
+    {"attention", "softmax(scale * contract(q, k)) contracted with v = attention(q, k, v)",
+     MatchAttention},
+    {"rounds_once",
+     "cast(op(cast(a), cast(b))) = op(a, b) where op computes in the accumulator's dtype",
      MatchRoundsOnce},
 };
 
@@ -147,9 +152,10 @@ absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow&
     }
     at[n] = view(x.Add(found->op, std::move(inputs), std::move(found->attrs)), found->view);
     if (!x.status().ok() || !(out.nodes[at[n]].type == graph.nodes[n].type)) {
-      return absl::InternalError(absl::StrCat("row ", absl::string_view(row.name.data(), row.name.size()), " at ",
-                                              graph.Describe(static_cast<NodeId>(n)), ": ",
-                                              x.status().ok() ? "another type" : x.status().message()));
+      return absl::InternalError(
+          absl::StrCat("row ", absl::string_view(row.name.data(), row.name.size()), " at ",
+                       graph.Describe(static_cast<NodeId>(n)), ": ",
+                       x.status().ok() ? "another type" : x.status().message()));
     }
   }
   for (const Output& o : graph.outputs) out.outputs.push_back({o.name, at[o.node]});

@@ -1,11 +1,11 @@
-// Recognition rows: what a user wrote in primitives, found again as the op it is, so that it gets the same
-// kernels as the same graph written in composites.
+// Recognition rows: what a user wrote in primitives, found again as the op it is, so that it gets
+// the same kernels as the same graph written in composites.
 //
 //   absl::StatusOr<Graph> g = Recognise(Canonicalize(graph));
 //
-// Rows are exact: the recognised op has the same value by the op table. A row looks at a graph and says
-// what one node is; the pass below applies all rows, and the e-graph takes the same rows as rewrites.
-// Pure functions, thread-safe.
+// Rows are exact: the recognised op has the same value by the op table. A row looks at a graph and
+// says what one node is; the pass below applies all rows, and the e-graph takes the same rows as
+// rewrites. Pure functions, thread-safe.
 #ifndef ATHANOR_COMPILER_RULES_RECOGNISE_H_
 #define ATHANOR_COMPILER_RULES_RECOGNISE_H_
 

@@ -1,13 +1,13 @@
-// The attention row: a softmax of scores contracted with values, in the forms that the decomposition rows
-// of Softmax and Attention have and that people write.
+// The attention row: a softmax of scores contracted with values, in the forms that the
+// decomposition rows of Softmax and Attention have and that people write.
 //
 //   s = scale * contract(q, k)                     scale: Mul or Div by a scalar, or none
-//   s = select(mask, s, -inf)                      and the float and causal forms of ExpandAttention
-//   e = exp(s - repeat(max(s)))
-//   contract(e / repeat(sum(e)), v)                or e * recip, or contract(e, v) / repeat(sum(e))
+//   s = select(mask, s, -inf)                      and the float and causal forms of
+//   ExpandAttention e = exp(s - repeat(max(s))) contract(e / repeat(sum(e)), v)                or e
+//   * recip, or contract(e, v) / repeat(sum(e))
 //
-// Attention gives zeros for a query with no key left, softmax gives NaN: a mask that may hide every key is
-// recognised only with ExpandAttention's selects around it.
+// Attention gives zeros for a query with no key left, softmax gives NaN: a mask that may hide every
+// key is recognised only with ExpandAttention's selects around it.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -41,19 +41,20 @@ class AttentionMatch {
   // The operand of a Mul beside the scalar `value`.
   std::optional<Lettered> Beside(const Lettered& mul, double value);
   double Lowest() const {
-    return node(root_).type.dtype == DType::kF64 ? std::numeric_limits<double>::lowest()
-                                                 : static_cast<double>(std::numeric_limits<float>::lowest());
+    return node(root_).type.dtype == DType::kF64
+               ? std::numeric_limits<double>::lowest()
+               : static_cast<double>(std::numeric_limits<float>::lowest());
   }
 
   static bool Has(const Lettered& v, char c) { return v.letters.find(c) != std::string::npos; }
   bool RenameContract(const Lettered& contract, char summed, Lettered* lhs, Lettered* rhs) const;
 
-  bool MatchEnds();                       // from the root to exps_ and values_
+  bool MatchEnds();  // from the root to exps_ and values_
   bool MatchDivided(const Lettered& top);
   bool MatchWeights(const Lettered& weights);
   bool MatchTotal(const Lettered& v);
   bool MatchValueContract(const Lettered& sum);
-  bool MatchExps();                       // from exps_ to scores_
+  bool MatchExps();  // from exps_ to scores_
   bool IsPeak(const Lettered& v);
   bool IsNone(const Lettered& v);
   bool MatchMasks();
@@ -70,11 +71,11 @@ class AttentionMatch {
   const NodeId root_;
   std::vector<NodeId> inner_;
   Lettered exps_, values_, scores_, peak_, queries_, keys_, mask_;
-  std::string result_;                    // letters of the root
+  std::string result_;  // letters of the root
   std::string batch_;
   char q_ = 0, k_ = 0, v_ = 0, d_ = 0;
   std::map<char, Expr> extents_;
-  bool guarded_ = false;                  // zeros where no key is left
+  bool guarded_ = false;  // zeros where no key is left
   bool divided_last_ = false;
   bool causal_ = false;
   double scale_ = 1;
@@ -88,7 +89,8 @@ std::optional<Lettered> AttentionMatch::Beside(const Lettered& mul, double value
   return std::nullopt;
 }
 
-// The operands of a contraction in the letters of its result, `summed` for the one letter it sums over.
+// The operands of a contraction in the letters of its result, `summed` for the one letter it sums
+// over.
 bool AttentionMatch::RenameContract(const Lettered& contract, char summed, Lettered* lhs,
                                     Lettered* rhs) const {
   const Node& n = node(contract);
@@ -308,8 +310,8 @@ bool AttentionMatch::MatchScoreContract() {
          !Has(keys_, q_) && Has(keys_, d_);
 }
 
-// Which letter is what: batch axes weigh and are weighed, v is only in the values, q only in the weights.
-// Of several such axes the last is q; the keys and values repeat along the others.
+// Which letter is what: batch axes weigh and are weighed, v is only in the values, q only in the
+// weights. Of several such axes the last is q; the keys and values repeat along the others.
 bool AttentionMatch::Sizes() {
   for (char c : result_) {
     if (!Has(exps_, c)) {
@@ -339,7 +341,8 @@ bool AttentionMatch::OnlyInnerUsers() const {
     if (n == root_) continue;
     if (site_.is_output[n]) return false;
     for (NodeId user : site_.users[n]) {
-      if (user != root_ && std::find(inner_.begin(), inner_.end(), user) == inner_.end()) return false;
+      if (user != root_ && std::find(inner_.begin(), inner_.end(), user) == inner_.end())
+        return false;
     }
   }
   return true;
@@ -361,7 +364,8 @@ std::optional<Recognised> AttentionMatch::Result() const {
                 View(values_, batch_ + k_ + v_)};
   if (mask_.node >= 0) r.operands.push_back(View(mask_, batch_ + q_ + k_));
   if (causal_) r.attrs["causal"] = true;
-  // The usual scale is left out, as it is where a composite is written; it may have been rounded twice.
+  // The usual scale is left out, as it is where a composite is written; it may have been rounded
+  // twice.
   const double usual = 1 / std::sqrt(static_cast<double>(*extents_.at(d_).constant()));
   const double unit = node(root_).type.dtype == DType::kF32 ? 0x1p-23 : 0x1p-52;
   if (std::abs(scale_ - usual) > unit * usual) r.attrs["scale"] = scale_;
@@ -376,13 +380,15 @@ std::optional<Recognised> AttentionMatch::Result() const {
 }
 
 std::optional<Recognised> AttentionMatch::Run() {
-  if (!MatchEnds() || !Sizes() || !MatchExps() || !MatchMasks() || !MatchScale() || !MatchScoreContract()) {
+  if (!MatchEnds() || !Sizes() || !MatchExps() || !MatchMasks() || !MatchScale() ||
+      !MatchScoreContract()) {
     return std::nullopt;
   }
   for (const Lettered* v : {&queries_, &keys_, &values_}) {
     for (size_t i = 0; i < v->letters.size(); ++i) extents_[v->letters[i]] = node(*v).type.shape[i];
   }
-  const bool sized = std::all_of(batch_.begin(), batch_.end(), [&](char c) { return extents_.contains(c); });
+  const bool sized =
+      std::all_of(batch_.begin(), batch_.end(), [&](char c) { return extents_.contains(c); });
   if (!sized || !extents_.at(d_).constant() || !extents_.at(v_).constant()) return std::nullopt;
   if (*extents_.at(d_).constant() < 1) return std::nullopt;
   if (!guarded_ && MayHideAll()) return std::nullopt;

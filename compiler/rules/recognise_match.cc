@@ -24,9 +24,10 @@ std::vector<Expr> Compose(const IndexMap& map, const std::vector<Expr>& coordina
   return source;
 }
 
-// Which axis of `shape` each coordinate is, all of it; nullopt if some is none or one is there twice.
-std::optional<std::vector<int>> WholeAxes(const std::vector<Expr>& coordinates, const Shape& operand,
-                                          const Shape& shape) {
+// Which axis of `shape` each coordinate is, all of it; nullopt if some is none or one is there
+// twice.
+std::optional<std::vector<int>> WholeAxes(const std::vector<Expr>& coordinates,
+                                          const Shape& operand, const Shape& shape) {
   std::vector<int> axes;
   std::vector<bool> taken(shape.size());
   for (size_t j = 0; j < coordinates.size(); ++j) {
@@ -73,7 +74,8 @@ Lettered SourceOf(const RecognitionSite& site, const Lettered& v, std::vector<No
   return Descend(site, v, /*repeats=*/true, passed);
 }
 
-Lettered PermutedSourceOf(const RecognitionSite& site, const Lettered& v, std::vector<NodeId>* passed) {
+Lettered PermutedSourceOf(const RecognitionSite& site, const Lettered& v,
+                          std::vector<NodeId>* passed) {
   return Descend(site, v, /*repeats=*/false, passed);
 }
 
@@ -105,7 +107,8 @@ std::optional<LetteredView> ViewWithoutRepetition(const RecognitionSite& site, c
 
 std::optional<double> ScalarValue(const RecognitionSite& site, NodeId n) {
   const Node& node = site.node(n);
-  if (!IsFloat(node.type.dtype) || AccumulatorOf(node.type.dtype) != node.type.dtype) return std::nullopt;
+  if (!IsFloat(node.type.dtype) || AccumulatorOf(node.type.dtype) != node.type.dtype)
+    return std::nullopt;
   if (node.op == Op::kConstant) {
     const Tensor& value = GetAttr<Tensor>(node.attrs, "value");
     if (value.elements() != 1) return std::nullopt;
@@ -120,8 +123,8 @@ std::optional<double> ScalarValue(const RecognitionSite& site, NodeId n) {
   return node.type.dtype == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
 }
 
-std::optional<Expr> IndexValue(const RecognitionSite& site, NodeId n, const std::vector<Expr>& coordinates,
-                               const Bounds& bounds) {
+std::optional<Expr> IndexValue(const RecognitionSite& site, NodeId n,
+                               const std::vector<Expr>& coordinates, const Bounds& bounds) {
   const Node& node = site.node(n);
   const DType dtype = node.type.dtype;
   if (dtype != DType::kI64 && dtype != DType::kI32) return std::nullopt;

@@ -19,15 +19,18 @@ struct Lettered {
   bool operator==(const Lettered&) const = default;
 };
 
-// The node furthest below `v` whose axes are distinct whole axes of `v`: views that permute and repeat are
-// passed, as are those that insert axes of size 1 on the way. `passed`, if given, receives the views.
-Lettered SourceOf(const RecognitionSite& site, const Lettered& v, std::vector<NodeId>* passed = nullptr);
+// The node furthest below `v` whose axes are distinct whole axes of `v`: views that permute and
+// repeat are passed, as are those that insert axes of size 1 on the way. `passed`, if given,
+// receives the views.
+Lettered SourceOf(const RecognitionSite& site, const Lettered& v,
+                  std::vector<NodeId>* passed = nullptr);
 // The same, but passing only permutations.
 Lettered PermutedSourceOf(const RecognitionSite& site, const Lettered& v,
                           std::vector<NodeId>* passed = nullptr);
 
-// What `v` reads through all views, as a view with only the axes that matter to it, and their letters:
-// x[b, s, 16*h + d] repeated along k is that view of x with "bshd". nullopt if `v` is no view.
+// What `v` reads through all views, as a view with only the axes that matter to it, and their
+// letters: x[b, s, 16*h + d] repeated along k is that view of x with "bshd". nullopt if `v` is no
+// view.
 struct LetteredView {
   RecognisedOperand operand;
   std::string letters;
@@ -36,10 +39,10 @@ std::optional<LetteredView> ViewWithoutRepetition(const RecognitionSite& site, c
 
 // The value that every element of a float node has, where it follows from constants alone.
 std::optional<double> ScalarValue(const RecognitionSite& site, NodeId n);
-// The value of an integer node at `coordinates`, as an expression over them and the dims, all of which
-// `bounds` knows.
-std::optional<Expr> IndexValue(const RecognitionSite& site, NodeId n, const std::vector<Expr>& coordinates,
-                               const Bounds& bounds);
+// The value of an integer node at `coordinates`, as an expression over them and the dims, all of
+// which `bounds` knows.
+std::optional<Expr> IndexValue(const RecognitionSite& site, NodeId n,
+                               const std::vector<Expr>& coordinates, const Bounds& bounds);
 
 // The one row that is a file of its own.
 std::optional<Recognised> MatchAttention(const RecognitionSite& site, NodeId n);

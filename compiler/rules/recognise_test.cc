@@ -56,8 +56,9 @@ std::vector<Tensor> RandomInputs(const Graph& g, unsigned seed) {
     Tensor t = Tensor::Zeros(type.dtype, shape);
     for (int64_t i = 0; i < t.elements(); ++i) {
       double v = normal(rng);
-      StoreScalar(t, i, type.dtype == DType::kBool ? Scalar::Unsigned(type.dtype, v > 0)
-                                                   : Scalar::Float(type.dtype, v));
+      StoreScalar(t, i,
+                  type.dtype == DType::kBool ? Scalar::Unsigned(type.dtype, v > 0)
+                                             : Scalar::Float(type.dtype, v));
     }
     inputs.push_back(std::move(t));
   }
@@ -84,7 +85,9 @@ struct Build {
     g.nodes.push_back({Op::kInput, {}, {}, {t, std::move(shape)}, name});
     return static_cast<NodeId>(g.nodes.size()) - 1;
   }
-  NodeId Dot(NodeId a, NodeId b, const std::string& spec) { return x.Add(Op::kContract, {a, b}, {{"spec", spec}}); }
+  NodeId Dot(NodeId a, NodeId b, const std::string& spec) {
+    return x.Add(Op::kContract, {a, b}, {{"spec", spec}});
+  }
   Graph Done(std::vector<NodeId> outputs) {
     EXPECT_TRUE(x.status().ok()) << x.status();
     for (NodeId n : outputs) g.outputs.push_back({"y" + std::to_string(g.outputs.size()), n});
@@ -95,8 +98,8 @@ struct Build {
 Expr A(int i) { return Expr::Axis(i); }
 
 TEST(RecogniseTest, ContractionsOfPrimitives) {
-  for (const char* spec : {"mk,kn->mn", "km,nk->nm", "bqd,bkd->bqk", "bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd",
-                           "abk,ckd->dcba", "mk,nk->mn"}) {
+  for (const char* spec : {"mk,kn->mn", "km,nk->nm", "bqd,bkd->bqk", "bqhd,bkhd->bhqk",
+                           "bhqk,bkhd->bqhd", "abk,ckd->dcba", "mk,nk->mn"}) {
     for (DType t : {DType::kF32, DType::kF16, DType::kI32, DType::kF64}) {
       ContractSpec s = *ContractSpec::Parse(spec);
       Build b;
@@ -142,26 +145,29 @@ TEST(RecogniseTest, ViewsComposedWithRepetitions) {
 }
 
 TEST(RecogniseTest, NoContraction) {
-  // A square, a row times a repeated vector, an axis that neither operand has, a product that is rounded
-  // first.
+  // A square, a row times a repeated vector, an axis that neither operand has, a product that is
+  // rounded first.
   Build b;
   NodeId p = b.In("p", {4, 4}), w = b.In("w", {4});
   NodeId half = b.In("h", {3, 4}, DType::kF16);
-  auto sum = [&](NodeId m, NodeId n) { return b.x.Reduce(Op::kSumReduce, b.x.Add(Op::kMul, {m, n}), {1}); };
+  auto sum = [&](NodeId m, NodeId n) {
+    return b.x.Reduce(Op::kSumReduce, b.x.Add(Op::kMul, {m, n}), {1});
+  };
   NodeId diagonal = b.x.Map(p, {4, 4, 2}, {A(0), A(0)});
   NodeId other = b.x.Map(p, {4, 4, 2}, {A(1), A(0)});
-  Graph g = b.Done({sum(p, p), sum(p, b.x.Map(w, {4, 4}, {A(1)})), sum(diagonal, other),
-                    sum(b.x.Map(half, {3, 2, 4}, {A(0), A(2)}), b.x.Map(half, {3, 2, 4}, {A(0), A(2)}))});
+  Graph g =
+      b.Done({sum(p, p), sum(p, b.x.Map(w, {4, 4}, {A(1)})), sum(diagonal, other),
+              sum(b.x.Map(half, {3, 2, 4}, {A(0), A(2)}), b.x.Map(half, {3, 2, 4}, {A(0), A(2)}))});
   EXPECT_EQ(Count(Recognised(Canonicalize(g)), Op::kContract), 0);
 }
 
 // How the softmax of scores is written.
 struct Writing {
-  bool recip = false;          // e * (1 / sum)
-  bool last = false;           // contract(e, v) / sum
-  bool divide_scale = false;   // scores / sqrt(D)
-  bool keepdims = false;       // maxima and sums as [..., 1] in between
-  bool negate_first = false;   // repeat(-max)
+  bool recip = false;         // e * (1 / sum)
+  bool last = false;          // contract(e, v) / sum
+  bool divide_scale = false;  // scores / sqrt(D)
+  bool keepdims = false;      // maxima and sums as [..., 1] in between
+  bool negate_first = false;  // repeat(-max)
   bool causal = false;
 };
 
@@ -173,12 +179,16 @@ struct Spec {
 Shape ShapeOf(const std::string& letters, const Expr& length) {
   Shape shape;
   for (char c : letters) {
-    shape.push_back(c == 'b' ? Expr::Symbol("b") : c == 'h' ? Expr(3) : c == 'd' ? Expr(4) : length);
+    shape.push_back(c == 'b'   ? Expr::Symbol("b")
+                    : c == 'h' ? Expr(3)
+                    : c == 'd' ? Expr(4)
+                               : length);
   }
   return shape;
 }
 
-NodeId Softmaxed(Build& b, NodeId scores, NodeId v, int64_t axis, const Writing& w, const std::string& spec) {
+NodeId Softmaxed(Build& b, NodeId scores, NodeId v, int64_t axis, const Writing& w,
+                 const std::string& spec) {
   Expansion& x = b.x;
   const Shape shape = x.Type(scores).shape;
   auto repeat = [&](NodeId n) {
@@ -193,9 +203,10 @@ NodeId Softmaxed(Build& b, NodeId scores, NodeId v, int64_t axis, const Writing&
     return x.Map(kept, shape, at);
   };
   NodeId peak = x.Reduce(Op::kMaxReduce, scores, {axis});
-  NodeId shifted = w.negate_first
-                       ? x.Add(Op::kAdd, {repeat(x.Add(Op::kMul, {x.FillLike(peak, -1), peak})), scores})
-                       : x.Sub(scores, repeat(peak));
+  NodeId shifted =
+      w.negate_first
+          ? x.Add(Op::kAdd, {repeat(x.Add(Op::kMul, {x.FillLike(peak, -1), peak})), scores})
+          : x.Sub(scores, repeat(peak));
   NodeId e = x.Add(Op::kExp, {shifted});
   NodeId total = x.Reduce(Op::kSumReduce, e, {axis});
   if (w.last) {
@@ -237,7 +248,8 @@ Graph AttentionGraph(const Writing& w, const Spec& s = {}, DType t = DType::kF32
 
 TEST(RecogniseTest, AttentionAsPeopleWriteIt) {
   for (int bits = 0; bits < 64; ++bits) {
-    Writing w{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, (bits & 16) != 0, (bits & 32) != 0};
+    Writing w{(bits & 1) != 0, (bits & 2) != 0,  (bits & 4) != 0,
+              (bits & 8) != 0, (bits & 16) != 0, (bits & 32) != 0};
     Graph g = AttentionGraph(w);
     Graph primitives = Primitives(g);
     Graph r = Recognised(primitives);
@@ -250,12 +262,13 @@ TEST(RecogniseTest, AttentionAsPeopleWriteIt) {
 }
 
 TEST(RecogniseTest, AttentionWithLettersInAnyOrder) {
-  for (auto [scores, values] : {std::pair<const char*, const char*>{"bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd"},
-                                {"qbhd,kbhd->bhqk", "bhqk,kbhd->qbhd"},
-                                {"dq,dk->qk", "qk,dk->dq"},
-                                {"bhqd,bhkd->kqbh", "kqbh,bhkd->bqhd"},
-                                {"hqd,kd->hqk", "hqk,kd->hqd"},   // one key head for all queries
-                                {"bkhd,bqhd->bhqk", "bhqk,bkhd->bqhd"}}) {
+  for (auto [scores, values] :
+       {std::pair<const char*, const char*>{"bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd"},
+        {"qbhd,kbhd->bhqk", "bhqk,kbhd->qbhd"},
+        {"dq,dk->qk", "qk,dk->dq"},
+        {"bhqd,bhkd->kqbh", "kqbh,bhkd->bqhd"},
+        {"hqd,kd->hqk", "hqk,kd->hqd"},  // one key head for all queries
+        {"bkhd,bqhd->bhqk", "bhqk,bkhd->bqhd"}}) {
     Spec s{scores, values};
     Graph g = AttentionGraph({}, s);
     Graph r = Recognised(Primitives(g));
@@ -272,7 +285,8 @@ TEST(RecogniseTest, AttentionItselfDecomposed) {
       b.g.dims = {{"b", 2, 8}, {"s", 0, 64}, {"u", 0, 64}};
       b.x = Expansion(&b.g);
       const Expr n = Expr::Symbol("b"), s = Expr::Symbol("s"), u = Expr::Symbol("u");
-      std::vector<NodeId> in = {b.In("q", {n, 2, s, 32}, t), b.In("k", {n, 2, u, 32}, t), b.In("v", {n, 2, u, 6}, t)};
+      std::vector<NodeId> in = {b.In("q", {n, 2, s, 32}, t), b.In("k", {n, 2, u, 32}, t),
+                                b.In("v", {n, 2, u, 6}, t)};
       if (form % 4 == 1) in.push_back(b.In("m", {s, u}, DType::kBool));
       if (form % 4 == 2) in.push_back(b.In("m", {n, 1, s, u}, t));
       Attrs attrs;
@@ -313,10 +327,12 @@ NodeId SoftmaxOf(Build& b, NodeId scores, int64_t axis) {
 TEST(RecogniseTest, NearMissesOfAttention) {
   const std::string values = "bqk,bkd->bqd";
   // The plain form is found, so that what follows differs only in what it says.
-  Graph plain = NearMiss([&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 2), v, values); });
+  Graph plain =
+      NearMiss([&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 2), v, values); });
   EXPECT_EQ(Count(Recognised(Primitives(plain)), Op::kAttention), 1);
   // Softmax over the queries.
-  ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 1), v, values); }));
+  ExpectNoAttention(
+      NearMiss([&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 1), v, values); }));
   // A factor for every query.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     NodeId factor = b.x.Map(b.In("f", {Expr::Symbol("s")}), b.x.Type(s).shape, {A(1)});
@@ -325,14 +341,16 @@ TEST(RecogniseTest, NearMissesOfAttention) {
   // The maximum of another axis.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     const Shape shape = b.x.Type(s).shape;
-    NodeId e = b.x.Add(Op::kExp, {b.x.Sub(s, b.x.Repeat(b.x.Reduce(Op::kMaxReduce, s, {1}), 1, shape))});
+    NodeId e =
+        b.x.Add(Op::kExp, {b.x.Sub(s, b.x.Repeat(b.x.Reduce(Op::kMaxReduce, s, {1}), 1, shape))});
     NodeId total = b.x.Repeat(b.x.Reduce(Op::kSumReduce, e, {2}), 2, shape);
     return b.Dot(b.x.Add(Op::kDiv, {e, total}), v, values);
   }));
   // The sum repeated along another axis of the same size.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     const Shape shape = b.x.Type(s).shape;
-    NodeId e = b.x.Add(Op::kExp, {b.x.Sub(s, b.x.Repeat(b.x.Reduce(Op::kMaxReduce, s, {2}), 2, shape))});
+    NodeId e =
+        b.x.Add(Op::kExp, {b.x.Sub(s, b.x.Repeat(b.x.Reduce(Op::kMaxReduce, s, {2}), 2, shape))});
     NodeId total = b.x.Repeat(b.x.Reduce(Op::kSumReduce, e, {2}), 1, shape);
     return b.Dot(b.x.Add(Op::kDiv, {e, total}), v, values);
   }));
@@ -349,19 +367,19 @@ TEST(RecogniseTest, NearMissesOfAttention) {
   // Causal by one less: the first query sees nothing.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     auto iota = [&](int64_t axis) {
-      return b.x.Add(Op::kIota, {}, {{"shape", b.x.Type(s).shape}, {"axis", axis}, {"dtype", DType::kI32}});
+      return b.x.Add(Op::kIota, {},
+                     {{"shape", b.x.Type(s).shape}, {"axis", axis}, {"dtype", DType::kI32}});
     };
     NodeId seen = b.x.Add(Op::kLessThan, {iota(2), iota(1)});
-    return b.Dot(SoftmaxOf(b, b.x.Add(Op::kSelect, {seen, s, b.x.FillLike(s, -kInf)}), 2), v, values);
+    return b.Dot(SoftmaxOf(b, b.x.Add(Op::kSelect, {seen, s, b.x.FillLike(s, -kInf)}), 2), v,
+                 values);
   }));
   // Values summed over the queries.
-  ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
-    return b.Dot(SoftmaxOf(b, s, 2), v, "bqk,bqd->bkd");
-  }));
+  ExpectNoAttention(NearMiss(
+      [&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 2), v, "bqk,bqd->bkd"); }));
   // Weights and values summed each for itself.
-  ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
-    return b.Dot(SoftmaxOf(b, s, 2), v, "bqk,bjd->bqd");
-  }));
+  ExpectNoAttention(NearMiss(
+      [&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 2), v, "bqk,bjd->bqd"); }));
 }
 
 TEST(RecogniseTest, AnotherUserOfAnInnerValue) {

@@ -26,7 +26,8 @@ IndexMap Composed(const IndexMap& outer, const IndexMap& inner, const Bounds& bo
     at[Expr::Axis(static_cast<int>(i)).ToString()] = outer.coordinates[i];
   }
   IndexMap map{outer.shape, {}};
-  for (const Expr& c : inner.coordinates) map.coordinates.push_back(bounds.Simplify(c.Substitute(at)));
+  for (const Expr& c : inner.coordinates)
+    map.coordinates.push_back(bounds.Simplify(c.Substitute(at)));
   return map;
 }
 
@@ -40,7 +41,8 @@ void ReadUnitAxesAtZero(const Shape& operand, IndexMap* map) {
 bool IsIdentity(const IndexMap& map, const Shape& operand) {
   if (map.shape != operand) return false;
   for (size_t i = 0; i < operand.size(); ++i) {
-    const bool same = map.coordinates[i] == Expr::Axis(static_cast<int>(i)) || operand[i].IsConstant(1);
+    const bool same =
+        map.coordinates[i] == Expr::Axis(static_cast<int>(i)) || operand[i].IsConstant(1);
     if (!same) return false;
   }
   return true;

@@ -2,8 +2,8 @@
 //
 //   Graph g = ComposeViews(graph);   // reshape after permute after reshape: one IndexMap
 //
-// Exact, and always right to apply: a view costs nothing by itself, and recognition sees through one view,
-// not through chains. Pure function, thread-safe.
+// Exact, and always right to apply: a view costs nothing by itself, and recognition sees through
+// one view, not through chains. Pure function, thread-safe.
 #ifndef ATHANOR_COMPILER_RULES_VIEWS_H_
 #define ATHANOR_COMPILER_RULES_VIEWS_H_
 
@@ -11,8 +11,8 @@
 
 namespace athanor {
 
-// Every IndexMap without fill over another one reads what that one reads; an IndexMap that changes nothing
-// is its operand. Nodes stay where they are, so some are left without users.
+// Every IndexMap without fill over another one reads what that one reads; an IndexMap that changes
+// nothing is its operand. Nodes stay where they are, so some are left without users.
 Graph ComposeViews(const Graph& graph);
 
 }  // namespace athanor

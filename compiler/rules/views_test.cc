@@ -20,7 +20,9 @@ struct Views {
   }
   void Map(Shape shape, std::vector<Expr> coordinates) {
     GraphBuilder b(&g);
-    last = b.Add(Op::kIndexMap, {last}, {{"map", IndexMap{std::move(shape), std::move(coordinates)}}}).value();
+    last =
+        b.Add(Op::kIndexMap, {last}, {{"map", IndexMap{std::move(shape), std::move(coordinates)}}})
+            .value();
   }
   // The composed graph, checked to have the same values.
   Graph Composed() {
@@ -61,9 +63,11 @@ TEST(ViewsTest, FilledMapsStay) {
   Expr b = Expr::Symbol("b");
   Views v;
   GraphBuilder builder(&v.g);
-  v.last = builder.Add(Op::kIndexMap, {v.last},
-                       {{"map", IndexMap{{b, 8, 8}, {A(0), A(1) - 1, A(2)}}},
-                        {"fill", Tensor::Zeros(DType::kF32, {})}}).value();
+  v.last = builder
+               .Add(Op::kIndexMap, {v.last},
+                    {{"map", IndexMap{{b, 8, 8}, {A(0), A(1) - 1, A(2)}}},
+                     {"fill", Tensor::Zeros(DType::kF32, {})}})
+               .value();
   v.Map({8, b, 8}, {A(1), A(0), A(2)});
   Graph c = v.Composed();
   const Node& out = c.node(c.outputs[0].node);

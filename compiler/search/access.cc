@@ -53,15 +53,18 @@ void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
     return;
   }
   switch (node.op) {
-    case Op::kConstant: return;
+    case Op::kConstant:
+      return;
     case Op::kIota:
       result_.indices.push_back(coordinates[GetAttr<int64_t>(node.attrs, "axis")]);
       return;
     case Op::kRandomBits:
       result_.indices.push_back(RowMajorOffset(node.type.shape, coordinates));
       return Visit(node.inputs[0], {}, false);
-    case Op::kIndexMap: return VisitMap(node, coordinates);
-    case Op::kGather: return VisitGather(node, coordinates);
+    case Op::kIndexMap:
+      return VisitMap(node, coordinates);
+    case Op::kGather:
+      return VisitGather(node, coordinates);
     case Op::kSumReduce:
     case Op::kMaxReduce:
       result_.reductions.push_back({id, coordinates, inside_reduction_});
@@ -163,8 +166,8 @@ std::vector<Expr> MapCoordinates(const IndexMap& map, const std::vector<Expr>& c
 
 namespace {
 
-// The weight of a mixed-radix digit of axis `axis`: c in floordiv($i, c), floordiv($i, c) mod m; 1 for $i
-// and $i mod m. nullopt if `e` is no such digit.
+// The weight of a mixed-radix digit of axis `axis`: c in floordiv($i, c), floordiv($i, c) mod m; 1
+// for $i and $i mod m. nullopt if `e` is no such digit.
 std::optional<Expr> DigitWeight(const Expr& e, const std::string& axis) {
   std::optional<Expr> weight;
   for (const Expr::Term& t : e.terms()) {
@@ -218,7 +221,8 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
 
 namespace {
 
-// Nodes from `root` down to `anchor`, root first; empty if no path leads there. Each node is tried once.
+// Nodes from `root` down to `anchor`, root first; empty if no path leads there. Each node is tried
+// once.
 std::vector<NodeId> PathTo(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
                            NodeId anchor) {
   std::vector<NodeId> from(graph.nodes.size(), -1), open = {root};
@@ -245,8 +249,9 @@ std::vector<NodeId> PathTo(const Graph& graph, const std::vector<bool>& has_memo
 
 }  // namespace
 
-std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph, const std::vector<bool>& has_memory,
-                                                 NodeId root, NodeId anchor,
+std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph,
+                                                 const std::vector<bool>& has_memory, NodeId root,
+                                                 NodeId anchor,
                                                  const std::vector<Expr>& coordinates,
                                                  const Bounds& bounds) {
   std::vector<NodeId> path = PathTo(graph, has_memory, root, anchor);
@@ -255,7 +260,8 @@ std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph, const std::
   for (size_t i = path.size() - 1; i-- > 0 && at;) {
     const Node& node = graph.node(path[i]);
     if (node.op != Op::kIndexMap) continue;
-    at = InvertMap(GetAttr<IndexMap>(node.attrs, "map"), graph.node(path[i + 1]).type.shape, *at, bounds);
+    at = InvertMap(GetAttr<IndexMap>(node.attrs, "map"), graph.node(path[i + 1]).type.shape, *at,
+                   bounds);
   }
   return at;
 }

@@ -1,8 +1,10 @@
-// What a kernel would touch, found without writing it: the same walk as codegen's point lowering, over
-// symbolic coordinates. Search decides with it what may be computed where; codegen which axes may merge.
+// What a kernel would touch, found without writing it: the same walk as codegen's point lowering,
+// over symbolic coordinates. Search decides with it what may be computed where; codegen which axes
+// may merge.
 //
 //   Accesses a = CollectAccesses(graph, has_memory, root, coordinates, bounds);
-//   // a.loads: every buffer read with its coordinates; a.reductions: every reduction met on the way
+//   // a.loads: every buffer read with its coordinates; a.reductions: every reduction met on the
+//   way
 #ifndef ATHANOR_COMPILER_SEARCH_ACCESS_H_
 #define ATHANOR_COMPILER_SEARCH_ACCESS_H_
 
@@ -19,15 +21,17 @@ struct Access {
 };
 
 struct Accesses {
-  std::vector<Access> loads;       // nodes with memory
-  std::vector<Access> reductions;  // SumReduce, MaxReduce, Contract, EmbeddingBag, Attention computed inline
-  std::vector<Expr> indices;       // other uses of coordinates: Iota, the conditions of filled maps
-  int widest_bytes = 1;            // of the dtypes computed with
+  std::vector<Access> loads;  // nodes with memory
+  std::vector<Access>
+      reductions;  // SumReduce, MaxReduce, Contract, EmbeddingBag, Attention computed inline
+  std::vector<Expr> indices;  // other uses of coordinates: Iota, the conditions of filled maps
+  int widest_bytes = 1;       // of the dtypes computed with
 };
 
-// Walks from `root` (even if it has memory) at `coordinates`. Reduced axes become symbols "$r0", "$r1", ...,
-// computed indices too, so `bounds` is taken by value and grows on the way. Nodes before `first` are not
-// walked into: a choice made from the outputs back has not decided about them yet.
+// Walks from `root` (even if it has memory) at `coordinates`. Reduced axes become symbols "$r0",
+// "$r1", ..., computed indices too, so `bounds` is taken by value and grows on the way. Nodes
+// before `first` are not walked into: a choice made from the outputs back has not decided about
+// them yet.
 Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
                          const std::vector<Expr>& coordinates, Bounds bounds, NodeId first = 0);
 
@@ -38,15 +42,16 @@ Expr RowMajorOffset(const Shape& shape, const std::vector<Expr>& coordinates);
 std::vector<Expr> MapCoordinates(const IndexMap& map, const std::vector<Expr>& coordinates,
                                  const Bounds& bounds);
 
-// The coordinates of an IndexMap's result at which it reads its operand's `coordinates`, where the map is
-// one to one; empty optional where that is not proved.
+// The coordinates of an IndexMap's result at which it reads its operand's `coordinates`, where the
+// map is one to one; empty optional where that is not proved.
 std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& operand,
                                            const std::vector<Expr>& coordinates, Bounds bounds);
 
 // The coordinates of `root` at which `anchor` is needed at `coordinates`, along the one path of
 // element-wise nodes and invertible maps between them.
-std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph, const std::vector<bool>& has_memory,
-                                                 NodeId root, NodeId anchor,
+std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph,
+                                                 const std::vector<bool>& has_memory, NodeId root,
+                                                 NodeId anchor,
                                                  const std::vector<Expr>& coordinates,
                                                  const Bounds& bounds);
 

@@ -31,22 +31,26 @@ std::string Inverted(const IndexMap& map, const Shape& operand) {
 TEST(InvertMapTest, PermutationsAndMerges) {
   const Expr b = S("b"), s = S("s");
   EXPECT_EQ(Inverted({{b, 3, s}, {A(0), A(2), A(1)}}, {b, s, 3}), "[x0, x2, x1]");
-  EXPECT_EQ(Inverted({{b, 64}, {A(0), FloorDiv(A(1), 16), Mod(A(1), 16)}}, {b, 4, 16}), "[x0, 16*x1 + x2]");
-  EXPECT_EQ(Inverted({{b * s, 64}, {FloorDiv(A(0), s), Mod(A(0), s), A(1)}}, {b, s, 64}), "[s*x0 + x1, x2]");
-  EXPECT_EQ(Inverted({{24}, {FloorDiv(A(0), 12), Mod(FloorDiv(A(0), 4), 3), Mod(A(0), 4)}}, {2, 3, 4}),
-            "[12*x0 + 4*x1 + x2]");
+  EXPECT_EQ(Inverted({{b, 64}, {A(0), FloorDiv(A(1), 16), Mod(A(1), 16)}}, {b, 4, 16}),
+            "[x0, 16*x1 + x2]");
+  EXPECT_EQ(Inverted({{b * s, 64}, {FloorDiv(A(0), s), Mod(A(0), s), A(1)}}, {b, s, 64}),
+            "[s*x0 + x1, x2]");
+  EXPECT_EQ(
+      Inverted({{24}, {FloorDiv(A(0), 12), Mod(FloorDiv(A(0), 4), 3), Mod(A(0), 4)}}, {2, 3, 4}),
+      "[12*x0 + 4*x1 + x2]");
   // An inserted axis of size 1 is read at 0.
   EXPECT_EQ(Inverted({{b, 1, s}, {A(0), A(2)}}, {b, s}), "[x0, 0, x1]");
 }
 
 TEST(InvertMapTest, NotOneToOne) {
   const Expr b = S("b"), s = S("s");
-  EXPECT_EQ(Inverted({{b, s}, {A(0)}}, {b}), "none");                     // repeated
-  EXPECT_EQ(Inverted({{b, 3}, {A(0), A(1)}}, {b, 4}), "none");            // a part
-  EXPECT_EQ(Inverted({{s, s}, {A(0), A(0)}}, {s, s}), "none");            // the diagonal
-  EXPECT_EQ(Inverted({{b, 4}, {A(0), 3 - A(1)}}, {b, 4}), "none");        // reversed: not proved
-  EXPECT_EQ(Inverted({{b, 4}, {A(0), 0}}, {b, 4}), "none");               // one column
-  EXPECT_EQ(Inverted({{b * s}, {FloorDiv(A(0), b), Mod(A(0), b)}}, {b, s}), "none");  // sizes swapped
+  EXPECT_EQ(Inverted({{b, s}, {A(0)}}, {b}), "none");               // repeated
+  EXPECT_EQ(Inverted({{b, 3}, {A(0), A(1)}}, {b, 4}), "none");      // a part
+  EXPECT_EQ(Inverted({{s, s}, {A(0), A(0)}}, {s, s}), "none");      // the diagonal
+  EXPECT_EQ(Inverted({{b, 4}, {A(0), 3 - A(1)}}, {b, 4}), "none");  // reversed: not proved
+  EXPECT_EQ(Inverted({{b, 4}, {A(0), 0}}, {b, 4}), "none");         // one column
+  EXPECT_EQ(Inverted({{b * s}, {FloorDiv(A(0), b), Mod(A(0), b)}}, {b, s}),
+            "none");  // sizes swapped
 }
 
 Accesses Collect(const char* text, Bounds* bounds = nullptr) {
@@ -133,7 +137,8 @@ TEST(CollectAccessesTest, IndicesAreWhatCoordinatesAreUsedForBesideLoads) {
 }
 
 TEST(RowMajorOffsetTest, Strides) {
-  EXPECT_EQ(RowMajorOffset({S("b"), S("s"), 4}, {A(0), A(1), A(2)}), 4 * S("s") * A(0) + 4 * A(1) + A(2));
+  EXPECT_EQ(RowMajorOffset({S("b"), S("s"), 4}, {A(0), A(1), A(2)}),
+            4 * S("s") * A(0) + 4 * A(1) + A(2));
   EXPECT_EQ(RowMajorOffset({}, {}), Expr(0));
 }
 

@@ -51,8 +51,8 @@ class Baseline {
   void Visit(NodeId n);
   void MakeRoot(NodeId n);
   bool CanInline(NodeId n);
-  // A view that a contraction reads with a division per element: worth memory of its own, best as the
-  // epilogue of what it views.
+  // A view that a contraction reads with a division per element: worth memory of its own, best as
+  // the epilogue of what it views.
   bool NeedsDivision(NodeId n) const;
   bool CanInlineReduction(NodeId n, NodeId root);
   bool CanInlineAnchor(NodeId n, NodeId root);
@@ -143,7 +143,8 @@ void Baseline::Visit(NodeId n) {
   for (NodeId u : users_[n]) {
     groups_[n].insert(groups_[u].begin(), groups_[u].end());
     const Op op = node(u).op;
-    bool anchor = op == Op::kContract || op == Op::kAttention || op == Op::kEmbeddingBag || op == Op::kScatter;
+    bool anchor = op == Op::kContract || op == Op::kAttention || op == Op::kEmbeddingBag ||
+                  op == Op::kScatter;
     if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
   }
   if (groups_[n].empty()) return;  // nobody needs it
@@ -159,12 +160,16 @@ bool Baseline::CanInline(NodeId n) {
   switch (x.op) {
     case Op::kScatter:
     case Op::kEmbeddingBag:
-    case Op::kRandomBits: return false;
+    case Op::kRandomBits:
+      return false;
     case Op::kSumReduce:
-    case Op::kMaxReduce: return CanInlineReduction(n, root);
+    case Op::kMaxReduce:
+      return CanInlineReduction(n, root);
     case Op::kContract:
-    case Op::kAttention: return CanInlineAnchor(n, root);
-    default: return true;
+    case Op::kAttention:
+      return CanInlineAnchor(n, root);
+    default:
+      return true;
   }
 }
 
@@ -176,9 +181,8 @@ bool Baseline::HasRoom(NodeId n) {
 
 bool Baseline::NeedsDivision(NodeId n) const {
   if (node(n).op != Op::kIndexMap) return false;
-  const bool operand = std::any_of(users_[n].begin(), users_[n].end(), [&](NodeId u) {
-    return node(u).op == Op::kContract;
-  });
+  const bool operand = std::any_of(users_[n].begin(), users_[n].end(),
+                                   [&](NodeId u) { return node(u).op == Op::kContract; });
   if (!operand || is_weight_[n]) return false;
   Bounds bounds = bounds_;
   std::vector<Expr> at = RootSymbols(n, bounds);
@@ -196,7 +200,8 @@ bool Baseline::NeedsDivision(NodeId n) const {
 
 bool Baseline::CanInlineReduction(NodeId n, NodeId root) {
   Group& g = roots_[root];
-  if (g.anchor >= 0 || node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag) return false;
+  if (g.anchor >= 0 || node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag)
+    return false;
   Bounds bounds = bounds_;
   std::vector<Expr> at = RootSymbols(root, bounds);
   if (at.empty()) return false;
@@ -278,7 +283,8 @@ Genome Baseline::Choose() {
   Genome genome;
   std::vector<KernelChoice> later;
   for (const auto& [root, group] : roots_) later.push_back(ChoiceOf(root));
-  // A packed layout is one more root, computed from the weight before the first contraction that reads it.
+  // A packed layout is one more root, computed from the weight before the first contraction that
+  // reads it.
   std::map<std::string, NodeId> packed;
   for (KernelChoice& k : later) {
     if (k.kind == KernelKind::kContract) {
@@ -309,6 +315,8 @@ Genome Baseline::Choose() {
 
 }  // namespace
 
-Genome ChooseBaseline(Graph* graph, const v1::Target& target) { return Baseline(graph, target).Choose(); }
+Genome ChooseBaseline(Graph* graph, const v1::Target& target) {
+  return Baseline(graph, target).Choose();
+}
 
 }  // namespace athanor

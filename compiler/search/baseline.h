@@ -1,5 +1,6 @@
-// The baseline genome: chosen by rules of thumb and the shapes alone, nothing measured. Every node is
-// computed where it is used unless that would repeat real work or cannot be expressed as one kernel.
+// The baseline genome: chosen by rules of thumb and the shapes alone, nothing measured. Every node
+// is computed where it is used unless that would repeat real work or cannot be expressed as one
+// kernel.
 //
 //   Genome genome = ChooseBaseline(&graph, target);   // adds layout nodes for packed weights
 //

@@ -18,19 +18,26 @@ v1::Target Target() {
 
 std::string KindName(KernelKind kind) {
   switch (kind) {
-    case KernelKind::kMap: return "map";
-    case KernelKind::kRow: return "row";
-    case KernelKind::kPoint: return "point";
-    case KernelKind::kContract: return "contract";
-    case KernelKind::kAttention: return "attention";
-    case KernelKind::kScatter: return "scatter";
+    case KernelKind::kMap:
+      return "map";
+    case KernelKind::kRow:
+      return "row";
+    case KernelKind::kPoint:
+      return "point";
+    case KernelKind::kContract:
+      return "contract";
+    case KernelKind::kAttention:
+      return "attention";
+    case KernelKind::kScatter:
+      return "scatter";
   }
   return "?";
 }
 
 // "map 5, contract 7 over 3": the kernels in their order, roots and anchors as nodes of the text.
 std::string Kernels(const std::string& text) {
-  absl::StatusOr<Graph> g = ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
+  absl::StatusOr<Graph> g =
+      ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return "";
   Genome genome = ChooseBaseline(&*g, Target());
@@ -51,7 +58,8 @@ TEST(BaselineTest, ChainsAndDiamondsAreOneMap) {
     %2 = Tanh(%1)
     %3 = Sqrt(%2)
     output "y" = %3
-  )"), "map 3");
+  )"),
+            "map 3");
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 64]
     %1 = Exp(%0)
@@ -59,7 +67,8 @@ TEST(BaselineTest, ChainsAndDiamondsAreOneMap) {
     %3 = Erf(%1)
     %4 = Add(%2, %3)
     output "y" = %4
-  )"), "map 4");
+  )"),
+            "map 4");
 }
 
 TEST(BaselineTest, InnerValuesThatAreOutputsHaveMemory) {
@@ -69,13 +78,15 @@ TEST(BaselineTest, InnerValuesThatAreOutputsHaveMemory) {
     %2 = Tanh(%1)
     output "e" = %1
     output "y" = %2
-  )"), "map 1, map 2");
+  )"),
+            "map 1, map 2");
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 64]
     %1 = Constant {value=f32[] {2.0}}
     output "x" = %0
     output "c" = %1
-  )"), "");
+  )"),
+            "");
 }
 
 TEST(BaselineTest, EpiloguesJoinTheirContraction) {
@@ -91,7 +102,8 @@ TEST(BaselineTest, EpiloguesJoinTheirContraction) {
     %8 = Mul(%6, %7)
     %9 = Add(%8, %3)
     output "y" = %9
-  )"), "map 10, contract 9 over 4 packed 10");
+  )"),
+            "map 10, contract 9 over 4 packed 10");
 }
 
 TEST(BaselineTest, TransposedAndMergedResultsAreEpilogues) {
@@ -101,7 +113,8 @@ TEST(BaselineTest, TransposedAndMergedResultsAreEpilogues) {
     %2 = Contract(%0, %1) {spec="mk,kn->mn"}
     %3 = IndexMap(%2) {map=map[6, b]($1, $0)}
     output "y" = %3
-  )"), "contract 3 over 2");
+  )"),
+            "contract 3 over 2");
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, s, 8]
     %1 = Input "w" : f32[8, 6]
@@ -109,7 +122,8 @@ TEST(BaselineTest, TransposedAndMergedResultsAreEpilogues) {
     %3 = IndexMap(%2) {map=map[b, 6*s]($0, floordiv($1, 6), $1 - 6*floordiv($1, 6))}
     %4 = Exp(%3)
     output "y" = %4
-  )"), "contract 4 over 2");
+  )"),
+            "contract 4 over 2");
 }
 
 TEST(BaselineTest, SoftmaxAndNormsAreOneKernel) {
@@ -126,7 +140,8 @@ TEST(BaselineTest, SoftmaxAndNormsAreOneKernel) {
     %9 = IndexMap(%8) {map=map[b, s]($0)}
     %10 = Div(%7, %9)
     output "y" = %10
-  )"), "row 10");
+  )"),
+            "row 10");
   // x / sqrt(mean(x^2) + eps) * scale
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, s, 64]
@@ -143,7 +158,8 @@ TEST(BaselineTest, SoftmaxAndNormsAreOneKernel) {
     %11 = IndexMap(%1) {map=map[b, s, 64]($2)}
     %12 = Mul(%10, %11)
     output "y" = %12
-  )"), "row 12");
+  )"),
+            "row 12");
 }
 
 TEST(BaselineTest, ReductionsByTheirAxis) {
@@ -151,14 +167,16 @@ TEST(BaselineTest, ReductionsByTheirAxis) {
     %0 = Input "x" : f32[b, s]
     %1 = SumReduce(%0) {axes=[1]}
     output "y" = %1
-  )"), "point 1");
+  )"),
+            "point 1");
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, s]
     %1 = Exp(%0)
     %2 = SumReduce(%1) {axes=[0]}
     %3 = Sqrt(%2)
     output "y" = %3
-  )"), "map 3");
+  )"),
+            "map 3");
 }
 
 TEST(BaselineTest, ReductionUsedByTwoKernelsIsComputedOnce) {
@@ -169,7 +187,8 @@ TEST(BaselineTest, ReductionUsedByTwoKernelsIsComputedOnce) {
     %3 = Tanh(%1)
     output "e" = %2
     output "t" = %3
-  )"), "point 1, map 2, map 3");
+  )"),
+            "point 1, map 2, map 3");
 }
 
 TEST(BaselineTest, GatherThenAdd) {
@@ -180,7 +199,8 @@ TEST(BaselineTest, GatherThenAdd) {
     %3 = Gather(%1, %0) {axis=0}
     %4 = Add(%3, %2)
     output "y" = %4
-  )"), "map 4");
+  )"),
+            "map 4");
 }
 
 TEST(BaselineTest, OperandsOfContractionsAreInMemory) {
@@ -190,7 +210,8 @@ TEST(BaselineTest, OperandsOfContractionsAreInMemory) {
     %2 = Exp(%0)
     %3 = Contract(%2, %1) {spec="mk,kn->mn"}
     output "y" = %3
-  )"), "map 2, contract 3");
+  )"),
+            "map 2, contract 3");
 }
 
 TEST(BaselineTest, EqualWeightsArePackedOnce) {
@@ -200,7 +221,8 @@ TEST(BaselineTest, EqualWeightsArePackedOnce) {
     %2 = Contract(%0, %1) {spec="mk,kn->mn"}
     %3 = Contract(%2, %1) {spec="mk,kn->mn"}
     output "y" = %3
-  )"), "map 4, contract 2 packed 4, contract 3 packed 4");
+  )"),
+            "map 4, contract 2 packed 4, contract 3 packed 4");
 }
 
 TEST(BaselineTest, ScatterIsItsOwnKernel) {
@@ -212,7 +234,8 @@ TEST(BaselineTest, ScatterIsItsOwnKernel) {
     %4 = Scatter(%0, %1, %3) {axis=0, mode="add"}
     %5 = Tanh(%4)
     output "y" = %5
-  )"), "map 3, scatter 4, map 5");
+  )"),
+            "map 3, scatter 4, map 5");
 }
 
 }  // namespace

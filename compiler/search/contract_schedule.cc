@@ -39,9 +39,10 @@ int ColumnScore(const Operands& o, const Node& node, int i, const std::vector<bo
   const std::string free = o.Free(i);
   if (free.empty()) return 0;
   int score = 1;
-  if (is_weight[node.inputs[i]]) score += 8;                             // packed once, ahead
-  if (!o.spec.result.empty() && o.spec.result.back() == free.back()) score += 4;  // contiguous stores
-  if (o.side(i).back() == free.back()) score += 2;                       // contiguous reads
+  if (is_weight[node.inputs[i]]) score += 8;  // packed once, ahead
+  if (!o.spec.result.empty() && o.spec.result.back() == free.back())
+    score += 4;                                     // contiguous stores
+  if (o.side(i).back() == free.back()) score += 2;  // contiguous reads
   return score;
 }
 
@@ -67,8 +68,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   s.nv = 2;
   const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
   const int64_t lanes = target.vector_bytes() / bytes;
-  std::optional<int64_t> columns =
-      graph.DimBounds().Maximum(FlatSize(o, o.Free(s.swap ? 0 : 1)));
+  std::optional<int64_t> columns = graph.DimBounds().Maximum(FlatSize(o, o.Free(s.swap ? 0 : 1)));
   if (columns && *columns <= lanes) s.nv = 1;
   // A panel of the column operand stays in half of the second-level cache.
   s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
@@ -80,7 +80,8 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
 
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
                const v1::Target& target) {
-  return target.vector_bytes() / DTypeBytes(AccumulatorOf(graph.node(node).type.dtype)) * schedule.nv;
+  return target.vector_bytes() / DTypeBytes(AccumulatorOf(graph.node(node).type.dtype)) *
+         schedule.nv;
 }
 
 NodeId AddPackedOperand(Graph* graph, NodeId id, const ContractSchedule& schedule, int width) {
@@ -107,7 +108,8 @@ NodeId AddPackedOperand(Graph* graph, NodeId id, const ContractSchedule& schedul
   }
   const int rank = static_cast<int>(map.shape.size());
   const Expr k = Expr::Axis(rank + 1), n = Expr::Axis(rank) * width + Expr::Axis(rank + 2);
-  map.shape.insert(map.shape.end(), {CeilDiv(FlatSize(o, columns), width), FlatSize(o, sums), width});
+  map.shape.insert(map.shape.end(),
+                   {CeilDiv(FlatSize(o, columns), width), FlatSize(o, sums), width});
   auto split = [&](const std::string& letters, const Expr& flat) {
     Expr stride = 1;
     for (size_t i = letters.size(); i-- > 0;) {

@@ -42,11 +42,15 @@ Case Contraction(const std::string& spec, bool weight, DType t = DType::kF32) {
 
 TEST(ScheduleContractTest, LanesAlongWeightsThenContiguousStores) {
   const v1::Target t = Target(64, 32);
-  EXPECT_FALSE(ScheduleContract(Contraction("mk,kn->mn", true).g, 2, {false, true, false}, t)->swap);
-  EXPECT_TRUE(ScheduleContract(Contraction("mk,kn->nm", false).g, 2, {false, false, false}, t)->swap);
-  EXPECT_FALSE(ScheduleContract(Contraction("mk,kn->nm", true).g, 2, {false, true, false}, t)->swap);
+  EXPECT_FALSE(
+      ScheduleContract(Contraction("mk,kn->mn", true).g, 2, {false, true, false}, t)->swap);
+  EXPECT_TRUE(
+      ScheduleContract(Contraction("mk,kn->nm", false).g, 2, {false, false, false}, t)->swap);
+  EXPECT_FALSE(
+      ScheduleContract(Contraction("mk,kn->nm", true).g, 2, {false, true, false}, t)->swap);
   EXPECT_TRUE(ScheduleContract(Contraction("mk,k->m", false).g, 2, {false, false, false}, t)->swap);
-  EXPECT_FALSE(ScheduleContract(Contraction("k,k->", false).g, 2, {false, false, false}, t).has_value());
+  EXPECT_FALSE(
+      ScheduleContract(Contraction("k,k->", false).g, 2, {false, false, false}, t).has_value());
 }
 
 TEST(ScheduleContractTest, TilesFromRegistersAndCaches) {
@@ -66,8 +70,8 @@ TEST(ScheduleContractTest, TilesFromRegistersAndCaches) {
   EXPECT_EQ(ScheduleContract(few.g, few.node, few.weights, Target(64, 32))->nv, 1);
 }
 
-// Packs the column operand, evaluates it, and finds every element of the operand where panels have it,
-// zeros beyond.
+// Packs the column operand, evaluates it, and finds every element of the operand where panels have
+// it, zeros beyond.
 void ExpectPacked(const std::string& spec, bool swap, int width, const std::string& batch,
                   const std::string& sums, const std::string& columns) {
   Case c = Contraction(spec, true);
@@ -113,7 +117,8 @@ void ExpectPacked(const std::string& spec, bool swap, int width, const std::stri
     }
     const int64_t column = flat(columns, at);
     const int64_t place =
-        ((flat(batch, at) * panel_count + column / width) * total(sums) + flat(sums, at)) * width + column % width;
+        ((flat(batch, at) * panel_count + column / width) * total(sums) + flat(sums, at)) * width +
+        column % width;
     EXPECT_EQ(panels.data<float>()[place], operand.data<float>()[i]) << spec << " element " << i;
     sum += operand.data<float>()[i];
   }

@@ -1,7 +1,8 @@
-// What the search hands to codegen: which values become buffers and how each kernel computes its own.
-// Plain data, the only thing that crosses from search to codegen.
+// What the search hands to codegen: which values become buffers and how each kernel computes its
+// own. Plain data, the only thing that crosses from search to codegen.
 //
-//   KernelChoice c{.root = 7, .kind = KernelKind::kContract, .anchor = 5, .contract = {.mr = 12, .nv = 2}};
+//   KernelChoice c{.root = 7, .kind = KernelKind::kContract, .anchor = 5, .contract = {.mr = 12,
+//   .nv = 2}};
 #ifndef ATHANOR_COMPILER_SEARCH_SCHEDULE_H_
 #define ATHANOR_COMPILER_SEARCH_SCHEDULE_H_
 
@@ -14,8 +15,8 @@ namespace athanor {
 
 // How a kernel walks its root's elements.
 enum class KernelKind : uint8_t {
-  kMap,        // lanes along the last axis; reductions inside run per lane
-  kRow,        // one work item per row of the last axis; reductions over rows come before the row's loop
+  kMap,  // lanes along the last axis; reductions inside run per lane
+  kRow,  // one work item per row of the last axis; reductions over rows come before the row's loop
   kPoint,      // one element at a time; its reductions run in vectors
   kContract,   // register-tiled contraction `anchor`, the rest of the group is its epilogue
   kAttention,  // `anchor` without the whole score matrix
@@ -24,36 +25,37 @@ enum class KernelKind : uint8_t {
 
 // Tile sizes of a contraction: a register tile is `mr` rows by `nv` vectors.
 struct ContractSchedule {
-  bool swap = false;        // the right operand's free axes become rows
+  bool swap = false;  // the right operand's free axes become rows
   int mr = 12;
   int nv = 2;
-  int64_t rows_per_item = 96;    // rows of the result one work item computes, a multiple of mr
-  int64_t panels_per_item = 1;   // panels of nv vectors one work item computes
-  int64_t kc = 512;              // length of the reduction between visits of the tile's memory
-  NodeId packed = -1;            // the node that holds the column operand in panels; -1: packed inside
+  int64_t rows_per_item = 96;   // rows of the result one work item computes, a multiple of mr
+  int64_t panels_per_item = 1;  // panels of nv vectors one work item computes
+  int64_t kc = 512;             // length of the reduction between visits of the tile's memory
+  NodeId packed = -1;  // the node that holds the column operand in panels; -1: packed inside
 };
 
 struct AttentionSchedule {
-  int mr = 12;              // keys, and then value columns, per register tile
-  int nv = 2;               // vectors of queries per work item
-  int64_t key_block = 96;   // keys between two corrections of the running maximum, a multiple of mr
+  int mr = 12;             // keys, and then value columns, per register tile
+  int nv = 2;              // vectors of queries per work item
+  int64_t key_block = 96;  // keys between two corrections of the running maximum, a multiple of mr
 };
 
 struct KernelChoice {
   NodeId root = -1;
   KernelKind kind = KernelKind::kMap;
-  NodeId anchor = -1;       // kContract, kAttention
+  NodeId anchor = -1;  // kContract, kAttention
   ContractSchedule contract;
   AttentionSchedule attention;
 };
 
-// One way to compute a graph: kernels in the order they run. Every node that is not some kernel's root
-// (or a leaf with memory of its own) is computed inside the kernels that need it.
+// One way to compute a graph: kernels in the order they run. Every node that is not some kernel's
+// root (or a leaf with memory of its own) is computed inside the kernels that need it.
 struct Genome {
   std::vector<KernelChoice> kernels;
 };
 
-// Nodes with memory: inputs, parameters, constants of more than one element, and the kernels' roots.
+// Nodes with memory: inputs, parameters, constants of more than one element, and the kernels'
+// roots.
 std::vector<bool> MemoryOf(const Graph& graph, const Genome& genome);
 
 }  // namespace athanor

@@ -2,8 +2,9 @@
 //
 //   contraction_bench [--json] [--rounds N]
 //
-// One row per size, thread count and kind: "inputs" packs the right operand in every call, as sgemm does;
-// "weight" has it packed once by `prepare`. Also measures the multiply-add peak of one core and of all.
+// One row per size, thread count and kind: "inputs" packs the right operand in every call, as sgemm
+// does; "weight" has it packed once by `prepare`. Also measures the multiply-add peak of one core
+// and of all.
 #include <cblas.h>
 
 #include <algorithm>
@@ -27,7 +28,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Seconds(Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); }
+double Seconds(Clock::time_point from) {
+  return std::chrono::duration<double>(Clock::now() - from).count();
+}
 
 // Multiply-adds on 24 independent vector accumulators: as many as the units can take.
 double PeakGflops(int threads) {
@@ -77,13 +80,15 @@ double Median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-Compiled CompileContraction(int64_t m, int64_t n, int64_t k, bool weight, const Tensor& b, int threads) {
+Compiled CompileContraction(int64_t m, int64_t n, int64_t k, bool weight, const Tensor& b,
+                            int threads) {
   Graph g;
   GraphBuilder builder(&g);
   NodeId x = builder.Input("a", {DType::kF32, {m, k}}).value();
   TensorType right{DType::kF32, {k, n}};
   NodeId w = weight ? builder.Parameter("b", right).value() : builder.Input("b", right).value();
-  builder.Output("c", builder.Add(Op::kContract, {x, w}, {{"spec", std::string("mk,kn->mn")}}).value());
+  builder.Output("c",
+                 builder.Add(Op::kContract, {x, w}, {{"spec", std::string("mk,kn->mn")}}).value());
   v1::Target target = HostTarget();
   target.set_threads(threads);
   std::vector<Tensor> parameters;
@@ -100,8 +105,8 @@ Row Measure(int64_t m, int64_t n, int64_t k, bool weight, int threads, int round
   if (!weight) inputs.push_back(b);
   openblas_set_num_threads(threads);
   auto theirs = [&] {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a.data<float>(), k, b.data<float>(), n,
-                0, d.data<float>(), n);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a.data<float>(), k,
+                b.data<float>(), n, 0, d.data<float>(), n);
   };
   auto ours = [&] {
     if (absl::Status s = compiled.RunInto(inputs, {&c}); !s.ok()) {
@@ -112,9 +117,10 @@ Row Measure(int64_t m, int64_t n, int64_t k, bool weight, int threads, int round
   ours();
   theirs();
   for (int64_t i = 0; i < m * n; ++i) {
-    if (!(std::abs(c.data<float>()[i] - d.data<float>()[i]) <= 1e-3 * std::sqrt(static_cast<double>(k)))) {
-      std::fprintf(stderr, "element %ld differs: %g, OpenBLAS %g\n", static_cast<long>(i), c.data<float>()[i],
-                   d.data<float>()[i]);
+    if (!(std::abs(c.data<float>()[i] - d.data<float>()[i]) <=
+          1e-3 * std::sqrt(static_cast<double>(k)))) {
+      std::fprintf(stderr, "element %ld differs: %g, OpenBLAS %g\n", static_cast<long>(i),
+                   c.data<float>()[i], d.data<float>()[i]);
       std::exit(1);
     }
   }
@@ -138,13 +144,16 @@ void Print(const Row& row, double peak, bool json) {
   const double flops = 2.0 * row.m * row.n * row.k;
   const double ours = flops / Median(row.ours) / 1e9, theirs = flops / Median(row.theirs) / 1e9;
   const double low = ratios[ratios.size() / 10], high = ratios[ratios.size() * 9 / 10];
-  std::printf(json ? "{\"bench\":\"contraction\",\"kind\":\"%s\",\"threads\":%d,\"m\":%ld,\"n\":%ld,\"k\":%ld,"
+  std::printf(json ? "{\"bench\":\"contraction\",\"kind\":\"%s\",\"threads\":%d,\"m\":%ld,\"n\":%"
+                     "ld,\"k\":%ld,"
                      "\"gflops\":%.1f,\"openblas_gflops\":%.1f,\"ratio\":%.3f,\"ratio_p10\":%.3f,"
                      "\"ratio_p90\":%.3f,\"percent_of_peak\":%.1f}\n"
-                   : "%-7s threads %d  %5ld x %5ld x %5ld  ours %7.1f GFLOP/s  OpenBLAS %7.1f  time ratio %.3f "
+                   : "%-7s threads %d  %5ld x %5ld x %5ld  ours %7.1f GFLOP/s  OpenBLAS %7.1f  "
+                     "time ratio %.3f "
                      "[%.3f, %.3f]  %.1f %% of peak\n",
               row.kind.c_str(), row.threads, static_cast<long>(row.m), static_cast<long>(row.n),
-              static_cast<long>(row.k), ours, theirs, ratios[ratios.size() / 2], low, high, 100 * ours / peak);
+              static_cast<long>(row.k), ours, theirs, ratios[ratios.size() / 2], low, high,
+              100 * ours / peak);
 }
 
 int Main(int argc, char** argv) {
@@ -158,9 +167,11 @@ int Main(int argc, char** argv) {
   for (int threads : {1, all}) {
     const double peak = PeakGflops(threads);
     std::printf(json ? "{\"bench\":\"peak\",\"threads\":%d,\"gflops\":%.1f}\n"
-                     : "multiply-add peak, threads %d: %.1f GFLOP/s\n", threads, peak);
+                     : "multiply-add peak, threads %d: %.1f GFLOP/s\n",
+                threads, peak);
     for (int64_t size : {512, 1024}) {
-      for (bool weight : {false, true}) Print(Measure(size, size, size, weight, threads, rounds), peak, json);
+      for (bool weight : {false, true})
+        Print(Measure(size, size, size, weight, threads, rounds), peak, json);
     }
     Print(Measure(128, 1536, 384, true, threads, rounds), peak, json);
     Print(Measure(128, 384, 1536, true, threads, rounds), peak, json);

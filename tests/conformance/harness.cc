@@ -40,10 +40,12 @@ absl::StatusOr<std::string> ObjectFor(const std::string& source, const v1::Targe
   static auto* objects = new std::map<std::string, std::string>;
   auto it = objects->find(source);
   if (it != objects->end()) return it->second;
-  CpuTarget cpu{target.triple(), target.cpu(), {target.features().begin(), target.features().end()}};
+  CpuTarget cpu{
+      target.triple(), target.cpu(), {target.features().begin(), target.features().end()}};
   absl::StatusOr<std::string> object = CompileToSharedObject(source, cpu, {});
   if (!object.ok()) {
-    return absl::Status(object.status().code(), absl::StrCat(object.status().message(), "\n", source));
+    return absl::Status(object.status().code(),
+                        absl::StrCat(object.status().message(), "\n", source));
   }
   return objects->emplace(source, *std::move(object)).first->second;
 }
@@ -73,8 +75,8 @@ absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& 
   if (!device.ok()) return device.status();
   c.device_ = *std::move(device);
   std::vector<absl::string_view> object_views(objects.begin(), objects.end());
-  auto executable =
-      Executable::Load(c.plan_, object_views, views, c.device_.get(), LoadOptions{.poison = poison});
+  auto executable = Executable::Load(c.plan_, object_views, views, c.device_.get(),
+                                     LoadOptions{.poison = poison});
   if (!executable.ok()) return executable.status();
   c.executable_ = *std::move(executable);
   auto context = c.executable_->NewContext();
@@ -93,7 +95,8 @@ absl::StatusOr<std::vector<int64_t>> Compiled::Bind(const std::vector<Tensor>& i
   return dims;
 }
 
-absl::Status Compiled::RunInto(const std::vector<Tensor>& inputs, const std::vector<Tensor*>& outputs) {
+absl::Status Compiled::RunInto(const std::vector<Tensor>& inputs,
+                               const std::vector<Tensor*>& outputs) {
   absl::StatusOr<std::vector<int64_t>> dims = Bind(inputs);
   if (!dims.ok()) return dims.status();
   const std::vector<NodeId> ids = graph_.InputIds();
@@ -135,7 +138,8 @@ Tensor RandomTensor(DType dtype, std::vector<int64_t> shape, std::mt19937& rng, 
     } else if (IsSigned(dtype)) {
       StoreScalar(t, i, Scalar::Signed(dtype, std::llround(4 * v)));
     } else {
-      StoreScalar(t, i, Scalar::Unsigned(dtype, static_cast<uint64_t>(std::llround(std::abs(4 * v)))));
+      StoreScalar(t, i,
+                  Scalar::Unsigned(dtype, static_cast<uint64_t>(std::llround(std::abs(4 * v)))));
     }
   }
   return t;
@@ -146,8 +150,9 @@ Tensor RandomIndices(DType dtype, std::vector<int64_t> shape, int64_t extent, st
   std::uniform_int_distribution<int64_t> uniform(0, extent - 1);
   for (int64_t i = 0; i < t.elements(); ++i) {
     int64_t v = uniform(rng);
-    StoreScalar(t, i, IsSigned(dtype) ? Scalar::Signed(dtype, v)
-                                      : Scalar::Unsigned(dtype, static_cast<uint64_t>(v)));
+    StoreScalar(t, i,
+                IsSigned(dtype) ? Scalar::Signed(dtype, v)
+                                : Scalar::Unsigned(dtype, static_cast<uint64_t>(v)));
   }
   return t;
 }
@@ -166,10 +171,14 @@ void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& input
     ASSERT_EQ(got->size(), want->size());
     for (size_t i = 0; i < got->size(); ++i) {
       DType t = (*want)[i].dtype;
-      double bound = t == DType::kF64 ? 1e-12 : t == DType::kF16 ? 4e-3 : t == DType::kBF16 ? 3e-2 : 2e-5;
+      double bound = t == DType::kF64    ? 1e-12
+                     : t == DType::kF16  ? 4e-3
+                     : t == DType::kBF16 ? 3e-2
+                                         : 2e-5;
       absl::Status same = CompareTensors((*got)[i], (*want)[i], slack * bound, slack * bound);
-      EXPECT_TRUE(same.ok()) << "output " << i << ", vectors of " << vector_bytes << " bytes: " << same
-                             << "\n" << ToText(graph);
+      EXPECT_TRUE(same.ok()) << "output " << i << ", vectors of " << vector_bytes
+                             << " bytes: " << same << "\n"
+                             << ToText(graph);
     }
   }
 }

@@ -1,5 +1,5 @@
-// Runs a graph as the server would (pipeline, Clang, executor) and as the reference evaluator does, in one
-// process, for tests that cross folders.
+// Runs a graph as the server would (pipeline, Clang, executor) and as the reference evaluator does,
+// in one process, for tests that cross folders.
 //
 //   Compiled model = Compile(graph).value();
 //   std::vector<Tensor> y = model.Run(inputs).value();
@@ -30,8 +30,8 @@ class Compiled {
   const v1::Plan& plan() const { return plan_; }
 
  private:
-  friend absl::StatusOr<Compiled> Compile(const Graph&, const std::vector<Tensor>&, const v1::Target&, int,
-                                          bool);
+  friend absl::StatusOr<Compiled> Compile(const Graph&, const std::vector<Tensor>&,
+                                          const v1::Target&, int, bool);
   absl::StatusOr<std::vector<int64_t>> Bind(const std::vector<Tensor>& inputs) const;
   Graph graph_;
   v1::Plan plan_;
@@ -40,7 +40,8 @@ class Compiled {
   std::unique_ptr<Executable::Context> context_;
 };
 
-// `parameters` are the graph's Parameters in order. Objects are remembered by source for the process.
+// `parameters` are the graph's Parameters in order. Objects are remembered by source for the
+// process.
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters = {},
                                  const v1::Target& target = HostTarget(), int threads = 2,
                                  bool poison = true);
@@ -50,8 +51,8 @@ Tensor RandomTensor(DType dtype, std::vector<int64_t> shape, std::mt19937& rng, 
 // Integers in [0, extent).
 Tensor RandomIndices(DType dtype, std::vector<int64_t> shape, int64_t extent, std::mt19937& rng);
 
-// Compiles the graph, runs it and the reference, expects outputs equal within relative + absolute bounds
-// that suit the dtype (times `slack`).
+// Compiles the graph, runs it and the reference, expects outputs equal within relative + absolute
+// bounds that suit the dtype (times `slack`).
 void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
                             const std::vector<Tensor>& parameters = {}, double slack = 1);
 

@@ -1,6 +1,6 @@
-// Loads, stores and everything else of KIR that is no elementwise op, as the CPU dialect prints it: every
-// pattern of lanes and mask for every dtype, reductions, checked indices, random bits, index arithmetic.
-// Inputs lie before a page that may not be touched.
+// Loads, stores and everything else of KIR that is no elementwise op, as the CPU dialect prints it:
+// every pattern of lanes and mask for every dtype, reductions, checked indices, random bits, index
+// arithmetic. Inputs lie before a page that may not be touched.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -79,36 +79,37 @@ TEST_P(KernelMemory, PatternsAndMasks) {
       };
       std::vector<int> out;
       for (size_t p = 0; p < patterns.size(); ++p) out.push_back(e.Global(row.dtype, true));
-      e.VectorFor(0, Expr::Symbol("n"), lanes, [&](const Expr& i, const std::optional<Expr>& count) {
-        const Expr at = i + Expr::Symbol(kLane);
-        const Mask all{.count = count};
-        const Var von = e.Load(bon, at, lanes, all), one_on = e.Load(bon, i, 1, {});
-        const Var vorder = e.Load(border, at, lanes, all);
-        const Mask where{count, von}, scalar{count, one_on};
-        const Var wild =
-            e.Compute(Op::kSelect, DType::kI64, {von, vorder, e.Const(Signed(int64_t{1} << 40))});
-        auto load = [&](const Expr& index, const Mask& mask) {
-          return e.Broadcast(e.Load(bx, index, lanes, mask), lanes);
-        };
-        const Var value = load(at, all);
-        e.Store(out[0], at, value, all);
-        e.Store(out[1], at, load(at, where), all);
-        e.Store(out[2], at, value, where);
-        e.Store(out[3], at, load(i, where), all);
-        e.Store(out[4], at, load(3 * at, all), all);
-        e.Store(out[5], at, load(3 * at, where), all);
-        e.Store(out[6], at, load(e.Symbol(vorder), all), all);
-        e.Store(out[7], at, load(e.Symbol(wild), where), all);
-        e.Store(out[8], 3 * at, value, all);
-        e.Store(out[9], e.Symbol(vorder), value, all);
-        e.Store(out[10], e.Symbol(wild), value, where);
-        e.Store(out[11], at, load(at, scalar), all);
-        e.Store(out[12], at, value, scalar);
-      });
+      e.VectorFor(0, Expr::Symbol("n"), lanes,
+                  [&](const Expr& i, const std::optional<Expr>& count) {
+                    const Expr at = i + Expr::Symbol(kLane);
+                    const Mask all{.count = count};
+                    const Var von = e.Load(bon, at, lanes, all), one_on = e.Load(bon, i, 1, {});
+                    const Var vorder = e.Load(border, at, lanes, all);
+                    const Mask where{count, von}, scalar{count, one_on};
+                    const Var wild = e.Compute(Op::kSelect, DType::kI64,
+                                               {von, vorder, e.Const(Signed(int64_t{1} << 40))});
+                    auto load = [&](const Expr& index, const Mask& mask) {
+                      return e.Broadcast(e.Load(bx, index, lanes, mask), lanes);
+                    };
+                    const Var value = load(at, all);
+                    e.Store(out[0], at, value, all);
+                    e.Store(out[1], at, load(at, where), all);
+                    e.Store(out[2], at, value, where);
+                    e.Store(out[3], at, load(i, where), all);
+                    e.Store(out[4], at, load(3 * at, all), all);
+                    e.Store(out[5], at, load(3 * at, where), all);
+                    e.Store(out[6], at, load(e.Symbol(vorder), all), all);
+                    e.Store(out[7], at, load(e.Symbol(wild), where), all);
+                    e.Store(out[8], 3 * at, value, all);
+                    e.Store(out[9], e.Symbol(vorder), value, all);
+                    e.Store(out[10], e.Symbol(wild), value, where);
+                    e.Store(out[11], at, load(at, scalar), all);
+                    e.Store(out[12], at, value, scalar);
+                  });
       std::vector<Tensor> got;
       for (const Pattern& p : patterns) got.push_back(Tensor::Zeros(row.dtype, {p.stretch * n}));
-      absl::StatusOr<KernelError> error =
-          RunKernel(std::move(e).Finish("patterns", 1), GetParam(), {&x, &on, &order}, {n}, 1, &got);
+      absl::StatusOr<KernelError> error = RunKernel(std::move(e).Finish("patterns", 1), GetParam(),
+                                                    {&x, &on, &order}, {n}, 1, &got);
       ASSERT_TRUE(error.ok()) << error.status();
       const size_t bytes = DTypeBytes(row.dtype);
       for (size_t p = 0; p < patterns.size(); ++p) {
@@ -116,7 +117,8 @@ TEST_P(KernelMemory, PatternsAndMasks) {
         for (int64_t i = 0; i < patterns[p].stretch * n; ++i) {
           const int64_t source = patterns[p].source(i);
           if (source == kZero) std::memset(want.data() + i * bytes, 0, bytes);
-          if (source >= 0) std::memcpy(want.data() + i * bytes, x.bytes.data() + source * bytes, bytes);
+          if (source >= 0)
+            std::memcpy(want.data() + i * bytes, x.bytes.data() + source * bytes, bytes);
         }
         EXPECT_TRUE(got[p].bytes == want) << patterns[p].name;
       }
@@ -156,7 +158,8 @@ TEST_P(KernelMemory, Reductions) {
     }
     const Expr g = Expr::Symbol(kir::kGrid);
     const Var v = e.Load(in, lanes * g + Expr::Symbol(kLane), lanes, {});
-    for (size_t k = 0; k < ops.size(); ++k) e.Store(1 + static_cast<int>(k), g, e.Reduce(ops[k], v), {});
+    for (size_t k = 0; k < ops.size(); ++k)
+      e.Store(1 + static_cast<int>(k), g, e.Reduce(ops[k], v), {});
     absl::StatusOr<KernelError> error =
         RunKernel(std::move(e).Finish("reduce", kRows), GetParam(), {&x}, {}, kRows, &got);
     ASSERT_TRUE(error.ok()) << error.status();
@@ -167,8 +170,9 @@ TEST_P(KernelMemory, Reductions) {
         StoreScalar(sum, 0, LoadScalar(x, r * lanes));
         for (int l = 1; l < lanes; ++l) {
           StoreScalar(next, 0, LoadScalar(x, r * lanes + l));
-          ASSERT_TRUE(
-              OpInfo(ops[k]).reference(std::vector<const Tensor*>{&sum, &next}, {}, {}, &result).ok());
+          ASSERT_TRUE(OpInfo(ops[k])
+                          .reference(std::vector<const Tensor*>{&sum, &next}, {}, {}, &result)
+                          .ok());
           sum = result;
         }
         StoreScalar(want, r, LoadScalar(sum, 0));
@@ -190,20 +194,22 @@ TEST_P(KernelMemory, FusedMultiplyAdd) {
       std::vector<Tensor> in(3, Tensor::Zeros(row.dtype, {kRows * lanes}));
       for (Tensor& t : in) {
         for (int64_t i = 0; i < t.elements(); ++i) {
-          const double v =
-              std::ldexp(static_cast<double>(random() % 4096) - 2048, static_cast<int>(random() % 24) - 18);
-          StoreScalar(
-              t, i, IsFloat(row.dtype) ? Scalar::Float(row.dtype, v) : Scalar::Unsigned(row.dtype, random()));
+          const double v = std::ldexp(static_cast<double>(random() % 4096) - 2048,
+                                      static_cast<int>(random() % 24) - 18);
+          StoreScalar(t, i,
+                      IsFloat(row.dtype) ? Scalar::Float(row.dtype, v)
+                                         : Scalar::Unsigned(row.dtype, random()));
         }
       }
       Emitter e{Bounds()};
       std::vector<Var> args;
-      const Expr at = lanes * Expr::Symbol(kir::kGrid) + (lanes > 1 ? Expr::Symbol(kLane) : Expr(0));
+      const Expr at =
+          lanes * Expr::Symbol(kir::kGrid) + (lanes > 1 ? Expr::Symbol(kLane) : Expr(0));
       for (int k = 0; k < 3; ++k) args.push_back(e.Load(e.Global(row.dtype, false), at, lanes, {}));
       e.Store(e.Global(row.dtype, true), at, e.Fma(args[0], args[1], args[2]), {});
       std::vector<Tensor> got = {in[0]};
-      absl::StatusOr<KernelError> error =
-          RunKernel(std::move(e).Finish("fma", kRows), GetParam(), {&in[0], &in[1], &in[2]}, {}, kRows, &got);
+      absl::StatusOr<KernelError> error = RunKernel(std::move(e).Finish("fma", kRows), GetParam(),
+                                                    {&in[0], &in[1], &in[2]}, {}, kRows, &got);
       ASSERT_TRUE(error.ok()) << error.status();
       Tensor want = in[0];
       for (int64_t i = 0; i < want.elements(); ++i) {
@@ -212,7 +218,8 @@ TEST_P(KernelMemory, FusedMultiplyAdd) {
         if (row.dtype == DType::kF64) {
           r.f = std::fma(a.f, b.f, c.f);
         } else if (row.dtype == DType::kF32) {
-          r.f = std::fmaf(static_cast<float>(a.f), static_cast<float>(b.f), static_cast<float>(c.f));
+          r.f =
+              std::fmaf(static_cast<float>(a.f), static_cast<float>(b.f), static_cast<float>(c.f));
         } else if (IsFloat(row.dtype)) {
           r.f = a.f * b.f + c.f;  // exact: at most 50 bits apart
         }
@@ -228,7 +235,8 @@ TEST_P(KernelMemory, FusedMultiplyAdd) {
 TEST_P(KernelMemory, CheckedIndices) {
   for (int lanes : {1, GetParam().lanes}) {
     constexpr int64_t kRows = 6;
-    Tensor index = Tensor::Zeros(DType::kI64, {kRows, lanes}), data = Tensor::Zeros(DType::kF32, {10});
+    Tensor index = Tensor::Zeros(DType::kI64, {kRows, lanes}),
+           data = Tensor::Zeros(DType::kF32, {10});
     for (int64_t i = 0; i < 10; ++i) data.data<float>()[i] = static_cast<float>(i + 1);
     for (int64_t i = 0; i < kRows * lanes; ++i) index.data<int64_t>()[i] = i % 10;
     index.data<int64_t>()[lanes] = -5;  // in a lane that is not active
@@ -241,15 +249,17 @@ TEST_P(KernelMemory, CheckedIndices) {
     const Expr at = lanes * g + (lanes > 1 ? Expr::Symbol(kLane) : Expr(0));
     const Var i = e.Load(in, at, lanes, {});
     // Item 1 is switched off altogether.
-    const Var on = e.Compute(
-        Op::kNot, DType::kBool,
-        {e.Compute(Op::kLessThan, DType::kBool, {e.Index((g - 1) * (g - 1), 1), e.Const(Signed(1))})});
+    const Var on = e.Compute(Op::kNot, DType::kBool,
+                             {e.Compute(Op::kLessThan, DType::kBool,
+                                        {e.Index((g - 1) * (g - 1), 1), e.Const(Signed(1))})});
     const Var ok = e.CheckIndex(i, 10, Mask{.predicate = on});
-    e.Store(out, at, e.Load(values, e.Symbol(i), lanes, Mask{.predicate = e.And(e.Broadcast(on, lanes), ok)}),
-            {});
+    e.Store(
+        out, at,
+        e.Load(values, e.Symbol(i), lanes, Mask{.predicate = e.And(e.Broadcast(on, lanes), ok)}),
+        {});
     std::vector<Tensor> got = {Tensor::Zeros(DType::kF32, {kRows, lanes})};
-    absl::StatusOr<KernelError> error =
-        RunKernel(std::move(e).Finish("check", kRows), GetParam(), {&index, &data}, {}, kRows, &got);
+    absl::StatusOr<KernelError> error = RunKernel(std::move(e).Finish("check", kRows), GetParam(),
+                                                  {&index, &data}, {}, kRows, &got);
     ASSERT_TRUE(error.ok()) << error.status();
     EXPECT_EQ(error->code, 1);
     EXPECT_EQ(error->index, 10);
@@ -270,12 +280,14 @@ TEST_P(KernelMemory, RandomBitsEqualTheReference) {
       Tensor s = Tensor::Zeros(DType::kU64, {}), want = Tensor::Zeros(DType::kU32, {n});
       s.data<uint64_t>()[0] = seed;
       const Attrs attrs = {{"shape", Shape{n}}};
-      ASSERT_TRUE(OpInfo(Op::kRandomBits).reference(std::vector<const Tensor*>{&s}, attrs, {}, &want).ok());
+      ASSERT_TRUE(
+          OpInfo(Op::kRandomBits).reference(std::vector<const Tensor*>{&s}, attrs, {}, &want).ok());
       Emitter e{Bounds()};
       const int in = e.Global(DType::kU64, false), out = e.Global(DType::kU32, true);
       e.VectorFor(0, n, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
         const Expr at = lanes > 1 ? i + Expr::Symbol(kLane) : i;
-        e.Store(out, at, e.RandomBits(e.Index(at, lanes), e.Load(in, 0, 1, {})), Mask{.count = count});
+        e.Store(out, at, e.RandomBits(e.Index(at, lanes), e.Load(in, 0, 1, {})),
+                Mask{.count = count});
       });
       std::vector<Tensor> got = {want};
       absl::StatusOr<KernelError> error =
@@ -295,7 +307,8 @@ TEST_P(KernelMemory, IndexArithmetic) {
        {"3*g + lane", "floordiv(g + lane, 4)", "floordiv(lane - g, 4)", "floordiv(5*lane - 3*g, 7)",
         "floordiv(g*lane + 11, s0)", "floordiv(s0 - g, s0)", "min(g, 2*lane)", "max(-g, lane - 20)",
         "g - lane", "g*g*lane - 2*s0", "mod(g*lane - 30, 5)", "ceildiv(g - 3, 8)",
-        "floordiv(floordiv(g, 3) + lane, s0 + 1)", "-9223372036854775808", "floordiv(max(lane, g), 2*s0)"}) {
+        "floordiv(floordiv(g, 3) + lane, s0 + 1)", "-9223372036854775808",
+        "floordiv(max(lane, g), 2*s0)"}) {
     absl::StatusOr<Expr> parsed = Expr::Parse(text);
     ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.status();
     expressions.push_back(*parsed);

@@ -1,6 +1,7 @@
-// Every elementwise op of the op table, for every dtype it takes, as the CPU dialect prints it, against
-// the reference evaluator: whole vectors, a masked tail, and scalars, on every kind of target this machine
-// can run. All ops of a dtype are one kernel, since compiling is what takes time.
+// Every elementwise op of the op table, for every dtype it takes, as the CPU dialect prints it,
+// against the reference evaluator: whole vectors, a masked tail, and scalars, on every kind of
+// target this machine can run. All ops of a dtype are one kernel, since compiling is what takes
+// time.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -52,7 +53,8 @@ std::vector<Case> CasesOf(DType dtype) {
     if (row.op == Op::kCast || row.op == Op::kBitcast) {
       for (const DTypeRow& to : kDTypes) add(row, {{"dtype", to.dtype}}, {dtype});
     } else if (row.op == Op::kShift) {
-      for (const char* d : {"left", "right"}) add(row, {{"direction", std::string(d)}}, {dtype, dtype});
+      for (const char* d : {"left", "right"})
+        add(row, {{"direction", std::string(d)}}, {dtype, dtype});
     } else if (row.op == Op::kSelect) {
       add(row, {}, {DType::kBool, dtype, dtype});
     } else {
@@ -66,9 +68,10 @@ std::vector<uint64_t> EdgeBits(DType dtype) {
   std::vector<uint64_t> bits;
   if (IsFloat(dtype)) {
     const double inf = std::numeric_limits<double>::infinity();
-    for (double v : {0.0,  1.0,   0.5,     1.5,     2.0,   2.5,   3.0,          7.0,          100.25,
-                     1e-3, 255.5, 65519.0, 65520.0, 88.5,  1e4,   2147483648.0, 4294967296.0, 9.3e18,
-                     1e38, 1e300, 1e-40,   1e-310,  464.0, 470.0, inf}) {
+    for (double v :
+         {0.0,  1.0,   0.5,     1.5,     2.0,   2.5,   3.0,          7.0,          100.25,
+          1e-3, 255.5, 65519.0, 65520.0, 88.5,  1e4,   2147483648.0, 4294967296.0, 9.3e18,
+          1e38, 1e300, 1e-40,   1e-310,  464.0, 470.0, inf}) {
       bits.push_back(EncodeFloat(dtype, v));
       bits.push_back(EncodeFloat(dtype, -v));
     }
@@ -94,7 +97,8 @@ std::vector<uint64_t> EdgeBits(DType dtype) {
   return bits;
 }
 
-// Operand number `which` of two: all pairs of edges, then random values; never a whole number of vectors.
+// Operand number `which` of two: all pairs of edges, then random values; never a whole number of
+// vectors.
 Tensor Operand(DType dtype, int which) {
   const std::vector<uint64_t> edges = EdgeBits(dtype);
   const size_t pairs = edges.size() * edges.size();
@@ -144,7 +148,8 @@ class KernelOps : public testing::TestWithParam<Machine> {
         std::vector<Var> args = {va, vb};
         if (c.op == Op::kSelect) args = {vc, va, vb};
         args.resize(c.operands.size());
-        const bool left = c.op == Op::kShift && GetAttr<std::string>(c.attrs, "direction") == "left";
+        const bool left =
+            c.op == Op::kShift && GetAttr<std::string>(c.attrs, "direction") == "left";
         e.Store(results[k], at, e.Compute(c.op, c.result, args, left), mask);
       }
     });
@@ -156,8 +161,8 @@ class KernelOps : public testing::TestWithParam<Machine> {
     const Tensor a = Operand(dtype, 0), b = Operand(dtype, 1), condition = Conditions(a.elements());
     std::vector<Tensor> got;
     for (const Case& c : cases) got.push_back(Tensor::Zeros(c.result, a.shape));
-    absl::StatusOr<KernelError> error =
-        RunKernel(Write(cases, dtype, lanes), GetParam(), {&condition, &a, &b}, {a.elements()}, 1, &got);
+    absl::StatusOr<KernelError> error = RunKernel(Write(cases, dtype, lanes), GetParam(),
+                                                  {&condition, &a, &b}, {a.elements()}, 1, &got);
     ASSERT_TRUE(error.ok()) << error.status();
     EXPECT_EQ(error->code, 0);
     for (size_t k = 0; k < cases.size(); ++k) {
@@ -168,7 +173,8 @@ class KernelOps : public testing::TestWithParam<Machine> {
       Tensor want = Tensor::Zeros(c.result, a.shape);
       ASSERT_TRUE(OpInfo(c.op).reference(operands, c.attrs, {}, &want).ok());
       if (c.op == Op::kSelect || c.op == Op::kBitcast) {
-        EXPECT_TRUE(got[k].bytes == want.bytes) << NameOf(c) << ": not the same bits, " << lanes << " lanes";
+        EXPECT_TRUE(got[k].bytes == want.bytes)
+            << NameOf(c) << ": not the same bits, " << lanes << " lanes";
         continue;
       }
       const double ulp = OpInfo(c.op).ulp;

@@ -19,13 +19,14 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr char kPattern = 0x5a;
 
-// A tensor's bytes at an odd address, at most one byte before a page that may not be touched, and after a
-// page filled with a pattern.
+// A tensor's bytes at an odd address, at most one byte before a page that may not be touched, and
+// after a page filled with a pattern.
 class Guarded {
  public:
   explicit Guarded(const Tensor& t)
       : size_(t.bytes.size()), mapped_((size_ + 1 + kPage - 1) / kPage * kPage + 2 * kPage) {
-    void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) std::abort();
     memory_ = static_cast<char*>(memory);
     std::memset(memory_, kPattern, mapped_);
@@ -52,7 +53,8 @@ class Guarded {
   char* data_;
 };
 
-Machine MachineOf(std::string name, const std::string& cpu, std::vector<std::string> features, int bytes) {
+Machine MachineOf(std::string name, const std::string& cpu, std::vector<std::string> features,
+                  int bytes) {
   Machine m{std::move(name), {}, bytes / 4};
   m.target.set_triple(HostCpuTarget().triple);
   m.target.set_cpu(cpu);
@@ -124,9 +126,11 @@ absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& 
   }
   std::string scratch(kernel.ScratchBytes() + 64, kPattern);
   KernelError error;
-  reinterpret_cast<CpuKernel>(*symbol)(buffers.data(), sizes.data(), 0, grid, scratch.data(), &error);
+  reinterpret_cast<CpuKernel>(*symbol)(buffers.data(), sizes.data(), 0, grid, scratch.data(),
+                                       &error);
   for (size_t i = 0; i < memory.size(); ++i) {
-    if (!memory[i]->Intact()) return absl::InternalError(Cat("b", i, ": written outside its tensor"));
+    if (!memory[i]->Intact())
+      return absl::InternalError(Cat("b", i, ": written outside its tensor"));
     if (i < inputs.size()) {
       if (std::memcmp(memory[i]->data(), inputs[i]->bytes.data(), inputs[i]->bytes.size()) != 0) {
         return absl::InternalError(Cat("b", i, ": an input was written"));

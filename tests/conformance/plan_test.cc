@@ -16,8 +16,12 @@ struct Build {
     g.dims = std::move(dims);
     b = GraphBuilder(&g);
   }
-  NodeId In(const std::string& name, DType t, Shape shape) { return b.Input(name, {t, std::move(shape)}).value(); }
-  NodeId Par(const std::string& name, DType t, Shape shape) { return b.Parameter(name, {t, std::move(shape)}).value(); }
+  NodeId In(const std::string& name, DType t, Shape shape) {
+    return b.Input(name, {t, std::move(shape)}).value();
+  }
+  NodeId Par(const std::string& name, DType t, Shape shape) {
+    return b.Parameter(name, {t, std::move(shape)}).value();
+  }
   NodeId Op_(Op op, std::vector<NodeId> in, Attrs attrs = {}) {
     auto n = b.Add(op, std::move(in), std::move(attrs));
     EXPECT_TRUE(n.ok()) << n.status();
@@ -38,7 +42,8 @@ TEST(PlanTest, AddOfAllSizes) {
   for (int64_t n : {0, 1, 2, 15, 16, 17, 1023, 20000}) {
     Build x({{"n", 0, 100000}});
     x.Out(x.Op_(Op::kAdd, {x.In("a", DType::kF32, {S("n")}), x.In("b", DType::kF32, {S("n")})}));
-    ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {n}, rng), RandomTensor(DType::kF32, {n}, rng)});
+    ExpectMatchesReference(
+        x.g, {RandomTensor(DType::kF32, {n}, rng), RandomTensor(DType::kF32, {n}, rng)});
   }
 }
 
@@ -56,14 +61,22 @@ TEST(PlanTest, IdentityBitForBit) {
 
 TEST(PlanTest, Contractions) {
   std::mt19937 rng(3);
-  for (auto [m, k, n] : {std::array<int64_t, 3>{1, 1, 1}, {7, 13, 5}, {8, 8, 8}, {13, 64, 33}, {1, 100, 70},
-                         {70, 100, 1}, {3, 0, 4}, {97, 31, 65}, {25, 2500, 40}}) {
+  for (auto [m, k, n] : {std::array<int64_t, 3>{1, 1, 1},
+                         {7, 13, 5},
+                         {8, 8, 8},
+                         {13, 64, 33},
+                         {1, 100, 70},
+                         {70, 100, 1},
+                         {3, 0, 4},
+                         {97, 31, 65},
+                         {25, 2500, 40}}) {
     for (bool weight : {false, true}) {
       Build x;
       NodeId a = x.In("a", DType::kF32, {m, k});
       NodeId w = weight ? x.Par("w", DType::kF32, {k, n}) : x.In("w", DType::kF32, {k, n});
       x.Out(x.Op_(Op::kContract, {a, w}, Spec("mk,kn->mn")));
-      Tensor ta = RandomTensor(DType::kF32, {m, k}, rng), tw = RandomTensor(DType::kF32, {k, n}, rng);
+      Tensor ta = RandomTensor(DType::kF32, {m, k}, rng),
+             tw = RandomTensor(DType::kF32, {k, n}, rng);
       ExpectMatchesReference(x.g, weight ? std::vector{ta} : std::vector{ta, tw},
                              weight ? std::vector{tw} : std::vector<Tensor>{}, 10);
     }
@@ -72,17 +85,20 @@ TEST(PlanTest, Contractions) {
 
 TEST(PlanTest, ContractionsOfEveryDtypeAndLayout) {
   std::mt19937 rng(4);
-  for (DType t : {DType::kI8, DType::kI32, DType::kI64, DType::kU16, DType::kF16, DType::kBF16, DType::kF64}) {
+  for (DType t : {DType::kI8, DType::kI32, DType::kI64, DType::kU16, DType::kF16, DType::kBF16,
+                  DType::kF64}) {
     Build x;
     x.Out(x.Op_(Op::kContract, {x.In("a", t, {5, 9}), x.In("b", t, {9, 21})}, Spec("mk,kn->mn")));
-    ExpectMatchesReference(x.g, {RandomTensor(t, {5, 9}, rng), RandomTensor(t, {9, 21}, rng)}, {}, 10);
+    ExpectMatchesReference(x.g, {RandomTensor(t, {5, 9}, rng), RandomTensor(t, {9, 21}, rng)}, {},
+                           10);
   }
   for (const char* spec : {"bmk,bkn->bmn", "bkm,bnk->bnm", "bmk,bnk->mbn"}) {
     Build x({{"b", 1, 8}});
     auto parsed = ContractSpec::Parse(spec).value();
     auto shape = [&](const std::string& l) {
       Shape s;
-      for (char c : l) s.push_back(c == 'b' ? S("b") : c == 'm' ? Expr(6) : c == 'n' ? Expr(19) : Expr(11));
+      for (char c : l)
+        s.push_back(c == 'b' ? S("b") : c == 'm' ? Expr(6) : c == 'n' ? Expr(19) : Expr(11));
       return s;
     };
     auto sizes = [&](const std::string& l) {
@@ -90,8 +106,14 @@ TEST(PlanTest, ContractionsOfEveryDtypeAndLayout) {
       for (char c : l) s.push_back(c == 'b' ? 3 : c == 'm' ? 6 : c == 'n' ? 19 : 11);
       return s;
     };
-    x.Out(x.Op_(Op::kContract, {x.In("p", DType::kF32, shape(parsed.lhs)), x.In("q", DType::kF32, shape(parsed.rhs))}, Spec(spec)));
-    ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, sizes(parsed.lhs), rng), RandomTensor(DType::kF32, sizes(parsed.rhs), rng)}, {}, 10);
+    x.Out(x.Op_(
+        Op::kContract,
+        {x.In("p", DType::kF32, shape(parsed.lhs)), x.In("q", DType::kF32, shape(parsed.rhs))},
+        Spec(spec)));
+    ExpectMatchesReference(x.g,
+                           {RandomTensor(DType::kF32, sizes(parsed.lhs), rng),
+                            RandomTensor(DType::kF32, sizes(parsed.rhs), rng)},
+                           {}, 10);
   }
 }
 
@@ -105,12 +127,16 @@ TEST(PlanTest, ContractionWithEpilogue) {
   y = x.Op_(Op::kGelu, {x.Op_(Op::kAdd, {y, x.Map(bias, rows, {A(2)})})});
   x.Out(x.Op_(Op::kAdd, {y, r}));
   for (auto [b, s] : {std::pair<int64_t, int64_t>{1, 1}, {2, 7}, {3, 13}}) {
-    ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {b, s, 40}, rng), RandomTensor(DType::kF32, {b, s, 48}, rng)},
-                           {RandomTensor(DType::kF32, {40, 48}, rng), RandomTensor(DType::kF32, {48}, rng)}, 10);
+    ExpectMatchesReference(
+        x.g,
+        {RandomTensor(DType::kF32, {b, s, 40}, rng), RandomTensor(DType::kF32, {b, s, 48}, rng)},
+        {RandomTensor(DType::kF32, {40, 48}, rng), RandomTensor(DType::kF32, {48}, rng)}, 10);
   }
-  auto compiled = Compile(x.g, {RandomTensor(DType::kF32, {40, 48}, rng), RandomTensor(DType::kF32, {48}, rng)});
+  auto compiled = Compile(
+      x.g, {RandomTensor(DType::kF32, {40, 48}, rng), RandomTensor(DType::kF32, {48}, rng)});
   ASSERT_TRUE(compiled.ok());
-  EXPECT_EQ(compiled->plan().run_size(), 1) << "bias, gelu and residual are the contraction's epilogue";
+  EXPECT_EQ(compiled->plan().run_size(), 1)
+      << "bias, gelu and residual are the contraction's epilogue";
 }
 
 TEST(PlanTest, NormsAndSoftmax) {
@@ -123,23 +149,30 @@ TEST(PlanTest, NormsAndSoftmax) {
     x.Out(x.Op_(Op::kLayerNorm, {a, scale, bias}, {{"epsilon", 1e-5}}));
     x.Out(x.Op_(Op::kRmsNorm, {a, scale}, {{"epsilon", 1e-5}}));
     x.Out(x.Op_(Op::kSoftmax, {a}, {{"axis", int64_t{1}}}));
-    ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {2, 3, n}, rng)},
-                           {RandomTensor(DType::kF32, {n}, rng), RandomTensor(DType::kF32, {n}, rng)}, 10);
+    ExpectMatchesReference(
+        x.g, {RandomTensor(DType::kF32, {2, 3, n}, rng)},
+        {RandomTensor(DType::kF32, {n}, rng), RandomTensor(DType::kF32, {n}, rng)}, 10);
   }
 }
 
 TEST(PlanTest, Attention) {
   std::mt19937 rng(7);
   for (bool causal : {false, true}) {
-    for (auto [q, k] : {std::pair<int64_t, int64_t>{1, 1}, {5, 7}, {33, 33}, {100, 130}, {1, 250}}) {
+    for (auto [q, k] :
+         {std::pair<int64_t, int64_t>{1, 1}, {5, 7}, {33, 33}, {100, 130}, {1, 250}}) {
       Build x({{"b", 1, 4}, {"q", 1, 512}, {"k", 1, 512}});
-      NodeId nq = x.In("nq", DType::kF32, {S("b"), S("q"), 24}), nk = x.In("nk", DType::kF32, {S("b"), S("k"), 24});
+      NodeId nq = x.In("nq", DType::kF32, {S("b"), S("q"), 24}),
+             nk = x.In("nk", DType::kF32, {S("b"), S("k"), 24});
       auto heads = [&](NodeId n, const char* s) {
         return x.Map(n, {S("b"), 3, S(s), 8}, {A(0), A(2), A(1) * 8 + A(3)});
       };
-      NodeId y = x.Op_(Op::kAttention, {heads(nq, "q"), heads(nk, "k"), heads(nk, "k")}, {{"causal", causal}});
+      NodeId y = x.Op_(Op::kAttention, {heads(nq, "q"), heads(nk, "k"), heads(nk, "k")},
+                       {{"causal", causal}});
       x.Out(x.Map(y, {S("b"), S("q"), 24}, {A(0), FloorDiv(A(2), 8), A(1), Mod(A(2), 8)}));
-      ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {2, q, 24}, rng), RandomTensor(DType::kF32, {2, k, 24}, rng)}, {}, 10);
+      ExpectMatchesReference(
+          x.g,
+          {RandomTensor(DType::kF32, {2, q, 24}, rng), RandomTensor(DType::kF32, {2, k, 24}, rng)},
+          {}, 10);
     }
   }
 }
@@ -156,10 +189,15 @@ TEST(PlanTest, AttentionMasks) {
       for (const Expr& e : shape) sizes.push_back(*e.constant());
       Tensor hides = RandomTensor(mask, sizes, rng);
       for (int i = 0; i < 7; ++i) {  // the first query sees nothing
-        StoreScalar(hides, i, mask == DType::kBool ? Scalar::Unsigned(mask, 0) : Scalar::Float(mask, -INFINITY));
+        StoreScalar(
+            hides, i,
+            mask == DType::kBool ? Scalar::Unsigned(mask, 0) : Scalar::Float(mask, -INFINITY));
       }
-      ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {2, 3, 5, 8}, rng), RandomTensor(DType::kF32, {2, 3, 7, 8}, rng),
-                                   RandomTensor(DType::kF32, {2, 3, 7, 6}, rng), hides}, {}, 10);
+      ExpectMatchesReference(x.g,
+                             {RandomTensor(DType::kF32, {2, 3, 5, 8}, rng),
+                              RandomTensor(DType::kF32, {2, 3, 7, 8}, rng),
+                              RandomTensor(DType::kF32, {2, 3, 7, 6}, rng), hides},
+                             {}, 10);
     }
   }
 }
@@ -172,7 +210,8 @@ TEST(PlanTest, GatherScatterBags) {
     x.Out(x.Op_(Op::kGather, {table, i}, {{"axis", int64_t{0}}}));
     x.Out(x.Op_(Op::kGather, {table, i}, {{"axis", int64_t{1}}}));
     for (int64_t n : {0, 1, 9}) {
-      ExpectMatchesReference(x.g, {RandomIndices(ids, {n, 2}, 11, rng)}, {RandomTensor(DType::kF32, {11, 20}, rng)});
+      ExpectMatchesReference(x.g, {RandomIndices(ids, {n, 2}, 11, rng)},
+                             {RandomTensor(DType::kF32, {11, 20}, rng)});
     }
   }
   for (const char* mode : {"set", "add", "max", "min"}) {
@@ -180,20 +219,27 @@ TEST(PlanTest, GatherScatterBags) {
       for (DType t : {DType::kF32, DType::kBF16, DType::kI64}) {
         Build x;
         Shape updates = axis == 0 ? Shape{6, 19} : Shape{7, 6};
-        NodeId d = x.In("d", t, {7, 19}), i = x.In("i", DType::kI64, {6}), u = x.In("u", t, updates);
+        NodeId d = x.In("d", t, {7, 19}), i = x.In("i", DType::kI64, {6}),
+               u = x.In("u", t, updates);
         x.Out(x.Op_(Op::kScatter, {d, i, u}, {{"axis", axis}, {"mode", std::string(mode)}}));
-        std::vector<int64_t> sizes = axis == 0 ? std::vector<int64_t>{6, 19} : std::vector<int64_t>{7, 6};
-        ExpectMatchesReference(x.g, {RandomTensor(t, {7, 19}, rng), RandomIndices(DType::kI64, {6}, 7, rng), RandomTensor(t, sizes, rng)});
+        std::vector<int64_t> sizes =
+            axis == 0 ? std::vector<int64_t>{6, 19} : std::vector<int64_t>{7, 6};
+        ExpectMatchesReference(
+            x.g, {RandomTensor(t, {7, 19}, rng), RandomIndices(DType::kI64, {6}, 7, rng),
+                  RandomTensor(t, sizes, rng)});
       }
     }
   }
   for (const char* mode : {"sum", "mean", "max"}) {
     Build x({{"n", 0, 100}});
-    NodeId table = x.Par("t", DType::kF32, {11, 20}), i = x.In("i", DType::kI64, {S("n")}), o = x.In("o", DType::kI64, {4});
+    NodeId table = x.Par("t", DType::kF32, {11, 20}), i = x.In("i", DType::kI64, {S("n")}),
+           o = x.In("o", DType::kI64, {4});
     x.Out(x.Op_(Op::kEmbeddingBag, {table, i, o}, {{"mode", std::string(mode)}}));
     const int64_t offsets[] = {0, 0, 2, 5};
-    ExpectMatchesReference(x.g, {RandomIndices(DType::kI64, {6}, 11, rng), Tensor::Of<int64_t>(DType::kI64, {4}, offsets)},
-                           {RandomTensor(DType::kF32, {11, 20}, rng)});
+    ExpectMatchesReference(
+        x.g,
+        {RandomIndices(DType::kI64, {6}, 11, rng), Tensor::Of<int64_t>(DType::kI64, {4}, offsets)},
+        {RandomTensor(DType::kF32, {11, 20}, rng)});
   }
 }
 
@@ -217,23 +263,27 @@ TEST(PlanTest, Movement) {
   Build x({{"b", 1, 16}});
   NodeId a = x.In("a", DType::kF32, {S("b"), 6, 35});
   x.Out(x.Map(a, {35, S("b"), 6}, {A(1), A(2), A(0)}));
-  x.Out(x.Map(a, {S("b") * 210}, {FloorDiv(A(0), 210), FloorDiv(Mod(A(0), 210), 35), Mod(A(0), 35)}));
+  x.Out(
+      x.Map(a, {S("b") * 210}, {FloorDiv(A(0), 210), FloorDiv(Mod(A(0), 210), 35), Mod(A(0), 35)}));
   x.Out(x.Map(a, {S("b"), 3, 20}, {A(0), 2 * A(1) + 1, 34 - A(2)}));
   Tensor fill = Tensor::Zeros(DType::kF32, {});
   StoreScalar(fill, 0, Scalar::Float(DType::kF32, -7));
-  x.Out(x.Op_(Op::kIndexMap, {a}, {{"map", IndexMap{{S("b"), 8, 37}, {A(0), A(1) - 1, A(2) - 1}}}, {"fill", fill}}));
+  x.Out(x.Op_(Op::kIndexMap, {a},
+              {{"map", IndexMap{{S("b"), 8, 37}, {A(0), A(1) - 1, A(2) - 1}}}, {"fill", fill}}));
   ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {3, 6, 35}, rng)});
 }
 
 TEST(PlanTest, ReductionsOverAnyAxes) {
   std::mt19937 rng(12);
   for (DType t : {DType::kF32, DType::kF64, DType::kI64, DType::kF16, DType::kBF16, DType::kU8}) {
-    for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}, {}}) {
+    for (std::vector<int64_t> axes :
+         {std::vector<int64_t>{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}, {}}) {
       Build x({{"b", 0, 16}});
       NodeId a = x.In("a", t, {S("b"), 6, 35});
       x.Out(x.Op_(Op::kSumReduce, {a}, {{"axes", axes}}));
       x.Out(x.Op_(Op::kMaxReduce, {a}, {{"axes", axes}}));
-      for (int64_t b : {0, 1, 5}) ExpectMatchesReference(x.g, {RandomTensor(t, {b, 6, 35}, rng)}, {}, 10);
+      for (int64_t b : {0, 1, 5})
+        ExpectMatchesReference(x.g, {RandomTensor(t, {b, 6, 35}, rng)}, {}, 10);
     }
   }
 }
@@ -244,7 +294,8 @@ TEST(PlanTest, DiamondIsOneKernel) {
   NodeId a = x.In("a", DType::kF32, {S("n")}), b = x.In("b", DType::kF32, {S("n")});
   NodeId sum = x.Op_(Op::kAdd, {a, b});
   x.Out(x.Op_(Op::kAdd, {x.Op_(Op::kMul, {x.Op_(Op::kExp2, {sum}), a}), x.Op_(Op::kSin, {sum})}));
-  ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {77}, rng), RandomTensor(DType::kF32, {77}, rng)}, {}, 5);
+  ExpectMatchesReference(
+      x.g, {RandomTensor(DType::kF32, {77}, rng), RandomTensor(DType::kF32, {77}, rng)}, {}, 5);
   auto compiled = Compile(x.g);
   ASSERT_TRUE(compiled.ok());
   EXPECT_EQ(compiled->plan().run_size(), 1);
@@ -258,14 +309,16 @@ TEST(PlanTest, OutputsOfEveryKind) {
   NodeId scalar = x.b.Constant(Tensor::Zeros(DType::kF32, {})).value();
   NodeId e = x.Op_(Op::kExp, {a});
   for (NodeId n : {a, e, c, e, w, scalar, x.Op_(Op::kLog, {e}), x.Op_(Op::kExp, {w})}) x.Out(n);
-  ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {17}, rng)}, {RandomTensor(DType::kF32, {3}, rng)}, 5);
+  ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {17}, rng)},
+                         {RandomTensor(DType::kF32, {3}, rng)}, 5);
 }
 
 TEST(PlanTest, ManyCallsWithSizesUpAndDown) {
   std::mt19937 rng(15);
   Build x({{"b", 1, 50}});
   NodeId w = x.Par("w", DType::kF32, {20, 30});
-  x.Out(x.Op_(Op::kRelu, {x.Op_(Op::kContract, {x.In("a", DType::kF32, {S("b"), 20}), w}, Spec("mk,kn->mn"))}));
+  x.Out(x.Op_(Op::kRelu, {x.Op_(Op::kContract, {x.In("a", DType::kF32, {S("b"), 20}), w},
+                                Spec("mk,kn->mn"))}));
   Tensor tw = RandomTensor(DType::kF32, {20, 30}, rng);
   auto compiled = Compile(x.g, {tw});
   ASSERT_TRUE(compiled.ok()) << compiled.status();

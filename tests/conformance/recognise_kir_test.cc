@@ -1,8 +1,9 @@
-// A graph written in primitives compiles to the same kernels as the same graph written in composites: one
-// layer of a transformer encoder both ways, kernels compared by the hash of their KIR.
+// A graph written in primitives compiles to the same kernels as the same graph written in
+// composites: one layer of a transformer encoder both ways, kernels compared by the hash of their
+// KIR.
 #include <cmath>
-#include <map>
 #include <limits>
+#include <map>
 #include <string>
 #include <tuple>
 
@@ -34,13 +35,15 @@ Expr A(int i) { return Expr::Axis(i); }
 // One layer, `primitives` or not, written as a person would.
 class Layer {
  public:
-  Layer(DType dtype, bool primitives, bool causal) : t_(dtype), primitives_(primitives), causal_(causal) {
+  Layer(DType dtype, bool primitives, bool causal)
+      : t_(dtype), primitives_(primitives), causal_(causal) {
     g_.dims = {{"b", 1, 16}, {"s", 1, 128}};
     x_ = Expansion(&g_);
   }
 
   Graph Build() {
-    g_.nodes.push_back({Op::kInput, {}, {}, {t_, {Expr::Symbol("b"), Expr::Symbol("s"), kModel}}, "x"});
+    g_.nodes.push_back(
+        {Op::kInput, {}, {}, {t_, {Expr::Symbol("b"), Expr::Symbol("s"), kModel}}, "x"});
     NodeId x = 0;
     NodeId y = Norm(Sum(x, Projected(Attended(x), "o", kModel, kModel)), "norm1");
     NodeId hidden = Gelu(Projected(y, "up", kModel, kHidden));
@@ -71,7 +74,8 @@ class Layer {
       // x[b, s, 1, k] * w[k, n] turned
       const Shape s = ShapeOf(x);
       const Shape joint = {s[0], s[1], to, from};
-      NodeId wide = x_.Map(x_.Map(x, {s[0], s[1], 1, from}, {A(0), A(1), A(3)}), joint, {A(0), A(1), 0, A(3)});
+      NodeId wide = x_.Map(x_.Map(x, {s[0], s[1], 1, from}, {A(0), A(1), A(3)}), joint,
+                           {A(0), A(1), 0, A(3)});
       NodeId turned = x_.Map(x_.Map(w, {to, from}, {A(1), A(0)}), joint, {A(2), A(3)});
       y = x_.Reduce(Op::kSumReduce, Times(wide, turned), {3});
     } else {
@@ -87,40 +91,51 @@ class Layer {
   }
 
   NodeId Attended(NodeId x) {
-    NodeId q = Split(Projected(x, "q", kModel, kModel)), k = Split(Projected(x, "k", kModel, kModel)),
+    NodeId q = Split(Projected(x, "q", kModel, kModel)),
+           k = Split(Projected(x, "k", kModel, kModel)),
            v = Split(Projected(x, "v", kModel, kModel));
     Attrs attrs;
     if (causal_) attrs["causal"] = true;
     NodeId y = primitives_ ? AttentionByHand(q, k, v) : x_.Add(Op::kAttention, {q, k, v}, attrs);
     const Shape s = ShapeOf(y);
     NodeId turned = x_.Map(y, {s[0], s[2], kHeads, kHead}, {A(0), A(2), A(1), A(3)});
-    return x_.Map(turned, {s[0], s[2], kModel}, {A(0), A(1), FloorDiv(A(2), kHead), Mod(A(2), kHead)});
+    return x_.Map(turned, {s[0], s[2], kModel},
+                  {A(0), A(1), FloorDiv(A(2), kHead), Mod(A(2), kHead)});
   }
 
   NodeId AttentionByHand(NodeId q, NodeId k, NodeId v) {
     const Shape s = ShapeOf(q);
     const Shape joint = {s[0], s[1], s[2], s[2], kHead}, shape = {s[0], s[1], s[2], s[2]};
-    NodeId scores = x_.Reduce(Op::kSumReduce, Times(x_.Map(q, joint, {A(0), A(1), A(2), A(4)}),
-                                                    x_.Map(k, joint, {A(0), A(1), A(3), A(4)})), {4});
+    NodeId scores = x_.Reduce(Op::kSumReduce,
+                              Times(x_.Map(q, joint, {A(0), A(1), A(2), A(4)}),
+                                    x_.Map(k, joint, {A(0), A(1), A(3), A(4)})),
+                              {4});
     scores = x_.Add(Op::kDiv, {scores, x_.FillLike(scores, std::sqrt(double{kHead}))});
     if (causal_) {
       auto iota = [&](int64_t axis) {
         return x_.Add(Op::kIota, {}, {{"shape", shape}, {"axis", axis}, {"dtype", DType::kI32}});
       };
       NodeId ahead = x_.Add(Op::kLessThan, {iota(2), iota(3)});
-      scores = x_.Add(Op::kSelect, {ahead, x_.FillLike(scores, -std::numeric_limits<double>::infinity()), scores});
+      scores =
+          x_.Add(Op::kSelect,
+                 {ahead, x_.FillLike(scores, -std::numeric_limits<double>::infinity()), scores});
     }
-    NodeId e = x_.Add(Op::kExp, {x_.Sub(scores, x_.Repeat(x_.Reduce(Op::kMaxReduce, scores, {3}), 3, shape))});
+    NodeId e = x_.Add(
+        Op::kExp, {x_.Sub(scores, x_.Repeat(x_.Reduce(Op::kMaxReduce, scores, {3}), 3, shape))});
     NodeId weights = x_.Add(Op::kDiv, {e, x_.Repeat(x_.Reduce(Op::kSumReduce, e, {3}), 3, shape)});
     const Shape values = {s[0], s[1], s[2], kHead, s[2]};
-    return x_.Reduce(Op::kSumReduce, Times(x_.Map(weights, values, {A(0), A(1), A(2), A(4)}),
-                                           x_.Map(v, values, {A(0), A(1), A(4), A(3)})), {4});
+    return x_.Reduce(Op::kSumReduce,
+                     Times(x_.Map(weights, values, {A(0), A(1), A(2), A(4)}),
+                           x_.Map(v, values, {A(0), A(1), A(4), A(3)})),
+                     {4});
   }
 
   NodeId Gelu(NodeId x) {
     if (!primitives_) return x_.Add(Op::kGelu, {x});
-    NodeId finite = x_.Add(Op::kMax, {x, x_.FillLike(x, t_ == DType::kF64 ? std::numeric_limits<double>::lowest()
-                                                        : double{std::numeric_limits<float>::lowest()})});
+    NodeId finite = x_.Add(
+        Op::kMax,
+        {x, x_.FillLike(x, t_ == DType::kF64 ? std::numeric_limits<double>::lowest()
+                                             : double{std::numeric_limits<float>::lowest()})});
     NodeId gate = x_.Add(Op::kErf, {Times(x, x_.FillLike(x, std::sqrt(0.5)))});
     return Times(Times(finite, x_.FillLike(x, 0.5)), Sum(gate, x_.FillLike(gate, 1)));
   }
@@ -160,7 +175,8 @@ class RecogniseKirTest : public testing::TestWithParam<std::tuple<DType, bool>> 
 
 TEST_P(RecogniseKirTest, EncoderLayerInPrimitivesHasTheKernelsOfComposites) {
   const auto [dtype, causal] = GetParam();
-  EXPECT_EQ(KernelsOf(Layer(dtype, true, causal).Build()), KernelsOf(Layer(dtype, false, causal).Build()));
+  EXPECT_EQ(KernelsOf(Layer(dtype, true, causal).Build()),
+            KernelsOf(Layer(dtype, false, causal).Build()));
 }
 
 // What the decomposition rows make of the composites compiles to the composites' kernels too.
@@ -176,7 +192,8 @@ TEST_P(RecogniseKirTest, DecomposedEncoderLayerHasTheKernelsOfComposites) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, RecogniseKirTest,
-                         testing::Combine(testing::Values(DType::kF32, DType::kF64), testing::Bool()),
+                         testing::Combine(testing::Values(DType::kF32, DType::kF64),
+                                          testing::Bool()),
                          [](const auto& info) {
                            return std::string(DTypeName(std::get<0>(info.param))) +
                                   (std::get<1>(info.param) ? "_causal" : "");

@@ -1,6 +1,6 @@
-// The baseline's choice once walked from a kernel's root to the inputs of the whole graph, once per path
-// and reduction: a dozen softmax layers in primitives took all memory. And lowering recursed through
-// chains of any length.
+// The baseline's choice once walked from a kernel's root to the inputs of the whole graph, once per
+// path and reduction: a dozen softmax layers in primitives took all memory. And lowering recursed
+// through chains of any length.
 #include <random>
 #include <string>
 
@@ -21,7 +21,8 @@ TEST(ChoiceWithoutEndTest, ManySoftmaxLayersInPrimitives) {
       return b.Add(Op::kIndexMap, {n}, {{"map", IndexMap{{4, 64}, {row}}}}).value();
     };
     NodeId peak = repeat(b.Add(Op::kMaxReduce, {x}, {{"axes", std::vector<int64_t>{1}}}).value());
-    NodeId e = b.Add(Op::kExp, {b.Add(Op::kAdd, {x, b.Add(Op::kMul, {peak, x}).value()}).value()}).value();
+    NodeId e =
+        b.Add(Op::kExp, {b.Add(Op::kAdd, {x, b.Add(Op::kMul, {peak, x}).value()}).value()}).value();
     NodeId sum = repeat(b.Add(Op::kSumReduce, {e}, {{"axes", std::vector<int64_t>{1}}}).value());
     x = b.Add(Op::kDiv, {e, sum}).value();
   }
@@ -43,7 +44,8 @@ TEST(ChoiceWithoutEndTest, DoublingDiamonds) {
   }
   b.Output("y", x);
   std::mt19937 rng(2);
-  ExpectMatchesReference(g, {RandomTensor(DType::kF32, {8, 16}, rng)}, {RandomTensor(DType::kF32, {16, 16}, rng)}, 10);
+  ExpectMatchesReference(g, {RandomTensor(DType::kF32, {8, 16}, rng)},
+                         {RandomTensor(DType::kF32, {16, 16}, rng)}, 10);
 }
 
 TEST(ChoiceWithoutEndTest, ChainOfTenThousand) {

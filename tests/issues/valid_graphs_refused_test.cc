@@ -1,5 +1,5 @@
-// Graphs that upload accepted and the compiler then refused or trapped on, found by review: loop variables
-// named like C types, divisions by the extent of an empty tensor, constants as outputs.
+// Graphs that upload accepted and the compiler then refused or trapped on, found by review: loop
+// variables named like C types, divisions by the extent of an empty tensor, constants as outputs.
 #include <random>
 #include <string>
 
@@ -23,7 +23,8 @@ TEST(ValidGraphsRefusedTest, ContractionsOverDimsOfEveryDType) {
     NodeId x = b.Input("x", {row.dtype, {S("m"), S("k")}}).value();
     NodeId y = b.Input("y", {row.dtype, {S("k"), S("n")}}).value();
     b.Output("z", b.Add(Op::kContract, {x, y}, {{"spec", std::string("mk,kn->mn")}}).value());
-    ExpectMatchesReference(g, {RandomTensor(row.dtype, {5, 7}, rng), RandomTensor(row.dtype, {7, 19}, rng)}, {}, 10);
+    ExpectMatchesReference(
+        g, {RandomTensor(row.dtype, {5, 7}, rng), RandomTensor(row.dtype, {7, 19}, rng)}, {}, 10);
   }
 }
 
@@ -51,11 +52,16 @@ TEST(ValidGraphsRefusedTest, PadOfAnEmptyReshape) {
       g.dims = {{"b", 0, 64}, {"s", 0, 64}};
       GraphBuilder builder(&g);
       NodeId x = builder.Input("x", {DType::kF32, {S("b"), S("s")}}).value();
-      NodeId flat = builder.Add(Op::kIndexMap, {x},
-                                {{"map", IndexMap{{S("s") * S("b")}, {Mod(A(0), S("b")), FloorDiv(A(0), S("b"))}}}}).value();
-      NodeId padded = builder.Add(Op::kIndexMap, {flat},
-                                  {{"map", IndexMap{{S("s") * S("b") + 2}, {A(0) - 2}}},
-                                   {"fill", Tensor::Zeros(DType::kF32, {})}}).value();
+      NodeId flat = builder
+                        .Add(Op::kIndexMap, {x},
+                             {{"map", IndexMap{{S("s") * S("b")},
+                                               {Mod(A(0), S("b")), FloorDiv(A(0), S("b"))}}}})
+                        .value();
+      NodeId padded = builder
+                          .Add(Op::kIndexMap, {flat},
+                               {{"map", IndexMap{{S("s") * S("b") + 2}, {A(0) - 2}}},
+                                {"fill", Tensor::Zeros(DType::kF32, {})}})
+                          .value();
       builder.Output("y", padded);
       ExpectMatchesReference(g, {RandomTensor(DType::kF32, {b, s}, rng)});
     }
@@ -80,7 +86,10 @@ TEST(ValidGraphsRefusedTest, ChecksHaveTheirDims) {
   g.dims = {{"b", 1, 16}, {"s", 1, 16}};
   GraphBuilder b(&g);
   NodeId x = b.Input("x", {DType::kF32, {S("b"), S("s")}}).value();
-  NodeId flat = b.Add(Op::kIndexMap, {x}, {{"map", IndexMap{{S("b") * S("s")}, {FloorDiv(A(0), S("s")), Mod(A(0), S("s"))}}}}).value();
+  NodeId flat =
+      b.Add(Op::kIndexMap, {x},
+            {{"map", IndexMap{{S("b") * S("s")}, {FloorDiv(A(0), S("s")), Mod(A(0), S("s"))}}}})
+          .value();
   NodeId e = b.Add(Op::kExp, {flat}).value();
   b.Output("u", e);
   b.Output("v", b.Add(Op::kSin, {e}).value());

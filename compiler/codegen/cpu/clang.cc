@@ -42,14 +42,12 @@ namespace {
 constexpr size_t kMaxMessage = 4096;
 
 absl::Status Rejected(absl::string_view what, absl::string_view text) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ":\n", text.substr(0, kMaxMessage),
-                   text.size() > kMaxMessage ? "\n[...]" : ""));
+  return absl::InvalidArgumentError(absl::StrCat(what, ":\n", text.substr(0, kMaxMessage),
+                                                 text.size() > kMaxMessage ? "\n[...]" : ""));
 }
 
 bool IsHostArchitecture(const llvm::Triple& triple) {
-  return triple.getArch() ==
-         llvm::Triple(llvm::sys::getDefaultTargetTriple()).getArch();
+  return triple.getArch() == llvm::Triple(llvm::sys::getDefaultTargetTriple()).getArch();
 }
 
 // Setting up all of LLVM's targets is only worth its time for a foreign one.
@@ -75,11 +73,9 @@ void InitializeTargets(const llvm::Triple& triple) {
 // LLVM itself only warns about words it does not know.
 absl::Status CheckTarget(const CpuTarget& target, const llvm::Triple& triple) {
   std::string error;
-  const llvm::Target* found =
-      llvm::TargetRegistry::lookupTarget(triple.str(), error);
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple.str(), error);
   if (found == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("target triple '", target.triple, "': ", error));
+    return absl::InvalidArgumentError(absl::StrCat("target triple '", target.triple, "': ", error));
   }
   if (!triple.isOSBinFormatELF()) {
     return absl::InvalidArgumentError(
@@ -89,20 +85,17 @@ absl::Status CheckTarget(const CpuTarget& target, const llvm::Triple& triple) {
   const std::unique_ptr<llvm::MCSubtargetInfo> info(
       found->createMCSubtargetInfo(triple.str(), "", ""));
   if (!target.cpu.empty() && !info->isCPUStringValid(target.cpu)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cpu '", target.cpu, "' is not one of LLVM's for ", target.triple));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cpu '", target.cpu, "' is not one of LLVM's for ", target.triple));
   }
   for (const std::string& feature : target.features) {
-    const llvm::StringRef name =
-        llvm::StringRef(feature).drop_front(feature.empty() ? 0 : 1);
+    const llvm::StringRef name = llvm::StringRef(feature).drop_front(feature.empty() ? 0 : 1);
     const auto features = info->getAllProcessorFeatures();
-    const bool known =
-        std::any_of(features.begin(), features.end(),
-                    [&](const auto& row) { return name == row.Key; });
+    const bool known = std::any_of(features.begin(), features.end(),
+                                   [&](const auto& row) { return name == row.Key; });
     if (!known || (feature[0] != '+' && feature[0] != '-')) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "feature '", feature, "' is not '+' or '-' and one of LLVM's for ",
-          target.triple));
+          "feature '", feature, "' is not '+' or '-' and one of LLVM's for ", target.triple));
     }
   }
   return absl::OkStatus();
@@ -110,29 +103,26 @@ absl::Status CheckTarget(const CpuTarget& target, const llvm::Triple& triple) {
 
 absl::Status CheckOptions(const ClangOptions& options) {
   if (options.opt_level < 0 || options.opt_level > 3) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "opt_level is ", options.opt_level, " and must be in [0, 3]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("opt_level is ", options.opt_level, " and must be in [0, 3]"));
   }
   if (options.prefer_vector_width <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat("prefer_vector_width is ",
-                                                   options.prefer_vector_width,
-                                                   " and must be positive"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prefer_vector_width is ", options.prefer_vector_width, " and must be positive"));
   }
   return absl::OkStatus();
 }
 
 // The frontend's own arguments, as the driver would have derived them.
-std::vector<std::string> FrontendArguments(const CpuTarget& target,
-                                           const ClangOptions& options) {
+std::vector<std::string> FrontendArguments(const CpuTarget& target, const ClangOptions& options) {
   std::vector<std::string> args = {
       "-triple", target.triple, "-emit-obj", "-x", "c", "-std=gnu17",
-      absl::StrCat("-O", options.opt_level), "-mrelocation-model", "pic",
-      "-pic-level", "2", "-mframe-pointer=none", "-fno-rounding-math",
-      "-fgnuc-version=4.2.1", "-nostdsysteminc", "-nobuiltininc",
+      absl::StrCat("-O", options.opt_level), "-mrelocation-model", "pic", "-pic-level", "2",
+      "-mframe-pointer=none", "-fno-rounding-math", "-fgnuc-version=4.2.1", "-nostdsysteminc",
+      "-nobuiltininc",
       // The assembler could read files, as in .incbin.
-      "-fno-gnu-inline-asm", "-disable-llvm-verifier", "-discard-value-names",
-      "-ferror-limit", "20", "-w",
-      absl::StrCat("-mprefer-vector-width=", options.prefer_vector_width)};
+      "-fno-gnu-inline-asm", "-disable-llvm-verifier", "-discard-value-names", "-ferror-limit",
+      "20", "-w", absl::StrCat("-mprefer-vector-width=", options.prefer_vector_width)};
   if (!target.cpu.empty()) {
     args.insert(args.end(), {"-target-cpu", target.cpu});
   }
@@ -145,9 +135,8 @@ std::vector<std::string> FrontendArguments(const CpuTarget& target,
   if (options.fast_math) {
     args.insert(args.end(),
                 {"-menable-no-infs", "-menable-no-nans", "-fapprox-func",
-                 "-funsafe-math-optimizations", "-fno-signed-zeros",
-                 "-mreassociate", "-freciprocal-math", "-ffp-contract=fast",
-                 "-ffast-math", "-ffinite-math-only"});
+                 "-funsafe-math-optimizations", "-fno-signed-zeros", "-mreassociate",
+                 "-freciprocal-math", "-ffp-contract=fast", "-ffast-math", "-ffinite-math-only"});
   } else {
     args.push_back("-ffp-contract=off");
   }
@@ -157,34 +146,30 @@ std::vector<std::string> FrontendArguments(const CpuTarget& target,
 
 // Compiles to a relocatable object. The only file the frontend can open is the
 // source, in a file system of its own.
-absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(
-    absl::string_view source, const CpuTarget& target,
-    const ClangOptions& options) {
+absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(absl::string_view source,
+                                                           const CpuTarget& target,
+                                                           const ClangOptions& options) {
   std::string messages;
   llvm::raw_string_ostream message_stream(messages);
-  auto diagnostic_options =
-      llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
+  auto diagnostic_options = llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
   auto diagnostics = llvm::makeIntrusiveRefCnt<clang::DiagnosticsEngine>(
       llvm::makeIntrusiveRefCnt<clang::DiagnosticIDs>(), diagnostic_options,
-      new clang::TextDiagnosticPrinter(message_stream,
-                                       diagnostic_options.get()));
+      new clang::TextDiagnosticPrinter(message_stream, diagnostic_options.get()));
 
   auto invocation = std::make_shared<clang::CompilerInvocation>();
   const std::vector<std::string> args = FrontendArguments(target, options);
   std::vector<const char*> pointers;
   for (const std::string& arg : args) pointers.push_back(arg.c_str());
-  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, pointers,
-                                                 *diagnostics)) {
+  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, pointers, *diagnostics)) {
     return Rejected("Clang does not accept its options", messages);
   }
   invocation->getFrontendOpts().DisableFree = false;
 
   auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
   // A copy, because Clang's lexer wants the text to end with a NUL.
-  files->addFile(
-      options.source_name, 0,
-      llvm::MemoryBuffer::getMemBufferCopy(
-          llvm::StringRef(source.data(), source.size()), options.source_name));
+  files->addFile(options.source_name, 0,
+                 llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(source.data(), source.size()),
+                                                      options.source_name));
 
   llvm::SmallVector<char, 0> object;
   clang::CompilerInstance compiler;
@@ -270,8 +255,7 @@ class PipeReader {
 const std::vector<std::string>& HostLibraries() {
   static const auto* const paths = [] {
     auto* found = new std::vector<std::string>;
-    for (const char* name :
-         {"libm.so.6", "libmvec.so.1", "libc.so.6", "libgcc_s.so.1"}) {
+    for (const char* name : {"libm.so.6", "libmvec.so.1", "libc.so.6", "libgcc_s.so.1"}) {
       void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
       if (handle == nullptr) continue;
       link_map* map = nullptr;
@@ -288,9 +272,8 @@ const std::vector<std::string>& HostLibraries() {
 // Most kernels call no library; reading libm's and libc's tables costs lld more
 // than all its other work.
 bool NeedsLibraries(const llvm::SmallVector<char, 0>& object) {
-  auto file =
-      llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(
-          llvm::StringRef(object.data(), object.size()), "kernel.o"));
+  auto file = llvm::object::ObjectFile::createELFObjectFile(
+      llvm::MemoryBufferRef(llvm::StringRef(object.data(), object.size()), "kernel.o"));
   if (!file) {
     llvm::consumeError(file.takeError());
     return true;
@@ -306,12 +289,10 @@ bool NeedsLibraries(const llvm::SmallVector<char, 0>& object) {
   return false;
 }
 
-absl::StatusOr<std::string> Link(const llvm::SmallVector<char, 0>& object,
-                                 bool host_libraries) {
+absl::StatusOr<std::string> Link(const llvm::SmallVector<char, 0>& object, bool host_libraries) {
   Descriptor input(memfd_create("kernel.o", MFD_CLOEXEC));
   if (input.fd() < 0) return absl::ErrnoToStatus(errno, "memfd_create");
-  absl::Status written =
-      WriteAll(input.fd(), absl::string_view(object.data(), object.size()));
+  absl::Status written = WriteAll(input.fd(), absl::string_view(object.data(), object.size()));
   if (!written.ok()) return written;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe2");
@@ -340,15 +321,13 @@ absl::StatusOr<std::string> Link(const llvm::SmallVector<char, 0>& object,
   std::string messages;
   llvm::raw_string_ostream stream(messages);
   PipeReader reader(read_end.fd());
-  const lld::Result result =
-      lld::lldMain(args, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  const lld::Result result = lld::lldMain(args, stream, stream, {{lld::Gnu, &lld::elf::link}});
   write_end.Close();
   absl::StatusOr<std::string> linked = std::move(reader).Finish();
   if (result.retCode != 0) {
     return Rejected(
         "the kernel does not link",
-        absl::StrReplaceAll(
-            messages, {{input_path, "kernel.o"}, {output_path, "kernel.so"}}));
+        absl::StrReplaceAll(messages, {{input_path, "kernel.o"}, {output_path, "kernel.so"}}));
   }
   return linked;
 }
@@ -360,23 +339,20 @@ CpuTarget HostCpuTarget() {
   target.triple = llvm::sys::getDefaultTargetTriple();
   target.cpu = llvm::sys::getHostCPUName().str();
   for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
-    target.features.push_back(
-        absl::StrCat(feature.second ? "+" : "-", feature.first().str()));
+    target.features.push_back(absl::StrCat(feature.second ? "+" : "-", feature.first().str()));
   }
   std::sort(target.features.begin(), target.features.end());
   return target;
 }
 
-absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source,
-                                                  const CpuTarget& target,
+absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source, const CpuTarget& target,
                                                   const ClangOptions& options) {
   const llvm::Triple triple(target.triple);
   InitializeTargets(triple);
   absl::Status valid = CheckOptions(options);
   if (valid.ok()) valid = CheckTarget(target, triple);
   if (!valid.ok()) return valid;
-  absl::StatusOr<llvm::SmallVector<char, 0>> object =
-      CompileToObject(source, target, options);
+  absl::StatusOr<llvm::SmallVector<char, 0>> object = CompileToObject(source, target, options);
   if (!object.ok()) return object.status();
   return Link(*object, IsHostArchitecture(triple));
 }

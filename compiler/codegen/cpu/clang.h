@@ -56,8 +56,7 @@ struct ClangOptions {
 // cpu or option that Clang does not know. May be called from one thread at a
 // time per process. LLVM ends the process on internal errors, as it does when
 // memory runs out: untrusted kernels belong into a child process.
-absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source,
-                                                  const CpuTarget& target,
+absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source, const CpuTarget& target,
                                                   const ClangOptions& options);
 
 // Full version of the Clang in this process, such as "19.1.7"; part of keys.

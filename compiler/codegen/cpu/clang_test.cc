@@ -27,17 +27,14 @@ using ::testing::Not;
 class Kernel {
  public:
   explicit Kernel(absl::string_view source, const ClangOptions& options = {}) {
-    absl::StatusOr<std::string> object =
-        CompileToSharedObject(source, HostCpuTarget(), options);
+    absl::StatusOr<std::string> object = CompileToSharedObject(source, HostCpuTarget(), options);
     EXPECT_TRUE(object.ok()) << object.status();
     if (!object.ok()) return;
     const int fd = memfd_create("kernel", MFD_CLOEXEC);
-    EXPECT_EQ(write(fd, object->data(), object->size()),
-              static_cast<ssize_t>(object->size()));
+    EXPECT_EQ(write(fd, object->data(), object->size()), static_cast<ssize_t>(object->size()));
     static int loads = 0;
-    handle_ = dlopen(
-        absl::StrCat("/proc/self/fd/", std::string(++loads, '/'), fd).c_str(),
-        RTLD_NOW | RTLD_LOCAL);
+    handle_ = dlopen(absl::StrCat("/proc/self/fd/", std::string(++loads, '/'), fd).c_str(),
+                     RTLD_NOW | RTLD_LOCAL);
     EXPECT_NE(handle_, nullptr) << dlerror();
     close(fd);
   }
@@ -49,17 +46,14 @@ class Kernel {
 
   template <typename Function>
   Function* Get(const char* name) const {
-    return handle_ == nullptr
-               ? nullptr
-               : reinterpret_cast<Function*>(dlsym(handle_, name));
+    return handle_ == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(handle_, name));
   }
 
  private:
   void* handle_ = nullptr;
 };
 
-absl::Status CompileError(absl::string_view source,
-                          const CpuTarget& target = HostCpuTarget(),
+absl::Status CompileError(absl::string_view source, const CpuTarget& target = HostCpuTarget(),
                           const ClangOptions& options = {}) {
   return CompileToSharedObject(source, target, options).status();
 }
@@ -68,8 +62,7 @@ CpuTarget Aarch64() { return {"aarch64-unknown-linux-gnu", "generic", {}}; }
 
 size_t OpenDescriptors() {
   size_t count = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     (void)entry;
     ++count;
   }
@@ -98,9 +91,7 @@ TEST(ClangTest, HostTargetIsThisMachine) {
 #endif
 }
 
-TEST(ClangTest, VersionIsClang19) {
-  EXPECT_EQ(ClangVersion().substr(0, 3), "19.");
-}
+TEST(ClangTest, VersionIsClang19) { EXPECT_EQ(ClangVersion().substr(0, 3), "19."); }
 
 // The register tile every f32 contraction is made of.
 constexpr char kTile[] = R"(
@@ -129,8 +120,7 @@ void tile(const float* a, const float* b, float* c, long k) {
 
 TEST(ClangTest, RegisterTileIsRight) {
   Kernel kernel(kTile);
-  auto* tile =
-      kernel.Get<void(const float*, const float*, float*, long)>("tile");
+  auto* tile = kernel.Get<void(const float*, const float*, float*, long)>("tile");
   ASSERT_NE(tile, nullptr);
   constexpr int kDepth = 37;
   std::vector<float> a(kDepth * 12), b(kDepth * 32), c(12 * 32, -1);
@@ -174,8 +164,7 @@ void f(float* x) { *(v4*)x = _ZGVbN4v_expf(*(const v4*)x); }
 #endif
 
 TEST(ClangTest, GeneratedLibcCallsResolve) {
-  Kernel kernel(
-      "void clear(char* x, long n) { for (long i = 0; i < n; ++i) x[i] = 0; }");
+  Kernel kernel("void clear(char* x, long n) { for (long i = 0; i < n; ++i) x[i] = 0; }");
   auto* clear = kernel.Get<void(char*, long)>("clear");
   ASSERT_NE(clear, nullptr);
   std::string text(100, 'x');
@@ -220,10 +209,8 @@ TEST(ClangTest, ArithmeticIsTheSourcesUnlessFastMath) {
 }
 
 TEST(ClangTest, SameInputSameBytes) {
-  absl::StatusOr<std::string> first =
-      CompileToSharedObject(kTile, HostCpuTarget(), {});
-  absl::StatusOr<std::string> second =
-      CompileToSharedObject(kTile, HostCpuTarget(), {});
+  absl::StatusOr<std::string> first = CompileToSharedObject(kTile, HostCpuTarget(), {});
+  absl::StatusOr<std::string> second = CompileToSharedObject(kTile, HostCpuTarget(), {});
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(*first, *second);
@@ -232,8 +219,7 @@ TEST(ClangTest, SameInputSameBytes) {
 TEST(ClangTest, SourceNeedNotEndWithNul) {
   const std::string text = "int f(void) { return 7; }garbage";
   EXPECT_TRUE(
-      CompileToSharedObject(absl::string_view(text).substr(0, text.size() - 7),
-                            HostCpuTarget(), {})
+      CompileToSharedObject(absl::string_view(text).substr(0, text.size() - 7), HostCpuTarget(), {})
           .ok());
 }
 
@@ -283,8 +269,8 @@ TEST(ClangTest, SourceCannotReadFiles) {
 }
 
 TEST(ClangTest, InlineAssemblyIsRefused) {
-  for (const char* source : {"__asm__(\".incbin \\\"/etc/passwd\\\"\");",
-                             "void f(void) { __asm__(\"nop\"); }"}) {
+  for (const char* source :
+       {"__asm__(\".incbin \\\"/etc/passwd\\\"\");", "void f(void) { __asm__(\"nop\"); }"}) {
     const absl::Status status = CompileError(source);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << source;
     EXPECT_THAT(std::string(status.message()), HasSubstr("inline assembly"));
@@ -306,30 +292,25 @@ TEST(ClangTest, UnknownTargetsAndOptionsAreNamed) {
   constexpr char kSource[] = "int f(void) { return 1; }";
   CpuTarget target = HostCpuTarget();
   target.triple = "vax-dec-ultrix";
-  EXPECT_THAT(std::string(CompileError(kSource, target).message()),
-              HasSubstr("vax-dec-ultrix"));
+  EXPECT_THAT(std::string(CompileError(kSource, target).message()), HasSubstr("vax-dec-ultrix"));
   target = HostCpuTarget();
   target.cpu = "abacus";
-  EXPECT_THAT(std::string(CompileError(kSource, target).message()),
-              HasSubstr("'abacus'"));
+  EXPECT_THAT(std::string(CompileError(kSource, target).message()), HasSubstr("'abacus'"));
   for (const char* feature : {"+beads", "beads", "", "avx2", "+"}) {
     target = HostCpuTarget();
     target.features.push_back(feature);
     const absl::Status status = CompileError(kSource, target);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(absl::StrCat("'", feature, "'")));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("'", feature, "'")));
   }
   ClangOptions options;
   options.opt_level = 4;
-  EXPECT_THAT(
-      std::string(CompileError(kSource, HostCpuTarget(), options).message()),
-      HasSubstr("opt_level is 4"));
+  EXPECT_THAT(std::string(CompileError(kSource, HostCpuTarget(), options).message()),
+              HasSubstr("opt_level is 4"));
 }
 
 TEST(ClangTest, CompilesForAnotherArchitecture) {
-  absl::StatusOr<std::string> object =
-      CompileToSharedObject(kTile, Aarch64(), {});
+  absl::StatusOr<std::string> object = CompileToSharedObject(kTile, Aarch64(), {});
   ASSERT_TRUE(object.ok()) << object.status();
   ASSERT_GT(object->size(), sizeof(Elf64_Ehdr));
   Elf64_Ehdr header;
@@ -337,8 +318,8 @@ TEST(ClangTest, CompilesForAnotherArchitecture) {
   EXPECT_EQ(header.e_machine, EM_AARCH64);
   EXPECT_EQ(header.e_type, ET_DYN);
 
-  const absl::Status status = CompileError(
-      "float erff(float); float f(float x) { return erff(x); }", Aarch64());
+  const absl::Status status =
+      CompileError("float erff(float); float f(float x) { return erff(x); }", Aarch64());
   EXPECT_THAT(std::string(status.message()), HasSubstr("erff"));
 }
 

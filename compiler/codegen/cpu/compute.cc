@@ -159,7 +159,9 @@ std::string CpuDialect::Shift(const std::string& element, int lanes, bool left,
                             "  return ($T)(($U)b > ($U)$m ? ($U)0 : ($U)(($U)a $o by));\n}\n";
   prelude_.Define(
       name,
-      Fill(text, {{"T", type}, {"U", raw}, {"n", name}, {"m", Cat(bits - 1)}, {"o", left ? "<<" : ">>"}}));
+      Fill(
+          text,
+          {{"T", type}, {"U", raw}, {"n", name}, {"m", Cat(bits - 1)}, {"o", left ? "<<" : ">>"}}));
   return Cat(name, "(", args[0].text, ", ", args[1].text, ")");
 }
 
@@ -167,7 +169,8 @@ std::string CpuDialect::LessThan(const Operand& a, const Operand& b) {
   const DType dtype = a.type.dtype;
   const int lanes = a.type.lanes;
   if (dtype == DType::kBool) {
-    return lanes == 1 ? Cat("(", a.text, " < ", b.text, ")") : Cat("(~", a.text, " & ", b.text, ")");
+    return lanes == 1 ? Cat("(", a.text, " < ", b.text, ")")
+                      : Cat("(~", a.text, " & ", b.text, ")");
   }
   const int bits = IsNarrow(dtype) ? 32 : 8 * DTypeBytes(dtype);
   return AsBool(bits, lanes, Cat("(", Widened(a), " < ", Widened(b), ")"));
@@ -178,15 +181,16 @@ std::string CpuDialect::Select(const Stmt& stmt, absl::Span<const Operand> args)
   if (stmt.type.dtype == DType::kBool) {
     // Masks have all bits alike; so do scalar bools but for their being 1.
     const char* zero = lanes == 1 ? "!" : "~";
-    return Cat("((", args[0].text, " & ", args[1].text, ") | (", zero, args[0].text, " & ", args[2].text,
-               "))");
+    return Cat("((", args[0].text, " & ", args[1].text, ") | (", zero, args[0].text, " & ",
+               args[2].text, "))");
   }
   const int bits = ElementBits(RegisterElement(stmt.type.dtype));
   return Cat("(", AsMask(bits, lanes, args[0].text), " ? ", args[1].text, " : ", args[2].text, ")");
 }
 
 std::string CpuDialect::Bitcast(DType to, const Operand& arg) {
-  const std::string from_element = RegisterElement(arg.type.dtype), to_element = RegisterElement(to);
+  const std::string from_element = RegisterElement(arg.type.dtype),
+                    to_element = RegisterElement(to);
   if (from_element == to_element) return arg.text;
   if (arg.type.lanes > 1) return Cat("(", VectorName(to_element, arg.type.lanes), ")", arg.text);
   return Cat(prelude_.Bits(to_element, from_element), "(", arg.text, ")");
@@ -200,7 +204,8 @@ std::string CpuDialect::Cast(DType to, const Operand& arg) {
   if (from == DType::kBool) return CastFromBool(to, lanes, arg.text);
   if (IsFloat(to)) return CastToFloat(to, arg);
   if (!IsFloat(from)) return Convert(RegisterElement(to), lanes, arg.text);
-  const std::string name = prelude_.Saturate(from == DType::kF64 ? "f64" : "f32", RegisterElement(to), lanes);
+  const std::string name =
+      prelude_.Saturate(from == DType::kF64 ? "f64" : "f32", RegisterElement(to), lanes);
   return Cat(name, "(", Widened(arg), ")");
 }
 
@@ -228,7 +233,8 @@ std::string CpuDialect::CastToFloat(DType to, const Operand& arg) {
     const std::string name = prelude_.IntegerToF32(RegisterElement(from), to, lanes);
     return Narrowed(to, lanes, Cat(name, "(", arg.text, ")"));
   }
-  if (from == DType::kF64) return Narrowed(to, lanes, Cat(prelude_.OddF32(lanes), "(", arg.text, ")"));
+  if (from == DType::kF64)
+    return Narrowed(to, lanes, Cat(prelude_.OddF32(lanes), "(", arg.text, ")"));
   return Narrowed(to, lanes, Widened(arg));
 }
 

@@ -1,11 +1,12 @@
 // The CPU's spelling of KIR; private to dialect.cc and compute.cc.
 //
 //   CpuDialect dialect(CpuFeatures::Of(target), &kernel);
-//   std::string body = PrintBody(kernel, &dialect, 4);       // dialect.prelude() now has its helpers
+//   std::string body = PrintBody(kernel, &dialect, 4);       // dialect.prelude() now has its
+//   helpers
 //
-// Registers hold what memory holds: f16, bf16 and f8 are their bits (u16, u8) and are widened to f32 for
-// arithmetic, so that copies, Select and Bitcast keep every bit. A bool is an i32: 0 or 1, in vectors 0 or
-// -1, which is what comparisons of f32 give and selections take.
+// Registers hold what memory holds: f16, bf16 and f8 are their bits (u16, u8) and are widened to
+// f32 for arithmetic, so that copies, Select and Bitcast keep every bit. A bool is an i32: 0 or 1,
+// in vectors 0 or -1, which is what comparisons of f32 give and selections take.
 #ifndef ATHANOR_COMPILER_CODEGEN_CPU_CPU_DIALECT_H_
 #define ATHANOR_COMPILER_CODEGEN_CPU_CPU_DIALECT_H_
 
@@ -26,7 +27,8 @@ inline bool IsNarrow(DType dtype) { return IsFloat(dtype) && DTypeBytes(dtype) <
 
 class CpuDialect : public Dialect {
  public:
-  CpuDialect(const CpuFeatures& features, const Kernel* kernel) : kernel_(*kernel), prelude_(features) {}
+  CpuDialect(const CpuFeatures& features, const Kernel* kernel)
+      : kernel_(*kernel), prelude_(features) {}
 
   std::string TypeName(Type type) override;
   std::string Constant(const Scalar& value) override;
@@ -57,14 +59,17 @@ class CpuDialect : public Dialect {
   Active ActiveOf(const std::string& count, const std::optional<Operand>& predicate, int lanes);
   std::string MaskOf(const Active& active, int lanes);
   std::string LoadVector(const Access& access, const std::string& element);
-  std::string StoreVector(const Access& access, const std::string& element, const std::string& value);
+  std::string StoreVector(const Access& access, const std::string& element,
+                          const std::string& value);
 
   // dtype's op on registers `a`, `b`.
   std::string Binary(Op op, DType dtype, int lanes, absl::Span<const Operand> args);
   std::string FloatOp(Op op, const std::string& element, int lanes, absl::Span<const Operand> args);
-  std::string IntegerOp(Op op, const std::string& element, int lanes, absl::Span<const Operand> args);
+  std::string IntegerOp(Op op, const std::string& element, int lanes,
+                        absl::Span<const Operand> args);
   std::string BoolOp(Op op, int lanes, absl::Span<const Operand> args);
-  std::string Shift(const std::string& element, int lanes, bool left, absl::Span<const Operand> args);
+  std::string Shift(const std::string& element, int lanes, bool left,
+                    absl::Span<const Operand> args);
   std::string LessThan(const Operand& a, const Operand& b);
   std::string Select(const Stmt& stmt, absl::Span<const Operand> args);
   std::string Bitcast(DType to, const Operand& arg);

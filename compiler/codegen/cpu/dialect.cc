@@ -19,7 +19,9 @@ std::string MemoryElement(DType dtype) {
   return std::string(DTypeName(dtype));
 }
 
-std::string CpuDialect::TypeName(Type type) { return VectorName(RegisterElement(type.dtype), type.lanes); }
+std::string CpuDialect::TypeName(Type type) {
+  return VectorName(RegisterElement(type.dtype), type.lanes);
+}
 
 std::string CpuDialect::Constant(const Scalar& value) {
   const DType dtype = value.dtype;
@@ -46,7 +48,8 @@ std::string CpuDialect::Broadcast(Type type, const Operand& scalar) {
 std::string CpuDialect::Fma(Type type, absl::Span<const Operand> args) {
   if (IsInteger(type.dtype)) {
     const std::string element = RegisterElement(type.dtype);
-    const Operand product{IntegerOp(Op::kMul, element, type.lanes, args.subspan(0, 2)), type, nullptr};
+    const Operand product{IntegerOp(Op::kMul, element, type.lanes, args.subspan(0, 2)), type,
+                          nullptr};
     return IntegerOp(Op::kAdd, element, type.lanes, {product, args[2]});
   }
   const char* name = "__builtin_elementwise_fma";
@@ -67,7 +70,8 @@ std::string CpuDialect::Reduce(Op op, const Operand& vector) {
     std::string body;
     for (int lanes = half; lanes >= 1; lanes /= 2) {
       const Type t{dtype, lanes};
-      const std::string v = Cat("x", lanes), lo = lanes == 1 ? ".x" : ".lo", hi = lanes == 1 ? ".y" : ".hi";
+      const std::string v = Cat("x", lanes), lo = lanes == 1 ? ".x" : ".lo",
+                        hi = lanes == 1 ? ".y" : ".hi";
       std::string a = Cat(text, lo), b = Cat(text, hi);
       if (dtype == DType::kBool && lanes == 1) {
         a = Cat("-", a);
@@ -77,8 +81,8 @@ std::string CpuDialect::Reduce(Op op, const Operand& vector) {
       body += Cat("  const ", TypeName(t), " ", v, " = ", Binary(op, dtype, lanes, args), ";\n");
       text = v;
     }
-    prelude_.Define(
-        name, Cat("FN ", TypeName({dtype, 1}), " ", name, "(", type, " x) {\n", body, "  return x1;\n}\n"));
+    prelude_.Define(name, Cat("FN ", TypeName({dtype, 1}), " ", name, "(", type, " x) {\n", body,
+                              "  return x1;\n}\n"));
   }
   return Cat(name, "(", vector.text, ")");
 }
@@ -88,8 +92,8 @@ std::string CpuDialect::LaneMask(const std::string& count, int lanes) {
   return Cat(prelude_.LaneMask(lanes), "(", count, ")");
 }
 
-CpuDialect::Active CpuDialect::ActiveOf(const std::string& count, const std::optional<Operand>& predicate,
-                                        int lanes) {
+CpuDialect::Active CpuDialect::ActiveOf(const std::string& count,
+                                        const std::optional<Operand>& predicate, int lanes) {
   if (lanes == 1) {
     std::string text = count.empty() ? "" : Cat("(", count, " > 0)");
     if (predicate) text = Cat(text, text.empty() ? "" : " & ", predicate->text);
@@ -99,7 +103,8 @@ CpuDialect::Active CpuDialect::ActiveOf(const std::string& count, const std::opt
   if (!predicate) return count.empty() ? Active{} : Active{Active::kCount, count};
   if (predicate->type.lanes > 1) {
     if (count.empty()) return {Active::kMask, predicate->text};
-    return {Active::kMask, Cat("(", predicate->text, " & ", prelude_.LaneMask(lanes), "(", count, "))")};
+    return {Active::kMask,
+            Cat("(", predicate->text, " & ", prelude_.LaneMask(lanes), "(", count, "))")};
   }
   if (count.empty()) return {Active::kScalar, predicate->text};
   return {Active::kCount, Cat("(", predicate->text, " ? ", count, " : 0)")};
@@ -141,11 +146,12 @@ std::string CpuDialect::LoadVector(const Access& access, const std::string& elem
     case Access::Pattern::kUniform: {
       const std::string value = Cat("b", access.buffer, "[", access.index, "]");
       if (active.kind == Active::kAll) return Cat("(", type, ")", value);
-      if (active.kind == Active::kScalar) return Cat("(", type, ")(", active.text, " ? ", value, " : 0)");
+      if (active.kind == Active::kScalar)
+        return Cat("(", type, ")(", active.text, " ? ", value, " : 0)");
       const std::string mask = MaskOf(active, lanes);
       const std::string any = Cat(prelude_.AnyLane(lanes), "(", mask, ")");
-      return Cat("(", AsMask(ElementBits(element), lanes, mask), " ? (", type, ")(", any, " ? ", value,
-                 " : 0) : (", type, ")0)");
+      return Cat("(", AsMask(ElementBits(element), lanes, mask), " ? (", type, ")(", any, " ? ",
+                 value, " : 0) : (", type, ")0)");
     }
     case Access::Pattern::kContiguous:
       if (active.kind == Active::kAll) return Cat("*(const ", type, "u*)(", at, ")");
@@ -153,15 +159,18 @@ std::string CpuDialect::LoadVector(const Access& access, const std::string& elem
         return Cat(prelude_.LoadMask(element, lanes), "(", at, ", ", active.text, ")");
       }
       return Cat(prelude_.LoadCount(element, lanes), "(", at, ", ",
-                 active.kind == Active::kCount ? active.text : Cat("(", active.text, " ? ", lanes, " : 0)"),
+                 active.kind == Active::kCount ? active.text
+                                               : Cat("(", active.text, " ? ", lanes, " : 0)"),
                  ")");
     default:
       break;
   }
-  const bool strided = access.pattern == Access::Pattern::kStrided, masked = active.kind != Active::kAll;
+  const bool strided = access.pattern == Access::Pattern::kStrided,
+             masked = active.kind != Active::kAll;
   const std::string name = prelude_.Gather(element, lanes, strided, masked);
-  return Cat(name, "(", strided ? at : Cat("b", access.buffer), ", ", strided ? access.stride : access.index,
-             masked ? Cat(", ", MaskOf(active, lanes)) : "", ")");
+  return Cat(name, "(", strided ? at : Cat("b", access.buffer), ", ",
+             strided ? access.stride : access.index, masked ? Cat(", ", MaskOf(active, lanes)) : "",
+             ")");
 }
 
 std::string CpuDialect::Store(const Access& access, const Operand& value) {
@@ -198,18 +207,22 @@ std::string CpuDialect::StoreVector(const Access& access, const std::string& ele
       case Active::kScalar:
         return Cat("if (", active.text, ") ", all);
       case Active::kCount:
-        return Cat(prelude_.StoreCount(element, lanes), "(", at, ", ", value, ", ", active.text, ")");
+        return Cat(prelude_.StoreCount(element, lanes), "(", at, ", ", value, ", ", active.text,
+                   ")");
       default:
-        return Cat(prelude_.StoreMask(element, lanes), "(", at, ", ", value, ", ", active.text, ")");
+        return Cat(prelude_.StoreMask(element, lanes), "(", at, ", ", value, ", ", active.text,
+                   ")");
     }
   }
   const bool strided = pattern == Access::Pattern::kStrided, masked = active.kind != Active::kAll;
   const std::string name = prelude_.Scatter(element, lanes, strided, masked);
-  return Cat(name, "(", strided ? at : Cat("b", access.buffer), ", ", strided ? stride : access.index, ", ",
-             value, masked ? Cat(", ", MaskOf(active, lanes)) : "", ")");
+  return Cat(name, "(", strided ? at : Cat("b", access.buffer), ", ",
+             strided ? stride : access.index, ", ", value,
+             masked ? Cat(", ", MaskOf(active, lanes)) : "", ")");
 }
 
-std::string CpuDialect::CheckIndex(const Operand& index, const std::string& extent, const std::string& count,
+std::string CpuDialect::CheckIndex(const Operand& index, const std::string& extent,
+                                   const std::string& count,
                                    const std::optional<Operand>& predicate) {
   const int lanes = index.type.lanes;
   const Active active = ActiveOf(count, predicate, lanes);
@@ -258,7 +271,8 @@ std::string PrintCpuKernel(const kir::Kernel& kernel, const v1::Target& target) 
   kir::CpuDialect dialect(kir::CpuFeatures::Of(target), &kernel);
   const std::string body = PrintBody(kernel, &dialect, 4);
   std::string text =
-      "void athanor_kernel(void* const* buffers, const i64* sizes, i64 begin, i64 end, void* scratch,\n"
+      "void athanor_kernel(void* const* buffers, const i64* sizes, i64 begin, i64 end, void* "
+      "scratch,\n"
       "                    struct KernelError* error) {\n";
   for (size_t i = 0; i < kernel.sizes.size(); ++i) {
     text += Cat("  const i64 s", i, " = sizes[", i, "];\n  __builtin_assume(s", i, " >= 0);\n");
@@ -272,14 +286,16 @@ std::string PrintCpuKernel(const kir::Kernel& kernel, const v1::Target& target) 
       const char* access = b.written ? "" : "const ";
       text += Cat("  ", access, element, "* const b", i, " = buffers[", global++, "];\n");
     } else {
-      text += Cat("  ", element, "* const b", i, " = (", element, "*)((u8*)scratch + ", offset, ");\n");
+      text +=
+          Cat("  ", element, "* const b", i, " = (", element, "*)((u8*)scratch + ", offset, ");\n");
       offset += (b.elements * DTypeBytes(b.dtype) + 63) / 64 * 64;
     }
   }
-  text +=
-      Cat("#pragma clang loop unroll(disable)\n  for (i64 g = begin; g < end; ++g) {\n", body, "  }\n}\n");
+  text += Cat("#pragma clang loop unroll(disable)\n  for (i64 g = begin; g < end; ++g) {\n", body,
+              "  }\n}\n");
   text = Cat("#define FN static inline __attribute__((always_inline))\n",
-             "struct KernelError {\n  i64 code, index, extent, item;\n};\n", dialect.prelude().text(), text);
+             "struct KernelError {\n  i64 code, index, extent, item;\n};\n",
+             dialect.prelude().text(), text);
   return Cat(kir::Typedefs(text), text);
 }
 

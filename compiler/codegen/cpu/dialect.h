@@ -1,5 +1,5 @@
-// Prints a kernel as one C translation unit for CPUs: Clang's vector types, nothing included, one exported
-// function `athanor_kernel` with the calling convention of runtime/kernel_abi.h.
+// Prints a kernel as one C translation unit for CPUs: Clang's vector types, nothing included, one
+// exported function `athanor_kernel` with the calling convention of runtime/kernel_abi.h.
 //
 //   std::string source = PrintCpuKernel(kernel, target);
 //   CompileToSharedObject(source, cpu_target, {});           // clang.h

@@ -1,5 +1,5 @@
-// Golden kernels: testdata/NAME.kir prints as testdata/NAME.c for an AVX-512 target. After a change that is
-// meant, run the test with ATHANOR_GOLDEN_OUT=<folder> and review the difference.
+// Golden kernels: testdata/NAME.kir prints as testdata/NAME.c for an AVX-512 target. After a change
+// that is meant, run the test with ATHANOR_GOLDEN_OUT=<folder> and review the difference.
 #include "compiler/codegen/cpu/dialect.h"
 
 #include <cstdlib>
@@ -78,11 +78,12 @@ TEST(PrintCpuKernel, UsesOnlyWhatTheTargetHas) {
 // Where an index cannot be negative it is divided as the processor does.
 TEST(PrintCpuKernel, FloorsOnlyWhatMayBeNegative) {
   const std::string head = "kernel(n) grid s0\nb0: i64 out\n";
-  const std::string natural =
-      PrintCpuKernel(Parse(head + "v0: i64 = index floordiv(g, 3)\nstore b0[g] = v0: i64\n"), Avx512());
+  const std::string natural = PrintCpuKernel(
+      Parse(head + "v0: i64 = index floordiv(g, 3)\nstore b0[g] = v0: i64\n"), Avx512());
   EXPECT_THAT(natural, HasSubstr("(g / 3L)"));
   const std::string floored = PrintCpuKernel(
-      Parse(head + "v1: i64 = const -4\nv0: i64 = index floordiv(v1, 3)\nstore b0[g] = v0: i64\n"), Avx512());
+      Parse(head + "v1: i64 = const -4\nv0: i64 = index floordiv(v1, 3)\nstore b0[g] = v0: i64\n"),
+      Avx512());
   EXPECT_THAT(floored, HasSubstr("floor_i64("));
 }
 

@@ -77,7 +77,8 @@ std::string Typedefs(const std::string& text) {
       continue;
     }
     size_t end = i;
-    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) {
+    while (end < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) {
       ++end;
     }
     used.insert(text.substr(i, end - i));
@@ -93,19 +94,21 @@ std::string Typedefs(const std::string& text) {
     for (int lanes = 2; lanes <= 64; lanes *= 2) {
       const std::string name = VectorName(e.name, lanes);
       add(name, Cat(" __attribute__((ext_vector_type(", lanes, ")))"));
-      add(Cat(name, "u"), Cat(" __attribute__((ext_vector_type(", lanes, "), aligned(1), may_alias))"));
+      add(Cat(name, "u"),
+          Cat(" __attribute__((ext_vector_type(", lanes, "), aligned(1), may_alias))"));
     }
   }
   return result;
 }
 
-std::string Prelude::Halves(const std::string& name, const std::string& half, const std::string& type,
-                            int lanes, bool two) {
-  return Define(name, Fill(two ? "FN $T $n($T a, $T b) {\n"
-                                 "  return __builtin_shufflevector($h(a.lo, b.lo), $h(a.hi, b.hi), $c);\n}\n"
-                               : "FN $T $n($T x) {\n"
-                                 "  return __builtin_shufflevector($h(x.lo), $h(x.hi), $c);\n}\n",
-                           {{"T", type}, {"n", name}, {"h", half}, {"c", Count(lanes)}}));
+std::string Prelude::Halves(const std::string& name, const std::string& half,
+                            const std::string& type, int lanes, bool two) {
+  return Define(
+      name, Fill(two ? "FN $T $n($T a, $T b) {\n"
+                       "  return __builtin_shufflevector($h(a.lo, b.lo), $h(a.hi, b.hi), $c);\n}\n"
+                     : "FN $T $n($T x) {\n"
+                       "  return __builtin_shufflevector($h(x.lo), $h(x.hi), $c);\n}\n",
+                 {{"T", type}, {"n", name}, {"h", half}, {"c", Count(lanes)}}));
 }
 
 std::string Prelude::LaneByLane(const std::string& name, const std::string& scalar,
@@ -116,9 +119,10 @@ std::string Prelude::LaneByLane(const std::string& name, const std::string& scal
     values += two ? Cat(scalar, "(a[", i, "], b[", i, "])") : Cat(scalar, "(a[", i, "])");
   }
   const std::string type = VectorName(element, lanes);
-  return Define(name,
-                Fill("FN $T $n($T a$b) {\n  return ($T){$v};\n}\n",
-                     {{"T", type}, {"n", name}, {"b", two ? Cat(", ", type, " b") : ""}, {"v", values}}));
+  return Define(
+      name,
+      Fill("FN $T $n($T a$b) {\n  return ($T){$v};\n}\n",
+           {{"T", type}, {"n", name}, {"b", two ? Cat(", ", type, " b") : ""}, {"v", values}}));
 }
 
 std::string Prelude::Extreme(Op op, const std::string& element, int lanes) {
@@ -133,37 +137,46 @@ std::string Prelude::Extreme(Op op, const std::string& element, int lanes) {
 std::string Prelude::Divide(Op op, const std::string& element, int lanes) {
   const std::string type = VectorName(element, lanes);
   const bool is_signed = element[0] == 'i';
-  const std::string kind = op == Op::kMod ? "mod" : op == Op::kFloorDiv && is_signed ? "floordiv" : "div";
+  const std::string kind = op == Op::kMod                     ? "mod"
+                           : op == Op::kFloorDiv && is_signed ? "floordiv"
+                                                              : "div";
   const std::string name = Cat(kind, "_", type);
-  // The processor divides neither by zero nor the minimum by -1; remainders by 1 are 0 as those should be.
-  std::string text = is_signed ? "FN $T $n($T a, $T b) {\n  const $T d = (b == 0) | (b == -1) ? ($T)1 : b;\n"
-                               : "FN $T $n($T a, $T b) {\n  const $T d = b == 0 ? ($T)1 : b;\n";
+  // The processor divides neither by zero nor the minimum by -1; remainders by 1 are 0 as those
+  // should be.
+  std::string text =
+      is_signed ? "FN $T $n($T a, $T b) {\n  const $T d = (b == 0) | (b == -1) ? ($T)1 : b;\n"
+                : "FN $T $n($T a, $T b) {\n  const $T d = b == 0 ? ($T)1 : b;\n";
   text += "  const $T q = a / d;\n";
   if (kind != "div" && is_signed) text += "  const $T r = a - q * d;\n";
   const char* result = "b == 0 ? ($T)0 : q";
-  if (kind == "mod") result = is_signed ? "(r != 0) & ((r ^ d) < 0) ? ($T)(r + d) : r" : "($T)(a - q * d)";
+  if (kind == "mod")
+    result = is_signed ? "(r != 0) & ((r ^ d) < 0) ? ($T)(r + d) : r" : "($T)(a - q * d)";
   if (kind == "div" && is_signed) result = "b == 0 ? ($T)0 : b == -1 ? ($T)(0 - ($U)a) : q";
   if (kind == "floordiv") {
-    result = "b == 0 ? ($T)0 : b == -1 ? ($T)(0 - ($U)a) : (r != 0) & ((r ^ d) < 0) ? ($T)(q - 1) : q";
+    result =
+        "b == 0 ? ($T)0 : b == -1 ? ($T)(0 - ($U)a) : (r != 0) & ((r ^ d) < 0) ? ($T)(q - 1) : q";
   }
   text += Cat("  return ", result, ";\n}\n");
-  return Define(name, Fill(text, {{"T", type}, {"U", VectorName(UnsignedOf(element), lanes)}, {"n", name}}));
+  return Define(
+      name, Fill(text, {{"T", type}, {"U", VectorName(UnsignedOf(element), lanes)}, {"n", name}}));
 }
 
 std::string Prelude::FloorDivide(int lanes) {
   const std::string type = VectorName("i64", lanes);
   const std::string name = Cat("floor_", type);
-  return Define(name, Fill(lanes == 1 ? "FN i64 $n(i64 a, i64 b) {\n  return a / b - (a % b < 0);\n}\n"
-                                      : "FN $T $n($T a, $T b) {\n  return a / b + ($T)(a % b < 0);\n}\n",
-                           {{"T", type}, {"n", name}}));
+  return Define(name,
+                Fill(lanes == 1 ? "FN i64 $n(i64 a, i64 b) {\n  return a / b - (a % b < 0);\n}\n"
+                                : "FN $T $n($T a, $T b) {\n  return a / b + ($T)(a % b < 0);\n}\n",
+                     {{"T", type}, {"n", name}}));
 }
 
 std::string Prelude::LaneMask(int lanes) {
   const std::string name = Cat("lanes_", lanes);
-  return Define(name,
-                Fill("FN i32x$l $n(i64 n) {\n"
-                     "  return (i32x$l)((i32x$l){$c} < (i32x$l)(i32)(n < 0 ? 0 : n > $l ? $l : n));\n}\n",
-                     {{"l", Cat(lanes)}, {"n", name}, {"c", Count(lanes)}}));
+  return Define(
+      name,
+      Fill("FN i32x$l $n(i64 n) {\n"
+           "  return (i32x$l)((i32x$l){$c} < (i32x$l)(i32)(n < 0 ? 0 : n > $l ? $l : n));\n}\n",
+           {{"l", Cat(lanes)}, {"n", name}, {"c", Count(lanes)}}));
 }
 
 std::string Prelude::AnyLane(int lanes) {
@@ -180,16 +193,18 @@ std::string Prelude::CheckIndex(int lanes) {
              "  if (e->code) return;\n"
              "  e->code = 1;\n  e->index = index;\n  e->extent = extent;\n  e->item = item;\n}\n");
   if (lanes == 1) {
-    return Define(name,
-                  "FN i32 check_1(struct KernelError* e, i64 item, i64 index, i64 extent, i32 active) {\n"
-                  "  const i32 ok = (index >= 0) & (index < extent);\n"
-                  "  if (__builtin_expect(active & !ok, 0)) record(e, item, index, extent);\n"
-                  "  return ok;\n}\n");
+    return Define(
+        name,
+        "FN i32 check_1(struct KernelError* e, i64 item, i64 index, i64 extent, i32 active) {\n"
+        "  const i32 ok = (index >= 0) & (index < extent);\n"
+        "  if (__builtin_expect(active & !ok, 0)) record(e, item, index, extent);\n"
+        "  return ok;\n}\n");
   }
   AnyLane(lanes);
   return Define(
       name,
-      Fill("FN i32x$l $n(struct KernelError* e, i64 item, i64x$l index, i64x$l extent, i32x$l active) {\n"
+      Fill("FN i32x$l $n(struct KernelError* e, i64 item, i64x$l index, i64x$l extent, i32x$l "
+           "active) {\n"
            "  const i32x$l ok = __builtin_convertvector((index >= 0) & (index < extent), i32x$l);\n"
            "  if (__builtin_expect(any_$l(active & ~ok), 0)) {\n"
            "    for (i32 l = 0; l < $l; ++l) {\n"
@@ -224,9 +239,10 @@ std::string Prelude::RandomBits(int lanes) {
 
 std::string Prelude::Bits(const std::string& to, const std::string& from) {
   const std::string name = Cat(to, "_of_", from);
-  return Define(name, Fill("FN $t $n($f x) {\n  $t bits;\n  __builtin_memcpy(&bits, &x, sizeof(x));\n"
-                           "  return bits;\n}\n",
-                           {{"t", to}, {"f", from}, {"n", name}}));
+  return Define(name,
+                Fill("FN $t $n($f x) {\n  $t bits;\n  __builtin_memcpy(&bits, &x, sizeof(x));\n"
+                     "  return bits;\n}\n",
+                     {{"t", to}, {"f", from}, {"n", name}}));
 }
 
 }  // namespace athanor::kir

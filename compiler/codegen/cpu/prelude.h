@@ -1,12 +1,13 @@
-// The C helper functions of a CPU kernel. A dialect asks for a helper by what it does and gets the name to
-// call; the helper, with those it needs, is then part of the kernel's text, once.
+// The C helper functions of a CPU kernel. A dialect asks for a helper by what it does and gets the
+// name to call; the helper, with those it needs, is then part of the kernel's text, once.
 //
 //   Prelude prelude(CpuFeatures::Of(target));
 //   std::string call = Cat(prelude.Math(Op::kExp, "f32", 16), "(v3)");   // "exp_f32x16(v3)"
 //   text = prelude.Text() + kernel;
 //
-// C types are named by element and lanes: f32, i64, f32x16, u16x8. Masks are i32 vectors of 0 and -1; a
-// scalar bool is an i32 of 0 or 1. Element types of memory end in "u": they may lie at any address.
+// C types are named by element and lanes: f32, i64, f32x16, u16x8. Masks are i32 vectors of 0 and
+// -1; a scalar bool is an i32 of 0 or 1. Element types of memory end in "u": they may lie at any
+// address.
 #ifndef ATHANOR_COMPILER_CODEGEN_CPU_PRELUDE_H_
 #define ATHANOR_COMPILER_CODEGEN_CPU_PRELUDE_H_
 
@@ -57,7 +58,8 @@ class Prelude {
   // u16 bits of f16 or bf16, u8 bits of f8 to f32 and back, rounding to nearest even.
   std::string Widen(DType dtype, int lanes);
   std::string Narrow(DType dtype, int lanes);
-  // f32(f64), rounded to odd where inexact: rounding that once more to a narrower dtype rounds once.
+  // f32(f64), rounded to odd where inexact: rounding that once more to a narrower dtype rounds
+  // once.
   std::string OddF32(int lanes);
   // f32(integer) for a later Narrow to `dtype`.
   std::string IntegerToF32(const std::string& element, DType dtype, int lanes);
@@ -72,8 +74,8 @@ class Prelude {
   // T(const Tu* p, i32xN mask); and void(Tu* p, T x, i32xN mask).
   std::string LoadMask(const std::string& element, int lanes);
   std::string StoreMask(const std::string& element, int lanes);
-  // T(const Tu* p, i64 stride) and T(const Tu* p, i64xN index); `masked` ones take a mask after that.
-  // Stores take the value after p.
+  // T(const Tu* p, i64 stride) and T(const Tu* p, i64xN index); `masked` ones take a mask after
+  // that. Stores take the value after p.
   std::string Gather(const std::string& element, int lanes, bool strided, bool masked);
   std::string Scatter(const std::string& element, int lanes, bool strided, bool masked);
 
@@ -94,16 +96,17 @@ class Prelude {
   const std::string& text() const { return text_; }
 
  private:
-  std::string Halves(const std::string& name, const std::string& half, const std::string& type, int lanes,
-                     bool two);
-  std::string LaneByLane(const std::string& name, const std::string& scalar, const std::string& element,
-                         int lanes, bool two);
+  std::string Halves(const std::string& name, const std::string& half, const std::string& type,
+                     int lanes, bool two);
+  std::string LaneByLane(const std::string& name, const std::string& scalar,
+                         const std::string& element, int lanes, bool two);
   std::string VectorMath(Op op, const std::string& element, int lanes);
   std::string InlineMath(Op op, int lanes);
   // Lanes of a register, if masked moves of `element` exist for that many.
   bool NativeMask(const std::string& element, int lanes) const;
   // The same bits of a scalar or vector of 32 bits a lane.
-  std::string Reinterpret(int lanes, const std::string& to, const std::string& from, const std::string& x);
+  std::string Reinterpret(int lanes, const std::string& to, const std::string& from,
+                          const std::string& x);
   std::string MaskBits(int lanes);
   std::string CountBits(int lanes);
 

@@ -14,8 +14,8 @@ Float8 FormatOf(DType dtype) {
 }
 
 // What every text below may name: F f32xN, U u32xN, I i32xN and N, the type at the other end.
-std::vector<std::pair<std::string, std::string>> Values(const std::string& name, const std::string& other,
-                                                        int lanes) {
+std::vector<std::pair<std::string, std::string>> Values(const std::string& name,
+                                                        const std::string& other, int lanes) {
   return {{"F", VectorName("f32", lanes)},
           {"U", VectorName("u32", lanes)},
           {"I", VectorName("i32", lanes)},
@@ -27,7 +27,8 @@ std::vector<std::pair<std::string, std::string>> Values(const std::string& name,
 
 std::string Prelude::Reinterpret(int lanes, const std::string& to, const std::string& from,
                                  const std::string& x) {
-  return lanes == 1 ? Cat(Bits(to, from), "(", x, ")") : Cat("(", VectorName(to, lanes), ")(", x, ")");
+  return lanes == 1 ? Cat(Bits(to, from), "(", x, ")")
+                    : Cat("(", VectorName(to, lanes), ")(", x, ")");
 }
 
 std::string Prelude::Widen(DType dtype, int lanes) {
@@ -47,22 +48,24 @@ std::string Prelude::Widen(DType dtype, int lanes) {
   } else if (dtype == DType::kBF16) {
     text += Cat("  return ", as_float(Cat("(", wide, ") << 16")), ";\n}\n");
   } else if (dtype == DType::kF8E8M0) {
-    text += Cat("  const $U u = ", wide, ";\n", "  return ",
-                as_float("u == 255 ? ($U)0x7fc00000u : u == 0 ? ($U)0x400000u : u << 23"), ";\n}\n");
+    text +=
+        Cat("  const $U u = ", wide, ";\n", "  return ",
+            as_float("u == 255 ? ($U)0x7fc00000u : u == 0 ? ($U)0x400000u : u << 23"), ";\n}\n");
   } else {
     const Float8 f = FormatOf(dtype);
     const int shift = 23 - f.mantissa_bits;
-    // A normal code moves into place and takes the other bias; a subnormal one is an integer number of
-    // quanta, which is exact in f32.
+    // A normal code moves into place and takes the other bias; a subnormal one is an integer number
+    // of quanta, which is exact in f32.
     text += Cat("  const $U u = ", wide, ", sign = (u & 0x80u) << 24, m = u & 0x7fu;\n");
-    text += Cat("  const $F small = ", lanes == 1 ? "(f32)m" : "__builtin_convertvector(m, $F)", " * 0x1p",
-                1 - f.bias - f.mantissa_bits, "f;\n");
+    text += Cat("  const $F small = ", lanes == 1 ? "(f32)m" : "__builtin_convertvector(m, $F)",
+                " * 0x1p", 1 - f.bias - f.mantissa_bits, "f;\n");
     text += Cat("  const $U small_bits = ", Reinterpret(lanes, "u32", "f32", "small"), ";\n");
     text += Cat("  const $U normal = (m << ", shift, ") + ", (127 - f.bias) << 23, "u;\n");
     if (f.infinity == f.nan) {
       text += Cat("  const $U special = ($U)0x7fc00000u;\n");
     } else {
-      text += Cat("  const $U special = m == ", f.infinity, "u ? ($U)0x7f800000u : ($U)0x7fc00000u;\n");
+      text +=
+          Cat("  const $U special = m == ", f.infinity, "u ? ($U)0x7f800000u : ($U)0x7fc00000u;\n");
     }
     text += Cat("  const $U r = m >= ", f.infinity, "u ? special : m < ", 1 << f.mantissa_bits,
                 "u ? small_bits : normal;\n");
@@ -95,28 +98,29 @@ std::string Prelude::Narrow(DType dtype, int lanes) {
         "  const $U rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;\n"
         "  const $U r = (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded;\n";
   } else if (dtype == DType::kF8E8M0) {
-    // The exponent, one more from 1.5 upwards; below 2^-126 only one tie is left. The sign bit makes
-    // negatives large; -0 is a zero.
+    // The exponent, one more from 1.5 upwards; below 2^-126 only one tie is left. The sign bit
+    // makes negatives large; -0 is a zero.
     text +=
-        "  const $U normal = (u >> 23) + ((u >> 22) & 1), tiny = u >= 0x600000u ? ($U)1u : ($U)0u;\n"
+        "  const $U normal = (u >> 23) + ((u >> 22) & 1), tiny = u >= 0x600000u ? ($U)1u : "
+        "($U)0u;\n"
         "  const $U near = u < 0x800000u ? tiny : normal;\n"
         "  const $U r = u == 0x80000000u ? ($U)0u : u >= 0x7f800000u ? ($U)255u : near;\n";
   } else {
     const Float8 f = FormatOf(dtype);
     const int shift = 23 - f.mantissa_bits;
-    // Adding a power of two whose last place is the format's quantum rounds subnormals; for normal values
-    // the carry out of the rounded mantissa raises the exponent.
+    // Adding a power of two whose last place is the format's quantum rounds subnormals; for normal
+    // values the carry out of the rounded mantissa raises the exponent.
     text += Cat("  const $U a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;\n");
     text += Cat("  const $F magic = ($F)0x1p", 24 - f.bias - f.mantissa_bits, "f;\n");
     text += Cat("  const $F shifted = ", Reinterpret(lanes, "f32", "u32", "a"), " + magic;\n");
     text += Cat("  const $U small = ", Reinterpret(lanes, "u32", "f32", "shifted"), " - ",
                 Reinterpret(lanes, "u32", "f32", "magic"), ";\n");
-    text += Cat("  const $U normal = ((a + ", (1 << (shift - 1)) - 1, "u + ((a >> ", shift, ") & 1)) >> ",
-                shift, ") - ", (127 - f.bias) << f.mantissa_bits, "u;\n");
+    text += Cat("  const $U normal = ((a + ", (1 << (shift - 1)) - 1, "u + ((a >> ", shift,
+                ") & 1)) >> ", shift, ") - ", (127 - f.bias) << f.mantissa_bits, "u;\n");
     text += Cat("  const $U code = a < ", (128 - f.bias) << 23, "u ? small : normal;\n");
     text += Cat("  const $U finite = code > ", f.infinity, "u ? ($U)", f.infinity, "u : code;\n");
-    text += Cat("  const $U r = (a > 0x7f800000u ? ($U)", f.nan, "u : a == 0x7f800000u ? ($U)", f.infinity,
-                "u : finite) | sign;\n");
+    text += Cat("  const $U r = (a > 0x7f800000u ? ($U)", f.nan, "u : a == 0x7f800000u ? ($U)",
+                f.infinity, "u : finite) | sign;\n");
   }
   text += Cat("  return ", narrow("r"), ";\n}\n");
   return Define(name, Fill(text, values));
@@ -129,7 +133,8 @@ std::string Prelude::OddF32(int lanes) {
   auto convert = [&](const char* x, const char* to) {
     return lanes == 1 ? Cat("(", to, ")", x) : Cat("__builtin_convertvector(", x, ", ", to, ")");
   };
-  // Where the rounded value has an even last bit and is not exact, its neighbour on x's side is odd.
+  // Where the rounded value has an even last bit and is not exact, its neighbour on x's side is
+  // odd.
   std::string text =
       Cat("FN $F $n($N x) {\n  const $F near = ", convert("x", "$F"), ";\n",
           "  const $N back = ", convert("near", "$N"), ";\n",
@@ -140,7 +145,8 @@ std::string Prelude::OddF32(int lanes) {
                 Reinterpret(1, "f32", "u32", "u + step"), ";\n}\n");
   } else {
     text += Cat(
-        "  const $I up = __builtin_convertvector(a > b, $I), down = __builtin_convertvector(a < b, $I);\n",
+        "  const $I up = __builtin_convertvector(a > b, $I), down = __builtin_convertvector(a < b, "
+        "$I);\n",
         "  const $U step = ($U)(down - up);\n", "  return ($F)((u & 1) != 0 ? u : u + step);\n}\n");
   }
   return Define(name, Fill(text, values));
@@ -154,7 +160,8 @@ std::string Prelude::IntegerToF32(const std::string& element, DType dtype, int l
   if (Has(name)) return name;
   auto convert = [&](const std::string& x, const std::string& to) {
     const std::string type = VectorName(to, lanes);
-    return lanes == 1 ? Cat("(", type, ")(", x, ")") : Cat("__builtin_convertvector(", x, ", ", type, ")");
+    return lanes == 1 ? Cat("(", type, ")(", x, ")")
+                      : Cat("__builtin_convertvector(", x, ", ", type, ")");
   };
   std::string text = "FN $F $n($T x) {\n";
   std::vector<std::pair<std::string, std::string>> values = {{"F", VectorName("f32", lanes)},
@@ -187,17 +194,19 @@ std::string Prelude::Saturate(const std::string& from, const std::string& to, in
   const std::string low = is_signed ? Cat("-0x1p", bits - 1, suffix) : Cat("0x0p0", suffix);
   const std::string high = Cat("0x1p", is_signed ? bits - 1 : bits, suffix);
   const std::string u = Cat("u", bits);
-  const std::string max = is_signed ? Cat("(", to, ")(~(", u, ")0 >> 1)") : Cat("(", to, ")~(", u, ")0");
+  const std::string max =
+      is_signed ? Cat("(", to, ")(~(", u, ")0 >> 1)") : Cat("(", to, ")~(", u, ")0");
   const std::string min = is_signed ? Cat("(", to, ")(1UL << ", bits - 1, ")") : Cat("(", to, ")0");
-  std::vector<std::pair<std::string, std::string>> values = {{"lo", low},
-                                                             {"hi", high},
-                                                             {"max", max},
-                                                             {"min", min},
-                                                             {"F", VectorName(from, lanes)},
-                                                             {"T", VectorName(to, lanes)},
-                                                             {"n", name},
-                                                             {"S", VectorName(SignedOf(to), lanes)},
-                                                             {"M", VectorName(SignedOf(from), lanes)}};
+  std::vector<std::pair<std::string, std::string>> values = {
+      {"lo", low},
+      {"hi", high},
+      {"max", max},
+      {"min", min},
+      {"F", VectorName(from, lanes)},
+      {"T", VectorName(to, lanes)},
+      {"n", name},
+      {"S", VectorName(SignedOf(to), lanes)},
+      {"M", VectorName(SignedOf(from), lanes)}};
   std::string text = "FN $T $n($F x) {\n";
   const bool representable = (is_signed ? bits - 1 : bits) <= significand;
   if (representable) {
@@ -239,10 +248,10 @@ std::string Prelude::NarrowFma(DType dtype, int lanes) {
     Bits("u64", "f64");
     Bits("f64", "u64");
   }
-  // The product is exact in f64. The sum is rounded to odd with the help of its rounding error, so that the
-  // two conversions that follow round once.
-  std::string text = Cat("FN $H $n($H a, $H b, $H c) {\n", "  const $D p = ", convert("$w(a)"), " * ",
-                         convert("$w(b)"), ", q = ", convert("$w(c)"), ";\n",
+  // The product is exact in f64. The sum is rounded to odd with the help of its rounding error, so
+  // that the two conversions that follow round once.
+  std::string text = Cat("FN $H $n($H a, $H b, $H c) {\n", "  const $D p = ", convert("$w(a)"),
+                         " * ", convert("$w(b)"), ", q = ", convert("$w(c)"), ";\n",
                          "  const $D s = p + q, t = s - p, e = (p - (s - t)) + (q - t);\n");
   if (lanes == 1) {
     text +=

@@ -1,6 +1,6 @@
-// Functions of floats. f32 exponentials and logarithms are polynomials written out, so that an infinite or
-// masked lane costs no more than another; the rest is libm's, through libmvec where its error is within the
-// op table's bound.
+// Functions of floats. f32 exponentials and logarithms are polynomials written out, so that an
+// infinite or masked lane costs no more than another; the rest is libm's, through libmvec where its
+// error is within the op table's bound.
 #include "compiler/codegen/cpu/prelude.h"
 #include "compiler/ir/message.h"
 
@@ -41,15 +41,16 @@ std::string LibmName(Op op, const std::string& element) {
   return Cat(name, element == "f32" ? "f" : "");
 }
 
-// Whether libmvec's function stays within the op table's bound (measured over all f32, millions of f64).
+// Whether libmvec's function stays within the op table's bound (measured over all f32, millions of
+// f64).
 bool LibmvecIsExact(Op op, const std::string& element) {
   if (op == Op::kMod) return false;
   if (element == "f32") return op != Op::kLog && op != Op::kLog2;
   return op != Op::kExp && op != Op::kSin;
 }
 
-// e^x or 2^x: x = n ln 2 + r (or n + r), |r| <= ln(2)/2, a polynomial in r, times 2^n. NaN passes both
-// clamps; beyond them the result is 0 or infinite.
+// e^x or 2^x: x = n ln 2 + r (or n + r), |r| <= ln(2)/2, a polynomial in r, times 2^n. NaN passes
+// both clamps; beyond them the result is 0 or infinite.
 constexpr char kExpReduce[] =
     "  const $T n = __builtin_elementwise_roundeven(x * 0x1.715476p+0f);\n"
     "  $T r = FMA(n, ($T)-0x1.62e430p-1f, x);\n"
@@ -64,7 +65,8 @@ constexpr char kExpPolynomial[] =
     "  p = FMA(p, r, ($T)0x1.fffffcp-2f);\n"
     "  p = FMA(p, r * r, r) + 1.0f;\n";
 
-// log(x) or log2(x): x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f + g with g = f^2 (f P(f)
+// log(x) or log2(x): x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f + g with g =
+// f^2 (f P(f)
 // - 1/2), P a minimax polynomial. g is small beside f, so its rounding hardly counts.
 constexpr char kLog[] =
     "FN $T $n($T x) {\n"
@@ -107,7 +109,8 @@ std::string Prelude::InlineMath(Op op, int lanes) {
                                                              {"lo", two ? "-151.0f" : "-104.5f"},
                                                              {"hi", two ? "129.0f" : "89.0f"}};
   std::string text = "FN $T $n($T x) {\n";
-  const bool scale = features_.avx512f && (lanes == 16 || (features_.avx512vl && (lanes == 8 || lanes == 4)));
+  const bool scale =
+      features_.avx512f && (lanes == 16 || (features_.avx512vl && (lanes == 8 || lanes == 4)));
   if (scale) {
     text += "  x = x < ($T)$lo ? ($T)$lo : x;\n";
   } else {
@@ -148,19 +151,22 @@ std::string Prelude::Math(Op op, const std::string& element, int lanes) {
                        (op == Op::kExp || op == Op::kExp2 || op == Op::kLog || op == Op::kLog2);
   if (lanes == 1) {
     if (op != Op::kMod) return Cat("__builtin_", LibmName(op, element));
-    return Define(
-        name,
-        Fill("FN $T $n($T a, $T b) {\n"
-             "  const $T r = __builtin_$f(a, b);\n"
-             "  if (r == 0) return __builtin_copysign$s(r, b);\n"
-             "  return r != r || (r < 0) == (b < 0) ? r : r + b;\n}\n",
-             {{"T", type}, {"n", name}, {"f", LibmName(op, element)}, {"s", element == "f32" ? "f" : ""}}));
+    return Define(name, Fill("FN $T $n($T a, $T b) {\n"
+                             "  const $T r = __builtin_$f(a, b);\n"
+                             "  if (r == 0) return __builtin_copysign$s(r, b);\n"
+                             "  return r != r || (r < 0) == (b < 0) ? r : r + b;\n}\n",
+                             {{"T", type},
+                              {"n", name},
+                              {"f", LibmName(op, element)},
+                              {"s", element == "f32" ? "f" : ""}}));
   }
   if (inlined && lanes >= 4 && bits <= 8 * features_.vector_bytes) return InlineMath(op, lanes);
-  const bool native = (bits == 128) || (bits == 256 && features_.avx2) || (bits == 512 && features_.avx512f);
+  const bool native =
+      (bits == 128) || (bits == 256 && features_.avx2) || (bits == 512 && features_.avx512f);
   const bool libmvec = features_.libmvec && LibmvecIsExact(op, element);
   if (libmvec && native) return VectorMath(op, element, lanes);
-  if ((libmvec || inlined) && bits > 128) return Halves(name, Math(op, element, lanes / 2), type, lanes, two);
+  if ((libmvec || inlined) && bits > 128)
+    return Halves(name, Math(op, element, lanes / 2), type, lanes, two);
   return LaneByLane(name, Math(op, element, 1), element, lanes, two);
 }
 

@@ -25,7 +25,8 @@ std::string MoveSuffix(const std::string& element) {
 
 std::string Avx2Suffix(const std::string& element, int bits) {
   const bool wide = ElementBits(element) == 64;
-  return Cat(IsFloatElement(element) ? (wide ? "pd" : "ps") : (wide ? "q" : "d"), bits == 256 ? "256" : "");
+  return Cat(IsFloatElement(element) ? (wide ? "pd" : "ps") : (wide ? "q" : "d"),
+             bits == 256 ? "256" : "");
 }
 
 }  // namespace
@@ -33,7 +34,8 @@ std::string Avx2Suffix(const std::string& element, int bits) {
 bool Prelude::NativeMask(const std::string& element, int lanes) const {
   const int width = ElementBits(element), bits = lanes * width;
   if (bits != 128 && bits != 256 && bits != 512) return false;
-  if (features_.avx512f && (bits == 512 || features_.avx512vl) && (width >= 32 || features_.avx512bw)) {
+  if (features_.avx512f && (bits == 512 || features_.avx512vl) &&
+      (width >= 32 || features_.avx512bw)) {
     return true;
   }
   return features_.avx2 && bits <= 256 && width >= 32;
@@ -59,10 +61,11 @@ std::string Prelude::MaskBits(int lanes) {
     for (int i = 0; i < 8; ++i) widened += Cat(", ", i < lanes ? i : lanes);
     widened += ")";
   }
-  return Define(name, Fill("FN u$w $n(i32x$l m) {\n"
-                           "  const bitx$w b = __builtin_convertvector($v, bitx$w);\n"
-                           "  u$w bits;\n  __builtin_memcpy(&bits, &b, sizeof(bits));\n  return bits;\n}\n",
-                           {{"w", Cat(wide)}, {"n", name}, {"l", Cat(lanes)}, {"v", widened}}));
+  return Define(
+      name, Fill("FN u$w $n(i32x$l m) {\n"
+                 "  const bitx$w b = __builtin_convertvector($v, bitx$w);\n"
+                 "  u$w bits;\n  __builtin_memcpy(&bits, &b, sizeof(bits));\n  return bits;\n}\n",
+                 {{"w", Cat(wide)}, {"n", name}, {"l", Cat(lanes)}, {"v", widened}}));
 }
 
 std::string Prelude::LoadCount(const std::string& element, int lanes) {
@@ -176,8 +179,8 @@ std::string Prelude::StoreMask(const std::string& element, int lanes) {
 std::string Prelude::Gather(const std::string& element, int lanes, bool strided, bool masked) {
   const std::string type = VectorName(element, lanes);
   const std::string name = Cat(strided ? "stride_" : "gather_", masked ? "where_" : "", type);
-  std::string text =
-      Cat("FN $T $n(const $eu* p, ", strided ? "i64 d" : "i64x$l d", masked ? ", i32x$l m) {\n" : ") {\n");
+  std::string text = Cat("FN $T $n(const $eu* p, ", strided ? "i64 d" : "i64x$l d",
+                         masked ? ", i32x$l m) {\n" : ") {\n");
   auto at = [&](int i) { return strided ? Cat("p[", i, " * d]") : Cat("p[d[", i, "]]"); };
   if (masked) {
     text += "  $T x = ($T)0;\n";
@@ -193,7 +196,8 @@ std::string Prelude::Gather(const std::string& element, int lanes, bool strided,
 
 std::string Prelude::Scatter(const std::string& element, int lanes, bool strided, bool masked) {
   const std::string type = VectorName(element, lanes);
-  const std::string name = Cat(strided ? "stride_store_" : "scatter_", masked ? "where_" : "", type);
+  const std::string name =
+      Cat(strided ? "stride_store_" : "scatter_", masked ? "where_" : "", type);
   std::string text = Cat("FN void $n($eu* p, ", strided ? "i64 d" : "i64x$l d", ", $T x",
                          masked ? ", i32x$l m) {\n" : ") {\n");
   for (int i = 0; i < lanes; ++i) {
