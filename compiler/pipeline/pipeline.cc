@@ -165,23 +165,6 @@ class Assembly {
   std::map<NodeId, int> value_of_;
 };
 
-// A kernel may use dims that none of its operands has as a size (an Iota, a mean's count): an input
-// of that size, which no kernel reads, tells the reference evaluator.
-void BindAllDims(Graph* sub) {
-  for (const Dim& dim : sub->dims) {
-    const Expr size = Expr::Symbol(dim.name);
-    bool bound = false;
-    for (NodeId n : sub->InputIds()) {
-      const Shape& shape = sub->node(n).type.shape;
-      bound = bound || std::find(shape.begin(), shape.end(), size) != shape.end();
-    }
-    if (!bound) {
-      sub->nodes.push_back(
-          Node{Op::kInput, {}, {}, {DType::kBool, {size}}, absl::StrCat("size_", dim.name)});
-    }
-  }
-}
-
 // The part of the graph that one kernel computes, its operands turned into inputs.
 Graph SubgraphOf(const Graph& graph, const std::vector<bool>& memory, const KernelChoice& choice,
                  std::vector<NodeId>* operands) {
@@ -207,7 +190,6 @@ Graph SubgraphOf(const Graph& graph, const std::vector<bool>& memory, const Kern
     sub.nodes.push_back(std::move(node));
   }
   sub.outputs.push_back({"y", at[choice.root]});
-  BindAllDims(&sub);
   return sub;
 }
 
