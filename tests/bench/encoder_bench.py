@@ -1,7 +1,7 @@
 """The encoder of tests/models in this process against ONNX Runtime: same weights, same threads,
 interleaved, parity checked first.
 
-    .venv/bin/python tests/bench/encoder_bench.py [--batch 1] [--length 128] [--threads 2] [--profile]
+    .venv/bin/python tests/bench/encoder_bench.py [--batch 1] [--length 128] [--profile]
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _first_answer(graph, name: str, inputs: dict[str, np.ndarray], weights_first
 
     with server() as address, athanor.Client(address) as client:
         if weights_first:
-            # A model whose outputs are the weights puts them there and compiles none of the kernels.
+            # A model whose outputs are the weights brings them and compiles no other kernel.
             holder = athanor.Graph("weights")
             message = graph.proto()
             tensors = graph.tensors
@@ -141,7 +141,7 @@ def cold() -> list[Row]:
     import digits_demo
     import encoder as model
 
-    digits = digits_demo.digits_graph(digits_demo.load_weights())
+    digits = digits_demo.digits_graph(dict(np.load(digits_demo.WEIGHTS, allow_pickle=False)))
     ids = np.random.default_rng(3).integers(0, 30_522, (1, 128))
     image = {"image": np.zeros((1, 64), np.float32)}
     rows = []

@@ -1,6 +1,6 @@
 """Writes the tables that the reference kernels are tested against.
 
-Needs mpmath, numpy and ml_dtypes; none of the code under test is used. Values are exact bit patterns
+Needs mpmath, numpy and ml_dtypes; none of the code under test is used. Values are exact bits
 in hexadecimal, computed with 400 bits and rounded to nearest even by an exact search in fractions.
 
     functions.txt   function dtype operand [operand] result
@@ -129,7 +129,8 @@ def encode_rows(rng: random.Random) -> list:
             step = 2.0 ** (max(exponent, low) - digits + 1)
             middle = (rng.randrange(1, 2 ** digits) + 0.5) * step
             values += [middle, math.nextafter(middle, 0), -math.nextafter(middle, math.inf)]
-        values += [math.ldexp(rng.uniform(-2, 2), rng.randint(low - digits, high)) for _ in range(20)]
+        values += [math.ldexp(rng.uniform(-2, 2), rng.randint(low - digits, high))
+                   for _ in range(20)]
         for value in values:
             result = value if math.isinf(value) else round_fraction(
                 dtype, Fraction(value), math.copysign(1, value) < 0)
@@ -148,8 +149,8 @@ def decode_rows(rng: random.Random) -> list:
         if dtype.startswith("f8"):
             codes = range(256)
         else:
-            codes = [0, 1, 2, 0x3ff, 0x400, 0x7f, 0x80, 0x7bff, 0x7c00, 0x7f7f, 0x7f80, 0x7fc0, 0x8000,
-                     0x8001, 0xfc00, 0xff80] + [rng.randrange(65536) for _ in range(40)]
+            codes = [0, 1, 2, 0x3ff, 0x400, 0x7f, 0x80, 0x7bff, 0x7c00, 0x7f7f, 0x7f80, 0x7fc0,
+                     0x8000, 0x8001, 0xfc00, 0xff80] + [rng.randrange(65536) for _ in range(40)]
         for code in codes:
             value = decode(dtype, code)
             rows.append(f"{dtype} {code:04x} {'nan' if math.isnan(value) else f64_bits(value)}")
