@@ -107,6 +107,8 @@ class BoundsProver {
   std::optional<int64_t> LowerMinMax(const Expr::Affine& e, const Atom& atom, Goal goal, int depth);
   std::optional<int64_t> LowerFloorDiv(const Expr::Affine& e, const Atom& atom, Goal goal,
                                        int depth);
+  std::optional<int64_t> LowerScaled(const Expr::Affine& e, const Expr& a, const Expr& d, Goal goal,
+                                     int depth);
   std::vector<Related> Relate(const Expr::Affine& e, const Atom& atom);
   std::optional<Expr> Extreme(Expr e, bool maximum);
   std::optional<int64_t> FromLowest(const Expr& e);
@@ -251,7 +253,24 @@ std::optional<int64_t> BoundsProver::LowerFloorDiv(const Expr::Affine& e, const 
   if (range.lo && range.hi) {
     best = Better(best, Between(e, *range.lo, *range.hi, goal, depth));
   }
+  if (!Reached(best, goal)) best = Better(best, LowerScaled(e, a, d, goal, depth));
   return best;
+}
+
+// d * e has no division by d, and e is the first whole number not below its d-th part: with what
+// the division rounds away, floordiv(a, d) is in [(a - d + 1) / d, a / d].
+std::optional<int64_t> BoundsProver::LowerScaled(const Expr::Affine& e, const Expr& a,
+                                                 const Expr& d, Goal goal, int depth) {
+  const std::optional<int64_t> divisor = d.constant(), stride = e.stride.constant();
+  if (!divisor || *divisor < 1 || !stride) return std::nullopt;
+  const Expr scaled = d * e.base + e.stride * (*stride < 0 ? a : a - d + 1);
+  Goal scaled_goal;
+  if (goal)
+    scaled_goal = Fit(static_cast<__int128>(*divisor) * (static_cast<__int128>(*goal) - 1) + 1);
+  const std::optional<int64_t> bound = Lower(scaled, scaled_goal, depth);
+  if (!bound) return std::nullopt;
+  const int64_t whole = FloorDivide(*bound, *divisor);
+  return whole * *divisor == *bound ? whole : whole + 1;
 }
 
 // An expression over integer-bounded symbols that `e` never passes.

@@ -459,6 +459,21 @@ TEST(BoundsTest, Intervals) {
   EXPECT_EQ(bounds.Maximum(FloorDiv(Mod(S("unknown"), s), 4)), 127);
 }
 
+// [b, 3, 4] read as [4, 3, b]: the divisor has nothing in common with the dim.
+TEST(BoundsTest, FlatPositionsDivideAcrossADim) {
+  Bounds bounds;
+  const Expr b = Expr::Symbol("b"), x = Expr::Symbol("x"), y = Expr::Symbol("y");
+  bounds.Set("b", 1, 8);
+  bounds.SetExtent("x", 4);
+  bounds.SetExtent("y", 3);
+  bounds.SetExtent("z", b);
+  const Expr row = FloorDiv(3 * x * b + y * b + Expr::Symbol("z"), 12);
+  EXPECT_TRUE(bounds.Less(row, b));
+  EXPECT_TRUE(bounds.NonNegative(row));
+  EXPECT_FALSE(bounds.Less(row, b - 1));
+  EXPECT_FALSE(bounds.NonNegative(row - 1));
+}
+
 TEST(BoundsTest, UnboundedAbove) {
   Bounds bounds;
   bounds.Set("n", 1, INT64_MAX);
