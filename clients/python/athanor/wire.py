@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle
-from athanor._proto.proto.athanor.v1 import compile_pb2, graph_pb2, model_pb2
+from athanor._proto.proto.athanor.v1 import compile_pb2, model_pb2
 from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
 from athanor.core import content_hash
 from athanor.dtypes import BY_DATATYPE, array_bytes, dtype_of, host_array
@@ -247,8 +247,3 @@ def infer_result(response: oip.ModelInferResponse) -> InferResult:
         if hasattr(InferResult, key):
             setattr(result, key, getattr(value, value.WhichOneof("parameter_choice")))
     return result
-
-
-def parse_graph(source: Source) -> graph_pb2.Graph:
-    """The graph of a source in our own format."""
-    return graph_pb2.Graph.FromString(source.graph)
