@@ -49,8 +49,8 @@ class Server:
         begin = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             # In a process group of its own, so that `kill` takes its children along.
-            # A server that asks for ever more memory fails its test, not the machine. The shell sets
-            # the limit: gRPC's threads do not survive a fork that runs Python first.
+            # A server that asks for ever more memory fails its test, not the machine. The shell
+            # sets the limit: gRPC threads do not survive a fork that runs Python first.
             limit = ["/bin/sh", "-c", f'ulimit -v {MEMORY_BYTES >> 10}; exec "$@"', "sh"]
             self._process = subprocess.Popen(
                 [*limit, built(ATHANORD), "--listen=127.0.0.1:0", f"--state_dir={self.state}",
