@@ -238,6 +238,7 @@ class BaselineBuilder {
 
  private:
   absl::Status Lower();
+  absl::Status LowerChoice(bool epilogues);
   absl::StatusOr<v1::Plan> WholePlan();
   absl::StatusOr<KernelCheck> Check(const Piece& piece, int kernel);
   absl::StatusOr<v1::Plan> Plan(PlanInput in) {
@@ -259,7 +260,18 @@ class BaselineBuilder {
 };
 
 absl::Status BaselineBuilder::Lower() {
-  genome_ = ChooseBaseline(&prepared_.graph, target_);
+  const Graph given = prepared_.graph;
+  absl::Status status = LowerChoice(/*epilogues=*/true);
+  if (!absl::IsInternal(status)) return status;
+  // Slower and always possible.
+  prepared_.graph = given;
+  pieces_.clear();
+  piece_of_.clear();
+  return LowerChoice(/*epilogues=*/false);
+}
+
+absl::Status BaselineBuilder::LowerChoice(bool epilogues) {
+  genome_ = ChooseBaseline(&prepared_.graph, target_, epilogues);
   memory_ = MemoryOf(prepared_.graph, genome_);
   LowerInput in{prepared_.graph, memory_, target_};
   for (const KernelChoice& choice : genome_.kernels) {

@@ -42,8 +42,8 @@ struct Group {
 
 class Baseline {
  public:
-  Baseline(Graph* graph, const v1::Target& target)
-      : graph_(*graph), target_(target), bounds_(graph->DimBounds()) {}
+  Baseline(Graph* graph, const v1::Target& target, bool epilogues)
+      : graph_(*graph), target_(target), epilogues_(epilogues), bounds_(graph->DimBounds()) {}
   Genome Choose();
 
  private:
@@ -71,6 +71,7 @@ class Baseline {
 
   Graph& graph_;
   const v1::Target& target_;
+  const bool epilogues_;
   Bounds bounds_;
   std::vector<bool> memory_, is_weight_, is_output_, views_only_;
   std::vector<std::vector<NodeId>> users_;
@@ -233,7 +234,7 @@ bool Baseline::CanInlineReduction(NodeId n, NodeId root) {
 
 bool Baseline::CanInlineAnchor(NodeId n, NodeId root) {
   Group& g = roots_[root];
-  if (g.anchor >= 0 || g.has_reduction()) return false;
+  if (!epilogues_ || g.anchor >= 0 || g.has_reduction()) return false;
   if (node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag) return false;
   std::optional<ContractSchedule> schedule;
   if (node(n).op == Op::kContract) {
@@ -315,8 +316,8 @@ Genome Baseline::Choose() {
 
 }  // namespace
 
-Genome ChooseBaseline(Graph* graph, const v1::Target& target) {
-  return Baseline(graph, target).Choose();
+Genome ChooseBaseline(Graph* graph, const v1::Target& target, bool epilogues) {
+  return Baseline(graph, target, epilogues).Choose();
 }
 
 }  // namespace athanor

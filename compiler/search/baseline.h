@@ -15,7 +15,9 @@
 namespace athanor {
 
 // `graph` holds no composites but Contract, Attention (with constant head sizes) and EmbeddingBag.
-Genome ChooseBaseline(Graph* graph, const v1::Target& target);
+// Without `epilogues` contractions and attention write their own results: for a graph in which
+// codegen finds that an epilogue needs elements of several tiles.
+Genome ChooseBaseline(Graph* graph, const v1::Target& target, bool epilogues = true);
 
 }  // namespace athanor
 

@@ -35,12 +35,12 @@ std::string KindName(KernelKind kind) {
 }
 
 // "map 5, contract 7 over 3": the kernels in their order, roots and anchors as nodes of the text.
-std::string Kernels(const std::string& text) {
+std::string Kernels(const std::string& text, bool epilogues = true) {
   absl::StatusOr<Graph> g =
       ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return "";
-  Genome genome = ChooseBaseline(&*g, Target());
+  Genome genome = ChooseBaseline(&*g, Target(), epilogues);
   std::string kernels;
   for (const KernelChoice& k : genome.kernels) {
     if (!kernels.empty()) kernels += ", ";
@@ -87,6 +87,18 @@ TEST(BaselineTest, InnerValuesThatAreOutputsHaveMemory) {
     output "c" = %1
   )"),
             "");
+}
+
+TEST(BaselineTest, WithoutEpiloguesContractionsStandAlone) {
+  const std::string text = R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Input "w" : f32[64, 96]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %3 = Exp(%2)
+    output "y" = %3
+  )";
+  EXPECT_EQ(Kernels(text), "contract 3 over 2");
+  EXPECT_EQ(Kernels(text, /*epilogues=*/false), "contract 2, map 3");
 }
 
 TEST(BaselineTest, EpiloguesJoinTheirContraction) {
