@@ -129,6 +129,9 @@ Row Measure(int64_t m, int64_t n, int64_t k, bool weight, int threads, int round
   const int calls = std::max(1, static_cast<int>(0.02 * 2e11 / flops));
   for (int round = 0; round < rounds; ++round) {
     for (auto* side : {&row.ours, &row.theirs}) {
+      // OpenBLAS's threads spin for some 30 ms after a call: not into the other side's turn.
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+      side == &row.ours ? ours() : theirs();
       auto start = Clock::now();
       for (int i = 0; i < calls; ++i) side == &row.ours ? ours() : theirs();
       side->push_back(Seconds(start) / calls);
@@ -158,7 +161,7 @@ void Print(const Row& row, double peak, bool json) {
 
 int Main(int argc, char** argv) {
   bool json = false;
-  int rounds = 21;
+  int rounds = 15;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) json = true;
     if (std::strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) rounds = std::atoi(argv[++i]);

@@ -43,6 +43,8 @@ def session(threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    # Its threads spin while it runs, as by default, but not on after it: the other side's turn.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "encoder.onnx")
