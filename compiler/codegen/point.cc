@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/search/access.h"
 
 namespace athanor {
 
@@ -111,14 +112,12 @@ Var PointLowering::Inside(const Expr& coordinate, const Expr& extent) {
 Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {
   const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
   const TensorType& operand = graph_.node(node.inputs[0]).type;
-  std::map<std::string, Expr, std::less<>> axes;
-  for (size_t i = 0; i < coordinates.size(); ++i) axes[absl::StrCat("$", i)] = coordinates[i];
-  Coordinates source;
+  const Coordinates source = MapCoordinates(map, coordinates, e_.bounds());
   Var inside = kNoVar;
-  bool filled = node.attrs.contains("fill");
-  for (size_t i = 0; i < map.coordinates.size(); ++i) {
-    source.push_back(e_.Simplify(map.coordinates[i].Substitute(axes)));
-    if (filled) inside = e_.And(inside, Inside(source.back(), operand.shape[i]));
+  if (node.attrs.contains("fill")) {
+    for (size_t i = 0; i < source.size(); ++i) {
+      inside = e_.And(inside, Inside(source[i], operand.shape[i]));
+    }
   }
   if (inside == kNoVar) return At(node.inputs[0], source);
   Var outer = mask_.predicate;
@@ -316,10 +315,7 @@ int PointLowering::BufferOf(NodeId node, bool written) {
 }
 
 Expr PointLowering::Offset(NodeId node, const Coordinates& coordinates) const {
-  const Shape& shape = graph_.node(node).type.shape;
-  Expr offset = 0;
-  for (size_t i = 0; i < shape.size(); ++i) offset = offset * shape[i] + coordinates[i];
-  return e_.Simplify(offset);
+  return e_.Simplify(RowMajorOffset(graph_.node(node).type.shape, coordinates));
 }
 
 Var PointLowering::FromMemory(NodeId node, const Coordinates& coordinates) {

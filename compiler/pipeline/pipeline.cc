@@ -69,8 +69,6 @@ struct Piece {
   LoweredKernel lowered;
 };
 
-Expr Elements(const Shape& shape) { return Product(shape); }
-
 Expr Flops(const Graph& graph, const std::vector<bool>& memory, const KernelChoice& choice) {
   Expr flops = 0;
   std::vector<bool> needed(graph.nodes.size());
@@ -83,7 +81,7 @@ Expr Flops(const Graph& graph, const std::vector<bool>& memory, const KernelChoi
     }
     if (node.op == Op::kContract) {
       ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
-      Expr work = 2 * Elements(node.type.shape);
+      Expr work = 2 * Product(node.type.shape);
       std::set<char> counted(spec.result.begin(), spec.result.end());
       for (int side = 0; side < 2; ++side) {
         const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
@@ -96,12 +94,12 @@ Expr Flops(const Graph& graph, const std::vector<bool>& memory, const KernelChoi
     } else if (node.op == Op::kAttention) {
       const Shape& k = graph.node(node.inputs[1]).type.shape;
       const Shape& q = graph.node(node.inputs[0]).type.shape;
-      Expr rows = Elements(Shape(q.begin(), q.end() - 1));
+      Expr rows = Product(Shape(q.begin(), q.end() - 1));
       flops += 2 * rows * k[k.size() - 2] * (q.back() + node.type.shape.back());
     } else if (OpInfo(node.op).op_class == OpClass::kElementwise) {
-      flops += Elements(node.type.shape);
+      flops += Product(node.type.shape);
     } else if (node.op == Op::kSumReduce || node.op == Op::kMaxReduce) {
-      flops += Elements(graph.node(node.inputs[0]).type.shape);
+      flops += Product(graph.node(node.inputs[0]).type.shape);
     }
   }
   return flops;
@@ -151,7 +149,7 @@ class Assembly {
     for (NodeId n : piece.lowered.buffers) {
       launch.buffers.push_back(ValueOf(n));
       const TensorType& type = graph_.node(n).type;
-      launch.moved_bytes += Elements(type.shape) * DTypeBytes(type.dtype);
+      launch.moved_bytes += Product(type.shape) * DTypeBytes(type.dtype);
     }
     in.launches.push_back(std::move(launch));
   }
