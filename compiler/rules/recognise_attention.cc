@@ -1,11 +1,14 @@
 // The attention row: a softmax of scores contracted with values, in the forms that the
 // decomposition rows of Softmax and Attention have and that people write.
 //
-//   s = scale * contract(q, k)                     scale: Mul or Div by a scalar, or none
-//   s = select(mask, s, -inf)                      and the float and causal forms of
-//   ExpandAttention e = exp(s - repeat(max(s))) contract(e / repeat(sum(e)), v)                or e
-//   * recip, or contract(e, v) / repeat(sum(e))
+//   s = scale * contract(q, k)         scale: Mul or Div by a scalar, also of q, k, a masked s or
+//                                      s - max(s), or none
+//   s = select(mask, s, -inf)          and the float and causal forms of ExpandAttention
+//   s = s + mask                       a mask of finite numbers
+//   e = exp(s - repeat(max(s)))
+//   contract(e / repeat(sum(e)), v)    or e * recip, or contract(e, v) / repeat(sum(e))
 //
+// Maxima and sums may keep axes of size 1 on the way to where they are repeated.
 // Attention gives zeros for a query with no key left, softmax gives NaN: a mask that may hide every
 // key is recognised only with ExpandAttention's selects around it.
 #include <algorithm>
@@ -36,7 +39,7 @@ class AttentionMatch {
     return v;
   }
   Lettered Below(const Lettered& v) { return PermutedSourceOf(site_, v, &inner_); }
-  Lettered Source(const Lettered& v) { return SourceOf(site_, v, &inner_); }
+  Lettered Source(const Lettered& v) { return UnitSourceOf(site_, v, &inner_); }
   bool Scalar(NodeId n, double value) const { return ScalarValue(site_, n) == value; }
   // The operand of a Mul beside the scalar `value`.
   std::optional<Lettered> Beside(const Lettered& mul, double value);
@@ -50,6 +53,10 @@ class AttentionMatch {
   bool RenameContract(const Lettered& contract, char summed, Lettered* lhs, Lettered* rhs) const;
 
   bool MatchEnds();  // from the root to exps_ and values_
+  struct Quotient {
+    Lettered over, under;
+  };
+  std::optional<Quotient> QuotientOf(const Lettered& v);
   bool MatchDivided(const Lettered& top);
   bool MatchWeights(const Lettered& weights);
   bool MatchTotal(const Lettered& v);
@@ -58,28 +65,41 @@ class AttentionMatch {
   bool IsPeak(const Lettered& v);
   bool IsNone(const Lettered& v);
   bool MatchMasks();
+  bool MatchSelect();
+  bool MatchSum();
+  double PassFactors(Lettered* v);
   bool IsCausal(const Lettered& condition, bool hides) const;
-  bool MatchScale();
   bool MatchScoreContract();
+  RecognisedOperand PassScale(NodeId n);
   bool MayHideAll() const;
   bool Sizes();
   bool OnlyInnerUsers() const;
   std::optional<Recognised> Result() const;
-  RecognisedOperand View(const Lettered& v, const std::string& letters) const;
+  RecognisedOperand View(const Lettered& v, const std::string& letters) const {
+    return View(v, {v.node, std::nullopt}, letters);
+  }
+  RecognisedOperand View(const Lettered& v, const RecognisedOperand& source,
+                         const std::string& letters) const;
 
   const RecognitionSite& site_;
   const NodeId root_;
   std::vector<NodeId> inner_;
   Lettered exps_, values_, scores_, peak_, queries_, keys_, mask_;
-  std::string result_;  // letters of the root
+  RecognisedOperand query_source_, key_source_;  // without their scale
+  std::string result_;                           // letters of the root
   std::string batch_;
   char q_ = 0, k_ = 0, v_ = 0, d_ = 0;
   std::map<char, Expr> extents_;
   bool guarded_ = false;  // zeros where no key is left
   bool divided_last_ = false;
   bool causal_ = false;
+  bool finite_mask_ = false;
   double scale_ = 1;
+  int factors_ = 0;  // that scale_ is the product of
 };
+
+// A factor that moves from where it was written may neither overflow nor vanish on the way.
+constexpr double kLeastMoved = 0x1p-32, kMostMoved = 0x1p32;
 
 std::optional<Lettered> AttentionMatch::Beside(const Lettered& mul, double value) {
   if (node(mul).op != Op::kMul) return std::nullopt;
@@ -133,7 +153,7 @@ bool AttentionMatch::MatchEnds() {
     return Scalar(root.inputs[1], 0) && MatchDivided(Below(Input(top, 2))) &&
            IsNone(Source(Input(top, 0)));
   }
-  return root.op == Op::kDiv && MatchDivided(top);
+  return MatchDivided(top);
 }
 
 // Sets exps_ to operand 0 and values_ to operand 1, in the letters of the result.
@@ -144,41 +164,42 @@ bool AttentionMatch::MatchValueContract(const Lettered& sum) {
   return Has(exps_, k_) && Has(values_, k_);
 }
 
+// a / b, or a * repeat(recip(b))
+std::optional<AttentionMatch::Quotient> AttentionMatch::QuotientOf(const Lettered& v) {
+  if (node(v).op == Op::kDiv) return Quotient{Input(v, 0), Input(v, 1)};
+  if (node(v).op != Op::kMul) return std::nullopt;
+  for (int i = 0; i < 2; ++i) {
+    if (node(UnitSourceOf(site_, Input(v, 1 - i))).op != Op::kRecip) continue;
+    return Quotient{Input(v, i), Input(Take(Source(Input(v, 1 - i))), 0)};
+  }
+  return std::nullopt;
+}
+
 // contract(e, v) / repeat(sum(e))
 bool AttentionMatch::MatchDivided(const Lettered& top) {
-  if (node(top).op != Op::kDiv) return false;
+  const std::optional<Quotient> quotient = QuotientOf(top);
+  if (!quotient) return false;
   divided_last_ = true;
   Take(top);
-  const Lettered sum = Below(Input(top, 0));
+  const Lettered sum = Below(quotient->over);
   const size_t before = inner_.size();
   for (int weights = 0; weights < 2; ++weights) {
     inner_.resize(before);
     if (!MatchValueContract(sum)) return false;
     if (weights == 1) std::swap(exps_, values_);
     exps_ = Below(exps_);
-    if (node(exps_).op == Op::kExp && MatchTotal(Input(top, 1))) return true;
+    if (node(exps_).op == Op::kExp && MatchTotal(quotient->under)) return true;
   }
   return false;
 }
 
-// e / repeat(sum(e)), or e * repeat(recip(sum(e)))
+// e / repeat(sum(e))
 bool AttentionMatch::MatchWeights(const Lettered& given) {
   const Lettered weights = Take(Below(given));
-  const Op op = node(weights).op;
-  if (op == Op::kDiv) {
-    exps_ = Below(Input(weights, 0));
-    return node(exps_).op == Op::kExp && MatchTotal(Input(weights, 1));
-  }
-  if (op != Op::kMul) return false;
-  for (int i = 0; i < 2; ++i) {
-    exps_ = PermutedSourceOf(site_, Input(weights, i));
-    const Lettered factor = SourceOf(site_, Input(weights, 1 - i));
-    if (node(exps_).op != Op::kExp || node(factor).op != Op::kRecip) continue;
-    Below(Input(weights, i));
-    Source(Input(weights, 1 - i));
-    return MatchTotal(Input(Take(factor), 0));
-  }
-  return false;
+  const std::optional<Quotient> quotient = QuotientOf(weights);
+  if (!quotient) return false;
+  exps_ = Below(quotient->over);
+  return node(exps_).op == Op::kExp && MatchTotal(quotient->under);
 }
 
 // A SumReduce of exps_ over the keys, repeated along any axis.
@@ -208,14 +229,18 @@ bool AttentionMatch::IsPeak(const Lettered& v) {
 bool AttentionMatch::IsNone(const Lettered& v) {
   if (node(v).op != Op::kLessThan || !Scalar(node(v).inputs[1], Lowest())) return false;
   Take(v);
-  peak_ = Input(v, 0);
+  peak_ = Source(Input(v, 0));
   return true;
 }
 
 // exp(s - repeat(max(s))), the maximum replaced by 0 where it is -inf if guarded_
 bool AttentionMatch::MatchExps() {
   Take(exps_);
-  const Lettered difference = Take(Below(Input(exps_, 0)));
+  Lettered difference = Below(Input(exps_, 0));
+  // exp(f * (s - max(s))); a negative factor would make the maximum the minimum.
+  scale_ = PassFactors(&difference);
+  if (!(scale_ >= kLeastMoved && scale_ <= 1)) return false;
+  Take(difference);
   if (node(difference).op != Op::kAdd) return false;
   const size_t before = inner_.size();
   for (int i = 0; i < 2; ++i) {
@@ -236,7 +261,7 @@ bool AttentionMatch::MatchExps() {
     const Lettered expected = peak_;
     if (!IsNone(Input(peak, 0)) || peak_.node != expected.node) continue;
     // The guard around the result reads the same maximum, without the axis that `v` has.
-    if (Input(peak, 2) == peak_ && peak_ == expected && IsPeak(peak_)) return true;
+    if (Source(Input(peak, 2)) == peak_ && peak_ == expected && IsPeak(peak_)) return true;
   }
   return false;
 }
@@ -261,44 +286,88 @@ bool AttentionMatch::IsCausal(const Lettered& condition, bool hides) const {
   return bounds.ProvablyEqual(ours, hides ? *b - *a - 1 : *a - *b);
 }
 
-bool AttentionMatch::MatchMasks() {
-  const double hidden = -std::numeric_limits<double>::infinity();
-  while (node(scores_).op == Op::kSelect) {
-    const bool hides = Scalar(node(scores_).inputs[1], hidden);
-    if (mask_.node >= 0 || (!hides && !Scalar(node(scores_).inputs[2], hidden))) return false;
-    const Lettered select = Take(scores_);
-    const Lettered condition = Input(select, 0);
-    scores_ = Below(Input(select, hides ? 2 : 1));
-    if (!causal_ && IsCausal(condition, hides)) {
-      causal_ = true;
-    } else if (!hides) {
-      mask_ = condition;
-    } else {
-      // A mask that is added, and hides where it is -inf.
-      const Node& less = node(condition);
-      if (less.op != Op::kLessThan || !Scalar(less.inputs[1], Lowest())) return false;
-      mask_ = Input(condition, 0);
-      const Lettered sum = Take(scores_);
-      if (node(sum).op != Op::kAdd) return false;
-      const int side = node(sum).inputs[1] == mask_.node ? 0 : 1;
-      if (Input(sum, 1 - side) != mask_) return false;
-      scores_ = Below(Input(sum, side));
-    }
+// v = f * w: goes to w, and gives f.
+double AttentionMatch::PassFactors(Lettered* v) {
+  double product = 1;
+  while (node(*v).op == Op::kMul || node(*v).op == Op::kDiv) {
+    const bool divides = node(*v).op == Op::kDiv;
+    std::optional<double> factor = ScalarValue(site_, node(*v).inputs[1]);
+    const int side = factor || divides ? 0 : 1;
+    if (side == 1) factor = ScalarValue(site_, node(*v).inputs[0]);
+    if (!factor) break;
+    product *= divides ? 1 / *factor : *factor;
+    ++factors_;
+    *v = Below(Input(Take(*v), side));
   }
+  return product;
+}
+
+// From the scores that softmax sees down to those of the contraction.
+bool AttentionMatch::MatchMasks() {
+  while (true) {
+    const double factor = PassFactors(&scores_);
+    const Op op = node(scores_).op;
+    const bool masked = op == Op::kSelect || op == Op::kAdd;
+    scale_ *= factor;
+    if (!masked) return std::isfinite(scale_);
+    // What is hidden must stay so.
+    if (!(factor > 0) || !std::isfinite(factor)) return false;
+    if (op == Op::kSelect ? !MatchSelect() : !MatchSum()) return false;
+  }
+}
+
+bool AttentionMatch::MatchSelect() {
+  const double hidden = -std::numeric_limits<double>::infinity();
+  const bool hides = Scalar(node(scores_).inputs[1], hidden);
+  if (!hides && !Scalar(node(scores_).inputs[2], hidden)) return false;
+  const Lettered select = Take(scores_);
+  const Lettered condition = Input(select, 0);
+  scores_ = Below(Input(select, hides ? 2 : 1));
+  if (!causal_ && IsCausal(condition, hides)) return causal_ = true;
+  if (mask_.node >= 0) return false;
+  if (!hides) {
+    mask_ = condition;
+    return true;
+  }
+  const Lettered inner = UnitSourceOf(site_, condition);
+  if (node(inner).op == Op::kNot) {
+    mask_ = Input(inner, 0);
+    return true;
+  }
+  // A mask that is added, and hides where it is -inf.
+  const Node& less = node(condition);
+  if (less.op != Op::kLessThan || !Scalar(less.inputs[1], Lowest())) return false;
+  mask_ = Input(condition, 0);
+  const Lettered sum = Take(scores_);
+  if (scale_ != 1 || node(sum).op != Op::kAdd) return false;
+  const int side = node(sum).inputs[1] == mask_.node ? 0 : 1;
+  if (Input(sum, 1 - side) != mask_) return false;
+  scores_ = Below(Input(sum, side));
   return true;
 }
 
-bool AttentionMatch::MatchScale() {
-  const Node& n = node(scores_);
-  if (n.op != Op::kMul && n.op != Op::kDiv) return true;
-  for (int i = 0; i < (n.op == Op::kMul ? 2 : 1); ++i) {
-    std::optional<double> factor = ScalarValue(site_, n.inputs[1 - i]);
-    if (!factor) continue;
-    scale_ = n.op == Op::kMul ? *factor : 1 / *factor;
+// A mask that is added and never infinite.
+bool AttentionMatch::MatchSum() {
+  if (scale_ != 1 || mask_.node >= 0) return false;
+  for (int i = 0; i < 2; ++i) {
+    if (!FiniteRange(site_, node(scores_).inputs[1 - i])) continue;
+    mask_ = Input(scores_, 1 - i);
+    finite_mask_ = true;
     scores_ = Below(Input(Take(scores_), i));
-    return std::isfinite(scale_);
+    return true;
   }
   return false;
+}
+
+// `n` without a scale that attention has too.
+RecognisedOperand AttentionMatch::PassScale(NodeId n) {
+  std::optional<ScaledOperand> scaled = ScaledOperandOf(site_, n);
+  if (!scaled) return {n, std::nullopt};
+  const double magnitude = std::abs(scaled->factor);
+  if (!(magnitude >= kLeastMoved && magnitude <= kMostMoved)) return {n, std::nullopt};
+  scale_ *= scaled->factor;
+  ++factors_;
+  return std::move(scaled->operand);
 }
 
 bool AttentionMatch::MatchScoreContract() {
@@ -306,6 +375,8 @@ bool AttentionMatch::MatchScoreContract() {
   if (!RenameContract(scores_, d_, &queries_, &keys_)) return false;
   Take(scores_);
   if (Has(queries_, k_)) std::swap(queries_, keys_);
+  query_source_ = PassScale(queries_.node);
+  key_source_ = PassScale(keys_.node);
   return Has(queries_, q_) && !Has(queries_, k_) && Has(queries_, d_) && Has(keys_, k_) &&
          !Has(keys_, q_) && Has(keys_, d_);
 }
@@ -329,7 +400,7 @@ bool AttentionMatch::Sizes() {
 
 bool AttentionMatch::MayHideAll() const {
   const Expr &queries = extents_.at(q_), &keys = extents_.at(k_);
-  if (mask_.node >= 0) return true;
+  if (mask_.node >= 0 && !finite_mask_) return true;
   // The first query sees the first keys - queries + 1 keys.
   if (causal_ && !site_.bounds.NonNegative(keys - queries)) return true;
   // Without keys the sum is 0 / 0 if the division comes last.
@@ -348,27 +419,33 @@ bool AttentionMatch::OnlyInnerUsers() const {
   return true;
 }
 
-// `v` as a tensor with the axes `letters`: permuted, and repeated along those it lacks.
-RecognisedOperand AttentionMatch::View(const Lettered& v, const std::string& letters) const {
-  if (v.letters == letters) return {v.node, std::nullopt};
+// `v`, which is read from `source`, as a tensor with the axes `letters`: permuted, and repeated
+// along those it lacks.
+RecognisedOperand AttentionMatch::View(const Lettered& v, const RecognisedOperand& source,
+                                       const std::string& letters) const {
+  if (v.letters == letters) return source;
   IndexMap map;
   for (char c : letters) map.shape.push_back(extents_.at(c));
-  for (char c : v.letters) map.coordinates.push_back(Expr::Axis(static_cast<int>(letters.find(c))));
-  return {v.node, std::move(map)};
+  for (char c : v.letters) {
+    map.coordinates.push_back(c == kUnitLetter ? Expr(0)
+                                               : Expr::Axis(static_cast<int>(letters.find(c))));
+  }
+  if (source.view) map.coordinates = Compose(*source.view, map.coordinates);
+  return {source.node, std::move(map)};
 }
 
 std::optional<Recognised> AttentionMatch::Result() const {
   Recognised r;
   r.op = Op::kAttention;
-  r.operands = {View(queries_, batch_ + q_ + d_), View(keys_, batch_ + k_ + d_),
-                View(values_, batch_ + k_ + v_)};
+  r.operands = {View(queries_, query_source_, batch_ + q_ + d_),
+                View(keys_, key_source_, batch_ + k_ + d_), View(values_, batch_ + k_ + v_)};
   if (mask_.node >= 0) r.operands.push_back(View(mask_, batch_ + q_ + k_));
   if (causal_) r.attrs["causal"] = true;
-  // The usual scale is left out, as it is where a composite is written; it may have been rounded
-  // twice.
+  // The usual scale is left out, as it is where a composite is written; each factor may have been
+  // rounded, and the root below it.
   const double usual = 1 / std::sqrt(static_cast<double>(*extents_.at(d_).constant()));
   const double unit = node(root_).type.dtype == DType::kF32 ? 0x1p-23 : 0x1p-52;
-  if (std::abs(scale_ - usual) > unit * usual) r.attrs["scale"] = scale_;
+  if (std::abs(scale_ - usual) > std::max(factors_, 1) * unit * usual) r.attrs["scale"] = scale_;
   const std::string own = batch_ + q_ + v_;
   if (own != result_) {
     IndexMap map;
@@ -380,8 +457,7 @@ std::optional<Recognised> AttentionMatch::Result() const {
 }
 
 std::optional<Recognised> AttentionMatch::Run() {
-  if (!MatchEnds() || !Sizes() || !MatchExps() || !MatchMasks() || !MatchScale() ||
-      !MatchScoreContract()) {
+  if (!MatchEnds() || !Sizes() || !MatchExps() || !MatchMasks() || !MatchScoreContract()) {
     return std::nullopt;
   }
   for (const Lettered* v : {&queries_, &keys_, &values_}) {
@@ -400,7 +476,8 @@ std::optional<Recognised> AttentionMatch::Run() {
 
 std::optional<Recognised> MatchAttention(const RecognitionSite& site, NodeId n) {
   const Op op = site.node(n).op;
-  if (op != Op::kContract && op != Op::kSelect && op != Op::kDiv) return std::nullopt;
+  const bool last = op == Op::kContract || op == Op::kSelect || op == Op::kDiv || op == Op::kMul;
+  if (!last) return std::nullopt;
   return AttentionMatch(site, n).Run();
 }
 

@@ -12,6 +12,13 @@
 
 namespace athanor {
 
+// The letter of an axis of size 1 that stands for no axis of what is matched, as keepdims leaves
+// it.
+inline constexpr char kUnitLetter = '1';
+
+// `map` read at `coordinates` of its result: those of its operand.
+std::vector<Expr> Compose(const IndexMap& map, const std::vector<Expr>& coordinates);
+
 // A node and the name of each of its axes.
 struct Lettered {
   NodeId node = -1;
@@ -24,7 +31,11 @@ struct Lettered {
 // receives the views.
 Lettered SourceOf(const RecognitionSite& site, const Lettered& v,
                   std::vector<NodeId>* passed = nullptr);
-// The same, but passing only permutations.
+// The same, and the node may have further axes of size 1, which get kUnitLetter:
+// Repeat(Mul(m[b, h, q, 1], -1)) along k gives {Mul, "bhq1"}.
+Lettered UnitSourceOf(const RecognitionSite& site, const Lettered& v,
+                      std::vector<NodeId>* passed = nullptr);
+// As SourceOf, but passing only permutations.
 Lettered PermutedSourceOf(const RecognitionSite& site, const Lettered& v,
                           std::vector<NodeId>* passed = nullptr);
 
@@ -39,6 +50,19 @@ std::optional<LetteredView> ViewWithoutRepetition(const RecognitionSite& site, c
 
 // The value that every element of a float node has, where it follows from constants alone.
 std::optional<double> ScalarValue(const RecognitionSite& site, NodeId n);
+// `n` as `factor` times a view of another node, where it is a product with, or quotient by, a
+// scalar below views.
+struct ScaledOperand {
+  RecognisedOperand operand;
+  double factor;
+};
+std::optional<ScaledOperand> ScaledOperandOf(const RecognitionSite& site, NodeId n);
+// Between which numbers the elements of a node are, where that follows from constants, bools and
+// integers within `depth` ops; nullopt if it does not, or if an element may be infinite or NaN.
+struct Range {
+  double low, high;
+};
+std::optional<Range> FiniteRange(const RecognitionSite& site, NodeId n, int depth = 12);
 // The value of an integer node at `coordinates`, as an expression over them and the dims, all of
 // which `bounds` knows.
 std::optional<Expr> IndexValue(const RecognitionSite& site, NodeId n,
