@@ -9,12 +9,15 @@ import sys
 
 import athanor
 import encoder
+import make_testdata
 import numpy as np
 import onnxruntime
 import pytest
+from athanor._proto.proto.athanor.v1 import graph_pb2
 from conftest import ROOT, Server
+from google.protobuf import text_format
 
-SMALL = encoder.Config(layers=2, width=48, heads=4, hidden=96, vocabulary=101, positions=64)
+SMALL = make_testdata.SMALL
 
 
 def token_ids(b: int, s: int, vocabulary: int) -> np.ndarray:
@@ -66,6 +69,13 @@ def test_small_encoder_at_every_length(client: athanor.Client, composite: bool) 
         got = model.infer({"ids": ids}, timeout=120)["hidden"]
         np.testing.assert_allclose(got, encoder.encoder_numpy(ids, SMALL), rtol=0, atol=1e-4)
     client.delete("small")
+
+
+@pytest.mark.parametrize(("file", "composite"), make_testdata.FILES.items())
+def test_testdata_is_what_the_sdk_builds(file: str, composite: bool) -> None:
+    """Otherwise: python tests/models/make_testdata.py."""
+    stored = text_format.Parse((make_testdata.FOLDER / file).read_text(), graph_pb2.Graph())
+    assert stored == text_format.Parse(make_testdata.graph_text(composite), graph_pb2.Graph())
 
 
 def test_deadline_passes_while_the_baseline_is_made(client: athanor.Client) -> None:

@@ -101,7 +101,9 @@ class _Primitives:
 
     @staticmethod
     def gelu(x: athanor.Value) -> athanor.Value:
-        return x * 0.5 * (athanor.erf(x * math.sqrt(0.5)) + 1.0)
+        # Gelu of -inf is -0, not the NaN of -inf * 0.
+        finite = athanor.maximum(x, float(np.finfo(np.float32).min))
+        return finite * 0.5 * (athanor.erf(x * math.sqrt(0.5)) + 1.0)
 
     @staticmethod
     def layer_norm(x: athanor.Value, scale: athanor.Value, bias: athanor.Value,
