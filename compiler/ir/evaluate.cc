@@ -6,6 +6,22 @@
 #include "compiler/ir/graph.h"
 
 namespace athanor {
+
+absl::StatusOr<std::vector<int64_t>> ConcreteShape(const Shape& shape, const Expr::Env& dims) {
+  std::vector<int64_t> sizes;
+  for (const Expr& e : shape) {
+    const std::optional<int64_t> size = e.Evaluate(dims);
+    if (!size || *size < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("axis ", sizes.size(), " has size ",
+                                                     e.ToString(), ", which is ",
+                                                     size ? absl::StrCat(*size) : "not a number",
+                                                     " for these inputs; it must not be negative"));
+    }
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
 namespace {
 
 absl::Status AtNode(const Graph& graph, NodeId id, const absl::Status& status) {
@@ -58,21 +74,6 @@ absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const Nod
     if (absl::Status s = CheckBytes(graph, ids[i], inputs[i]); !s.ok()) return s;
   }
   return dims;
-}
-
-absl::StatusOr<std::vector<int64_t>> ConcreteShape(const Shape& shape, const Expr::Env& dims) {
-  std::vector<int64_t> sizes;
-  for (const Expr& e : shape) {
-    const std::optional<int64_t> size = e.Evaluate(dims);
-    if (!size || *size < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("axis ", sizes.size(), " has size ",
-                                                     e.ToString(), ", which is ",
-                                                     size ? absl::StrCat(*size) : "not a number",
-                                                     " for these inputs; it must not be negative"));
-    }
-    sizes.push_back(*size);
-  }
-  return sizes;
 }
 
 class Evaluator {

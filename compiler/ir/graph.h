@@ -127,6 +127,8 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
 // As Evaluate, but returns every node's value (taps, kernel checks).
 absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph, absl::Span<const Tensor> inputs,
                                                 const Expr::Env* dims = nullptr);
+// The sizes of a shape at these dims; INVALID_ARGUMENT names an axis that has none or a negative one.
+absl::StatusOr<std::vector<int64_t>> ConcreteShape(const Shape& shape, const Expr::Env& dims);
 // Solves dims from concrete input shapes; names the input and axis that does not fit.
 // `shapes` are the inputs', or the inputs' and then the parameters'.
 absl::StatusOr<Expr::Env> BindDims(const Graph& graph, absl::Span<const std::vector<int64_t>> shapes);

@@ -12,6 +12,8 @@
 #ifndef ATHANOR_COMPILER_IR_REFERENCE_H_
 #define ATHANOR_COMPILER_IR_REFERENCE_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "compiler/ir/op.h"
@@ -23,6 +25,9 @@ namespace athanor {
                                const Expr::Env& dims, Tensor* result);
 ATHANOR_OPS(ATHANOR_X)
 #undef ATHANOR_X
+
+// Element `index` of RandomBits with this seed.
+uint32_t RandomWord(uint64_t seed, int64_t index);
 
 }  // namespace athanor
 

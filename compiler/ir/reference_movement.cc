@@ -8,94 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "compiler/ir/coordinate.h"
 #include "compiler/ir/reference.h"
 #include "compiler/ir/reference_util.h"
 
 namespace athanor {
 namespace {
-
-// An index-map coordinate prepared for many evaluations: dims are replaced by their sizes and axes
-// by their positions, so that no name is looked up per element.
-class Coordinate {
- public:
-  static absl::StatusOr<Coordinate> Compile(const Expr& e, const Expr::Env& dims, int rank) {
-    Coordinate coordinate;
-    for (const Expr::Term& term : e.terms()) {
-      Term compiled{term.coefficient, {}};
-      for (const AtomRef& atom : term.monomial) {
-        absl::StatusOr<Factor> factor = CompileAtom(*atom, dims, rank);
-        if (!factor.ok()) return factor.status();
-        compiled.factors.push_back(*std::move(factor));
-      }
-      coordinate.terms_.push_back(std::move(compiled));
-    }
-    return coordinate;
-  }
-
-  // nullopt if a divisor is not positive or the value leaves int64.
-  std::optional<int64_t> Evaluate(absl::Span<const int64_t> axes) const {
-    int64_t sum = 0;
-    for (const Term& term : terms_) {
-      int64_t product = term.coefficient;
-      for (const Factor& factor : term.factors) {
-        const std::optional<int64_t> value = EvaluateFactor(factor, axes);
-        if (!value || __builtin_mul_overflow(product, *value, &product)) return std::nullopt;
-      }
-      if (__builtin_add_overflow(sum, product, &sum)) return std::nullopt;
-    }
-    return sum;
-  }
-
- private:
-  struct Factor {
-    Atom::Kind kind;
-    int axis = -1;  // kSymbol: the axis, or -1 for the constant `value`
-    int64_t value = 0;
-    std::vector<Coordinate> args;
-  };
-  struct Term {
-    int64_t coefficient;
-    std::vector<Factor> factors;
-  };
-
-  static absl::StatusOr<Factor> CompileAtom(const Atom& atom, const Expr::Env& dims, int rank) {
-    Factor factor{atom.kind};
-    if (atom.kind == Atom::Kind::kSymbol) {
-      const auto dim = dims.find(atom.symbol);
-      for (int i = 0; i < rank; ++i) {
-        if (Expr::Axis(i).symbol() == atom.symbol) factor.axis = i;
-      }
-      if (factor.axis < 0 && dim == dims.end()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "index map uses ", atom.symbol, ", which is neither a dim nor an axis below $", rank));
-      }
-      if (factor.axis < 0) factor.value = dim->second;
-      return factor;
-    }
-    for (const Expr& arg : atom.args) {
-      absl::StatusOr<Coordinate> compiled = Compile(arg, dims, rank);
-      if (!compiled.ok()) return compiled.status();
-      factor.args.push_back(*std::move(compiled));
-    }
-    return factor;
-  }
-
-  static std::optional<int64_t> EvaluateFactor(const Factor& factor,
-                                               absl::Span<const int64_t> axes) {
-    if (factor.kind == Atom::Kind::kSymbol) {
-      return factor.axis < 0 ? factor.value : axes[factor.axis];
-    }
-    const std::optional<int64_t> a = factor.args[0].Evaluate(axes);
-    const std::optional<int64_t> b = factor.args[1].Evaluate(axes);
-    if (!a || !b) return std::nullopt;
-    if (factor.kind == Atom::Kind::kMin) return std::min(*a, *b);
-    if (factor.kind == Atom::Kind::kMax) return std::max(*a, *b);
-    if (*b <= 0) return std::nullopt;
-    return *a / *b - (*a % *b < 0);
-  }
-
-  std::vector<Term> terms_;
-};
 
 // One step of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
 // 1, 2, 3", SC 2011): two 32x32 multiplications, their halves crossed and mixed with the key.
@@ -210,6 +128,10 @@ absl::Status ScatterCombined(absl::Span<const Tensor* const> inputs, int64_t axi
 
 }  // namespace
 
+uint32_t RandomWord(uint64_t seed, int64_t index) {
+  return Philox(static_cast<uint64_t>(index) / 4, seed)[index % 4];
+}
+
 #define ATHANOR_REFERENCE(name)                                                         \
   absl::Status Reference##name([[maybe_unused]] absl::Span<const Tensor* const> inputs, \
                                [[maybe_unused]] const Attrs& attrs,                     \
@@ -232,8 +154,7 @@ ATHANOR_REFERENCE(Iota) {
 ATHANOR_REFERENCE(RandomBits) {
   const uint64_t seed = LoadScalar(*inputs[0], 0).u;
   for (int64_t i = 0; i < result->elements(); ++i) {
-    const uint32_t word = Philox(static_cast<uint64_t>(i) / 4, seed)[i % 4];
-    StoreScalar(*result, i, Scalar::Unsigned(result->dtype, word));
+    StoreScalar(*result, i, Scalar::Unsigned(result->dtype, RandomWord(seed, i)));
   }
   return absl::OkStatus();
 }

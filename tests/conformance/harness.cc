@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/ir/compare.h"
+#include "compiler/ir/evaluate_at.h"
 #include "compiler/pipeline/pipeline.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
@@ -157,12 +158,45 @@ Tensor RandomIndices(DType dtype, std::vector<int64_t> shape, int64_t extent, st
   return t;
 }
 
+namespace {
+
+// Elements alone (compiler/ir/evaluate_at.h) are bit for bit what they are among all.
+void ExpectElementsAlone(const Graph& graph, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& want) {
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<absl::string_view> bytes;
+  for (const Tensor& t : inputs) {
+    shapes.push_back(t.shape);
+    bytes.push_back(t.bytes);
+  }
+  std::vector<std::vector<int64_t>> positions(want.size());
+  for (size_t o = 0; o < want.size(); ++o) {
+    const int64_t elements = want[o].elements();
+    for (int64_t p = 0; p < elements; p += elements / 16 + 1) positions[o].push_back(p);
+  }
+  const auto alone =
+      EvaluateAt(graph, BindDims(graph, shapes).value(), positions, bytes, int64_t{1} << 24);
+  ASSERT_TRUE(alone.ok()) << alone.status() << "\n" << ToText(graph);
+  for (size_t o = 0; o < want.size(); ++o) {
+    const size_t size = DTypeBytes(want[o].dtype);
+    for (size_t i = 0; i < positions[o].size(); ++i) {
+      EXPECT_EQ((*alone)[o].bytes.substr(i * size, size),
+                want[o].bytes.substr(positions[o][i] * size, size))
+          << "output " << o << ", element " << positions[o][i] << "\n"
+          << ToText(graph);
+    }
+  }
+}
+
+}  // namespace
+
 void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
                             const std::vector<Tensor>& parameters, double slack) {
   std::vector<Tensor> all = inputs;
   all.insert(all.end(), parameters.begin(), parameters.end());
   auto want = Evaluate(graph, all);
   ASSERT_TRUE(want.ok()) << want.status();
+  ExpectElementsAlone(graph, all, *want);
   for (int vector_bytes : {0, 32}) {
     auto compiled = Compile(graph, parameters, HostTarget(vector_bytes));
     ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << ToText(graph);
