@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "compiler/search/baseline.h"
+#include "compiler/search/fusion.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -29,7 +29,8 @@ std::string Lowered(const std::string& text) {
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return "";
   const v1::Target target = Target();
-  Genome genome = ChooseBaseline(&*g, target);
+  Genome genome = ChooseKernels(*g, target);
+  PackWeights(&*g, &genome, target);
   const std::vector<bool> memory = MemoryOf(*g, genome);
   std::string kernels;
   for (const KernelChoice& choice : genome.kernels) {

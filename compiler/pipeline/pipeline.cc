@@ -14,7 +14,7 @@
 #include "compiler/rules/decompose.h"
 #include "compiler/rules/recognise.h"
 #include "compiler/rules/views.h"
-#include "compiler/search/baseline.h"
+#include "compiler/search/fusion.h"
 
 namespace athanor {
 
@@ -269,7 +269,8 @@ absl::Status BaselineBuilder::Lower() {
 }
 
 absl::Status BaselineBuilder::LowerChoice(bool epilogues) {
-  genome_ = ChooseBaseline(&prepared_.graph, target_, epilogues);
+  genome_ = ChooseKernels(prepared_.graph, target_, {.epilogues = epilogues});
+  PackWeights(&prepared_.graph, &genome_, target_);
   memory_ = MemoryOf(prepared_.graph, genome_);
   LowerInput in{prepared_.graph, memory_, target_};
   for (const KernelChoice& choice : genome_.kernels) {

@@ -4,7 +4,7 @@
 //   // plan->kernels() hold sources; whoever calls has them compiled and gives the objects to the
 //   runtime
 //
-// Stages: decompose → recognise → canonical form → choose (search/baseline) → lower (codegen) →
+// Stages: decompose → recognise → canonical form → choose (search/fusion) → lower (codegen) →
 // plan. The e-graph search takes the place of the choice later; everything around it stays. Pure,
 // thread-safe.
 #ifndef ATHANOR_COMPILER_PIPELINE_PIPELINE_H_

@@ -72,9 +72,9 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   if (columns && *columns <= lanes) s.nv = 1;
   // A panel of the column operand stays in half of the second-level cache.
   s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
-  const bool packed = is_weight[node.inputs[s.swap ? 0 : 1]];
+  s.pack_ahead = is_weight[node.inputs[s.swap ? 0 : 1]];
   // Packing inside a work item is paid once per block of rows, so blocks are taller there.
-  s.rows_per_item = s.mr * (packed ? 8 : 40);
+  s.rows_per_item = s.mr * (s.pack_ahead ? 8 : 40);
   return s;
 }
 

@@ -7,6 +7,8 @@
 #define ATHANOR_COMPILER_SEARCH_SCHEDULE_H_
 
 #include <cstdint>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "compiler/ir/graph.h"
@@ -31,13 +33,24 @@ struct ContractSchedule {
   int64_t rows_per_item = 96;   // rows of the result one work item computes, a multiple of mr
   int64_t panels_per_item = 1;  // panels of nv vectors one work item computes
   int64_t kc = 512;             // length of the reduction between visits of the tile's memory
-  NodeId packed = -1;  // the node that holds the column operand in panels; -1: packed inside
+  bool pack_ahead = false;      // the column operand is a weight, brought into panels by `prepare`
+  NodeId packed = -1;  // the node that holds it then (PackWeights adds it); -1: packed inside
+
+  // As a choice: without the node.
+  friend bool operator==(const ContractSchedule& a, const ContractSchedule& b) {
+    auto tie = [](const ContractSchedule& s) {
+      return std::tie(s.swap, s.mr, s.nv, s.rows_per_item, s.panels_per_item, s.kc, s.pack_ahead);
+    };
+    return tie(a) == tie(b);
+  }
 };
 
 struct AttentionSchedule {
   int mr = 12;             // keys, and then value columns, per register tile
   int nv = 2;              // vectors of queries per work item
   int64_t key_block = 96;  // keys between two corrections of the running maximum, a multiple of mr
+
+  bool operator==(const AttentionSchedule&) const = default;
 };
 
 struct KernelChoice {
@@ -53,6 +66,9 @@ struct KernelChoice {
 struct Genome {
   std::vector<KernelChoice> kernels;
 };
+
+// "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead", for reports.
+std::string ScheduleText(const KernelChoice& choice);
 
 // Nodes with memory: inputs, parameters, constants of more than one element, and the kernels'
 // roots.

@@ -1,4 +1,4 @@
-#include "compiler/search/baseline.h"
+#include "compiler/search/fusion.h"
 
 #include <algorithm>
 #include <map>
@@ -25,7 +25,37 @@ std::vector<bool> MemoryOf(const Graph& graph, const Genome& genome) {
   return memory;
 }
 
+std::string ScheduleText(const KernelChoice& choice) {
+  switch (choice.kind) {
+    case KernelKind::kMap:
+      return "map";
+    case KernelKind::kRow:
+      return "row";
+    case KernelKind::kPoint:
+      return "point";
+    case KernelKind::kScatter:
+      return "scatter";
+    case KernelKind::kContract: {
+      const ContractSchedule& s = choice.contract;
+      return absl::StrCat("contract mr=", s.mr, " nv=", s.nv, " rows=", s.rows_per_item,
+                          " panels=", s.panels_per_item, " kc=", s.kc, s.swap ? " swap" : "",
+                          s.pack_ahead ? " ahead" : "");
+    }
+    case KernelKind::kAttention: {
+      const AttentionSchedule& s = choice.attention;
+      return absl::StrCat("attention mr=", s.mr, " nv=", s.nv, " keys=", s.key_block);
+    }
+  }
+  return "";
+}
+
 namespace {
+
+// Cheap enough to be computed in several kernels: no reduction, no draw of random numbers.
+bool CanRepeat(const Node& node) {
+  return OpInfo(node.op).op_class == OpClass::kElementwise || node.op == Op::kIndexMap ||
+         node.op == Op::kGather;
+}
 
 // Lowering recurses through a kernel's nodes, and Clang's time grows with them.
 constexpr int kMaxKernelNodes = 200;
@@ -40,10 +70,10 @@ struct Group {
   bool has_reduction() const { return row || inline_; }
 };
 
-class Baseline {
+class Grouping {
  public:
-  Baseline(Graph* graph, const v1::Target& target, bool epilogues)
-      : graph_(*graph), target_(target), epilogues_(epilogues), bounds_(graph->DimBounds()) {}
+  Grouping(const Graph& graph, const v1::Target& target, const Fusion& fusion)
+      : graph_(graph), target_(target), fusion_(fusion), bounds_(graph.DimBounds()) {}
   Genome Choose();
 
  private:
@@ -56,8 +86,8 @@ class Baseline {
   bool NeedsDivision(NodeId n) const;
   bool CanInlineReduction(NodeId n, NodeId root);
   bool CanInlineAnchor(NodeId n, NodeId root);
-  // Counts `n` into its kernels; false if one has enough nodes already.
-  bool HasRoom(NodeId n);
+  // False if one of the kernels that need `n` has enough nodes already.
+  bool HasRoom(NodeId n) const;
   KernelChoice ChoiceOf(NodeId root);
   // The root's coordinates as symbols "x0", ..., known to `bounds`.
   std::vector<Expr> RootSymbols(NodeId root, Bounds& bounds) const;
@@ -69,9 +99,9 @@ class Baseline {
            node(n).op == Op::kConstant || node(n).op == Op::kIota;
   }
 
-  Graph& graph_;
+  const Graph& graph_;
   const v1::Target& target_;
-  const bool epilogues_;
+  const Fusion& fusion_;
   Bounds bounds_;
   std::vector<bool> memory_, is_weight_, is_output_, views_only_;
   std::vector<std::vector<NodeId>> users_;
@@ -80,28 +110,21 @@ class Baseline {
   std::map<NodeId, ContractSchedule> contracts_;
 };
 
-void Baseline::FindUsers() {
+void Grouping::FindUsers() {
   const size_t count = graph_.nodes.size();
   memory_ = MemoryOf(graph_, {});
   users_.resize(count);
   groups_.resize(count);
   is_output_.resize(count);
   views_only_.resize(count);
-  is_weight_.resize(count);
+  is_weight_ = WeightsOf(graph_);
   for (size_t n = 0; n < count; ++n) {
-    const Node& node = graph_.nodes[n];
-    is_weight_[n] = node.op != Op::kInput &&
-                    std::all_of(node.type.shape.begin(), node.type.shape.end(),
-                                [](const Expr& e) { return e.constant().has_value(); });
-    for (NodeId i : node.inputs) {
-      users_[i].push_back(static_cast<NodeId>(n));
-      if (!is_weight_[i]) is_weight_[n] = false;
-    }
+    for (NodeId i : graph_.nodes[n].inputs) users_[i].push_back(static_cast<NodeId>(n));
   }
   for (const Output& o : graph_.outputs) is_output_[o.node] = true;
 }
 
-std::vector<Expr> Baseline::RootSymbols(NodeId root, Bounds& bounds) const {
+std::vector<Expr> Grouping::RootSymbols(NodeId root, Bounds& bounds) const {
   std::vector<Expr> at;
   const Shape& shape = node(root).type.shape;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -112,7 +135,7 @@ std::vector<Expr> Baseline::RootSymbols(NodeId root, Bounds& bounds) const {
   return at;
 }
 
-void Baseline::MakeRoot(NodeId n) {
+void Grouping::MakeRoot(NodeId n) {
   memory_[n] = true;
   groups_[n] = {n};
   Group& g = roots_[n];
@@ -134,7 +157,7 @@ void Baseline::MakeRoot(NodeId n) {
   }
 }
 
-void Baseline::Visit(NodeId n) {
+void Grouping::Visit(NodeId n) {
   if (memory_[n]) {
     if (is_output_[n] || !users_[n].empty()) groups_[n] = {n};
     return;
@@ -149,14 +172,22 @@ void Baseline::Visit(NodeId n) {
     if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
   }
   if (groups_[n].empty()) return;  // nobody needs it
-  if (!CanInline(n) || NeedsDivision(n) || !HasRoom(n)) MakeRoot(n);
+  auto asked = fusion_.nodes.find(n);
+  const bool memory =
+      asked == fusion_.nodes.end() ? NeedsDivision(n) : asked->second == Fuse::kMemory;
+  if (memory || !HasRoom(n) || !CanInline(n)) return MakeRoot(n);
+  for (NodeId root : groups_[n]) ++roots_[root].nodes;
 }
 
-bool Baseline::CanInline(NodeId n) {
+bool Grouping::CanInline(NodeId n) {
   const Node& x = node(n);
   if (IsView(n)) return true;
   if (views_only_[n] || is_weight_[n]) return false;
-  if (groups_[n].size() != 1) return false;
+  if (groups_[n].size() != 1) {
+    // Computed again in each kernel, which only the search asks for.
+    auto asked = fusion_.nodes.find(n);
+    return asked != fusion_.nodes.end() && asked->second == Fuse::kInline && CanRepeat(x);
+  }
   const NodeId root = *groups_[n].begin();
   switch (x.op) {
     case Op::kScatter:
@@ -174,13 +205,12 @@ bool Baseline::CanInline(NodeId n) {
   }
 }
 
-bool Baseline::HasRoom(NodeId n) {
-  bool room = true;
-  for (NodeId root : groups_[n]) room = ++roots_[root].nodes <= kMaxKernelNodes && room;
-  return room;
+bool Grouping::HasRoom(NodeId n) const {
+  return std::all_of(groups_[n].begin(), groups_[n].end(),
+                     [&](NodeId root) { return roots_.at(root).nodes < kMaxKernelNodes; });
 }
 
-bool Baseline::NeedsDivision(NodeId n) const {
+bool Grouping::NeedsDivision(NodeId n) const {
   if (node(n).op != Op::kIndexMap) return false;
   const bool operand = std::any_of(users_[n].begin(), users_[n].end(),
                                    [&](NodeId u) { return node(u).op == Op::kContract; });
@@ -199,7 +229,7 @@ bool Baseline::NeedsDivision(NodeId n) const {
   return false;
 }
 
-bool Baseline::CanInlineReduction(NodeId n, NodeId root) {
+bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
   Group& g = roots_[root];
   if (g.anchor >= 0 || node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag)
     return false;
@@ -232,9 +262,9 @@ bool Baseline::CanInlineReduction(NodeId n, NodeId root) {
   return false;
 }
 
-bool Baseline::CanInlineAnchor(NodeId n, NodeId root) {
+bool Grouping::CanInlineAnchor(NodeId n, NodeId root) {
   Group& g = roots_[root];
-  if (!epilogues_ || g.anchor >= 0 || g.has_reduction()) return false;
+  if (!fusion_.epilogues || g.anchor >= 0 || g.has_reduction()) return false;
   if (node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag) return false;
   std::optional<ContractSchedule> schedule;
   if (node(n).op == Op::kContract) {
@@ -259,7 +289,7 @@ bool Baseline::CanInlineAnchor(NodeId n, NodeId root) {
   return true;
 }
 
-KernelChoice Baseline::ChoiceOf(NodeId root) {
+KernelChoice Grouping::ChoiceOf(NodeId root) {
   const Group& g = roots_[root];
   KernelChoice k;
   k.root = root;
@@ -278,46 +308,79 @@ KernelChoice Baseline::ChoiceOf(NodeId root) {
   return k;
 }
 
-Genome Baseline::Choose() {
+Genome Grouping::Choose() {
   FindUsers();
   for (NodeId n = static_cast<NodeId>(graph_.nodes.size()); n-- > 0;) Visit(n);
   Genome genome;
-  std::vector<KernelChoice> later;
-  for (const auto& [root, group] : roots_) later.push_back(ChoiceOf(root));
-  // A packed layout is one more root, computed from the weight before the first contraction that
-  // reads it.
-  std::map<std::string, NodeId> packed;
-  for (KernelChoice& k : later) {
-    if (k.kind == KernelKind::kContract) {
-      const Node& anchor = node(k.anchor);
-      NodeId operand = anchor.inputs[k.contract.swap ? 0 : 1];
-      if (is_weight_[operand]) {
-        int width = PanelWidth(graph_, k.anchor, k.contract, target_);
-        NodeId added = AddPackedOperand(&graph_, k.anchor, k.contract, width);
-        std::string key = absl::StrCat(operand, " ", width);
-        for (const Expr& c : GetAttr<IndexMap>(node(added).attrs, "map").coordinates) {
-          absl::StrAppend(&key, ";", c.ToString());
-        }
-        auto [it, is_new] = packed.emplace(key, added);
-        if (is_new) {
-          KernelChoice pack;
-          pack.root = added;
-          genome.kernels.push_back(pack);
-        } else {
-          graph_.nodes.pop_back();
-        }
-        k.contract.packed = it->second;
-      }
-    }
-    genome.kernels.push_back(k);
-  }
+  for (const auto& [root, group] : roots_) genome.kernels.push_back(ChoiceOf(root));
   return genome;
 }
 
 }  // namespace
 
-Genome ChooseBaseline(Graph* graph, const v1::Target& target, bool epilogues) {
-  return Baseline(graph, target, epilogues).Choose();
+Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion) {
+  return Grouping(graph, target, fusion).Choose();
+}
+
+std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome) {
+  const std::vector<bool> memory = MemoryOf(graph, genome);
+  const std::vector<bool> weights = WeightsOf(graph);
+  std::vector<bool> computed(graph.nodes.size()), output(graph.nodes.size());
+  for (const KernelChoice& k : genome.kernels) computed[k.root] = true;
+  for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
+    if (!computed[n]) continue;
+    for (NodeId i : graph.node(n).inputs) computed[i] = true;
+  }
+  for (const Output& o : graph.outputs) output[o.node] = true;
+  std::vector<std::pair<NodeId, Fuse>> flips;
+  for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
+    const Node& node = graph.node(n);
+    if (!computed[n] || output[n] || weights[n] || node.inputs.empty()) continue;
+    if (!memory[n]) {
+      flips.emplace_back(n, Fuse::kMemory);
+    } else if (CanRepeat(node)) {
+      flips.emplace_back(n, Fuse::kInline);
+    }
+  }
+  return flips;
+}
+
+std::vector<bool> WeightsOf(const Graph& graph) {
+  std::vector<bool> weights(graph.nodes.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    weights[n] =
+        node.op != Op::kInput &&
+        std::all_of(node.type.shape.begin(), node.type.shape.end(),
+                    [](const Expr& e) { return e.constant().has_value(); }) &&
+        std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId i) { return weights[i]; });
+  }
+  return weights;
+}
+
+void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
+  std::vector<KernelChoice> kernels;
+  std::map<std::string, NodeId> packed;
+  for (KernelChoice k : genome->kernels) {
+    if (k.kind == KernelKind::kContract && k.contract.pack_ahead) {
+      const NodeId operand = graph->node(k.anchor).inputs[k.contract.swap ? 0 : 1];
+      const int width = PanelWidth(*graph, k.anchor, k.contract, target);
+      const NodeId added = AddPackedOperand(graph, k.anchor, k.contract, width);
+      std::string key = absl::StrCat(operand, " ", width);
+      for (const Expr& c : GetAttr<IndexMap>(graph->node(added).attrs, "map").coordinates) {
+        absl::StrAppend(&key, ";", c.ToString());
+      }
+      auto [it, is_new] = packed.emplace(key, added);
+      if (is_new) {
+        kernels.push_back({.root = added});
+      } else {
+        graph->nodes.pop_back();
+      }
+      k.contract.packed = it->second;
+    }
+    kernels.push_back(k);
+  }
+  genome->kernels = std::move(kernels);
 }
 
 }  // namespace athanor

@@ -1,4 +1,4 @@
-#include "compiler/search/baseline.h"
+#include "compiler/search/fusion.h"
 
 #include <string>
 #include <vector>
@@ -40,7 +40,8 @@ std::string Kernels(const std::string& text, bool epilogues = true) {
       ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return "";
-  Genome genome = ChooseBaseline(&*g, Target(), epilogues);
+  Genome genome = ChooseKernels(*g, Target(), {.epilogues = epilogues});
+  PackWeights(&*g, &genome, Target());
   std::string kernels;
   for (const KernelChoice& k : genome.kernels) {
     if (!kernels.empty()) kernels += ", ";
@@ -51,7 +52,7 @@ std::string Kernels(const std::string& text, bool epilogues = true) {
   return kernels;
 }
 
-TEST(BaselineTest, ChainsAndDiamondsAreOneMap) {
+TEST(FusionTest, ChainsAndDiamondsAreOneMap) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 64]
     %1 = Exp(%0)
@@ -71,7 +72,7 @@ TEST(BaselineTest, ChainsAndDiamondsAreOneMap) {
             "map 4");
 }
 
-TEST(BaselineTest, InnerValuesThatAreOutputsHaveMemory) {
+TEST(FusionTest, InnerValuesThatAreOutputsHaveMemory) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 64]
     %1 = Exp(%0)
@@ -89,7 +90,7 @@ TEST(BaselineTest, InnerValuesThatAreOutputsHaveMemory) {
             "");
 }
 
-TEST(BaselineTest, WithoutEpiloguesContractionsStandAlone) {
+TEST(FusionTest, WithoutEpiloguesContractionsStandAlone) {
   const std::string text = R"(
     %0 = Input "x" : f32[b, 64]
     %1 = Input "w" : f32[64, 96]
@@ -101,7 +102,7 @@ TEST(BaselineTest, WithoutEpiloguesContractionsStandAlone) {
   EXPECT_EQ(Kernels(text, /*epilogues=*/false), "contract 2, map 3");
 }
 
-TEST(BaselineTest, EpiloguesJoinTheirContraction) {
+TEST(FusionTest, EpiloguesJoinTheirContraction) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 64]
     %1 = Parameter "w" : f32[64, 96]
@@ -118,7 +119,7 @@ TEST(BaselineTest, EpiloguesJoinTheirContraction) {
             "map 10, contract 9 over 4 packed 10");
 }
 
-TEST(BaselineTest, TransposedAndMergedResultsAreEpilogues) {
+TEST(FusionTest, TransposedAndMergedResultsAreEpilogues) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 8]
     %1 = Input "w" : f32[8, 6]
@@ -138,7 +139,7 @@ TEST(BaselineTest, TransposedAndMergedResultsAreEpilogues) {
             "contract 4 over 2");
 }
 
-TEST(BaselineTest, SoftmaxAndNormsAreOneKernel) {
+TEST(FusionTest, SoftmaxAndNormsAreOneKernel) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, s]
     %1 = MaxReduce(%0) {axes=[1]}
@@ -174,7 +175,7 @@ TEST(BaselineTest, SoftmaxAndNormsAreOneKernel) {
             "row 12");
 }
 
-TEST(BaselineTest, ReductionsByTheirAxis) {
+TEST(FusionTest, ReductionsByTheirAxis) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, s]
     %1 = SumReduce(%0) {axes=[1]}
@@ -191,7 +192,7 @@ TEST(BaselineTest, ReductionsByTheirAxis) {
             "map 3");
 }
 
-TEST(BaselineTest, ReductionUsedByTwoKernelsIsComputedOnce) {
+TEST(FusionTest, ReductionUsedByTwoKernelsIsComputedOnce) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, s]
     %1 = SumReduce(%0) {axes=[1]}
@@ -203,7 +204,7 @@ TEST(BaselineTest, ReductionUsedByTwoKernelsIsComputedOnce) {
             "point 1, map 2, map 3");
 }
 
-TEST(BaselineTest, GatherThenAdd) {
+TEST(FusionTest, GatherThenAdd) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "ids" : i32[b, s]
     %1 = Parameter "table" : f32[100, 64]
@@ -215,7 +216,7 @@ TEST(BaselineTest, GatherThenAdd) {
             "map 4");
 }
 
-TEST(BaselineTest, OperandsOfContractionsAreInMemory) {
+TEST(FusionTest, OperandsOfContractionsAreInMemory) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 8]
     %1 = Input "w" : f32[8, 6]
@@ -226,7 +227,7 @@ TEST(BaselineTest, OperandsOfContractionsAreInMemory) {
             "map 2, contract 3");
 }
 
-TEST(BaselineTest, EqualWeightsArePackedOnce) {
+TEST(FusionTest, EqualWeightsArePackedOnce) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 64]
     %1 = Parameter "w" : f32[64, 64]
@@ -237,7 +238,7 @@ TEST(BaselineTest, EqualWeightsArePackedOnce) {
             "map 4, contract 2 packed 4, contract 3 packed 4");
 }
 
-TEST(BaselineTest, ScatterIsItsOwnKernel) {
+TEST(FusionTest, ScatterIsItsOwnKernel) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[10, 4]
     %1 = Input "i" : i32[b]

@@ -1,0 +1,44 @@
+#include "compiler/search/contract_roles.h"
+
+#include <utility>
+
+namespace athanor {
+
+std::vector<Expr> ContractRoles::ExtentsOf(const std::string& group) const {
+  std::vector<Expr> e;
+  for (char c : group) e.push_back(extents.at(c));
+  return e;
+}
+
+Expr ContractRoles::SizeOf(const std::string& group) const {
+  Expr size = 1;
+  for (char c : group) size *= extents.at(c);
+  return size;
+}
+
+ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap) {
+  const ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
+  ContractRoles r;
+  r.letters[0] = spec.lhs;
+  r.letters[1] = spec.rhs;
+  r.result = spec.result;
+  if (swap) std::swap(r.row_operand, r.column_operand);
+  for (int side = 0; side < 2; ++side) {
+    const Shape& shape = graph.node(node.inputs[side]).type.shape;
+    for (size_t i = 0; i < shape.size(); ++i) r.extents[r.letters[side][i]] = shape[i];
+  }
+  auto in = [&](int side, char c) { return r.letters[side].find(c) != std::string::npos; };
+  for (char c : r.result) {
+    const bool row = in(r.row_operand, c), column = in(r.column_operand, c);
+    (row && column ? r.batch : row ? r.rows : r.columns) += c;
+  }
+  for (const std::string& letters : r.letters) {
+    for (char c : letters) {
+      const bool summed = r.result.find(c) == std::string::npos;
+      if (summed && r.sums.find(c) == std::string::npos) r.sums += c;
+    }
+  }
+  return r;
+}
+
+}  // namespace athanor

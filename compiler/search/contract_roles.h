@@ -1,0 +1,35 @@
+// The axes of a contraction by what they do, as its kernels see them.
+//
+//   ContractRoles r = FindContractRoles(graph, node, /*swap=*/false);   // "bmk,kn->bmn"
+//   // r.batch == "", r.rows == "bm", r.columns == "n", r.sums == "k"
+#ifndef ATHANOR_COMPILER_SEARCH_CONTRACT_ROLES_H_
+#define ATHANOR_COMPILER_SEARCH_CONTRACT_ROLES_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/graph.h"
+
+namespace athanor {
+
+struct ContractRoles {
+  std::string letters[2], result;  // of the operands and of the result, by axis
+  std::string batch;               // in both operands and in the result
+  std::string rows, columns;       // in the result and in that operand alone
+  std::string sums;                // not in the result
+  int row_operand = 0, column_operand = 1;
+  std::map<char, Expr> extents;
+
+  // Sizes of a group of letters, in its order.
+  std::vector<Expr> ExtentsOf(const std::string& group) const;
+  // Their product: the group's size when flattened.
+  Expr SizeOf(const std::string& group) const;
+};
+
+// `swap`: the right operand's free axes are the rows.
+ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_SEARCH_CONTRACT_ROLES_H_

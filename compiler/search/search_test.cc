@@ -1,0 +1,206 @@
+#include "compiler/search/search.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/search/space.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+v1::Target Target() {
+  v1::Target t;
+  t.set_vector_bytes(64);
+  t.set_vector_registers(32);
+  t.set_l1_bytes(32 << 10);
+  t.set_l2_bytes(1 << 20);
+  t.set_threads(2);
+  return t;
+}
+
+Graph Parse(const std::string& text) {
+  absl::StatusOr<Graph> g = ParseGraph("graph \"\" {\n dim b in [1, 64]\n" + text + "}");
+  EXPECT_TRUE(g.ok()) << g.status();
+  return *std::move(g);
+}
+
+// Equal layers: a contraction with a bias and a tanh each.
+Graph Layers(int count) {
+  std::string text = "%0 = Input \"x\" : f32[b, 256]\n";
+  int next = 1, x = 0;
+  for (int i = 0; i < count; ++i) {
+    absl::StrAppend(&text, "%", next, " = Parameter \"w", i, "\" : f32[256, 256]\n");
+    absl::StrAppend(&text, "%", next + 1, " = Contract(%", x, ", %", next,
+                    ") {spec=\"mk,kn->mn\"}\n");
+    absl::StrAppend(&text, "%", next + 2, " = Tanh(%", next + 1, ")\n");
+    x = next + 2;
+    next += 3;
+  }
+  return Parse(text + "output \"y\" = %" + absl::StrCat(x) + "\n");
+}
+
+using Cost = std::function<absl::StatusOr<double>(const Search&, const KernelCandidate&)>;
+
+// Answers until the search ends; what was asked, one line each.
+std::vector<std::string> Drive(Search& search, const Cost& cost, int sizes = 1) {
+  std::vector<std::string> asked;
+  for (int steps = 0; steps < 10000; ++steps) {
+    const Search::Step step = search.Next();
+    if (step.done) return asked;
+    for (int id : step.kernels) {
+      const KernelCandidate& k = search.kernel(id);
+      asked.push_back(
+          absl::StrCat(search.task(k.task).key.substr(0, 8), " ", ScheduleText(k.choice)));
+      absl::StatusOr<double> seconds = cost(search, k);
+      if (seconds.ok()) {
+        search.TellKernel(id, Seconds(sizes, *seconds));
+      } else {
+        search.TellKernel(id, seconds.status());
+      }
+    }
+    if (step.plan >= 0) {
+      asked.push_back(absl::StrCat("plan ", search.plan(step.plan).predicted));
+      search.TellPlan(step.plan, true);
+    }
+  }
+  ADD_FAILURE() << "the search does not end";
+  return asked;
+}
+
+// As if the machine took 10 microseconds with the schedule of the prediction's liking, more with
+// others.
+Cost PrefersTile(int mr, int nv) {
+  return [=](const Search&, const KernelCandidate& k) -> absl::StatusOr<double> {
+    if (k.choice.kind != KernelKind::kContract) return 1e-6;
+    const ContractSchedule& s = k.choice.contract;
+    return 1e-3 *
+           (1 + std::abs(s.mr - mr) + std::abs(s.nv - nv) + std::abs(s.rows_per_item - 64) / 64.0);
+  };
+}
+
+TEST(SearchTest, FindsTheScheduleThatTheMachineLikes) {
+  Search search({Layers(1)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, PrefersTile(8, 3));
+  const SearchReport report = search.Report();
+  ASSERT_EQ(report.tasks.size(), 1);
+  EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=8 nv=3 ");
+  EXPECT_LT(report.predicted, 0.5);
+  ASSERT_GT(report.plans_proposed, 0);
+  const ScheduledGraph& last = search.plan(report.plans_proposed - 1).scheduled;
+  bool found = false;
+  for (const KernelChoice& k : last.genome.kernels) {
+    if (k.kind != KernelKind::kContract) continue;
+    found = true;
+    EXPECT_EQ(k.contract.mr, 8);
+    EXPECT_EQ(k.contract.pack_ahead, k.contract.packed >= 0);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(SearchTest, EqualLayersAreMeasuredOnce) {
+  std::vector<size_t> asked;
+  for (int layers : {1, 6, 24}) {
+    Search search({Layers(layers)}, Target(), Machine::Typical(Target()),
+                  {.sizes = {{16}}, .max_kernels = 60});
+    asked.push_back(Drive(search, PrefersTile(8, 3)).size());
+    const SearchReport report = search.Report();
+    ASSERT_FALSE(report.tasks.empty());
+    EXPECT_EQ(report.tasks[0].calls, layers);
+  }
+  EXPECT_EQ(asked[1], asked[2]);
+}
+
+TEST(SearchTest, TheSameAnswersGiveTheSameQuestions) {
+  auto run = [](uint64_t seed) {
+    Search search({Layers(3)}, Target(), Machine::Typical(Target()),
+                  {.sizes = {{1}, {64}}, .seed = seed});
+    return absl::StrJoin(Drive(search, PrefersTile(4, 4), 2), "\n");
+  };
+  EXPECT_EQ(run(1), run(1));
+  EXPECT_NE(run(1), run(2));
+}
+
+TEST(SearchTest, FailuresCostOnlyThemselves) {
+  Search search({Layers(2)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    const ContractSchedule& c = k.choice.contract;
+    if (k.choice.kind == KernelKind::kContract && c.nv != 2) return absl::DataLossError("wrong");
+    return PrefersTile(6, 2)(s, k);
+  });
+  const SearchReport report = search.Report();
+  EXPECT_GT(report.kernels_failed, 0);
+  EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=6 nv=2 ");
+}
+
+TEST(SearchTest, ABaselineThatFailsIsNeverProposed) {
+  Search search({Layers(1)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search&, const KernelCandidate&) -> absl::StatusOr<double> {
+    return absl::InternalError("no kernel lowers");
+  });
+  EXPECT_EQ(search.Report().plans_proposed, 0);
+}
+
+TEST(SearchTest, AnEpilogueIsGivenUpWhereItsKernelIsSlow) {
+  Search search({Layers(4)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    const bool fused = k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
+    return fused ? 1e-3 : 1e-5;
+  });
+  const SearchReport report = search.Report();
+  EXPECT_GE(report.genomes_taken, 1);
+  for (const TaskReport& t : report.tasks) EXPECT_EQ(t.calls, 4) << t.about;
+  EXPECT_LT(report.predicted, 0.1);
+}
+
+TEST(SearchTest, StopsAtItsBudgetAndAtTheRoofline) {
+  Search budget({Layers(1)}, Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .max_kernels = 5});
+  Drive(budget, PrefersTile(8, 3));
+  EXPECT_EQ(budget.Report().stop, SearchStop::kBudget);
+  EXPECT_LT(budget.Report().kernels_measured, 5 + 4);
+  Search fast({Layers(1)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(fast, [](const Search&, const KernelCandidate&) -> absl::StatusOr<double> { return 1e-9; });
+  EXPECT_EQ(fast.Report().stop, SearchStop::kRoofline);
+}
+
+TEST(SearchTest, AGraphWithoutKernelsIsDoneAtOnce) {
+  Search search({Parse("%0 = Input \"x\" : f32[b]\n output \"y\" = %0\n")}, Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}});
+  EXPECT_TRUE(search.Next().done);
+}
+
+TEST(SpaceTest, SchedulesFitTheRegistersAndAreDistinct) {
+  const Graph g = Layers(1);
+  const Genome genome = ChooseKernels(g, Target());
+  ASSERT_EQ(genome.kernels.size(), 1);
+  const KernelTask task = CutTask(g, MemoryOf(g, genome), WeightsOf(g), genome.kernels[0]);
+  std::set<std::string> texts;
+  for (const KernelChoice& c : Schedules(task, Target())) {
+    EXPECT_LE(c.contract.mr * c.contract.nv + c.contract.nv + 1, 32);
+    EXPECT_EQ(c.contract.rows_per_item % c.contract.mr, 0);
+    EXPECT_TRUE(texts.insert(ScheduleText(c)).second) << ScheduleText(c);
+  }
+  EXPECT_GT(texts.size(), 100);
+  EXPECT_TRUE(texts.contains(ScheduleText(task.choice)));
+}
+
+TEST(TaskTest, EqualKernelsOfLayersAreEqualTasks) {
+  const Graph g = Layers(3);
+  const Genome genome = ChooseKernels(g, Target());
+  std::set<std::string> keys;
+  for (const KernelChoice& k : genome.kernels) {
+    const KernelTask task = CutTask(g, MemoryOf(g, genome), WeightsOf(g), k);
+    keys.insert(task.key);
+    EXPECT_TRUE(Verify(task.graph).ok());
+    ScheduledGraph s = WithSchedule(task, task.choice, Target());
+    EXPECT_EQ(s.genome.kernels.size(), 2);  // the packing, and the kernel
+  }
+  EXPECT_EQ(keys.size(), 1);
+}
+
+}  // namespace
+}  // namespace athanor
