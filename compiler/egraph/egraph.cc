@@ -82,7 +82,7 @@ NodeId EGraph::FindNode(uint32_t hash, OpId op, PayloadId payload,
 ClassId EGraph::Lookup(OpId op, PayloadId payload, absl::Span<const ClassId> children) const {
   Children canonical(children.begin(), children.end());
   for (ClassId& child : canonical) child = Find(child);
-  const NodeId n = FindNode(Hash(op, payload, canonical), op, payload, canonical);
+  const NodeId n = LookupNode(op, payload, canonical);
   return n.valid() ? class_of(n) : ClassId{};
 }
 

@@ -94,6 +94,10 @@ class EGraph {
   // The class of this node; an invalid id if it is not in the e-graph. Sees through united
   // children. Between Union and Rebuild it may miss nodes.
   ClassId Lookup(OpId op, PayloadId payload, absl::Span<const ClassId> children) const;
+  // The node itself. REQUIRES: the children are canonical.
+  NodeId LookupNode(OpId op, PayloadId payload, absl::Span<const ClassId> children) const {
+    return FindNode(Hash(op, payload, children), op, payload, children);
+  }
 
   // The classes by their ids, in order.
   std::vector<ClassId> Classes() const;
