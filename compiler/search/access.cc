@@ -166,26 +166,60 @@ std::vector<Expr> MapCoordinates(const IndexMap& map, const std::vector<Expr>& c
 
 namespace {
 
-// The weight of a mixed-radix digit of axis `axis`: c in floordiv($i, c), floordiv($i, c) mod m; 1
-// for $i and $i mod m. nullopt if `e` is no such digit.
-std::optional<Expr> DigitWeight(const Expr& e, const std::string& axis) {
-  std::optional<Expr> weight;
-  for (const Expr::Term& t : e.terms()) {
-    if (t.monomial.size() != 1 || t.coefficient != 1) continue;
-    const Atom& atom = *t.monomial[0];
-    if (atom.kind == Atom::Kind::kSymbol && atom.symbol == axis) weight = Expr(1);
-    if (atom.kind == Atom::Kind::kFloorDiv && atom.args[0] == Expr::Symbol(axis) && !weight) {
-      weight = atom.args[1];
+// A mixed-radix digit of axis `axis` as a coordinate has it: `place` times $i, $i mod m,
+// floordiv($i, weight) or that mod m.
+struct Digit {
+  size_t axis;
+  Expr place;
+  Expr weight;
+};
+
+// The factor of `t` beside its one atom that is $i (weight 1) or floordiv($i, weight); nullopt if
+// it has none, or is subtracted, as what mod takes away is.
+std::optional<Digit> DigitOf(const Expr::Term& t, size_t axis) {
+  if (t.coefficient <= 0) return std::nullopt;
+  const Expr whole = Expr::Axis(static_cast<int>(axis));
+  Digit d{axis, Expr(t.coefficient), Expr(0)};
+  for (const AtomRef& atom : t.monomial) {
+    const bool divided = atom->kind == Atom::Kind::kFloorDiv && atom->args[0] == whole;
+    if (Expr::Of(atom) == whole || divided) {
+      if (!d.weight.IsConstant(0)) return std::nullopt;
+      d.weight = divided ? atom->args[1] : Expr(1);
+    } else {
+      d.place *= Expr::Of(atom);
     }
   }
-  return weight;
+  if (d.weight.IsConstant(0)) return std::nullopt;
+  return d;
+}
+
+bool Divides(const Expr& divisor, const Expr& e) {
+  return Divide(e, divisor).quotient * divisor == e;
+}
+
+// The digits that a coordinate of a map is the sum of, the highest place first; empty if it is no
+// such sum. A guess, as its inverse is checked.
+std::vector<Digit> DigitsOf(const Expr& coordinate, size_t rank) {
+  std::vector<Digit> digits;
+  for (size_t i = 0; i < rank; ++i) {
+    if (!coordinate.Uses(absl::StrCat("$", i))) continue;
+    std::optional<Digit> found;
+    for (const Expr::Term& t : coordinate.terms()) {
+      if (!found) found = DigitOf(t, i);
+    }
+    if (!found) return {};
+    auto lower = std::find_if(digits.begin(), digits.end(),
+                              [&](const Digit& d) { return Divides(d.place, found->place); });
+    digits.insert(lower, *std::move(found));
+  }
+  return digits;
 }
 
 }  // namespace
 
 std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& operand,
                                            const std::vector<Expr>& coordinates, Bounds bounds) {
-  // Guess: every axis is the weighted sum of the operand coordinates that are its digits.
+  // Guess: every coordinate of the operand is a number whose digits are digits of axes.
   std::vector<Expr> result(map.shape.size(), Expr(0));
   std::vector<Expr> at;  // symbols for the operand's coordinates, while the guess is checked
   for (size_t j = 0; j < map.coordinates.size(); ++j) {
@@ -193,25 +227,27 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
     bounds.SetExtent(name, operand[j]);
     at.push_back(Expr::Symbol(name));
     if (map.coordinates[j].constant()) continue;
-    bool found = false;
-    for (size_t i = 0; i < map.shape.size() && !found; ++i) {
-      std::string axis = absl::StrCat("$", i);
-      if (!map.coordinates[j].Uses(axis)) continue;
-      std::optional<Expr> weight = DigitWeight(map.coordinates[j], axis);
-      if (!weight) return std::nullopt;
-      result[i] = result[i] + *weight * at[j];
-      found = true;
+    const std::vector<Digit> digits = DigitsOf(map.coordinates[j], map.shape.size());
+    if (digits.empty()) return std::nullopt;
+    for (size_t d = 0; d < digits.size(); ++d) {
+      Expr value = FloorDiv(at[j], digits[d].place);
+      if (d > 0) value = Mod(value, Divide(digits[d - 1].place, digits[d].place).quotient);
+      result[digits[d].axis] += digits[d].weight * value;
     }
-    if (!found) return std::nullopt;
   }
-  // Proof: reading back gives the operand's coordinates, and both sides have as many elements.
+  // Proof: reading back gives the operand's coordinates, from places inside the result, and both
+  // sides have as many elements.
   std::vector<Expr> back = MapCoordinates(map, result, bounds);
   Expr operand_elements = 1, result_elements = 1;
   for (size_t j = 0; j < at.size(); ++j) {
     if (!bounds.ProvablyEqual(back[j], at[j]) && !operand[j].IsConstant(1)) return std::nullopt;
     operand_elements *= operand[j];
   }
-  for (const Expr& e : map.shape) result_elements *= e;
+  for (size_t i = 0; i < result.size(); ++i) {
+    if (!bounds.NonNegative(result[i]) || !bounds.Less(result[i], map.shape[i]))
+      return std::nullopt;
+    result_elements *= map.shape[i];
+  }
   if (!(operand_elements == result_elements)) return std::nullopt;
   std::map<std::string, Expr, std::less<>> values;
   for (size_t j = 0; j < at.size(); ++j) values[absl::StrCat("$o", j)] = coordinates[j];
@@ -264,6 +300,28 @@ std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph,
                    bounds);
   }
   return at;
+}
+
+bool IsEpilogue(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
+                NodeId anchor) {
+  Bounds bounds = graph.DimBounds();
+  const Shape& shape = graph.node(anchor).type.shape;
+  std::vector<Expr> at;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const std::string name = absl::StrCat("x", i);
+    bounds.SetExtent(name, shape[i]);
+    at.push_back(shape[i].IsConstant(1) ? Expr(0) : Expr::Symbol(name));
+  }
+  auto places = RootCoordinates(graph, has_memory, root, anchor, at, bounds);
+  if (!places) return false;
+  Accesses a = CollectAccesses(graph, has_memory, root, *places, bounds, anchor);
+  bool found = false;
+  for (const Access& r : a.reductions) {
+    if (r.node != anchor) continue;
+    if (r.coordinates != at || r.inside_reduction) return false;
+    found = true;
+  }
+  return found;
 }
 
 }  // namespace athanor

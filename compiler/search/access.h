@@ -55,6 +55,11 @@ std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph,
                                                  const std::vector<Expr>& coordinates,
                                                  const Bounds& bounds);
 
+// Whether `root` needs each element of `anchor` once, at one place of its own, and so can be
+// computed where the anchor's elements are, in any order.
+bool IsEpilogue(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
+                NodeId anchor);
+
 }  // namespace athanor
 
 #endif  // ATHANOR_COMPILER_SEARCH_ACCESS_H_

@@ -42,6 +42,41 @@ TEST(InvertMapTest, PermutationsAndMerges) {
   EXPECT_EQ(Inverted({{b, 1, s}, {A(0), A(2)}}, {b, s}), "[x0, 0, x1]");
 }
 
+TEST(InvertMapTest, Splits) {
+  const Expr b = S("b"), s = S("s");
+  // Heads out of a projection, in place and in front.
+  EXPECT_EQ(Inverted({{b, s, 4, 16}, {A(0), A(1), 16 * A(2) + A(3)}}, {b, s, 64}),
+            "[x0, x1, floordiv(x2, 16), -16*floordiv(x2, 16) + x2]");
+  EXPECT_EQ(Inverted({{b, 4, s, 16}, {A(0), A(2), 16 * A(1) + A(3)}}, {b, s, 64}),
+            "[x0, floordiv(x2, 16), x1, -16*floordiv(x2, 16) + x2]");
+  // One axis into three, written in any order.
+  EXPECT_EQ(Inverted({{4, 2, 3}, {A(0) + 12 * A(1) + 4 * A(2)}}, {24}),
+            "[-4*floordiv(x0, 4) + x0, floordiv(x0, 12), "
+            "-3*floordiv(x0, 12) + floordiv(x0, 4)]");
+  // By a dim.
+  EXPECT_EQ(Inverted({{b, s, 8}, {s * A(0) + A(1), A(2)}}, {b * s, 8}),
+            "[floordiv(x0, s), -floordiv(x0, s)*s + x0, x1]");
+  // A single head.
+  EXPECT_EQ(Inverted({{b, 1, 16}, {A(0), 16 * A(1) + A(2)}}, {b, 16}),
+            "[x0, floordiv(x1, 16), -16*floordiv(x1, 16) + x1]");
+  // Split here and merged there.
+  EXPECT_EQ(Inverted({{4, 6}, {2 * A(0) + FloorDiv(A(1), 3), Mod(A(1), 3)}}, {8, 3}),
+            "[floordiv(x0, 2), -6*floordiv(x0, 2) + 3*x0 + x1]");
+}
+
+TEST(InvertMapTest, SplitsThatAreNotOneToOne) {
+  const Expr b = S("b"), s = S("s");
+  EXPECT_EQ(Inverted({{4, 15}, {16 * A(0) + A(1)}}, {64}), "none");       // with gaps
+  EXPECT_EQ(Inverted({{4, 16}, {15 * A(0) + A(1)}}, {64}), "none");       // overlapping
+  EXPECT_EQ(Inverted({{4, 16}, {A(0) + A(1)}}, {64}), "none");            // a diagonal
+  EXPECT_EQ(Inverted({{4, 16}, {32 * A(0) + 2 * A(1)}}, {64}), "none");   // the even ones
+  EXPECT_EQ(Inverted({{4, 16}, {16 * A(0) + A(1)}}, {65}), "none");       // all but one
+  EXPECT_EQ(Inverted({{8, 8}, {16 * A(0) + A(1)}}, {64}), "none");        // beyond the operand
+  EXPECT_EQ(Inverted({{b, s}, {b * A(0) + A(1)}}, {b * s}), "none");      // sizes swapped
+  EXPECT_EQ(Inverted({{b, s}, {s * A(0) + A(1) + 1}}, {b * s}), "none");  // shifted
+  EXPECT_EQ(Inverted({{b, s}, {s * (b - 1) - s * A(0) + A(1)}}, {b * s}), "none");  // reversed
+}
+
 TEST(InvertMapTest, NotOneToOne) {
   const Expr b = S("b"), s = S("s");
   EXPECT_EQ(Inverted({{b, s}, {A(0)}}, {b}), "none");               // repeated
@@ -161,6 +196,37 @@ TEST(RootCoordinatesTest, ThroughEpilogues) {
   ASSERT_TRUE(at.has_value());
   EXPECT_EQ(ShapeToString(*at), "[c, r]");
   EXPECT_FALSE(RootCoordinates(*g, memory, 6, 0, {S("r"), S("c")}, g->DimBounds()).has_value());
+}
+
+// Whether the output of `rest` is an epilogue of the contraction %2 : f32[b, 8].
+bool IsEpilogueOf2(const std::string& rest) {
+  absl::StatusOr<Graph> g = ParseGraph(R"(graph "" {
+    dim b in [1, 64]
+    %0 = Input "x" : f32[b, 8]
+    %1 = Input "w" : f32[8, 8]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"}
+  )" + rest + "}");
+  EXPECT_TRUE(g.ok()) << g.status();
+  std::vector<bool> memory(g->nodes.size());
+  memory[0] = memory[1] = true;
+  return IsEpilogue(*g, memory, g->outputs[0].node, 2);
+}
+
+TEST(IsEpilogueTest, EachElementOnceAtItsOwnPlace) {
+  EXPECT_TRUE(IsEpilogueOf2("output \"y\" = %2"));
+  EXPECT_TRUE(IsEpilogueOf2("%3 = Exp(%2) output \"y\" = %3"));
+  EXPECT_TRUE(
+      IsEpilogueOf2("%3 = IndexMap(%2) {map=map[2, b, 4]($1, 4*$0 + $2)} "
+                    "output \"y\" = %3"));
+  EXPECT_TRUE(
+      IsEpilogueOf2("%3 = IndexMap(%2) {map=map[8, b]($1, $0)} %4 = Exp(%3) "
+                    "%5 = Mul(%3, %4) output \"y\" = %5"));
+  // A value beside its mirror image, a repeated one, a sum.
+  EXPECT_FALSE(
+      IsEpilogueOf2("%3 = IndexMap(%2) {map=map[b, 8]($0, 7 - $1)} "
+                    "%4 = Add(%2, %3) output \"y\" = %4"));
+  EXPECT_FALSE(IsEpilogueOf2("%3 = IndexMap(%2) {map=map[b, 8, 2]($0, $1)} output \"y\" = %3"));
+  EXPECT_FALSE(IsEpilogueOf2("%3 = SumReduce(%2) {axes=[1]} output \"y\" = %3"));
 }
 
 }  // namespace

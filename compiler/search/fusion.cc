@@ -271,19 +271,7 @@ bool Grouping::CanInlineAnchor(NodeId n, NodeId root) {
     schedule = ScheduleContract(graph_, n, is_weight_, target_);
     if (!schedule) return false;
   }
-  // The epilogue must need each element of the anchor once, at one place of the root.
-  Bounds bounds = bounds_;
-  std::vector<Expr> at = RootSymbols(n, bounds);
-  auto places = RootCoordinates(graph_, memory_, root, n, at, bounds);
-  if (!places) return false;
-  Accesses a = CollectAccesses(graph_, memory_, root, *places, bounds, n);
-  bool found = false;
-  for (const Access& r : a.reductions) {
-    if (r.node != n) continue;
-    if (r.coordinates != at || r.inside_reduction) return false;
-    found = true;
-  }
-  if (!found) return false;
+  if (!IsEpilogue(graph_, memory_, root, n)) return false;
   g.anchor = n;
   if (schedule) contracts_[n] = *schedule;
   return true;
