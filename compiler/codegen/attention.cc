@@ -93,6 +93,11 @@ class AttentionLowering {
 };
 
 absl::Status AttentionLowering::Lower() {
+  if (!IsEpilogue(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor)) {
+    return absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
+                                            " is no epilogue of ",
+                                            b_.input.graph.Describe(b_.choice.anchor)));
+  }
   std::optional<int64_t> depth = depth_.constant(), value_depth = value_depth_.constant();
   if (!depth || !value_depth) return absl::InternalError("attention needs constant head sizes");
   causal_ = GetAttrOr<bool>(node_.attrs, "causal", false);
@@ -238,7 +243,10 @@ void AttentionLowering::Values(const Expr& k0, const Expr& keys) {
 
 void AttentionLowering::Finish() {
   for (int v = 0; v < s_.nv; ++v) {
-    PointLowering::Context context(&b_.at, lanes_, QueryCount(v));
+    const std::optional<Expr> below = QueryCount(v);
+    if (below && below->constant().value_or(1) <= 0) continue;  // no queries here for any size
+    BoundLanes(e_, below, lanes_);
+    PointLowering::Context context(&b_.at, lanes_, below);
     Var total = Read(total_, 0, v);
     // Rows with every key hidden are zero by definition (op table).
     Var none =
@@ -253,12 +261,7 @@ void AttentionLowering::Finish() {
     e_.For(0, value_depth_, 1, [&](const Expr& d) {
       Coordinates anchor = Place(Query(v), d);
       for (Expr& c : anchor) c = e_.Simplify(c);
-      b_.at.Provide(b_.choice.anchor, [&, v](const Coordinates& asked) {
-        if (asked != anchor) {
-          status_ =
-              absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.anchor),
-                                               ": its epilogue reads elements of other tiles"));
-        }
+      b_.at.Provide(b_.choice.anchor, [&, v](const Coordinates&) {
         Var value = Op2(Op::kDiv, Read(sum_, d, v), total);
         value = e_.Compute(Op::kSelect, accumulator_, {empty, Fill(0), value});
         return e_.Cast(value, node_.type.dtype);
@@ -272,6 +275,7 @@ void AttentionLowering::Finish() {
       }
       b_.StoreRoot(*root);
     });
+    BoundLanes(e_, std::nullopt, lanes_);
   }
 }
 

@@ -110,6 +110,11 @@ class ContractLowering {
 };
 
 absl::Status ContractLowering::Lower() {
+  if (!IsEpilogue(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor)) {
+    return absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
+                                            " is no epilogue of ",
+                                            b_.input.graph.Describe(b_.choice.anchor)));
+  }
   e_.bounds().Set(kir::kLane, 0, lanes_ - 1);
   std::optional<int64_t> k_max = e_.bounds().Maximum(k_);
   blocked_ = !k_max || *k_max > s_.kc;
@@ -200,18 +205,11 @@ void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
     for (int v = 0; v < s_.nv; ++v) {
       Expr n0 = panel * width_ + v * lanes_;
       std::optional<Expr> below = LanesBelow(e_, n0, n_, lanes_);
-      // What lies beyond the last column is masked: it need not be told from the next row.
-      int64_t lanes =
-          below ? std::min<int64_t>(lanes_, below->constant().value_or(lanes_)) : lanes_;
-      e_.bounds().Set(kir::kLane, 0, lanes - 1);
+      if (below && below->constant().value_or(1) <= 0) continue;  // no columns for any size
+      BoundLanes(e_, below, lanes_);
       PointLowering::Context context(&b_.at, lanes_, std::move(below));
       Coordinates anchor = At(roles_.result, m, n0 + Expr::Symbol(kir::kLane), 0);
-      b_.at.Provide(b_.choice.anchor, [&, v](const Coordinates& asked) {
-        if (asked != anchor) {
-          status_ =
-              absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.anchor),
-                                               ": its epilogue reads elements of other tiles"));
-        }
+      b_.at.Provide(b_.choice.anchor, [&, v](const Coordinates&) {
         return e_.Cast(e_.Load(sums_, SumIndex(SumRow(m, m0), v), lanes_, {}), node_.type.dtype);
       });
       auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root,
@@ -223,7 +221,7 @@ void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
       }
       b_.StoreRoot(*root);
     }
-    e_.bounds().Set(kir::kLane, 0, lanes_ - 1);
+    BoundLanes(e_, std::nullopt, lanes_);
   });
 }
 

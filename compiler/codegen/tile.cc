@@ -1,5 +1,6 @@
 #include "compiler/codegen/tile.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace athanor {
@@ -50,6 +51,11 @@ std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const E
                                int lanes) {
   if (e.bounds().NonNegative(end - first - lanes)) return std::nullopt;
   return e.Simplify(end - first);
+}
+
+void BoundLanes(kir::Emitter& e, const std::optional<Expr>& below, int lanes) {
+  const int64_t count = below ? below->constant().value_or(lanes) : lanes;
+  e.bounds().Set(kir::kLane, 0, std::min<int64_t>(count, lanes) - 1);
 }
 
 }  // namespace athanor
