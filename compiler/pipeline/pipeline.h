@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/kir.h"
 #include "compiler/ir/graph.h"
-#include "proto/athanor/internal/tuner.pb.h"
+#include "compiler/pipeline/plan_builder.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "proto/athanor/v1/target.pb.h"
 
@@ -29,13 +28,7 @@ inline constexpr int kPipelineVersion = 1;
 // dtype the target cannot compute.
 absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target);
 
-// A check of each distinct kernel of the baseline: the kernel alone, as a plan, against the
-// reference evaluator on the part of the graph it computes, at small sizes. `kernel` is its index
-// in the plan.
-struct KernelCheck {
-  int kernel;
-  internal::CheckRequest request;  // without objects
-};
+// With the checks of its kernels, one for each distinct one.
 struct CheckedPlan {
   v1::Plan plan;
   std::vector<KernelCheck> checks;

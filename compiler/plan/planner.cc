@@ -187,7 +187,7 @@ absl::StatusOr<v1::Plan> Planner::Make() {
   plan_.set_format(1);
   plan_.set_graph_hash(in_.graph_hash);
   *plan_.mutable_target() = in_.target;
-  plan_.set_kind("baseline");
+  plan_.set_kind(in_.kind);
   for (size_t d = 0; d < in_.dims.size(); ++d) {
     v1::DimRange* range = plan_.add_dims();
     range->set_name(in_.dim_names[d]);

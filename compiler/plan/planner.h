@@ -39,6 +39,7 @@ struct PlanLaunch {
 };
 
 struct PlanInput {
+  std::string kind;  // Plan.kind
   std::string graph_hash;
   std::vector<Dim> dims;
   std::vector<std::string> dim_names;  // what requests call them, in the order of `dims`

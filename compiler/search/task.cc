@@ -21,6 +21,14 @@ std::vector<bool> NodesOf(const Graph& graph, const std::vector<bool>& memory, N
   return needed;
 }
 
+// A larger literal would travel with each kernel that reads it.
+constexpr size_t kMaxLiteralBytes = 64 << 10;
+
+bool IsSmallLiteral(const Node& node) {
+  return node.op == Op::kConstant &&
+         GetAttr<Tensor>(node.attrs, "value").bytes.size() <= kMaxLiteralBytes;
+}
+
 Expr Product(const Shape& shape) {
   Expr p = 1;
   for (const Expr& e : shape) p *= e;
@@ -70,12 +78,12 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
     if (!needed[n]) continue;
     Node node = graph.node(n);
     node.name.clear();
-    if (memory[n] && n != choice.root && node.op != Op::kConstant) {
-      node = Node{weights[n] ? Op::kParameter : Op::kInput,
-                  {},
-                  {},
-                  node.type,
-                  absl::StrCat("x", task.operands.size())};
+    if (memory[n] && n != choice.root && !IsSmallLiteral(node)) {
+      // What is computed from weights alone has no `prepare` of its own to put them in.
+      const bool parameter = weights[n] && !weights[choice.root];
+      node = {.op = parameter ? Op::kParameter : Op::kInput,
+              .type = node.type,
+              .name = absl::StrCat("x", task.operands.size())};
       task.operands.push_back(n);
     }
     for (NodeId& i : node.inputs) i = at[i];

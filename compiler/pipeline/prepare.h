@@ -1,0 +1,26 @@
+// From a user's graph to the one the search chooses from: composites without kernels decomposed,
+// composites in primitives recognised, canonical.
+//
+//   Prepared prepared = Prepare(graph).value();
+//   // prepared.graph.dims are d0, d1, ...; prepared.dim_names what the user calls them
+#ifndef ATHANOR_COMPILER_PIPELINE_PREPARE_H_
+#define ATHANOR_COMPILER_PIPELINE_PREPARE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/graph.h"
+
+namespace athanor {
+
+struct Prepared {
+  Graph graph;                         // inputs, parameters and outputs have the user's names
+  std::vector<std::string> dim_names;  // of the user, in the order of graph.dims
+};
+
+absl::StatusOr<Prepared> Prepare(const Graph& graph);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_PIPELINE_PREPARE_H_
