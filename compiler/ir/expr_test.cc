@@ -660,7 +660,7 @@ TEST(ExprPropertyTest, NormalFormHasTheValueOfTheTree) {
     ++built;
     const std::string text = e.ToString();
     with_division += text.find("floordiv") != std::string::npos;
-    if (text.size() < 16 << 10) ASSERT_EQ(P(text), e) << text << " seed " << seed;
+    if (text.size() < 128 << 10) ASSERT_EQ(P(text), e) << text << " seed " << seed;
     for (int trial = 0; trial < 10; ++trial) {
       Expr::Env env;
       const bool negatives = trial >= 6;

@@ -12,7 +12,8 @@ namespace {
 using expr_internal::IsLetter;
 using expr_internal::Magnitude;
 
-constexpr size_t kMaxText = 16 << 10;
+// The largest expression that a graph may hold, of the longest names, fits.
+constexpr size_t kMaxText = 128 << 10;
 constexpr int kMaxNesting = 64;
 // Terms all results of one text may have together; honest texts need a few hundred.
 constexpr int64_t kMaxWork = 1 << 18;

@@ -22,42 +22,50 @@ constexpr int64_t kMaxListed = 64;  // elements of a literal; larger ones are in
 
 std::string Literal(const std::string& text) { return "\"" + absl::Utf8SafeCEscape(text) + "\""; }
 
-struct ValueText {
-  std::string operator()(bool value) const { return value ? "true" : "false"; }
-  std::string operator()(int64_t value) const { return Cat(value); }
-  std::string operator()(double value) const {
-    return FloatText(DType::kF64, std::bit_cast<uint64_t>(value));
+// Appends, since literals can be large.
+struct AppendValue {
+  std::string* text;
+
+  void operator()(bool value) const { *text += value ? "true" : "false"; }
+  void operator()(int64_t value) const { *text += Cat(value); }
+  void operator()(double value) const {
+    *text += FloatText(DType::kF64, std::bit_cast<uint64_t>(value));
   }
-  std::string operator()(const std::string& value) const { return Literal(value); }
-  std::string operator()(DType value) const { return std::string(DTypeName(value)); }
-  std::string operator()(const std::vector<int64_t>& value) const {
-    return Cat("[", Join(value), "]");
-  }
-  std::string operator()(const Shape& value) const { return Cat("shape", ShapeToString(value)); }
-  std::string operator()(const IndexMap& value) const {
+  void operator()(const std::string& value) const { *text += Literal(value); }
+  void operator()(DType value) const { *text += DTypeName(value); }
+  void operator()(const std::vector<int64_t>& value) const { *text += Cat("[", Join(value), "]"); }
+  void operator()(const Shape& value) const { *text += Cat("shape", ShapeToString(value)); }
+  void operator()(const IndexMap& value) const {
     std::string coordinates = ShapeToString(value.coordinates);
     coordinates.front() = '(';
     coordinates.back() = ')';
-    return Cat("map", ShapeToString(value.shape), coordinates);
+    *text += Cat("map", ShapeToString(value.shape), coordinates);
   }
-  std::string operator()(const Tensor& value) const {
-    return Cat(DTypeName(value.dtype), "[", Join(value.shape), "] {", Elements(value), "}");
+  void operator()(const Tensor& value) const {
+    *text += Cat(DTypeName(value.dtype), "[", Join(value.shape), "] {");
+    const auto elements = static_cast<int64_t>(value.bytes.size() / DTypeBytes(value.dtype));
+    if (elements > kMaxListed) return AppendHex(value.bytes);
+    for (int64_t i = 0; i < elements; ++i) {
+      *text += Cat(i == 0 ? "" : ", ", ElementText(value, i));
+    }
+    *text += "}";
+  }
+
+  void AppendHex(std::string_view bytes) const {
+    constexpr char kDigits[] = "0123456789abcdef";
+    *text += "hex \"";
+    size_t at = text->size();
+    text->resize(at + 2 * bytes.size());
+    for (unsigned char byte : bytes) {
+      (*text)[at++] = kDigits[byte >> 4];
+      (*text)[at++] = kDigits[byte & 15];
+    }
+    *text += "\"}";
   }
 
   static std::string Join(const std::vector<int64_t>& values) {
     std::string text;
     for (int64_t value : values) text += Cat(text.empty() ? "" : ", ", value);
-    return text;
-  }
-  static std::string Elements(const Tensor& tensor) {
-    const auto elements = static_cast<int64_t>(tensor.bytes.size() / DTypeBytes(tensor.dtype));
-    if (elements > kMaxListed) {
-      return Cat("hex \"", std::string(absl::BytesToHexString(tensor.bytes)), "\"");
-    }
-    std::string text;
-    for (int64_t i = 0; i < elements; ++i) {
-      text += Cat(text.empty() ? "" : ", ", ElementText(tensor, i));
-    }
     return text;
   }
 };
@@ -71,7 +79,8 @@ void AppendNode(const Node& node, size_t id, std::string* text) {
   if (!node.inputs.empty()) *text += ")";
   std::string_view before = " {";
   for (const auto& [name, value] : node.attrs) {
-    *text += Cat(before, name, "=", std::visit(ValueText(), value));
+    *text += Cat(before, name, "=");
+    std::visit(AppendValue{text}, value);
     before = ", ";
   }
   if (!node.attrs.empty()) *text += "}";
@@ -89,7 +98,8 @@ std::string ToText(const Graph& graph) {
   for (const Output& output : graph.outputs) {
     text += Cat("  output ", Literal(output.name), " = %", output.node, "\n");
   }
-  return text + "}\n";
+  text += "}\n";
+  return text;
 }
 
 }  // namespace athanor

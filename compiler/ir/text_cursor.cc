@@ -11,6 +11,12 @@ namespace {
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+// -1 for any other character.
+int HexDigit(char c) {
+  if (IsDigit(c)) return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
 bool IsWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 }  // namespace
@@ -81,6 +87,22 @@ absl::StatusOr<std::string> TextCursor::String(std::string_view what) {
   }
   ++at_;
   return value;
+}
+
+absl::StatusOr<std::string> TextCursor::HexString() {
+  if (!Take('"')) return Error("expected hexadecimal bytes in quotes");
+  const std::string_view digits = text_.substr(at_, text_.substr(at_).find('"'));
+  if (at_ + digits.size() == text_.size()) return Error("hexadecimal bytes have no closing quote");
+  std::string bytes(digits.size() / 2, '\0');
+  bool valid = digits.size() % 2 == 0;
+  for (size_t i = 0; i < bytes.size() && valid; ++i) {
+    const int high = HexDigit(digits[2 * i]), low = HexDigit(digits[2 * i + 1]);
+    valid = high >= 0 && low >= 0;
+    bytes[i] = static_cast<char>(high << 4 | low);
+  }
+  if (!valid) return Error("expected two hexadecimal digits for each byte");
+  at_ += digits.size() + 1;
+  return bytes;
 }
 
 absl::StatusOr<int64_t> TextCursor::Integer() {

@@ -33,6 +33,8 @@ class TextCursor {
   std::string_view PeekWord();
   absl::StatusOr<std::string_view> Word(std::string_view what);
   absl::StatusOr<std::string> String(std::string_view what);
+  // The bytes of "0aff", which may be many.
+  absl::StatusOr<std::string> HexString();
   absl::StatusOr<int64_t> Integer();
   // What stands up to the next ',', closing bracket or white space: one number of any kind, such as
   // -1.5e3, inf or nan(0x7fc0).

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/escaping.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/message.h"
@@ -236,13 +235,9 @@ class GraphParser {
   }
 
   absl::Status ReadHex(std::string* bytes) {
-    absl::StatusOr<std::string> text = in_.String("hexadecimal bytes");
-    if (!text.ok()) return text.status();
-    if (text->size() % 2 != 0 ||
-        text->find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
-      return in_.Error("expected two hexadecimal digits for each byte");
-    }
-    *bytes = absl::HexStringToBytes(*text);
+    absl::StatusOr<std::string> read = in_.HexString();
+    if (!read.ok()) return read.status();
+    *bytes = *std::move(read);
     return in_.Expect('}');
   }
 

@@ -53,6 +53,101 @@ TEST(Text, AcceptsCommentsAnyNumbersAndLeftOutTypes) {
   EXPECT_EQ(ToText(*again), ToText(*graph));
 }
 
+void ExpectReadsBack(const Graph& graph) {
+  const absl::StatusOr<Graph> again = ParseGraph(ToText(graph));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->name, graph.name);
+  EXPECT_EQ(again->dims, graph.dims);
+  ASSERT_EQ(again->nodes.size(), graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node &a = graph.nodes[i], &b = again->nodes[i];
+    EXPECT_EQ(a.op, b.op) << i;
+    EXPECT_EQ(a.inputs, b.inputs) << i;
+    EXPECT_EQ(a.type, b.type) << i;
+    EXPECT_EQ(a.name, b.name) << i;
+    EXPECT_TRUE(a.attrs == b.attrs) << graph.Describe(static_cast<NodeId>(i));
+  }
+  ASSERT_EQ(again->outputs.size(), graph.outputs.size());
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    EXPECT_EQ(again->outputs[i].name, graph.outputs[i].name);
+    EXPECT_EQ(again->outputs[i].node, graph.outputs[i].node);
+  }
+}
+
+TEST(Text, DimsReadBackUnderAnyName) {
+  Graph graph;
+  graph.name = "graph \"in\" {";
+  Shape shape;
+  for (const char* name : {"in", "dim", "graph", "output", "min", "max", "floordiv", "mod", "f32",
+                           "map", "shape", "hex", "true", "nan", "inf", "_", "a.b.", "Input"}) {
+    graph.dims.push_back({name, static_cast<int64_t>(graph.dims.size()), 40});
+    shape = {Expr::Symbol(name), 2 * Expr::Symbol(name) + MinOf(Expr::Symbol("in"), 7)};
+    GraphBuilder builder(&graph);
+    ASSERT_TRUE(builder.Input(name, {DType::kF32, shape}).ok()) << name;
+  }
+  graph.dims.push_back({"unused", 0, std::numeric_limits<int64_t>::max()});
+  GraphBuilder builder(&graph);
+  builder.Output(
+      "y",
+      builder.Add(Op::kIota, {}, {{"dtype", DType::kF32}, {"axis", int64_t{0}}, {"shape", shape}})
+          .value());
+  ExpectReadsBack(graph);
+}
+
+TEST(Text, OutputsReadBackInOrder) {
+  Graph graph;
+  GraphBuilder builder(&graph);
+  const NodeId x = builder.Input("same \"name\"\n\t\x7f\xc3\xa9#%{", {DType::kBF16, {2}}).value();
+  const NodeId w = builder.Parameter("w", {DType::kBF16, {2}}).value();
+  const NodeId c = builder.Constant(Tensor::Zeros(DType::kBF16, {0, 3})).value();
+  const NodeId unused = builder.Add(Op::kExp, {w}, {}, "unused").value();
+  builder.Output("z", unused);
+  builder.Output("a", x);
+  builder.Output("same \"name\"", x);
+  builder.Output("\\ # %0", c);
+  builder.Output("w", w);
+  ExpectReadsBack(graph);
+}
+
+TEST(Text, ValuesReadBackBitForBit) {
+  Graph graph;
+  GraphBuilder builder(&graph);
+  for (const DTypeRow& row : kDTypes) {
+    // Listed and in hexadecimal; NaNs with payloads and signs, subnormals, infinities among them.
+    for (int64_t elements : {64, 65, 1000}) {
+      Tensor value = Tensor::Zeros(row.dtype, {elements, 1});
+      for (size_t i = 0; i < value.bytes.size(); ++i) {
+        const auto byte = static_cast<uint8_t>(i * 167 + i / 251 * 13 + elements);
+        value.bytes[i] = static_cast<char>(row.dtype == DType::kBool ? byte & 1 : byte | 0x70);
+      }
+      if (!builder.Constant(value).ok()) continue;  // f8 constants do not compute
+    }
+  }
+  const NodeId x = builder.Input("x", {DType::kF32, {3, 4}}).value();
+  const NodeId s = builder.Parameter("s", {DType::kF32, {4}}).value();
+  for (double epsilon : {0.0, 5e-324, 0.1, 1e300}) {
+    builder.Output(Cat("y", epsilon),
+                   builder.Add(Op::kRmsNorm, {x, s}, {{"epsilon", epsilon}}).value());
+  }
+  EXPECT_GT(graph.nodes.size(), 30);
+  ExpectReadsBack(graph);
+}
+
+// As large as a graph from outside may hold: 256 terms and atoms, names of 256 letters.
+TEST(Text, TheLargestExpressionsReadBack) {
+  Graph graph;
+  Expr size = 1;
+  for (int d = 0; d < 60; ++d) {
+    const std::string name = std::string(250, 'n') + Cat(d);
+    graph.dims.push_back({name, 1, 2});
+    size += 12345 * Expr::Symbol(name) * Expr::Symbol(name);
+  }
+  GraphBuilder builder(&graph);
+  builder.Output("y", builder.Input("x", {DType::kF32, {size}}).value());
+  EXPECT_GT(ToText(graph).size(), 30'000);
+  ExpectReadsBack(graph);
+}
+
 TEST(Text, LargeLiteralsRoundTripAsBytes) {
   Graph graph;
   GraphBuilder builder(&graph);
