@@ -153,5 +153,28 @@ TEST_F(BaselineCheckTest, AKernelForAnotherGraphFails) {
   }
 }
 
+TEST_F(BaselineCheckTest, LargeLiteralsDoNotTravelWithChecks) {
+  Graph graph;
+  graph.dims = {{"b", 1, 64}};
+  GraphBuilder builder(&graph);
+  const Shape shape = {Expr::Symbol("b"), 256};
+  const NodeId x = builder.Input("x", {DType::kF32, shape}).value();
+  const NodeId ids = builder.Input("ids", {DType::kI32, {Expr::Symbol("b")}}).value();
+  const NodeId table = builder.Constant(Tensor::Zeros(DType::kF32, {1024, 256})).value();
+  const NodeId weight = builder.Constant(Tensor::Zeros(DType::kF32, {256, 256})).value();
+  const NodeId row = builder.Add(Op::kGather, {table, ids}, {{"axis", int64_t{0}}}).value();
+  const NodeId product =
+      builder.Add(Op::kContract, {x, weight}, {{"spec", std::string("bk,kn->bn")}}).value();
+  builder.Output("y", builder.Add(Op::kTanh, {row}).value());
+  builder.Output("z", builder.Add(Op::kExp, {product}).value());
+  const CheckedPlan plan = Lower(ToText(graph).c_str());
+  EXPECT_GT(plan.plan.ByteSizeLong(), 1 << 20);
+  ASSERT_GE(plan.checks.size(), 2);
+  for (const KernelCheck& check : plan.checks) {
+    EXPECT_LT(check.request.ByteSizeLong(), 100'000) << check.request.graph_text().substr(0, 2000);
+    EXPECT_TRUE(Check(check.request).ok()) << Check(check.request).status();
+  }
+}
+
 }  // namespace
 }  // namespace athanor
