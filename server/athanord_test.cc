@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "compiler/frontend/frontend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/athanor/v1/compile.grpc.pb.h"
@@ -159,6 +160,34 @@ TEST_F(AthanordTest, ALostTunerCostsNothingButTime) {
   request.mutable_inputs(0)->add_shape(1);
   request.mutable_inputs(0)->add_shape(4);
   EXPECT_THAT(Infer(request), ElementsAre(0, 2, 0, 4));
+}
+
+// y = x, by way of many layers that take a while to lower and share two kernels.
+TestModel DeepModel() {
+  Graph graph;
+  graph.name = "deep";
+  GraphBuilder b(&graph);
+  NodeId x = b.Input("x", {DType::kF32, {4}}).value();
+  Tensor identity = Tensor::Zeros(DType::kF32, {4, 4});
+  for (int i = 0; i < 4; ++i) identity.data<float>()[5 * i] = 1;
+  const NodeId w = b.Constant(identity).value();
+  for (int i = 0; i < 1'000; ++i) {
+    x = b.Add(Op::kContract, {x, w}, {{"spec", std::string("k,kn->n")}}).value();
+  }
+  b.Output("y", x);
+  return {GraphToProto(graph), {}};
+}
+
+TEST_F(AthanordTest, ATunerLostWhileLoweringCostsNothingButTime) {
+  auto server = Serve({"--compile_workers=1"});
+  Send("a", ScaleModel({2}));
+  EXPECT_THAT(Infer(FloatRequest("a", {4})), ElementsAre(8));
+  Send("b", DeepModel());
+  while (LatestJob().phase() == v1::CompileJob::QUEUED) {
+  }
+  ASSERT_GT(KillChildren(server->pid()), 0);
+  EXPECT_THAT(Infer(FloatRequest("b", {1, 2, 3, 4})), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(server->Output(), HasSubstr("graph lowered once more"));
 }
 
 }  // namespace

@@ -4,8 +4,7 @@
 //   v1::Plan plan = backend->Lower(graph).value();
 //   KernelObject object = backend->CompileKernel(plan, 0).value();
 //
-// The one that serves is over the pipeline, the kernel store and the tuner process
-// (tuner_backend.h); tests of the server put the reference evaluator in its place.
+// The one that serves is over the tuner process and the kernel store (tuner_backend.h); tests of the server put the reference evaluator in its place.
 #ifndef ATHANOR_SERVER_COMPILE_BACKEND_H_
 #define ATHANOR_SERVER_COMPILE_BACKEND_H_
 

@@ -4,11 +4,9 @@
 #include <filesystem>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/pipeline/pipeline.h"
 #include "server/disk.h"
 #include "server/executor_runner.h"
 #include "server/log.h"
@@ -17,7 +15,7 @@
 namespace athanor {
 namespace {
 
-// One more try after the child was lost; its own verdicts stand.
+// One more try when the child was lost, or a checked kernel's process; other verdicts stand.
 bool WorthRetrying(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInternal ||
          status.code() == absl::StatusCode::kUnavailable;
@@ -34,10 +32,16 @@ class TunerBackend final : public CompileBackend {
     absl::StatusOr<internal::TargetReply> machine = shared_.Target(**tuner_);
     if (!machine.ok()) return machine.status();
     machine_ = *std::move(machine);
-    absl::StatusOr<CheckedPlan> checked = BuildCheckedBaselinePlan(graph, machine_.target());
-    if (!checked.ok()) return checked.status();
-    checks_ = std::move(checked->checks);
-    return std::move(checked->plan);
+    absl::StatusOr<internal::LowerReply> lowered = (*tuner_)->Lower(graph, machine_.target());
+    // What the pipeline finds itself, the next child finds as well.
+    if (WorthRetrying(lowered.status()) && (*tuner_)->pid() < 0) {
+      LogWarn("graph lowered once more",
+              {{"graph", graph.name}, {"error", lowered.status().message()}});
+      lowered = (*tuner_)->Lower(graph, machine_.target());
+    }
+    if (!lowered.ok()) return lowered.status();
+    checks_ = std::move(*lowered->mutable_checks());
+    return std::move(*lowered->mutable_plan());
   }
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
@@ -67,8 +71,8 @@ class TunerBackend final : public CompileBackend {
     for (int i = 0; i < plan.kernels_size(); ++i) {
       by_source[plan.kernels(i).source_hash()] = &objects[i];
     }
-    for (const KernelCheck& check : std::exchange(checks_, {})) {
-      internal::CheckRequest request = check.request;
+    for (internal::KernelCheck& check : std::exchange(checks_, {})) {
+      internal::CheckRequest& request = *check.mutable_request();
       for (const v1::Kernel& kernel : request.plan().kernels()) {
         auto object = by_source.find(kernel.source_hash());
         if (object == by_source.end()) {
@@ -81,7 +85,7 @@ class TunerBackend final : public CompileBackend {
       if (shared_.store().HasPassed(key)) continue;
       absl::Status passed = (*tuner_)->Check(request);
       if (WorthRetrying(passed)) passed = (*tuner_)->Check(request);
-      if (!passed.ok()) return Named(plan.kernels(check.kernel), passed);
+      if (!passed.ok()) return Named(plan.kernels(check.kernel()), passed);
       shared_.store().PutPassed(key).IgnoreError();
     }
     return absl::OkStatus();
@@ -98,7 +102,10 @@ class TunerBackend final : public CompileBackend {
   }
 
  private:
-  // The graph was accepted, so a kernel that does not compile or check is our fault, not the caller's.
+  using Checks = google::protobuf::RepeatedPtrField<internal::KernelCheck>;
+
+  // The graph was accepted, so a kernel that does not compile or check is our fault, not the
+  // caller's.
   static absl::Status Named(const v1::Kernel& kernel, const absl::Status& status) {
     const bool ours = absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
                       absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status);
@@ -111,7 +118,7 @@ class TunerBackend final : public CompileBackend {
   const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner_;
   MemoryLedger* const ledger_;
   internal::TargetReply machine_;
-  std::vector<KernelCheck> checks_;  // of the plan lowered last
+  Checks checks_;  // of the plan lowered last
 };
 
 }  // namespace

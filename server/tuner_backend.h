@@ -1,5 +1,5 @@
-// Compiling for real: the pipeline lowers, the kernel store or a tuner process gives the objects,
-// the tuner checks them, the runtime's executor runs the plan.
+// Compiling for real: a tuner process lowers, it or the kernel store gives the objects, the tuner
+// checks them, the runtime's executor runs the plan.
 //
 //   std::unique_ptr<TunerBackends> backends = TunerBackends::Create(options).value();
 //   CompileBackendFactory factory = [&](MemoryLedger* ledger) { return backends->New(ledger); };

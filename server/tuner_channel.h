@@ -19,7 +19,7 @@
 
 namespace athanor {
 
-inline constexpr int64_t kMaxTunerFrame = int64_t{512} << 20;
+inline constexpr int64_t kMaxTunerFrame = int64_t{1} << 30;
 // The descriptor of the child's end.
 inline constexpr int kTunerFd = 3;
 // How the child says that memory ran out where it could notice it.

@@ -153,7 +153,8 @@ absl::Status TunerProcess::Spawn() {
         {binary_, absl::StrCat("--parent=", getpid()),
          absl::StrCat("--memory_limit=", options_.memory_limit),
          absl::StrCat("--compile_seconds=", seconds(options_.compile_timeout).count() + 1),
-         absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2)},
+         absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2),
+         absl::StrCat("--max_reply_bytes=", options_.max_reply_bytes)},
         child_end, words);
   }
   if (!pid.ok()) {
@@ -210,7 +211,7 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
   if (absl::IsCancelled(why)) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
   if (absl::IsDeadlineExceeded(why) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
     return absl::DeadlineExceededError(
-        absl::StrCat(doing, ": not finished after ", timeout.count(), " ms; it was ended"));
+        absl::StrCat(doing, ": not finished after the ", timeout.count(), " ms it may take"));
   }
   if (!absl::IsUnavailable(why)) {
     return absl::InternalError(
@@ -226,9 +227,9 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
       absl::StrCat(doing, ": the tuner ", Describe(status), words.empty() ? "" : ": ", words));
 }
 
-absl::StatusOr<internal::TunerReply> TunerProcess::Call(const internal::TunerRequest& request,
-                                                        absl::string_view doing,
-                                                        milliseconds timeout) {
+absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(const internal::TunerRequest& request,
+                                                            absl::string_view doing,
+                                                            milliseconds timeout) {
   uint64_t stale;
   while (read(wake_fd_, &stale, sizeof(stale)) > 0) {
   }
@@ -250,9 +251,41 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Call(const internal::TunerReq
                 timeout);
   }
   warm_ = true;
-  if (reply.code() == 0) return reply;
-  return absl::Status(static_cast<absl::StatusCode>(reply.code()),
-                      absl::StrCat(doing, ": ", reply.message()));
+  return reply;
+}
+
+absl::StatusOr<internal::TunerReply> TunerProcess::Call(const internal::TunerRequest& request,
+                                                        absl::string_view doing,
+                                                        milliseconds timeout) {
+  absl::StatusOr<internal::TunerReply> reply = Exchange(request, doing, timeout);
+  if (!reply.ok() || reply->code() == 0) return reply;
+  return absl::Status(static_cast<absl::StatusCode>(reply->code()),
+                      absl::StrCat(doing, ": ", reply->message()));
+}
+
+absl::StatusOr<internal::LowerReply> TunerProcess::Lower(const Graph& graph,
+                                                         const v1::Target& target) {
+  constexpr absl::string_view kDoing = "lowering the graph";
+  internal::TunerRequest request;
+  std::string text = ToText(graph);
+  if (static_cast<int64_t>(text.size()) > options_.max_graph_text_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kDoing, ": its text is ", text.size(), " bytes, at most ",
+                     options_.max_graph_text_bytes, " are lowered"));
+  }
+  request.mutable_lower()->set_graph_text(std::move(text));
+  *request.mutable_lower()->mutable_target() = target;
+  absl::StatusOr<internal::TunerReply> reply = Exchange(request, kDoing, options_.lower_timeout);
+  if (!reply.ok()) return reply.status();
+  if (reply->code() != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(reply->code()), reply->message());
+  }
+  internal::LowerReply& lowered = *reply->mutable_lower();
+  const uint32_t kernels = static_cast<uint32_t>(lowered.plan().kernels_size());
+  bool fits = lowered.has_plan();
+  for (const internal::KernelCheck& check : lowered.checks()) fits &= check.kernel() < kernels;
+  if (!fits) return Lose(absl::DataLossError("its plan and checks do not fit"), kDoing, {});
+  return std::move(lowered);
 }
 
 absl::StatusOr<std::string> TunerProcess::Compile(absl::string_view source,

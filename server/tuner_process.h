@@ -1,7 +1,8 @@
-// The parent's side of a child process athanor-tuner: compiles and checks kernels without risk to
-// this process.
+// The parent's side of a child process athanor-tuner: lowers graphs, compiles and checks kernels
+// without risk to this process.
 //
 //   std::unique_ptr<TunerProcess> tuner = TunerProcess::Start({}).value();
+//   absl::StatusOr<internal::LowerReply> lowered = tuner->Lower(graph, target);
 //   absl::StatusOr<std::string> object = tuner->Compile(source, target);
 //   absl::Status passed = tuner->Check(request);
 //
@@ -21,18 +22,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "compiler/ir/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
 
 namespace athanor {
 
 struct TunerOptions {
   std::string binary;                       // empty: athanor-tuner beside this executable
-  int64_t memory_limit = int64_t{4} << 30;  // bytes, of the compiler or of a checked kernel
+  int64_t memory_limit = int64_t{4} << 30;  // bytes, of the child or of a checked kernel
   std::chrono::milliseconds start_timeout{10000};
+  std::chrono::milliseconds lower_timeout{120000};
   std::chrono::milliseconds compile_timeout{30000};
-  std::chrono::milliseconds check_timeout{30000};  // half of it for the kernels themselves
+  std::chrono::milliseconds check_timeout{30000};     // half of it for the kernels themselves
+  int64_t max_graph_text_bytes = int64_t{512} << 20;  // large literals are in hexadecimal
   int64_t max_source_bytes = int64_t{8} << 20;
-  int64_t max_reply_bytes = int64_t{64} << 20;
+  int64_t max_reply_bytes = int64_t{512} << 20;
 };
 
 // Used by one thread at a time, but for Interrupt. The child dies with the thread that started it
@@ -46,6 +50,10 @@ class TunerProcess {
   TunerProcess(const TunerProcess&) = delete;
   TunerProcess& operator=(const TunerProcess&) = delete;
 
+  // The baseline plan and the checks of its kernels. The pipeline's errors come through as they
+  // are: UNIMPLEMENTED names the node and dtype that the target cannot compute. RESOURCE_EXHAUSTED:
+  // the graph, or what it becomes, is larger than the limits above.
+  absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, const v1::Target& target);
   // A shared object for runtime/cpu/module.h. INVALID_ARGUMENT: Clang refuses the source.
   absl::StatusOr<std::string> Compile(absl::string_view source, const v1::Target& target);
   // OK if every output is within its tolerance (server/tuner/check.h); the largest error in units
@@ -67,6 +75,11 @@ class TunerProcess {
   explicit TunerProcess(TunerOptions options) : options_(std::move(options)) {}
 
   absl::Status Spawn();
+  // A reply of any code, or how the child was lost.
+  absl::StatusOr<internal::TunerReply> Exchange(const internal::TunerRequest& request,
+                                                absl::string_view doing,
+                                                std::chrono::milliseconds timeout);
+  // As Exchange; the child's errors are this call's, with `doing` before them.
   absl::StatusOr<internal::TunerReply> Call(const internal::TunerRequest& request,
                                             absl::string_view doing,
                                             std::chrono::milliseconds timeout);

@@ -1,5 +1,5 @@
-// athanor-tuner: the child process of one compile worker thread. It compiles kernels with Clang and
-// runs them for the first time, so that what goes wrong there goes wrong here.
+// athanor-tuner: the child process of one compile worker thread. It lowers graphs, compiles kernels
+// with Clang and runs them for the first time, so that what goes wrong there goes wrong here.
 //
 // Started by server/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3 and
 // ends when the other end closes or dies.
@@ -23,6 +23,7 @@
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/tuner/check.h"
 #include "server/tuner/host_target.h"
+#include "server/tuner/lower.h"
 #include "server/tuner/sandbox.h"
 #include "server/tuner_channel.h"
 
@@ -34,6 +35,7 @@ struct Flags {
   int64_t memory_limit = 0;
   int64_t compile_seconds = 0;
   int64_t kernel_ms = 0;
+  int64_t max_reply_bytes = 0;
 };
 
 bool ParseFlags(int argc, char** argv, Flags* flags) {
@@ -42,6 +44,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags) {
       {"--memory_limit=", &flags->memory_limit},
       {"--compile_seconds=", &flags->compile_seconds},
       {"--kernel_ms=", &flags->kernel_ms},
+      {"--max_reply_bytes=", &flags->max_reply_bytes},
   };
   for (int i = 1; i < argc; ++i) {
     bool known = false;
@@ -82,7 +85,16 @@ absl::StatusOr<internal::CompileReply> Compile(const internal::CompileRequest& r
 
 absl::Status Serve(const internal::TunerRequest& request, const Flags& flags,
                    internal::TunerReply* reply) {
+  // The parent's clock ends whatever takes too long; Clang has a limit of its own besides.
+  LimitCpuFromNow(int64_t{1} << 30);
   switch (request.kind_case()) {
+    case internal::TunerRequest::kLower: {
+      absl::StatusOr<internal::LowerReply> lowered =
+          LowerGraph(request.lower(), flags.max_reply_bytes);
+      if (!lowered.ok()) return lowered.status();
+      *reply->mutable_lower() = *std::move(lowered);
+      return absl::OkStatus();
+    }
     case internal::TunerRequest::kCompile: {
       LimitCpuFromNow(flags.compile_seconds);
       absl::StatusOr<internal::CompileReply> compiled = Compile(request.compile());
@@ -91,8 +103,6 @@ absl::Status Serve(const internal::TunerRequest& request, const Flags& flags,
       return absl::OkStatus();
     }
     case internal::TunerRequest::kCheck: {
-      // The parent's clock ends a reference evaluation that takes too long.
-      LimitCpuFromNow(int64_t{1} << 30);
       absl::StatusOr<double> worst =
           CheckKernels(request.check(), {.timeout = std::chrono::milliseconds(flags.kernel_ms),
                                          .memory_bytes = flags.memory_limit});

@@ -41,11 +41,11 @@ LAYERS = {
         "compiler/plan",
     ],
     "runtime": ["proto"],
+    # Graphs are lowered by the tuner child process: no pipeline here.
     "server": [
         "proto",
         "compiler/frontend",
         "compiler/ir",
-        "compiler/pipeline",
         "compiler/cache",
         "runtime",
     ],

@@ -1,0 +1,48 @@
+#include "server/tuner/lower.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/graph.h"
+#include "compiler/pipeline/pipeline.h"
+
+namespace athanor {
+namespace {
+
+// What a graph may be was decided at its upload, by the server's flags.
+GraphLimits NoLimits() {
+  GraphLimits limits;
+  limits.max_nodes = std::numeric_limits<int64_t>::max();
+  limits.max_tensor_bytes = std::numeric_limits<int64_t>::max();
+  return limits;
+}
+
+}  // namespace
+
+absl::StatusOr<internal::LowerReply> LowerGraph(const internal::LowerRequest& request,
+                                                int64_t max_bytes) {
+  absl::StatusOr<Graph> graph = ParseGraph(request.graph_text(), NoLimits());
+  if (!graph.ok()) {
+    return absl::InternalError(
+        absl::StrCat("lowering the graph: its text is not accepted: ", graph.status().message()));
+  }
+  absl::StatusOr<CheckedPlan> checked = BuildCheckedBaselinePlan(*graph, request.target());
+  if (!checked.ok()) return checked.status();
+  internal::LowerReply reply;
+  *reply.mutable_plan() = std::move(checked->plan);
+  for (KernelCheck& check : checked->checks) {
+    internal::KernelCheck* out = reply.add_checks();
+    out->set_kernel(static_cast<uint32_t>(check.kernel));
+    *out->mutable_request() = std::move(check.request);
+  }
+  const auto bytes = static_cast<int64_t>(reply.ByteSizeLong());
+  if (bytes > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("lowering the graph: its plan and the checks of its kernels are ", bytes,
+                     " bytes, at most ", max_bytes, " are sent to the server"));
+  }
+  return reply;
+}
+
+}  // namespace athanor
