@@ -31,7 +31,7 @@ using PayloadId = Id<struct PayloadKind>;  // an interned attribute; equal ids, 
 using ClassId = Id<struct ClassKind>;      // an e-class; several ids may name one class
 using NodeId = Id<struct NodeKind>;        // an e-node; never reused
 
-// Who asked for a change: the number of a rule, or one of the named values.
+// Who asked for a change: the number of a rule in its runner, or one of the named values.
 enum class Cause : uint32_t { kAnalysis = 0xfffffffe, kUser = 0xffffffff };
 
 }  // namespace athanor::egraph

@@ -1,0 +1,97 @@
+// Equality saturation: matches all rules, applies what they found, rebuilds, and again, until
+// nothing new comes or a limit is reached.
+//
+//   Runner runner(&graph, rules, {.limits = {.nodes = 50000, .time = absl::Seconds(1)}});
+//   Report report = runner.Run();
+//   report.reason == StopReason::kSaturated;
+//
+// A rule that finds more than its budget in one iteration gets nothing applied and is banned for
+// some iterations, with budget and ban doubling each time (the back-off of egg's scheduler): rules
+// that explode do not starve the others. Matching is incremental: a rule is only asked about rows
+// that changed since it last had its matches applied.
+//
+// The same e-graph, rules and options give the same e-graph, with the same ids, unless wall time or
+// the cancel callback stops the run: then it is one of the states on the way, rebuilt and sound.
+#ifndef ATHANOR_COMPILER_EGRAPH_RUNNER_H_
+#define ATHANOR_COMPILER_EGRAPH_RUNNER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "compiler/egraph/egraph.h"
+#include "compiler/egraph/match.h"
+#include "compiler/egraph/report.h"
+#include "compiler/egraph/rule.h"
+
+namespace athanor::egraph {
+
+struct Limits {
+  size_t iterations = 30;
+  // Crossed by what one match adds, and by what Analysis::Modify adds in the last rebuild.
+  size_t nodes = 50'000;
+  // Of the e-graph and the list of matches. Arrays double, so a large one may cross this by its
+  // own size.
+  size_t bytes = size_t{1} << 30;
+  // Looked at every few thousand rows and every few matches, not within a rebuild.
+  absl::Duration time = absl::InfiniteDuration();
+};
+
+struct RunOptions {
+  Limits limits;
+  uint64_t match_limit = 1000;   // matches of a rule in one iteration, see Rule::match_limit
+  uint32_t ban_length = 5;       // iterations
+  bool incremental = true;       // false: every iteration matches everything
+  bool share = true;             // see MatchOptions
+  std::function<bool()> cancel;  // asked as often as the time; true stops the run
+};
+
+class Runner {
+ public:
+  // Borrows both for its life.
+  Runner(EGraph* graph, absl::Span<const Rule> rules, RunOptions options = {});
+
+  // Leaves the e-graph clean. May be called again, to go on where it stopped under the same limits
+  // (those of iterations and time start afresh) with what was added to the e-graph meanwhile.
+  Report Run();
+
+ private:
+  struct RuleState {
+    uint32_t since = 0;         // epoch up to which all its matches were applied
+    uint32_t times_banned = 0;  // over the budget
+    size_t banned_until = 0;    // iteration
+  };
+
+  // Each returns the reason to stop, if there is one.
+  std::optional<StopReason> Iterate(IterationReport* iteration);
+  std::optional<StopReason> MatchRules(std::vector<size_t>* ran, MatchOutcome* outcome);
+  std::optional<StopReason> ApplyRule(size_t rule, const MatchList& matches,
+                                      IterationReport* iteration);
+  std::optional<StopReason> CheckNodes() const;
+  std::optional<StopReason> CheckBytes() const;
+  std::optional<StopReason> CheckClock() const;
+
+  void CollectMatches(size_t rule, const MatchList& matches, uint32_t epoch);
+  bool AnyBanned() const;
+  void EndEarliestBan();
+  void CountRefusals();
+
+  EGraph& graph_;
+  const absl::Span<const Rule> rules_;
+  const RunOptions options_;
+  std::vector<RuleState> states_;
+  std::vector<uint64_t> refused_before_;
+  size_t iteration_ = 0;    // over all runs
+  size_t match_bytes_ = 0;  // of the matches at hand
+  absl::Time deadline_;
+  Report report_;
+};
+
+}  // namespace athanor::egraph
+
+#endif  // ATHANOR_COMPILER_EGRAPH_RUNNER_H_
