@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -291,27 +293,76 @@ void GlobalsFirst(Kernel* kernel) {
   RenumberBuffers(kernel->body, to);
 }
 
+// Numbers dims in the order of their first use, the same for equal kernels whatever their dims are
+// called. Of dims that one expression uses first, the one goes first that it or a later one can
+// tell from the others.
+class DimOrder {
+ public:
+  DimOrder(std::vector<const Expr*> uses, const std::set<std::string>& own)
+      : uses_(std::move(uses)) {
+    for (const Expr* e : uses_) e->CollectSymbols(&unnumbered_);
+    std::erase_if(unnumbered_, [&](const std::string& s) { return own.contains(s); });
+  }
+
+  std::vector<std::string> Number() && {
+    for (size_t u = 0; u < uses_.size() && !unnumbered_.empty(); ++u) {
+      for (std::vector<std::string> dims = FirstIn(u); !dims.empty(); dims = FirstIn(u)) {
+        order_.push_back(*std::min_element(
+            dims.begin(), dims.end(),
+            [&](const std::string& a, const std::string& b) { return IsBefore(a, b, u); }));
+        unnumbered_.erase(order_.back());
+      }
+    }
+    return std::move(order_);
+  }
+
+ private:
+  std::vector<std::string> FirstIn(size_t u) const {
+    std::set<std::string> symbols;
+    uses_[u]->CollectSymbols(&symbols);
+    std::vector<std::string> dims;
+    std::set_intersection(symbols.begin(), symbols.end(), unnumbered_.begin(), unnumbered_.end(),
+                          std::back_inserter(dims));
+    return dims;
+  }
+  bool IsBefore(const std::string& a, const std::string& b, size_t u) const {
+    for (; a != b && u < uses_.size(); ++u) {
+      const std::string x = SeenFrom(a, *uses_[u]), y = SeenFrom(b, *uses_[u]);
+      if (x != y) return x < y;
+    }
+    return false;
+  }
+  // The expression without names: of the dims to be numbered only `dim` is told from the others.
+  std::string SeenFrom(const std::string& dim, const Expr& e) const {
+    std::map<std::string, Expr, std::less<>> roles;
+    for (const std::string& d : unnumbered_) roles[d] = Expr::Symbol(d == dim ? "_this" : "_other");
+    for (size_t i = 0; i < order_.size(); ++i) {
+      roles[order_[i]] = Expr::Symbol(absl::StrCat("s", i));
+    }
+    return e.Substitute(roles).ToString();
+  }
+
+  std::vector<const Expr*> uses_;
+  std::set<std::string> unnumbered_;
+  std::vector<std::string> order_;
+};
+
 }  // namespace
 
 Kernel Emitter::Finish(std::string name, const Expr& grid) && {
   kernel_.name = std::move(name);
   kernel_.grid = grid;
-  // Dims have user names; everything else was made here. Collect dims in order of first use.
-  std::map<std::string, Expr, std::less<>> renamed;
+  // Dims have names of the graph; everything else was made here.
   std::set<std::string> own = {kLane, kGrid};
   for (int i = 0; i < loops_; ++i) own.insert(absl::StrCat("i", i));
   for (int i = 0; i < kernel_.vars; ++i) own.insert(absl::StrCat("v", i));
-  auto collect = [&](Expr& e) {
-    std::set<std::string> symbols;
-    e.CollectSymbols(&symbols);
-    for (const std::string& s : symbols) {
-      if (own.contains(s) || renamed.contains(s)) continue;
-      renamed[s] = Expr::Symbol(absl::StrCat("s", kernel_.sizes.size()));
-      kernel_.sizes.push_back(s);
-    }
-  };
-  collect(kernel_.grid);
-  ForEachExpr(kernel_.body, collect);
+  std::vector<const Expr*> uses = {&kernel_.grid};
+  ForEachExpr(kernel_.body, [&](Expr& e) { uses.push_back(&e); });
+  kernel_.sizes = DimOrder(std::move(uses), own).Number();
+  std::map<std::string, Expr, std::less<>> renamed;
+  for (size_t i = 0; i < kernel_.sizes.size(); ++i) {
+    renamed[kernel_.sizes[i]] = Expr::Symbol(absl::StrCat("s", i));
+  }
   auto rename = [&](Expr& e) { e = e.Substitute(renamed); };
   if (!renamed.empty()) {
     rename(kernel_.grid);

@@ -1,5 +1,9 @@
 #include "compiler/codegen/emitter.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace athanor::kir {
@@ -91,6 +95,36 @@ TEST(EmitterTest, RemaindersOfVectorLoops) {
     EXPECT_TRUE(Verify(k).ok()) << Verify(k) << ToText(k);
     EXPECT_GE(Loops(k.body), 1);
   }
+}
+
+// out[h * stride + w] for all h, w: three dims that meet in one expression first.
+Kernel Strided(const std::string& height, const std::string& width, const std::string& stride) {
+  Bounds bounds;
+  for (const std::string& d : {height, width, stride}) bounds.Set(d, 1, 10);
+  Emitter e(bounds);
+  int out = e.Global(DType::kF32, true);
+  const Expr h = Expr::Symbol(height), w = Expr::Symbol(width), by = Expr::Symbol(stride);
+  e.For(0, h, 1, [&](const Expr& i) {
+    e.For(0, w, 1,
+          [&](const Expr& j) { e.Store(out, i * by + j + w - 1, e.Float(DType::kF32, 1), {}); });
+  });
+  return std::move(e).Finish("k", FloorDiv(h + 2 * w + by * w, 3));
+}
+
+TEST(EmitterTest, TextIsTheSameWhateverDimsAreCalled) {
+  const Kernel k = Strided("h", "w", "by");
+  std::vector<std::string> names = {"d0", "d1", "d10"};
+  do {
+    const Kernel other = Strided(names[0], names[1], names[2]);
+    EXPECT_EQ(ToText(other), ToText(k)) << names[0] << names[1] << names[2];
+    EXPECT_EQ(KirHash(other), KirHash(k));
+    // At launch each argument is the dim that plays its part.
+    for (size_t s = 0; s < k.sizes.size(); ++s) {
+      const std::string& role = k.sizes[s];
+      EXPECT_EQ(other.sizes[s], role == "h" ? names[0] : role == "w" ? names[1] : names[2]);
+    }
+  } while (std::next_permutation(names.begin(), names.end()));
+  EXPECT_NE(ToText(Strided("h", "w", "w")), ToText(k));
 }
 
 TEST(EmitterTest, DimsBecomeArgumentsInOrderOfUse) {

@@ -101,7 +101,7 @@ struct Stmt {
 
 struct Kernel {
   std::string name;                // for people; in no hash
-  std::vector<std::string> sizes;  // dim names whose values are s0, s1, ...
+  std::vector<std::string> sizes;  // dim names whose values are s0, s1, ...; in no text and no hash
   std::vector<Buffer> buffers;  // globals in the order of the launch's buffer table, then scratch
   Expr grid = 1;                // over s0, s1, ...
   int vars = 0;                 // registers v0 .. v<vars-1>

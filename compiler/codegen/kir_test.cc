@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Every statement, every spelling.
-constexpr char kEverything[] = R"(kernel(n, m) grid floordiv(s0 + 15, 16)
+constexpr char kEverything[] = R"(kernel(s0, s1) grid floordiv(s0 + 15, 16)
 b0: f32 in
 b1: bool out
 b2: i64 in
@@ -78,7 +78,7 @@ struct Wrong {
 };
 
 constexpr char kHead[] =
-    "kernel(n) grid s0\nb0: f32 in\nb1: f32 out\nv0: f32 = const 0x0 (0)\nv1: i64 = const 1\n"
+    "kernel(s0) grid s0\nb0: f32 in\nb1: f32 out\nv0: f32 = const 0x0 (0)\nv1: i64 = const 1\n"
     "v2: bool = const 1\nv3: f32x8 = broadcast(v0)\nv4: i64x8 = index lane\n";
 
 TEST(KirText, SyntaxErrorsNameTheLine) {

@@ -1,6 +1,6 @@
 // The text form of kernels:
 //
-//   kernel(batch) grid floordiv(s0 + 15, 16)
+//   kernel(s0) grid floordiv(s0 + 15, 16)
 //   b0: f32 in
 //   b1: f32 out
 //   b2: f32 scratch 64
@@ -51,7 +51,7 @@ class Writer {
  public:
   std::string Write(const Kernel& k) {
     std::string sizes;
-    for (const std::string& s : k.sizes) sizes += Cat(sizes.empty() ? "" : ", ", s);
+    for (size_t i = 0; i < k.sizes.size(); ++i) sizes += Cat(i == 0 ? "s" : ", s", i);
     text_ = Cat("kernel(", sizes, ") grid ", k.grid.ToString(), "\n");
     for (size_t i = 0; i < k.buffers.size(); ++i) {
       const Buffer& b = k.buffers[i];
@@ -248,9 +248,9 @@ class Reader {
     Expect("kernel(");
     while (status_.ok() && !Take(")")) {
       if (!kernel_.sizes.empty()) Expect(", ");
-      const size_t end = std::min({line_.find(", "), line_.find(')'), line_.size()});
-      kernel_.sizes.emplace_back(line_.substr(0, end));
-      line_.remove_prefix(end);
+      const int size = static_cast<int>(kernel_.sizes.size());
+      if (Id('s') != size) Fail("sizes in order");
+      kernel_.sizes.push_back(Cat("s", size));
     }
     Expect(" grid ");
     kernel_.grid = Index(line_);

@@ -313,6 +313,26 @@ TEST(PlanTest, OutputsOfEveryKind) {
                          {RandomTensor(DType::kF32, {3}, rng)}, 5);
 }
 
+TEST(PlanTest, EqualKernelsOverDifferentDimsAreOne) {
+  std::mt19937 rng(12);
+  Build x({{"n", 1, 64}, {"m", 1, 64}, {"k", 1, 64}});
+  auto scores = [&](const char* a, const char* b) {
+    NodeId v = x.In(std::string(a) + b, DType::kF32, {S(a), S(b), 8});
+    NodeId turned = x.Map(v, {S(b), S(a), 8}, {A(1), A(0), A(2)});
+    x.Out(x.Op_(Op::kExp, {turned}));
+  };
+  scores("n", "m");
+  scores("m", "k");
+  scores("k", "n");
+  ExpectMatchesReference(
+      x.g, {RandomTensor(DType::kF32, {3, 5, 8}, rng), RandomTensor(DType::kF32, {5, 7, 8}, rng),
+            RandomTensor(DType::kF32, {7, 3, 8}, rng)});
+  auto compiled = Compile(x.g);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(compiled->plan().run_size(), 3);
+  EXPECT_EQ(compiled->plan().kernels_size(), 1);
+}
+
 TEST(PlanTest, ManyCallsWithSizesUpAndDown) {
   std::mt19937 rng(15);
   Build x({{"b", 1, 50}});

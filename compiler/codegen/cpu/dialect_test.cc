@@ -77,7 +77,7 @@ TEST(PrintCpuKernel, UsesOnlyWhatTheTargetHas) {
 
 // Where an index cannot be negative it is divided as the processor does.
 TEST(PrintCpuKernel, FloorsOnlyWhatMayBeNegative) {
-  const std::string head = "kernel(n) grid s0\nb0: i64 out\n";
+  const std::string head = "kernel(s0) grid s0\nb0: i64 out\n";
   const std::string natural = PrintCpuKernel(
       Parse(head + "v0: i64 = index floordiv(g, 3)\nstore b0[g] = v0: i64\n"), Avx512());
   EXPECT_THAT(natural, HasSubstr("(g / 3L)"));
