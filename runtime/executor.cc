@@ -14,13 +14,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr char kIndexErrorUrl[] = "athanor/index_error";
+
 absl::Status OutOfRange(const std::string& label, const KernelError& error) {
-  return absl::InvalidArgumentError(absl::StrCat(
+  absl::Status status = absl::InvalidArgumentError(absl::StrCat(
       "step '", label, "': index ", error.index, " is out of range [0, ",
       error.extent, ") at work item ", error.item));
+  status.SetPayload(kIndexErrorUrl, absl::Cord());
+  return status;
 }
 
 }  // namespace
+
+bool IsIndexError(const absl::Status& status) {
+  return status.GetPayload(kIndexErrorUrl).has_value();
+}
 
 Executable::Executable(Program program, Device* device,
                        const LoadOptions& options)

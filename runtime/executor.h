@@ -68,6 +68,10 @@ struct LoadOptions {
   bool poison = false;
 };
 
+// Whether a run ended because a kernel found an index out of range, and not for
+// another INVALID_ARGUMENT.
+bool IsIndexError(const absl::Status& status);
+
 // Immutable after Load, used by any number of threads at once.
 class Executable : public std::enable_shared_from_this<Executable> {
  public:

@@ -83,9 +83,15 @@ class TunerBackend final : public CompileBackend {
       }
       const std::string key = CheckKey(request);
       if (shared_.store().HasPassed(key)) continue;
-      absl::Status passed = (*tuner_)->Check(request);
-      if (WorthRetrying(passed)) passed = (*tuner_)->Check(request);
-      if (!passed.ok()) return Named(plan.kernels(check.kernel()), passed);
+      absl::StatusOr<internal::CheckReply> passed = (*tuner_)->CheckReport(request);
+      if (WorthRetrying(passed.status())) passed = (*tuner_)->CheckReport(request);
+      if (!passed.ok()) return Named(plan.kernels(check.kernel()), passed.status());
+      for (const std::string& left_out : passed->left_out()) {
+        LogWarn("kernel not compared at large sizes",
+                {{"kernel", plan.kernels(check.kernel()).name()},
+                 {"sampled", passed->sampled_elements()},
+                 {"left_out", left_out}});
+      }
       shared_.store().PutPassed(key).IgnoreError();
     }
     return absl::OkStatus();

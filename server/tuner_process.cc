@@ -309,7 +309,8 @@ absl::StatusOr<std::string> TunerProcess::Compile(absl::string_view source,
   return std::move(*reply->mutable_compile()->mutable_object());
 }
 
-absl::StatusOr<double> TunerProcess::CheckError(const internal::CheckRequest& request) {
+absl::StatusOr<internal::CheckReply> TunerProcess::CheckReport(
+    const internal::CheckRequest& request) {
   internal::TunerRequest message;
   *message.mutable_check() = request;
   absl::StatusOr<internal::TunerReply> reply =
@@ -320,7 +321,13 @@ absl::StatusOr<double> TunerProcess::CheckError(const internal::CheckRequest& re
     return Lose(absl::DataLossError("a check that neither passed nor failed"), "checking a kernel",
                 {});
   }
-  return reply->check().worst_error();
+  return std::move(*reply->mutable_check());
+}
+
+absl::StatusOr<double> TunerProcess::CheckError(const internal::CheckRequest& request) {
+  absl::StatusOr<internal::CheckReply> report = CheckReport(request);
+  if (!report.ok()) return report.status();
+  return report->worst_error();
 }
 
 absl::StatusOr<internal::TargetReply> TunerProcess::Target() {

@@ -56,8 +56,10 @@ class TunerProcess {
   absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, const v1::Target& target);
   // A shared object for runtime/cpu/module.h. INVALID_ARGUMENT: Clang refuses the source.
   absl::StatusOr<std::string> Compile(absl::string_view source, const v1::Target& target);
-  // OK if every output is within its tolerance (server/tuner/check.h); the largest error in units
-  // of it. DATA_LOSS: a value is wrong. INVALID_ARGUMENT: the request is.
+  // OK if every output is within its tolerance (server/tuner/check.h). DATA_LOSS: a value is wrong.
+  // INVALID_ARGUMENT: the request is.
+  absl::StatusOr<internal::CheckReply> CheckReport(const internal::CheckRequest& request);
+  // The largest error in units of the tolerance.
   absl::StatusOr<double> CheckError(const internal::CheckRequest& request);
   absl::Status Check(const internal::CheckRequest& request) { return CheckError(request).status(); }
   // The machine as LLVM and the system see it, without target.threads.

@@ -1,50 +1,162 @@
 #include "compiler/pipeline/check_sizes.h"
 
 #include <algorithm>
-#include <optional>
+#include <cmath>
+#include <cstdint>
+#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "compiler/codegen/lower.h"
+
 namespace athanor {
 namespace {
 
-// A checked operation costs the reference and its error bounds some 10 ns; a check should take a
-// fraction of a second.
-constexpr int64_t kCheckFlops = 10'000'000;
+using Sizes = std::vector<int64_t>;  // of graph.dims
+
+// What comparing every element may cost, in operations of some 5 ns, at the smallest sizes, of
+// which there is no choice, and at others.
+constexpr int64_t kSmallestCost = 12'000'000;
+constexpr int64_t kSmallCost = 4'000'000;
+// Of an element that is drawn, bounded and compared.
+constexpr int64_t kElementCost = 16;
+// Of one run of the kernel at real sizes.
+constexpr int64_t kRealFlops = 100'000'000;
+constexpr int64_t kRealBytes = int64_t{16} << 20;
+
+int64_t ValueOf(const Expr& e, const Graph& graph, const Sizes& sizes) {
+  Expr::Env env;
+  for (size_t d = 0; d < sizes.size(); ++d) env[graph.dims[d].name] = sizes[d];
+  return e.Evaluate(env).value_or(INT64_MAX);
+}
 
 // Values of all dims near `wanted`, inside their bounds; different dims get different ones, so that
 // swapped sizes are noticed.
-std::vector<int64_t> SizesNear(const Graph& graph, int64_t wanted) {
-  std::vector<int64_t> sizes;
+Sizes SizesNear(const Graph& graph, int64_t wanted) {
+  Sizes sizes;
   for (size_t d = 0; d < graph.dims.size(); ++d) {
-    int64_t size = wanted + (wanted > 1 ? 2 * static_cast<int64_t>(d) : 0);
+    const int64_t size = wanted + (wanted > 1 ? 2 * static_cast<int64_t>(d) : 0);
     sizes.push_back(std::clamp(size, graph.dims[d].min, graph.dims[d].max));
   }
   return sizes;
 }
 
-bool Affordable(const Graph& graph, const std::vector<int64_t>& sizes, const Expr& flops) {
-  Expr::Env env;
-  for (size_t d = 0; d < sizes.size(); ++d) env[graph.dims[d].name] = sizes[d];
-  std::optional<int64_t> value = flops.Evaluate(env);
-  return value && *value <= kCheckFlops;
+// The sizes that lie at `part`, 0 to 1, between the bounds' logarithms.
+Sizes SizesAt(const Graph& graph, double part) {
+  Sizes sizes;
+  for (size_t d = 0; d < graph.dims.size(); ++d) {
+    const auto low = static_cast<double>(std::max<int64_t>(graph.dims[d].min, 1));
+    const auto high = static_cast<double>(std::max<int64_t>(graph.dims[d].max, 1));
+    auto size = static_cast<int64_t>(low * std::pow(high / low, part));
+    if (part >= 1) size = graph.dims[d].max;
+    // Equal bounds should not give equal sizes.
+    if (part > 0 && part < 1) size += static_cast<int64_t>(d);
+    sizes.push_back(std::clamp(size, graph.dims[d].min, graph.dims[d].max));
+  }
+  return sizes;
 }
+
+Expr BytesOf(const Graph& graph, NodeId n) {
+  const TensorType& type = graph.node(n).type;
+  return Product(type.shape) * DTypeBytes(type.dtype);
+}
+
+// Bytes of inputs, but of those of which a few rows are read, and of outputs.
+Expr BytesMoved(const Graph& graph) {
+  std::vector<bool> read(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    const bool selects = node.op == Op::kGather || node.op == Op::kEmbeddingBag;
+    for (size_t i = selects ? 1 : 0; i < node.inputs.size(); ++i) read[node.inputs[i]] = true;
+  }
+  Expr bytes = 0;
+  for (NodeId n : graph.InputIds()) {
+    if (read[n]) bytes += BytesOf(graph, n);
+  }
+  for (const Output& output : graph.outputs) bytes += BytesOf(graph, output.node);
+  return bytes;
+}
+
+// Elements of inputs and outputs.
+Expr ElementsHeld(const Graph& graph) {
+  Expr elements = 0;
+  for (NodeId n : graph.InputIds()) elements += Product(graph.node(n).type.shape);
+  for (const Output& o : graph.outputs) elements += Product(graph.node(o.node).type.shape);
+  return elements;
+}
+
+class SizeChoice {
+ public:
+  SizeChoice(const Graph& graph, Expr flops)
+      : graph_(graph),
+        flops_(std::move(flops)),
+        moved_(BytesMoved(graph)),
+        cost_(flops_ + kElementCost * ElementsHeld(graph)),
+        smallest_(SizesNear(graph, 0)) {}
+
+  void AddTo(internal::CheckRequest* request) {
+    Add(smallest_, request);
+    for (int64_t wanted : {67, 37, 17, 7, 3}) {
+      Sizes sizes = SizesNear(graph_, wanted);
+      if (!Comparable(sizes)) continue;
+      Add(std::move(sizes), request);
+      break;
+    }
+    const double part = LargestPart();
+    for (double real : {part / 2, part}) {
+      Sizes sizes = SizesAt(graph_, real);
+      if (!Compared(sizes)) Add(std::move(sizes), request, /*real=*/true);
+    }
+  }
+
+ private:
+  void Add(Sizes sizes, internal::CheckRequest* request, bool real = false) {
+    if (!seen_.insert(sizes).second) return;
+    auto* set = request->add_sizes();
+    for (int64_t s : sizes) set->add_values(s);
+    set->set_sampled(real || !Comparable(sizes));
+    if (!set->sampled()) compared_.push_back(std::move(sizes));
+  }
+
+  // Whether sizes at least as large are compared by every element.
+  bool Compared(const Sizes& sizes) const {
+    return std::any_of(compared_.begin(), compared_.end(), [&](const Sizes& other) {
+      return std::equal(sizes.begin(), sizes.end(), other.begin(), std::less_equal<>());
+    });
+  }
+
+  // By every element.
+  bool Comparable(const Sizes& sizes) const {
+    return ValueOf(cost_, graph_, sizes) <= (sizes == smallest_ ? kSmallestCost : kSmallCost);
+  }
+
+  // Beyond what the smallest sizes take, of which there is no choice.
+  bool Affordable(const Sizes& sizes) const {
+    return ValueOf(flops_, graph_, sizes) <= kRealFlops &&
+           ValueOf(moved_, graph_, sizes) - ValueOf(moved_, graph_, smallest_) <= kRealBytes;
+  }
+
+  double LargestPart() const {
+    if (Affordable(SizesAt(graph_, 1))) return 1;
+    double low = 0, high = 1;
+    for (int i = 0; i < 30; ++i) {
+      const double middle = (low + high) / 2;
+      (Affordable(SizesAt(graph_, middle)) ? low : high) = middle;
+    }
+    return low;
+  }
+
+  const Graph& graph_;
+  const Expr flops_, moved_, cost_;
+  const Sizes smallest_;
+  std::set<Sizes> seen_;
+  std::vector<Sizes> compared_;
+};
 
 }  // namespace
 
 void AddCheckSizes(const Graph& graph, const Expr& flops, internal::CheckRequest* request) {
-  std::set<std::vector<int64_t>> distinct = {SizesNear(graph, 0)};
-  for (int64_t wanted : {67, 37, 17, 7, 3}) {
-    std::vector<int64_t> sizes = SizesNear(graph, wanted);
-    if (!Affordable(graph, sizes, flops)) continue;
-    distinct.insert(std::move(sizes));
-    break;
-  }
-  for (const std::vector<int64_t>& sizes : distinct) {
-    auto* set = request->add_sizes();
-    for (int64_t s : sizes) set->add_values(s);
-  }
+  SizeChoice(graph, flops).AddTo(request);
 }
 
 }  // namespace athanor

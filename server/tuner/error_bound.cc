@@ -17,6 +17,9 @@ constexpr double kUnknown = std::numeric_limits<double>::infinity();
 // Roundings of a sum beyond one per term.
 constexpr int64_t kExtraRoundings = 8;
 
+// Kernel and reference are each within the bound.
+constexpr double kReferenceToo = 2;
+
 using Errors = std::vector<double>;
 
 double Value(const Tensor& tensor, int64_t i) {
@@ -419,6 +422,26 @@ absl::StatusOr<std::vector<std::vector<double>>> ErrorBounds(const Graph& graph,
   std::vector<Errors> bounds;
   for (const Output& output : simple->outputs) bounds.push_back(errors[output.node]);
   return bounds;
+}
+
+absl::StatusOr<double> WithinBounds(const Tensor& got, const Tensor& want,
+                                    absl::Span<const double> bounds) {
+  Tensor compared = got;
+  std::vector<double> tolerances(bounds.begin(), bounds.end());
+  double worst = 0;
+  for (int64_t i = 0; i < want.elements(); ++i) {
+    tolerances[i] *= kReferenceToo;
+    if (tolerances[i] == kUnknown) {
+      StoreScalar(compared, i, LoadScalar(want, i));
+      tolerances[i] = 0;
+    } else if (IsFloat(want.dtype) && tolerances[i] > 0) {
+      const double error = std::fabs(LoadScalar(got, i).f - LoadScalar(want, i).f);
+      if (std::isfinite(error)) worst = std::max(worst, error / tolerances[i]);
+    }
+  }
+  const absl::Status same = CompareTensors(compared, want, tolerances);
+  if (same.ok()) return std::min(worst, 1.0);
+  return absl::DataLossError(same.message());
 }
 
 }  // namespace athanor

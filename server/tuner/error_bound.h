@@ -41,6 +41,12 @@ absl::StatusOr<std::vector<std::vector<double>>> ErrorBounds(const Graph& graph,
                                                              absl::Span<const Tensor> inputs,
                                                              const Expr::Env* dims = nullptr);
 
+// Compares a kernel's output with the reference evaluator's, each within `bounds` of the exact one;
+// where the bound is infinity nothing is compared. The largest error in units of the tolerance
+// (twice the bound), at most 1; DATA_LOSS names the first and the worst element that differ.
+absl::StatusOr<double> WithinBounds(const Tensor& got, const Tensor& want,
+                                    absl::Span<const double> bounds);
+
 }  // namespace athanor
 
 #endif  // ATHANOR_SERVER_TUNER_ERROR_BOUND_H_

@@ -13,8 +13,8 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kMaxCheckBytes = int64_t{1} << 30;
-// Larger tensors repeat their first elements: a prime number of them, so that rows differ.
-constexpr int64_t kDrawn = 65'521;
+// Of bags, whose offsets cannot repeat.
+constexpr int64_t kMaxBags = int64_t{1} << 22;
 
 // What a value is used for, found from its uses back to the graph's inputs.
 struct Role {
@@ -106,28 +106,28 @@ class Filler {
  public:
   Filler(uint64_t seed, IndexChoice choice) : random_(seed), choice_(choice) {}
 
-  void Fill(const Role& role, Tensor* tensor) {
-    if (role.offsets_of && !IsFloat(tensor->dtype)) return Offsets(*role.offsets_of, tensor);
+  // The first elements of a tensor of this size.
+  Tensor Draw(const Role& role, DType dtype, int64_t elements) {
+    const bool offsets = role.offsets_of && !IsFloat(dtype);
+    Tensor drawn = Tensor::Zeros(dtype, {offsets ? elements : std::min(elements, kMaxDrawn)});
+    if (offsets) {
+      Offsets(*role.offsets_of, &drawn);
+      return drawn;
+    }
     const double scale = std::exp2(random_.Uniform(-4, 2));
-    const int64_t elements = tensor->elements(), drawn = std::min(elements, kDrawn);
-    for (int64_t i = 0; i < drawn; ++i) {
-      const DType dtype = tensor->dtype;
+    for (int64_t i = 0; i < drawn.elements(); ++i) {
       if (dtype == DType::kBool) {
-        StoreScalar(*tensor, i, Scalar::Unsigned(dtype, random_.Bits() & 1));
+        StoreScalar(drawn, i, Scalar::Unsigned(dtype, random_.Bits() & 1));
       } else if (IsFloat(dtype)) {
-        StoreScalar(*tensor, i, Scalar::Float(dtype, Float(role, dtype, scale)));
+        StoreScalar(drawn, i, Scalar::Float(dtype, Float(role, dtype, scale)));
       } else {
         const int64_t value = role.index_limit ? Index(*role.index_limit) : Integer();
-        StoreScalar(*tensor, i,
+        StoreScalar(drawn, i,
                     IsSigned(dtype) ? Scalar::Signed(dtype, value)
                                     : Scalar::Unsigned(dtype, static_cast<uint64_t>(value)));
       }
     }
-    const int64_t bytes = DTypeBytes(tensor->dtype);
-    for (int64_t i = drawn; i < elements; i += drawn) {
-      std::memcpy(tensor->bytes.data() + i * bytes, tensor->bytes.data(),
-                  std::min(drawn, elements - i) * bytes);
-    }
+    return drawn;
   }
 
  private:
@@ -181,34 +181,58 @@ class Filler {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
-                                                 uint64_t seed, IndexChoice choice) {
+absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,
+                                                   uint64_t seed, IndexChoice choice) {
   const std::vector<Role> roles = FindRoles(graph, dims);
   std::vector<NodeId> ids = graph.InputIds();
   const std::vector<NodeId> parameters = graph.ParameterIds();
   ids.insert(ids.end(), parameters.begin(), parameters.end());
-  std::vector<Tensor> tensors;
+  std::vector<DrawnInput> inputs;
   for (NodeId id : ids) {
     const TensorType& type = graph.node(id).type;
-    std::vector<int64_t> shape;
-    double bytes = DTypeBytes(type.dtype);
-    for (const Expr& size : type.shape) {
-      const std::optional<int64_t> value = size.Evaluate(dims);
-      if (!value || *value < 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            graph.Describe(id), ": size ", size.ToString(), " has no value at the check's dims"));
-      }
-      shape.push_back(*value);
-      bytes *= static_cast<double>(*value);
+    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(type.shape, dims);
+    if (!shape.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(graph.Describe(id), ": ", shape.status().message()));
     }
-    if (bytes > static_cast<double>(kMaxCheckBytes)) {
-      return absl::InvalidArgumentError(absl::StrCat(graph.Describe(id), ": ", bytes,
-                                                     " bytes are more than the ", kMaxCheckBytes,
-                                                     " that a check may use"));
+    int64_t elements = 1;
+    for (int64_t size : *shape) {
+      if (!__builtin_mul_overflow(elements, size, &elements)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(graph.Describe(id), ": more elements than an integer counts"));
     }
-    Tensor tensor = Tensor::Zeros(type.dtype, std::move(shape));
+    if (roles[id].offsets_of && elements > kMaxBags) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          graph.Describe(id), ": offsets of ", elements, " bags; a check has at most ", kMaxBags));
+    }
     // A generator of its own per tensor: one more input changes no other.
-    Filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), choice).Fill(roles[id], &tensor);
+    Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), choice);
+    Tensor drawn = filler.Draw(roles[id], type.dtype, elements);
+    inputs.push_back({*std::move(shape), std::move(drawn)});
+  }
+  return inputs;
+}
+
+absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
+                                                 uint64_t seed, IndexChoice choice) {
+  absl::StatusOr<std::vector<DrawnInput>> inputs = DrawInputs(graph, dims, seed, choice);
+  if (!inputs.ok()) return inputs.status();
+  std::vector<Tensor> tensors;
+  for (DrawnInput& input : *inputs) {
+    Tensor tensor = std::move(input.drawn);
+    const size_t drawn = tensor.bytes.size();
+    tensor.shape = std::move(input.shape);
+    const auto bytes = static_cast<double>(tensor.elements()) * DTypeBytes(tensor.dtype);
+    if (bytes > static_cast<double>(kMaxCheckBytes)) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", tensors.size(), " of \"", graph.name,
+                                                     "\": ", bytes, " bytes are more than the ",
+                                                     kMaxCheckBytes, " that a check may hold"));
+    }
+    tensor.bytes.resize(static_cast<size_t>(bytes));
+    for (size_t i = drawn; i < tensor.bytes.size(); i += drawn) {
+      std::memcpy(tensor.bytes.data() + i, tensor.bytes.data(),
+                  std::min(drawn, tensor.bytes.size() - i));
+    }
     tensors.push_back(std::move(tensor));
   }
   return tensors;

@@ -22,9 +22,21 @@ namespace athanor {
 enum class IndexChoice : uint8_t { kAny, kSmall, kZero };
 
 // In the order Evaluate takes them: inputs, then parameters. INVALID_ARGUMENT names a tensor whose
-// size the dims do not give, or that is too large to check with.
+// size the dims do not give, or that is too large to hold (then DrawInputs can).
 absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
                                                  uint64_t seed, IndexChoice choice);
+
+// Larger tensors repeat their first elements: a prime number of them, so that rows differ.
+inline constexpr int64_t kMaxDrawn = 65'521;
+
+// The same tensors of any size, by their first elements.
+struct DrawnInput {
+  std::vector<int64_t> shape;
+  Tensor drawn;  // a list of at most kMaxDrawn, but for offsets of bags: those are all there
+};
+// Besides, RESOURCE_EXHAUSTED names offsets that are too many.
+absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,
+                                                   uint64_t seed, IndexChoice choice);
 
 }  // namespace athanor
 

@@ -103,11 +103,11 @@ absl::Status Serve(const internal::TunerRequest& request, const Flags& flags,
       return absl::OkStatus();
     }
     case internal::TunerRequest::kCheck: {
-      absl::StatusOr<double> worst =
+      absl::StatusOr<internal::CheckReply> checked =
           CheckKernels(request.check(), {.timeout = std::chrono::milliseconds(flags.kernel_ms),
                                          .memory_bytes = flags.memory_limit});
-      if (!worst.ok()) return worst.status();
-      reply->mutable_check()->set_worst_error(*worst);
+      if (!checked.ok()) return checked.status();
+      *reply->mutable_check() = *std::move(checked);
       return absl::OkStatus();
     }
     case internal::TunerRequest::kTarget:

@@ -234,6 +234,13 @@ absl::Status ConfineKernel(pid_t parent, int64_t cpu_seconds) {
   return status.ok() ? FilterKernelCalls() : status;
 }
 
+void WidenAddressSpace(int64_t bytes) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur + bytes, limit.rlim_max);
+  setrlimit(RLIMIT_AS, &limit);
+}
+
 void LimitCpuFromNow(int64_t seconds) {
   rusage used;
   getrusage(RUSAGE_SELF, &used);

@@ -33,6 +33,10 @@ absl::Status ConfineTuner(const TunerLimits& limits);
 // they use.
 absl::Status ConfineKernel(pid_t parent, int64_t cpu_seconds);
 
+// Widens this process's limit on address space, if it has one, by `bytes`; negative narrows it.
+// For mappings that hold no memory of their own.
+void WidenAddressSpace(int64_t bytes);
+
 // Gives this process `seconds` of processor time from now on; SIGXCPU ends it.
 void LimitCpuFromNow(int64_t seconds);
 

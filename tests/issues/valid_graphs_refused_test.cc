@@ -99,6 +99,7 @@ TEST(ValidGraphsRefusedTest, ChecksHaveTheirDims) {
     auto sub = ParseGraph(check.request.graph_text());
     ASSERT_TRUE(sub.ok()) << sub.status();
     for (const auto& sizes : check.request.sizes()) {
+      if (sizes.sampled()) continue;  // too large to evaluate whole
       Expr::Env dims;
       for (int d = 0; d < check.request.plan().dims_size(); ++d) {
         dims[check.request.plan().dims(d).name()] = sizes.values(d);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/ir/graph.h"
 #include "compiler/pipeline/pipeline.h"
@@ -79,17 +80,21 @@ class BaselineCheckTest : public ::testing::Test {
     return plan.ok() ? *std::move(plan) : CheckedPlan();
   }
 
-  absl::StatusOr<double> Check(internal::CheckRequest request) {
+  absl::StatusOr<internal::CheckReply> Report(internal::CheckRequest request) {
     for (const v1::Kernel& kernel : request.plan().kernels()) {
       absl::StatusOr<std::string> object = tuner_->Compile(kernel.source(), target_);
       if (!object.ok()) return object.status();
       request.add_objects(*std::move(object));
     }
-    return tuner_->CheckError(request);
+    start_ = std::chrono::steady_clock::now();
+    return tuner_->CheckReport(request);
   }
+
+  absl::Status Check(const internal::CheckRequest& request) { return Report(request).status(); }
 
   std::unique_ptr<TunerProcess> tuner_;
   v1::Target target_;
+  std::chrono::steady_clock::time_point start_;  // of the last check
 };
 
 TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
@@ -99,15 +104,23 @@ TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
     EXPECT_FALSE(plan.checks.empty());
     for (const KernelCheck& check : plan.checks) {
       SCOPED_TRACE(plan.plan.kernels(check.kernel).name());
-      const auto start = std::chrono::steady_clock::now();
-      absl::StatusOr<double> error = Check(check.request);
-      EXPECT_TRUE(error.ok()) << error.status() << "\n" << check.request.graph_text();
+      const auto reply = Report(check.request);
+      ASSERT_TRUE(reply.ok()) << reply.status() << "\n" << check.request.graph_text();
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-          std::chrono::steady_clock::now() - start);
-      if (error.ok()) EXPECT_LE(*error, 1);
-      std::printf("%s / %s: %.3g of the tolerance, %d ms\n", model.name,
-                  plan.plan.kernels(check.kernel).name().c_str(), error.ok() ? *error : NAN,
-                  static_cast<int>(ms.count()));
+          std::chrono::steady_clock::now() - start_);
+      EXPECT_LE(reply->worst_error(), 1);
+      EXPECT_THAT(reply->left_out(), ::testing::IsEmpty());
+      std::string sizes;
+      bool sampled = false;
+      for (const auto& set : check.request.sizes()) {
+        sampled = sampled || set.sampled();
+        absl::StrAppend(&sizes, set.sampled() ? " ~" : " ", absl::StrJoin(set.values(), ","));
+      }
+      EXPECT_EQ(sampled, reply->sampled_elements() > 0);
+      std::printf("%s / %s: %.3g of the tolerance, %d ms, %d sampled, at%s\n", model.name,
+                  plan.plan.kernels(check.kernel).name().c_str(), reply->worst_error(),
+                  static_cast<int>(ms.count()), static_cast<int>(reply->sampled_elements()),
+                  sizes.c_str());
     }
   }
   EXPECT_EQ(tuner_->starts(), 1);
@@ -140,13 +153,13 @@ TEST_F(BaselineCheckTest, AKernelForAnotherGraphFails) {
     ASSERT_EQ(right.checks.size(), wrong.checks.size());
     bool failed = false;
     for (size_t i = 0; i < right.checks.size(); ++i) {
-      EXPECT_TRUE(Check(right.checks[i].request).ok()) << Check(right.checks[i].request).status();
+      EXPECT_TRUE(Check(right.checks[i].request).ok()) << Check(right.checks[i].request);
       internal::CheckRequest mixed = right.checks[i].request;
       *mixed.mutable_plan() = wrong.checks[i].request.plan();
-      const absl::StatusOr<double> error = Check(mixed);
+      const absl::Status error = Check(mixed);
       if (error.ok()) continue;
-      EXPECT_EQ(error.status().code(), absl::StatusCode::kDataLoss) << error.status();
-      EXPECT_THAT(std::string(error.status().message()), HasSubstr("off by"));
+      EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss) << error;
+      EXPECT_THAT(std::string(error.message()), HasSubstr("off by"));
       failed = true;
     }
     EXPECT_TRUE(failed) << changed;
@@ -172,7 +185,7 @@ TEST_F(BaselineCheckTest, LargeLiteralsDoNotTravelWithChecks) {
   ASSERT_GE(plan.checks.size(), 2);
   for (const KernelCheck& check : plan.checks) {
     EXPECT_LT(check.request.ByteSizeLong(), 100'000) << check.request.graph_text().substr(0, 2000);
-    EXPECT_TRUE(Check(check.request).ok()) << Check(check.request).status();
+    EXPECT_TRUE(Check(check.request).ok()) << Check(check.request);
   }
 }
 
