@@ -107,7 +107,7 @@ RequestBinder::RequestBinder(const Graph& graph, DimBinding dims)
     outputs_.push_back(output.name);
   }
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
-    if (!graph.node(id).name.empty()) nodes_[graph.node(id).name] = id;
+    if (!graph.node(id).name.empty()) nodes_[graph.node(id).name] = {id, graph.node(id).type.dtype};
   }
 }
 
@@ -240,26 +240,51 @@ absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status RequestBinder::ReadTaps(const std::string& names, RequestOptions* options) const {
-  size_t begin = 0;
-  while (begin <= names.size()) {
-    const size_t end = std::min(names.find(',', begin), names.size());
-    const std::string name = names.substr(begin, end - begin);
-    auto it = nodes_.find(name);
-    if (it == nodes_.end()) {
-      return Invalid("parameter taps names ", Quoted(name), ", which is no node of the model; it "
-                     "must be names of nodes, separated by commas");
+absl::Status RequestBinder::AddTap(const std::string& name, RequestOptions* options) const {
+  auto it = nodes_.find(name);
+  if (it == nodes_.end()) {
+    std::vector<std::string_view> names;  // in the graph's order
+    for (const auto& [known, inner] : nodes_) {
+      names.resize(std::max<size_t>(names.size(), inner.node + 1));
+      names[inner.node] = known;
     }
-    if (std::find(options->taps.begin(), options->taps.end(), it->second) != options->taps.end()) {
-      return Invalid("parameter taps names ", Quoted(name), " twice; name it once");
+    return Invalid("parameter taps names ", Quoted(name), ", which is no node of the model; it "
+                   "must be names of nodes, separated by commas", DidYouMean(name, names));
+  }
+  const Inner& inner = it->second;
+  if (DatatypeOf(inner.dtype) == nullptr) {
+    return Unimplemented("parameter taps names ", Quoted(name), " of dtype ",
+                         DTypeName(inner.dtype), ", which cannot travel in a reply; name a Cast of "
+                         "it to f16 or a Bitcast to u8");
+  }
+  if (std::find(options->taps.begin(), options->taps.end(), inner.node) != options->taps.end()) {
+    return Invalid("parameter taps names ", Quoted(name), " twice; name it once");
+  }
+  options->taps.push_back(inner.node);
+  return absl::OkStatus();
+}
+
+// Names separated by commas; a backslash makes a comma or a backslash part of a name.
+absl::Status RequestBinder::ReadTaps(std::string_view names, const RequestLimits& limits,
+                                     RequestOptions* options) const {
+  std::string name;
+  for (size_t i = 0; i <= names.size(); ++i) {
+    if (i < names.size() && names[i] != ',') {
+      const bool escaped = names[i] == '\\' && i + 1 < names.size() &&
+                           (names[i + 1] == ',' || names[i + 1] == '\\');
+      name += names[escaped ? ++i : i];
+      continue;
     }
-    options->taps.push_back(it->second);
-    begin = end + 1;
+    if (static_cast<int64_t>(options->taps.size()) == limits.max_taps) {
+      return Invalid("parameter taps names more than ", limits.max_taps, " nodes, the most allowed");
+    }
+    if (absl::Status s = AddTap(name, options); !s.ok()) return s;
+    name.clear();
   }
   return absl::OkStatus();
 }
 
-absl::Status RequestBinder::ReadOptions(const Parameters& parameters,
+absl::Status RequestBinder::ReadOptions(const Parameters& parameters, const RequestLimits& limits,
                                         RequestOptions* options) const {
   for (const auto& [name, value] : parameters) {
     if (name == "timeout_us") {
@@ -274,7 +299,7 @@ absl::Status RequestBinder::ReadOptions(const Parameters& parameters,
       absl::StatusOr<std::string> text = StringOf(name, value);
       if (!text.ok()) return text.status();
       if (name == "taps") {
-        if (absl::Status s = ReadTaps(*text, options); !s.ok()) return s;
+        if (absl::Status s = ReadTaps(*text, limits, options); !s.ok()) return s;
       } else if (*text == "none") {
         options->wait = RequestOptions::Wait::kNone;
       } else if (*text != "baseline") {
@@ -289,7 +314,8 @@ absl::Status RequestBinder::ReadOptions(const Parameters& parameters,
   return absl::OkStatus();
 }
 
-absl::StatusOr<BoundRequest> RequestBinder::Bind(const ModelInferRequest& request) const {
+absl::StatusOr<BoundRequest> RequestBinder::Bind(const ModelInferRequest& request,
+                                                 const RequestLimits& limits) const {
   BoundRequest bound;
   absl::StatusOr<std::vector<int>> tensor_of = MatchInputs(request);
   if (!tensor_of.ok()) return Shortened(tensor_of.status());
@@ -299,7 +325,7 @@ absl::StatusOr<BoundRequest> RequestBinder::Bind(const ModelInferRequest& reques
   if (s.ok()) s = BindBytes(request, *tensor_of, &bound);
   if (s.ok()) s = indices_.Check(bound.dims, bound.inputs);
   if (s.ok()) s = BindOutputs(request, &bound);
-  if (s.ok()) s = ReadOptions(request.parameters(), &bound.options);
+  if (s.ok()) s = ReadOptions(request.parameters(), limits, &bound.options);
   if (!s.ok()) return Shortened(s);
   return bound;
 }

@@ -32,7 +32,12 @@ struct RequestOptions {
   Wait wait = Wait::kBaseline;
   int64_t timeout_us = 0;  // 0: none
   int64_t priority = 0;    // 0: the server's default; else 1 is served first
-  std::vector<NodeId> taps;
+  std::vector<NodeId> taps;  // in the order asked for, each once; their dtypes can travel
+};
+
+// Limits on what a request may ask for.
+struct RequestLimits {
+  int64_t max_taps = 64;
 };
 
 // Valid as long as the request it was made from lives unchanged.
@@ -52,7 +57,9 @@ class RequestBinder {
   // `graph` as ImportGraph gives it; it is not kept.
   static absl::StatusOr<RequestBinder> Create(const Graph& graph);
 
-  absl::StatusOr<BoundRequest> Bind(const inference::ModelInferRequest& request) const;
+  // Besides INVALID_ARGUMENT: UNIMPLEMENTED names a tap whose dtype cannot travel.
+  absl::StatusOr<BoundRequest> Bind(const inference::ModelInferRequest& request,
+                                    const RequestLimits& limits = {}) const;
 
  private:
   using Parameters = google::protobuf::Map<std::string, inference::InferParameter>;
@@ -60,6 +67,10 @@ class RequestBinder {
   struct Input {
     std::string name;
     const DatatypeRow* datatype;
+  };
+  struct Inner {
+    NodeId node;
+    DType dtype;
   };
 
   RequestBinder(const Graph& graph, DimBinding dims);
@@ -71,14 +82,17 @@ class RequestBinder {
   absl::Status BindBytes(const inference::ModelInferRequest& request,
                          absl::Span<const int> tensor_of, BoundRequest* bound) const;
   absl::Status BindOutputs(const inference::ModelInferRequest& request, BoundRequest* bound) const;
-  absl::Status ReadOptions(const Parameters& parameters, RequestOptions* options) const;
-  absl::Status ReadTaps(const std::string& names, RequestOptions* options) const;
+  absl::Status ReadOptions(const Parameters& parameters, const RequestLimits& limits,
+                           RequestOptions* options) const;
+  absl::Status ReadTaps(std::string_view names, const RequestLimits& limits,
+                        RequestOptions* options) const;
+  absl::Status AddTap(const std::string& name, RequestOptions* options) const;
 
   std::vector<Input> inputs_;
   std::vector<std::string> outputs_;
   absl::flat_hash_map<std::string, int> input_positions_;
   absl::flat_hash_map<std::string, int> output_positions_;
-  absl::flat_hash_map<std::string, NodeId> nodes_;
+  absl::flat_hash_map<std::string, Inner> nodes_;
   DimBinding dims_;
   IndexChecks indices_;
 };

@@ -196,12 +196,55 @@ TEST(InferRequestTest, WrongParameters) {
             "parameter priority is a double; it must be an int64 or a uint64");
   EXPECT_EQ(error("priority", [](P& p) { p.set_int64_param(-1); }),
             "parameter priority is -1; it must be at least 0");
-  EXPECT_NE(error("taps", [](P& p) { p.set_string_param("rows,nope"); }).find("\"nope\""),
+  EXPECT_EQ(error("taps", [](P& p) { p.set_string_param("rows,nope"); }),
+            "parameter taps names \"nope\", which is no node of the model; it must be names of "
+            "nodes, separated by commas");
+  EXPECT_NE(error("taps", [](P& p) { p.set_string_param("x,row"); }).find("did you mean \"rows\"?"),
             std::string::npos);
   EXPECT_NE(error("taps", [](P& p) { p.set_string_param(""); }).find("names \"\""),
             std::string::npos);
   EXPECT_NE(error("taps", [](P& p) { p.set_string_param("x,x"); }).find("\"x\" twice"),
             std::string::npos);
+}
+
+TEST(InferRequestTest, NamesOfTapsMayHoldCommasAndBackslashes) {
+  Graph graph;
+  GraphBuilder builder(&graph);
+  const NodeId x = builder.Input("x", {DType::kF32, {2}}).value();
+  const NodeId comma = builder.Add(Op::kExp, {x}, {}, "a,b").value();
+  const NodeId backslash = builder.Add(Op::kSin, {comma}, {}, "c\\").value();
+  builder.Output("y", backslash);
+  RequestMessage m;
+  m.Tensor("x", "FP32", {2}).Raw(Bytes<float>({1, 2}));
+  m.parameter("taps").set_string_param("c\\\\,a\\,b");
+  EXPECT_EQ(Binder(graph).Bind(m.request).value().options.taps,
+            (std::vector<NodeId>{backslash, comma}));
+  m.parameter("taps").set_string_param("c\\");
+  EXPECT_EQ(Binder(graph).Bind(m.request).value().options.taps, std::vector<NodeId>{backslash});
+}
+
+TEST(InferRequestTest, NumberOfTapsIsBounded) {
+  RequestMessage m = Good();
+  m.parameter("taps").set_string_param("rows,x");
+  const RequestBinder binder = Binder(ModelGraph());
+  EXPECT_TRUE(binder.Bind(m.request, {.max_taps = 2}).ok());
+  EXPECT_EQ(binder.Bind(m.request, {.max_taps = 1}).status().message(),
+            "parameter taps names more than 1 nodes, the most allowed");
+}
+
+TEST(InferRequestTest, TapsOfDtypesThatCannotTravel) {
+  Graph graph;
+  GraphBuilder builder(&graph);
+  const NodeId x = builder.Input("x", {DType::kF32, {2}}).value();
+  const NodeId small =
+      builder.Add(Op::kCast, {x}, {{"dtype", AttrValue(DType::kF8E4M3)}}, "small").value();
+  builder.Output("y", builder.Add(Op::kCast, {small}, {{"dtype", AttrValue(DType::kF32)}}).value());
+  RequestMessage m;
+  m.Tensor("x", "FP32", {2}).Raw(Bytes<float>({1, 2}));
+  m.parameter("taps").set_string_param("small");
+  const absl::Status status = Binder(graph).Bind(m.request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("\"small\" of dtype f8e4m3"), std::string::npos) << status;
 }
 
 TEST(InferRequestTest, IndicesOutsideTheirAxis) {
