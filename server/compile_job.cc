@@ -25,14 +25,32 @@ bool IsFinal(v1::CompileJob::Phase phase) {
          phase == v1::CompileJob::CANCELLED;
 }
 
-CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version)
-    : id_(std::move(id)), version_(std::move(version)) {
+CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
+                       std::shared_ptr<TapPlan> tapped)
+    : id_(std::move(id)),
+      version_(std::move(version)),
+      for_taps_(tapped != nullptr),
+      tapped_(std::move(tapped)) {
   state_.set_id(id_);
   state_.set_model(version_->name());
   state_.set_version(absl::StrCat(version_->version()));
   state_.set_phase(v1::CompileJob::QUEUED);
   state_.set_message("waits for a compile worker");
   SetNow(state_.mutable_created());
+  if (for_taps_) state_.mutable_taps()->Assign(tapped_->names.begin(), tapped_->names.end());
+}
+
+std::shared_ptr<TapPlan> CompileJob::tapped() const {
+  MutexLock lock(mu_);
+  return tapped_;
+}
+
+std::shared_ptr<PlanSlot> CompileJob::slot() const {
+  if (!for_taps_) return std::shared_ptr<PlanSlot>(version_, &version_->serving());
+  std::shared_ptr<TapPlan> tapped = this->tapped();
+  if (tapped == nullptr) return nullptr;
+  PlanSlot* slot = &tapped->slot;
+  return std::shared_ptr<PlanSlot>(std::move(tapped), slot);
 }
 
 v1::CompileJob CompileJob::state(uint64_t* sequence) const {
@@ -64,13 +82,16 @@ void CompileJob::Update(absl::FunctionRef<void(v1::CompileJob&)> change) {
 }
 
 void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason reason) {
+  std::shared_ptr<TapPlan> done;  // goes without the lock
   MutexLock lock(mu_);
   if (IsFinal(state_.phase())) return;
+  done = std::move(tapped_);
   state_.set_stop_reason(reason);
   if (reason == v1::CompileJob::STOP_BASELINE_ONLY) {
     state_.set_phase(v1::CompileJob::DONE);
     state_.set_percent(100);
-    state_.set_message("the baseline serves; no search exists yet");
+    state_.set_message(for_taps_ ? "calls with these taps are served; no search exists yet"
+                                 : "the baseline serves; no search exists yet");
   } else if (reason == v1::CompileJob::STOP_ERROR) {
     state_.set_phase(v1::CompileJob::FAILED);
     const absl::Status error = PublicStatus(status);

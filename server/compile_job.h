@@ -24,10 +24,17 @@ namespace athanor {
 
 class CompileJob {
  public:
-  CompileJob(std::string id, std::shared_ptr<ModelVersion> version);
+  // Makes the plan that serves `version`, or `tapped`, one of its plans with taps.
+  CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
+             std::shared_ptr<TapPlan> tapped = nullptr);
 
   const std::string& id() const { return id_; }
   const std::shared_ptr<ModelVersion>& version() const { return version_; }
+  // The plan with taps it makes; null if it makes another, and once it has finished: a job that is
+  // remembered holds no plan.
+  std::shared_ptr<TapPlan> tapped() const;
+  // Where the plan goes; null once a job for taps has finished.
+  std::shared_ptr<PlanSlot> slot() const;
 
   // `sequence` counts changes.
   v1::CompileJob state(uint64_t* sequence = nullptr) const;
@@ -51,7 +58,9 @@ class CompileJob {
 
   const std::string id_;
   const std::shared_ptr<ModelVersion> version_;
+  const bool for_taps_;
   mutable Mutex mu_;
+  std::shared_ptr<TapPlan> tapped_ ABSL_GUARDED_BY(mu_);
   v1::CompileJob state_ ABSL_GUARDED_BY(mu_);
   uint64_t sequence_ ABSL_GUARDED_BY(mu_) = 1;
   std::optional<v1::CompileJob::StopReason> stop_ ABSL_GUARDED_BY(mu_);

@@ -3,12 +3,14 @@
 #include <pthread.h>
 
 #include <chrono>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/message.h"
 #include "server/log.h"
@@ -49,6 +51,18 @@ absl::Status Stopped(const CompileJob& job) {
   return absl::CancelledError(absl::StrCat("job ", job.id(), " was stopped"));
 }
 
+// Why calls get no plan after someone has cancelled its job.
+absl::Status WasCancelled(const CompileJob& job, const TapPlan* tapped) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      job.version()->Describe(), " has no ", tapped == nullptr ? "plan" : tapped->Describe(),
+      ": its compile job ", job.id(), " was cancelled; StartCompile ",
+      tapped == nullptr ? "starts another" : "lets the next call start another"));
+}
+
+std::string TapsText(const TapPlan* tapped) {
+  return tapped == nullptr ? "" : absl::StrJoin(tapped->names, ",");
+}
+
 }  // namespace
 
 std::string BucketText(const v1::Plan& plan) {
@@ -79,16 +93,38 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
 
 absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Start(
     const std::shared_ptr<ModelVersion>& version) {
+  version->taps().ForgetFailed();
+  auto job = Submit(version, nullptr);
+  if (!absl::IsResourceExhausted(job.status())) return job;
+  return Prefixed(absl::StrCat(version->Describe(), ": "), job.status());
+}
+
+absl::StatusOr<std::shared_ptr<TapPlan>> CompileWorkers::Tap(
+    const std::shared_ptr<ModelVersion>& version, std::vector<NodeId> taps) {
+  if (options_.tap_plans == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(version->Describe(), ": this server returns no inner values (--tap_plans=0)"));
+  }
+  const PlanSlot::View serving = version->serving().view();
+  if (!serving.error.ok()) return serving.error;
+  auto tapped = version->taps().Get(
+      std::move(taps), options_.tap_plans,
+      [&](const std::shared_ptr<TapPlan>& added) { return Submit(version, added).status(); });
+  if (!absl::IsResourceExhausted(tapped.status())) return tapped;
+  return Prefixed(absl::StrCat(version->Describe(), ": "), tapped.status());
+}
+
+absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
+    const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped) {
   std::shared_ptr<CompileJob> job;
   {
     MutexLock lock(mu_);
     if (stopping_) return absl::UnavailableError("the server is draining");
     if (static_cast<int64_t>(queue_.size()) >= options_.max_compile_jobs) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(version->Describe(), ": ", queue_.size(),
-                       " compile jobs wait already, the most allowed (--max_compile_jobs)"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          queue_.size(), " compile jobs wait already, the most allowed (--max_compile_jobs)"));
     }
-    job = Enqueue(version);
+    job = Enqueue(version, tapped);
   }
   cv_.NotifyOne();
   return job;
@@ -97,15 +133,16 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Start(
 void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions) {
   {
     MutexLock lock(mu_);
-    for (const auto& version : versions) Enqueue(version);
+    for (const auto& version : versions) Enqueue(version, nullptr);
   }
   cv_.NotifyAll();
 }
 
-std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version) {
+std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version,
+                                                    const std::shared_ptr<TapPlan>& tapped) {
   const uint64_t number = ++last_id_;
-  auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version);
-  version->SetJob(job->id(), v1::Model::UPLOADED);
+  auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version, tapped);
+  job->slot()->SetJob(job->id(), /*compiling=*/false);
   jobs_.emplace(number, job);
   queue_.push_back(job);
   Forget();
@@ -158,13 +195,7 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
       if (running_[i] == job) workers_[i]->backend->Interrupt();
     }
   }
-  if (!queued) return;
-  job->Finish(absl::OkStatus(), reason);
-  if (reason == v1::CompileJob::STOP_CANCELLED) {
-    job->version()->SetFailed(absl::FailedPreconditionError(
-        absl::StrCat(job->version()->Describe(), " has no plan: its compile job ", job->id(),
-                     " was cancelled; StartCompile starts another")));
-  }
+  if (queued) EndWithoutPlan(*job, absl::OkStatus(), 0);
 }
 
 void CompileWorkers::CancelFor(const ModelVersion& version) {
@@ -183,9 +214,10 @@ void CompileWorkers::Stop() {
   }
   const absl::Status draining = absl::UnavailableError("the server is draining");
   for (const auto& job : List("")) {
-    if (job->finished()) continue;
+    const std::shared_ptr<PlanSlot> slot = job->slot();
+    if (job->finished() || slot == nullptr) continue;
     Cancel(job, v1::CompileJob::STOP_SHUTDOWN);
-    job->version()->RefuseWaiters(draining);
+    slot->Refuse(draining);
   }
   cv_.NotifyAll();
   for (auto& worker : workers_) worker->thread.join();
@@ -210,55 +242,68 @@ void CompileWorkers::Loop(Worker* worker, int index) {
 
 void CompileWorkers::RunJob(CompileBackend& backend, const std::shared_ptr<CompileJob>& job) {
   ModelVersion& version = *job->version();
-  version.SetJob(job->id(), v1::Model::COMPILING);
+  const std::shared_ptr<TapPlan> tapped = job->tapped();
+  const std::shared_ptr<PlanSlot> slot = job->slot();
+  slot->SetJob(job->id(), /*compiling=*/true);
   Stopwatch watch;
   Times times;
   auto plan = Build(backend, *job, &times);
   const int64_t ms = watch.Lap();
-  if (plan.ok()) {
-    const std::string id = (*plan)->info.plan_id();
-    registry_->Publish(job->version(), *std::move(plan));
-    const v1::CompileJob state = job->state();
-    LogInfo("plan serves", {{"job", job->id()},
-                            {"model", version.name()},
-                            {"version", version.version()},
-                            {"plan", id},
-                            {"kernels", state.kernels_total()},
-                            {"from_cache", state.kernels_from_cache()},
-                            {"ms", ms},
-                            {"lower_ms", times.lower},
-                            {"kernels_ms", times.kernels},
-                            {"check_ms", times.check},
-                            {"load_ms", times.load},
-                            {"search", "none in this build"}});
-    job->Finish(absl::OkStatus(), version.deleted() ? v1::CompileJob::STOP_MODEL_DELETED
-                                                    : v1::CompileJob::STOP_BASELINE_ONLY);
+  if (!plan.ok()) {
+    EndWithoutPlan(*job, plan.status(), ms);
     return;
   }
-  const auto stop = job->stop_requested();
+  const std::string id = (*plan)->info.plan_id();
+  const bool serves = tapped == nullptr ? registry_->Publish(job->version(), *std::move(plan))
+                                        : slot->Set(*std::move(plan));
+  const v1::CompileJob state = job->state();
+  LogInfo("plan serves", {{"job", job->id()},
+                          {"model", version.name()},
+                          {"version", version.version()},
+                          {"taps", TapsText(tapped.get())},
+                          {"plan", id},
+                          {"kernels", state.kernels_total()},
+                          {"from_cache", state.kernels_from_cache()},
+                          {"ms", ms},
+                          {"lower_ms", times.lower},
+                          {"kernels_ms", times.kernels},
+                          {"check_ms", times.check},
+                          {"load_ms", times.load},
+                          {"search", "none in this build"}});
+  job->Finish(absl::OkStatus(),
+              serves ? v1::CompileJob::STOP_BASELINE_ONLY : v1::CompileJob::STOP_MODEL_DELETED);
+}
+
+void CompileWorkers::EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms) {
+  const std::shared_ptr<TapPlan> tapped = job.tapped();
+  const std::shared_ptr<PlanSlot> slot = job.slot();
+  const auto stop = job.stop_requested();
   if (!stop.has_value()) {
-    LogError("compile job failed", {{"job", job->id()},
-                                    {"model", version.name()},
-                                    {"version", version.version()},
+    LogError("compile job failed", {{"job", job.id()},
+                                    {"model", job.version()->name()},
+                                    {"version", job.version()->version()},
+                                    {"taps", TapsText(tapped.get())},
                                     {"ms", ms},
-                                    {"error", plan.status().ToString()}});
-    version.SetFailed(plan.status());
-    job->Finish(plan.status(), v1::CompileJob::STOP_ERROR);
+                                    {"error", status.ToString()}});
+    slot->Fail(status);
+    job.Finish(status, v1::CompileJob::STOP_ERROR);
     return;
   }
-  LogInfo("compile job stopped", {{"job", job->id()}, {"model", version.name()}, {"ms", ms}});
-  if (*stop == v1::CompileJob::STOP_CANCELLED) {
-    version.SetFailed(absl::FailedPreconditionError(
-        absl::StrCat(version.Describe(), " has no plan: its compile job ", job->id(),
-                     " was cancelled; StartCompile starts another")));
-  }
-  job->Finish(absl::OkStatus(), *stop);
+  LogInfo("compile job stopped", {{"job", job.id()},
+                                  {"model", job.version()->name()},
+                                  {"taps", TapsText(tapped.get())},
+                                  {"ms", ms}});
+  if (*stop == v1::CompileJob::STOP_CANCELLED) slot->Fail(WasCancelled(job, tapped.get()));
+  job.Finish(absl::OkStatus(), *stop);
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileBackend& backend,
                                                                         CompileJob& job,
                                                                         Times* times) {
-  const Graph& graph = job.version()->graph();
+  const std::shared_ptr<TapPlan> tapped = job.tapped();
+  std::optional<Graph> with_taps;
+  if (tapped != nullptr) with_taps = WithTaps(job.version()->graph(), tapped->taps);
+  const Graph& graph = with_taps.has_value() ? *with_taps : job.version()->graph();
   Stopwatch watch;
   Enter(job, Phase::LOWERING, 1, "lowers the graph to kernels");
   absl::StatusOr<v1::Plan> plan = backend.Lower(graph);
@@ -273,7 +318,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileB
   times->check = watch.Lap();
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   Enter(job, Phase::PREPARING, 95, "loads kernels and lays out weights");
-  auto served = Load(backend, job, *plan, *objects);
+  auto served = Load(backend, job, graph, *plan, *objects);
   times->load = watch.Lap();
   return served;
 }
@@ -302,7 +347,7 @@ absl::StatusOr<std::vector<KernelObject>> CompileWorkers::BuildKernels(CompileBa
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Load(
-    CompileBackend& backend, CompileJob& job, const v1::Plan& plan,
+    CompileBackend& backend, CompileJob& job, const Graph& graph, const v1::Plan& plan,
     absl::Span<const KernelObject> objects) {
   const std::shared_ptr<ModelVersion>& version = job.version();
   auto served = std::make_shared<ServedPlan>();
@@ -312,7 +357,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Load(
     if (!tensor.ok()) return tensor.status();
     parameters.push_back(*std::move(tensor));
   }
-  auto runner = backend.Load(version->graph(), plan, objects, parameters);
+  auto runner = backend.Load(graph, plan, objects, parameters);
   if (!runner.ok()) return runner.status();
   served->runner = *std::move(runner);
   served->contexts = std::make_shared<ContextPool>(served->runner, options_.contexts);

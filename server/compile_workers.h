@@ -1,9 +1,11 @@
-// The compile jobs and the threads that work on them: stored model version to plan that serves.
+// The compile jobs and the threads that work on them: stored model version to plan that serves, and
+// to plans that return inner values too.
 //
 //   CompileWorkers workers(options, &registry, &ledger, backend_factory);
 //   std::shared_ptr<CompileJob> job = workers.Start(version).value();
+//   std::shared_ptr<TapPlan> tapped = workers.Tap(version, {3, 7}).value();
 //
-// A failure costs its job and is kept in the version (state FAILED) unless a plan serves already.
+// A failure costs its job and is kept in the plan's slot unless a plan is there already.
 // Finished jobs are remembered up to --max_compile_jobs. Thread-safe.
 #ifndef ATHANOR_SERVER_COMPILE_WORKERS_H_
 #define ATHANOR_SERVER_COMPILE_WORKERS_H_
@@ -35,6 +37,11 @@ class CompileWorkers {
 
   // RESOURCE_EXHAUSTED when too many jobs are unfinished.
   absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version);
+  // The plan of `version` that returns `taps` too (nodes, ascending, each once), for which a job is
+  // started if it is not there yet. The version's own error if it has failed; NOT_FOUND if it was
+  // deleted; RESOURCE_EXHAUSTED when too many are being compiled.
+  absl::StatusOr<std::shared_ptr<TapPlan>> Tap(const std::shared_ptr<ModelVersion>& version,
+                                               std::vector<NodeId> taps);
   // At start: for every stored version, however many there are.
   void StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions);
   absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
@@ -55,6 +62,7 @@ class CompileWorkers {
 
   void Loop(Worker* worker, int index);
   void RunJob(CompileBackend& backend, const std::shared_ptr<CompileJob>& job);
+  void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   // How long the phases of a job took, in milliseconds.
   struct Times {
     int64_t lower = 0, kernels = 0, check = 0, load = 0;
@@ -64,9 +72,12 @@ class CompileWorkers {
   absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
                                                          const v1::Plan& plan);
   absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(CompileBackend& backend, CompileJob& job,
-                                                         const v1::Plan& plan,
+                                                         const Graph& graph, const v1::Plan& plan,
                                                          absl::Span<const KernelObject> objects);
-  std::shared_ptr<CompileJob> Enqueue(const std::shared_ptr<ModelVersion>& version)
+  absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
+                                                     const std::shared_ptr<TapPlan>& tapped);
+  std::shared_ptr<CompileJob> Enqueue(const std::shared_ptr<ModelVersion>& version,
+                                      const std::shared_ptr<TapPlan>& tapped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

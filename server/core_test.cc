@@ -22,6 +22,7 @@ class CoreTest : public testing::Test {
     options_.state_dir = FreshDirectory();
     options_.compile_workers = 2;
     options_.contexts = 2;
+    options_.tap_plans = 2;
     core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
   }
 
@@ -35,14 +36,16 @@ class CoreTest : public testing::Test {
     return upload.version();
   }
 
-  // Waits for the version's verdict.
-  absl::Status Await(ModelVersion& version) {
+  absl::Status Await(ModelVersion& version) { return Await(version.serving()); }
+
+  // Waits for the slot's verdict.
+  absl::Status Await(PlanSlot& slot) {
     Mutex mu;
     CondVar cv;
     std::optional<absl::Status> verdict;
-    version.WhenReady([&](const absl::Status& status) {
+    slot.WhenReady([&](absl::Status status) {
       MutexLock lock(mu);
-      verdict = status;
+      verdict = std::move(status);
       cv.NotifyAll();
     });
     MutexLock lock(mu);
@@ -52,7 +55,11 @@ class CoreTest : public testing::Test {
 
   // y = x * w of a ScaleModel of one element.
   absl::StatusOr<float> Run(const ModelVersion& version, float x) {
-    std::shared_ptr<const ServedPlan> plan = version.plan();
+    return Run(version.plan(), x, 0);
+  }
+
+  // An output of a plan that takes one element.
+  absl::StatusOr<float> Run(const std::shared_ptr<const ServedPlan>& plan, float x, int wanted) {
     if (plan == nullptr) return absl::NotFoundError("no plan");
     Mutex mu;
     CondVar cv;
@@ -60,7 +67,7 @@ class CoreTest : public testing::Test {
     plan->contexts->Acquire([&](ContextPool::Lease lease) {
       float y = 0;
       const std::string_view input(reinterpret_cast<const char*>(&x), sizeof(x));
-      const RunOutput output{0, &y, sizeof(y)};
+      const RunOutput output{wanted, &y, sizeof(y)};
       const absl::Status status = plan->runner->Run(*lease, {}, {input}, {output}, {});
       MutexLock lock(mu);
       result = status.ok() ? absl::StatusOr<float>(y) : status;
@@ -120,6 +127,67 @@ TEST_F(CoreTest, EverythingAtOnce) {
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
+}
+
+// Calls with other sets of taps than there may be plans for, beside calls without, while jobs are
+// cancelled, started again, and at last the model goes.
+TEST_F(CoreTest, TapsOfManyThreads) {
+  std::shared_ptr<ModelVersion> version = Store("m", ChainModel({3}));
+  ASSERT_TRUE(core_->workers().Start(version).ok());
+  ASSERT_TRUE(Await(*version).ok());
+  const std::shared_ptr<const ServedPlan> serving = version->plan();
+  std::atomic<bool> stop = false;
+  std::atomic<int> served = 0;
+  auto tap = [&](const std::vector<NodeId>& taps) -> absl::Status {
+    auto tapped = core_->workers().Tap(version, taps);
+    if (!tapped.ok()) return tapped.status();
+    if (absl::Status s = Await((*tapped)->slot); !s.ok()) return s;
+    const std::shared_ptr<const ServedPlan> plan = (*tapped)->slot.plan();
+    for (size_t i = 0; i < taps.size(); ++i) {
+      absl::StatusOr<float> value = Run(plan, 2, static_cast<int>(1 + i));
+      if (!value.ok()) return value.status();
+      EXPECT_EQ(*value, std::vector<float>({2, 3, 6, 12})[taps[i]]);
+    }
+    ++served;
+    return absl::OkStatus();
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      const std::vector<std::vector<NodeId>> sets = {{0}, {1}, {2}, {3}, {0, 1}, {2, 3}};
+      for (int i = t; !stop; ++i) {
+        const absl::Status s = tap(sets[i % sets.size()]);
+        // All places taken, cancelled, or deleted at the end.
+        ASSERT_TRUE(s.ok() || absl::IsResourceExhausted(s) || absl::IsFailedPrecondition(s) ||
+                    (stop && absl::IsNotFound(s)))
+            << s;
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    while (!stop) {
+      EXPECT_EQ(version->plan(), serving);
+      EXPECT_EQ(Run(*version, 2).value(), 12);
+      EXPECT_EQ(core_->registry().Describe(*version).state(), v1::Model::READY);
+    }
+  });
+  while (served < 60) {
+    for (const auto& job : core_->workers().List("m")) {
+      (void)job->state();
+      if (job->tapped() == nullptr) continue;
+      core_->workers().Cancel(job, v1::CompileJob::STOP_CANCELLED);
+      break;
+    }
+    version->taps().ForgetFailed();
+  }
+  stop = true;
+  threads.back().join();
+  threads.pop_back();
+  auto deleted = core_->registry().Delete("m", "");
+  ASSERT_TRUE(deleted.ok());
+  core_->workers().CancelFor(*version);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(tap({1}).code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(CoreTest, TwoUploadsOfTheSameTensorAtOnce) {

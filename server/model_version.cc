@@ -1,7 +1,6 @@
 #include "server/model_version.h"
 
-#include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -14,6 +13,7 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
       parameter_hashes_(std::move(graph.parameter_hashes)),
       binder_(std::move(binder)),
       output_shapes_(graph_),
+      taps_(graph_),
       pinned_plan_(row_.pinned_plan) {
   std::string().swap(row_.graph);
 }
@@ -30,115 +30,21 @@ std::string ModelVersion::Describe() const {
   return absl::StrCat("model \"", name(), "\", version ", version());
 }
 
-v1::Model::State ModelVersion::state() const {
-  MutexLock lock(mu_);
-  return state_;
+v1::Model::State ModelVersion::StateOf(const PlanSlot::View& view) {
+  if (view.plan != nullptr) return v1::Model::READY;
+  if (!view.error.ok()) return v1::Model::FAILED;
+  return view.compiling ? v1::Model::COMPILING : v1::Model::UPLOADED;
 }
 
-std::shared_ptr<const ServedPlan> ModelVersion::plan() const {
-  MutexLock lock(mu_);
-  return plan_;
-}
-
-std::string ModelVersion::job_id() const {
-  MutexLock lock(mu_);
-  return job_id_;
+void ModelVersion::SetDeleted() {
+  const absl::Status deleted = absl::NotFoundError(absl::StrCat(Describe(), " was deleted"));
+  serving_.Close(deleted);
+  taps_.Close(deleted);
 }
 
 std::string ModelVersion::pinned_plan() const {
   MutexLock lock(mu_);
   return pinned_plan_;
-}
-
-bool ModelVersion::deleted() const {
-  MutexLock lock(mu_);
-  return deleted_;
-}
-
-std::optional<absl::Status> ModelVersion::Verdict() const {
-  if (deleted_) return absl::NotFoundError(absl::StrCat(Describe(), " was deleted"));
-  if (plan_ != nullptr) return absl::OkStatus();
-  if (state_ == v1::Model::FAILED) return error_;
-  if (!refusal_.ok()) return refusal_;
-  return std::nullopt;
-}
-
-uint64_t ModelVersion::WhenReady(Waiter waiter) {
-  std::optional<absl::Status> verdict;
-  {
-    MutexLock lock(mu_);
-    verdict = Verdict();
-    if (!verdict.has_value()) {
-      waiters_.emplace_back(++last_waiter_, std::move(waiter));
-      return last_waiter_;
-    }
-  }
-  waiter(*verdict);
-  return 0;
-}
-
-bool ModelVersion::StopWaiting(uint64_t id) {
-  Waiter waiter;  // outlives the lock: what it captured goes without it
-  MutexLock lock(mu_);
-  auto it = std::find_if(waiters_.begin(), waiters_.end(),
-                         [id](const auto& entry) { return entry.first == id; });
-  if (it == waiters_.end()) return false;
-  waiter = std::move(it->second);
-  waiters_.erase(it);
-  return true;
-}
-
-void ModelVersion::SetJob(const std::string& job_id, v1::Model::State state) {
-  MutexLock lock(mu_);
-  job_id_ = job_id;
-  if (plan_ == nullptr) state_ = state;
-}
-
-bool ModelVersion::SetPlan(std::shared_ptr<const ServedPlan> plan) {
-  std::shared_ptr<const ServedPlan> before;
-  Waiters waiters;
-  {
-    MutexLock lock(mu_);
-    if (deleted_) return false;
-    before = std::exchange(plan_, std::move(plan));
-    state_ = v1::Model::READY;
-    error_ = absl::OkStatus();
-    waiters.swap(waiters_);
-  }
-  for (auto& [id, waiter] : waiters) waiter(absl::OkStatus());
-  return true;
-}
-
-void ModelVersion::SetFailed(const absl::Status& error) {
-  Waiters waiters;
-  {
-    MutexLock lock(mu_);
-    if (plan_ != nullptr) return;  // what serves stays
-    state_ = v1::Model::FAILED;
-    error_ = error;
-    waiters.swap(waiters_);
-  }
-  for (auto& [id, waiter] : waiters) waiter(error);
-}
-
-void ModelVersion::RefuseWaiters(const absl::Status& status) {
-  Waiters waiters;
-  {
-    MutexLock lock(mu_);
-    refusal_ = status;
-    waiters.swap(waiters_);
-  }
-  for (auto& [id, waiter] : waiters) waiter(status);
-}
-
-void ModelVersion::SetDeleted() {
-  std::shared_ptr<const ServedPlan> before;
-  {
-    MutexLock lock(mu_);
-    deleted_ = true;
-    before = std::move(plan_);
-  }
-  RefuseWaiters(absl::NotFoundError(absl::StrCat(Describe(), " was deleted")));
 }
 
 void ModelVersion::SetPinnedPlan(const std::string& plan_id) {
@@ -178,17 +84,22 @@ v1::Model ModelVersion::ToProto(bool serving) const {
   for (const TensorRow& tensor : row_.tensors) {
     model.mutable_memory()->set_parameters(model.memory().parameters() + tensor.bytes);
   }
-  MutexLock lock(mu_);
-  model.set_state(state_);
-  model.set_error(std::string(error_.message()));
-  model.set_compile_job_id(job_id_);
-  if (plan_ != nullptr) {
-    model.set_plan_id(plan_->info.plan_id());
-    model.set_pinned(!pinned_plan_.empty() && pinned_plan_ == plan_->info.plan_id());
-    *model.add_plans() = plan_->info;
-    model.mutable_memory()->set_prepared(plan_->runner->prepared_bytes());
-    model.mutable_memory()->set_arenas(plan_->runner->arena_bytes());
+  const PlanSlot::View view = serving_.view();
+  model.set_state(StateOf(view));
+  model.set_error(std::string(view.error.message()));
+  model.set_compile_job_id(view.job_id);
+  int64_t prepared = 0, arenas = 0;
+  taps_.AddMemory(&prepared, &arenas);
+  if (view.plan != nullptr) {
+    const std::string pinned = pinned_plan();
+    model.set_plan_id(view.plan->info.plan_id());
+    model.set_pinned(!pinned.empty() && pinned == view.plan->info.plan_id());
+    *model.add_plans() = view.plan->info;
+    prepared += view.plan->runner->prepared_bytes();
+    arenas += view.plan->runner->arena_bytes();
   }
+  model.mutable_memory()->set_prepared(prepared);
+  model.mutable_memory()->set_arenas(arenas);
   return model;
 }
 

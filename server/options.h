@@ -47,6 +47,8 @@ struct ServerOptions {
   int64_t upload_idle_ms = 60'000;
   int64_t max_pending = 1'024;
   int64_t max_compile_jobs = 1'000;
+  int64_t tap_plans = 4;
+  int64_t max_taps = 64;
   int64_t contexts = 4;
   int64_t inline_us = 50;
   int64_t max_wait_ms = 300'000;

@@ -8,13 +8,12 @@
 
 namespace athanor {
 
-OutputShapes::OutputShapes(const Graph& graph) {
+OutputShapes::OutputShapes(const Graph& graph, absl::Span<const Output> outputs) {
   for (const Dim& dim : graph.dims) dims_.push_back(dim.name);
-  for (const auto& output : graph.outputs) {
+  for (const Output& output : outputs) {
     const TensorType& type = graph.node(output.node).type;
     const DatatypeRow* datatype = DatatypeOf(type.dtype);
-    Output added{
-        output.name, datatype == nullptr ? "" : datatype->name, DTypeBytes(type.dtype), {}};
+    Entry added{output.name, datatype == nullptr ? "" : datatype->name, DTypeBytes(type.dtype), {}};
     for (const Expr& size : type.shape) {
       Axis axis{size.constant().value_or(-1), -1, size};
       if (std::optional<std::string> symbol = size.symbol()) {
@@ -37,7 +36,7 @@ int64_t OutputShapes::SizeOf(const Axis& axis, absl::Span<const int64_t> dims) c
 
 absl::Status OutputShapes::Fill(int output, absl::Span<const int64_t> dims,
                                 std::vector<int64_t>* shape, int64_t* bytes) const {
-  const Output& wanted = outputs_[output];
+  const Entry& wanted = outputs_[output];
   shape->clear();
   *bytes = wanted.element_bytes;
   for (const Axis& axis : wanted.axes) {

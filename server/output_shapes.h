@@ -20,7 +20,9 @@ namespace athanor {
 
 class OutputShapes {
  public:
-  explicit OutputShapes(const Graph& graph);
+  explicit OutputShapes(const Graph& graph) : OutputShapes(graph, graph.outputs) {}
+  // Of other nodes than those the graph calls its outputs.
+  OutputShapes(const Graph& graph, absl::Span<const Output> outputs);
 
   const std::string& name(int output) const { return outputs_[output].name; }
   std::string_view datatype(int output) const { return outputs_[output].datatype; }
@@ -35,7 +37,7 @@ class OutputShapes {
     int dim = -1;
     Expr size;  // where neither is set
   };
-  struct Output {
+  struct Entry {
     std::string name;
     std::string_view datatype;
     int element_bytes = 0;
@@ -44,7 +46,7 @@ class OutputShapes {
   int64_t SizeOf(const Axis& axis, absl::Span<const int64_t> dims) const;
 
   std::vector<std::string> dims_;
-  std::vector<Output> outputs_;
+  std::vector<Entry> outputs_;
 };
 
 }  // namespace athanor

@@ -105,7 +105,7 @@ void Registry::LoadVersion(VersionRow row) {
   if (!status.ok()) {
     LogError("stored model cannot be used",
              {{"model", name}, {"version", number}, {"error", status.message()}});
-    if (version.ok()) (*version)->SetFailed(status);
+    if (version.ok()) (*version)->serving().Fail(status);
   }
   if (!version.ok()) return;
   names_[name].versions[number] = *std::move(version);
@@ -328,7 +328,7 @@ void Registry::TellServing(const std::string& name) {
   hook_(name, serves);
 }
 
-void Registry::Publish(const std::shared_ptr<ModelVersion>& version,
+bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
                        std::shared_ptr<const ServedPlan> plan) {
   {
     MutexLock change(change_mu_);
@@ -350,13 +350,14 @@ void Registry::Publish(const std::shared_ptr<ModelVersion>& version,
                  {{"model", version->name()}, {"error", s.message()}});
       }
     }
-    if (!version->SetPlan(std::move(plan))) return;
+    if (!version->serving().Set(std::move(plan))) return false;
     if (changed.has_value()) {
       MutexLock lock(mu_);
       names_[version->name()].row = *changed;
     }
   }
   TellServing(version->name());
+  return true;
 }
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::PinPlan(const std::string& name,

@@ -94,8 +94,8 @@ class Registry {
   absl::StatusOr<std::vector<std::shared_ptr<ModelVersion>>> Delete(const std::string& name,
                                                                     const std::string& version);
   // The plan serves its version from now on, and the version its name unless a newer one or a
-  // rollback says otherwise.
-  void Publish(const std::shared_ptr<ModelVersion>& version,
+  // rollback says otherwise. False if the version was deleted meanwhile.
+  bool Publish(const std::shared_ptr<ModelVersion>& version,
                std::shared_ptr<const ServedPlan> plan);
   absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
                                                         const std::string& version,

@@ -114,17 +114,6 @@ std::string Floats(const std::vector<float>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
 }
 
-TestModel Finished(const Graph& graph, const std::vector<std::string>& parameters) {
-  TestModel model;
-  std::vector<std::string> hashes;
-  for (const std::string& bytes : parameters) {
-    hashes.push_back(Sha256::Of(bytes));
-    model.tensors[hashes.back()] = bytes;
-  }
-  model.graph = GraphToProto(graph, hashes);
-  return model;
-}
-
 }  // namespace
 
 void TestControl::Set(bool* flag, bool value) {
@@ -162,6 +151,30 @@ CompileBackendFactory EvaluatorFactory(std::shared_ptr<TestControl> control) {
   return [control](MemoryLedger*) { return std::make_unique<EvaluatorBackend>(control); };
 }
 
+TestModel ModelOf(const Graph& graph, const std::vector<std::string>& parameters) {
+  TestModel model;
+  std::vector<std::string> hashes;
+  for (const std::string& bytes : parameters) {
+    hashes.push_back(Sha256::Of(bytes));
+    model.tensors[hashes.back()] = bytes;
+  }
+  model.graph = GraphToProto(graph, hashes);
+  return model;
+}
+
+TestModel ChainModel(const std::vector<float>& w) {
+  const auto n = static_cast<int64_t>(w.size());
+  Graph graph;
+  graph.name = "chain";
+  GraphBuilder b(&graph);
+  NodeId x = b.Input("x", {DType::kF32, {n}}).value();
+  NodeId p = b.Parameter("w", {DType::kF32, {n}}).value();
+  NodeId hidden = b.Add(Op::kMul, {x, p}, {}, "hidden").value();
+  NodeId doubled = b.Add(Op::kAdd, {hidden, hidden}, {}, "doubled").value();
+  b.Output("y", b.Add(Op::kRelu, {doubled}, {}, "clamped").value());
+  return ModelOf(graph, {Floats(w)});
+}
+
 TestModel ScaleModel(const std::vector<float>& w) {
   const auto n = static_cast<int64_t>(w.size());
   Graph graph;
@@ -170,7 +183,7 @@ TestModel ScaleModel(const std::vector<float>& w) {
   NodeId x = b.Input("x", {DType::kF32, {n}}).value();
   NodeId p = b.Parameter("w", {DType::kF32, {n}}).value();
   b.Output("y", b.Add(Op::kMul, {x, p}).value());
-  return Finished(graph, {Floats(w)});
+  return ModelOf(graph, {Floats(w)});
 }
 
 TestModel ReluModel() {
@@ -180,7 +193,7 @@ TestModel ReluModel() {
   GraphBuilder b(&graph);
   NodeId x = b.Input("x", {DType::kF32, {Expr::Symbol("b"), 4}}).value();
   b.Output("y", b.Add(Op::kRelu, {x}).value());
-  return Finished(graph, {});
+  return ModelOf(graph, {});
 }
 
 TestModel GatherModel(const std::vector<float>& table) {
@@ -191,7 +204,7 @@ TestModel GatherModel(const std::vector<float>& table) {
   NodeId ids = b.Input("ids", {DType::kI32, {Expr::Symbol("b")}}).value();
   NodeId t = b.Parameter("table", {DType::kF32, {static_cast<int64_t>(table.size())}}).value();
   b.Output("y", b.Add(Op::kGather, {t, ids}, {{"axis", int64_t{0}}}).value());
-  return Finished(graph, {Floats(table)});
+  return ModelOf(graph, {Floats(table)});
 }
 
 std::vector<v1::UploadModelRequest> UploadMessages(const std::string& name, const TestModel& model,

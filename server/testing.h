@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/graph.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/compile.grpc.pb.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
@@ -59,6 +60,10 @@ struct TestModel {
   v1::Graph graph;
   std::map<std::string, std::string> tensors;  // by hash
 };
+// `parameters`: bytes, in the order of graph.ParameterIds().
+TestModel ModelOf(const Graph& graph, const std::vector<std::string>& parameters);
+// hidden = x * w, doubled = hidden + hidden, clamped = relu(doubled); output y = clamped, f32 [n]
+TestModel ChainModel(const std::vector<float>& w);
 // y = x * w, f32 [n]
 TestModel ScaleModel(const std::vector<float>& w);
 // y = relu(x) of f32 [b, 4], b in [1, 64]

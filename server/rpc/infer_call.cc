@@ -28,7 +28,7 @@ InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
 InferCall* InferCall::Begin() {
   if (absl::Status s = Accept(); !s.ok()) {
     End(s);
-  } else if (plan_ = version_->plan(); plan_ != nullptr) {
+  } else if (plan_ = plan_slot().plan(); plan_ != nullptr) {
     Execute(/*on_rpc_thread=*/true);
   } else {
     AwaitPlan();
@@ -42,13 +42,55 @@ absl::Status InferCall::Accept() {
   auto version = core_.registry().Find(request_.model_name(), request_.model_version());
   if (!version.ok()) return version.status();
   version_ = *std::move(version);
-  absl::StatusOr<BoundRequest> bound = version_->binder().Bind(request_);
+  absl::StatusOr<BoundRequest> bound =
+      version_->binder().Bind(request_, {.max_taps = core_.options().max_taps});
   if (!bound.ok()) return bound.status();
   bound_ = *std::move(bound);
-  if (!bound_.options.taps.empty()) {
-    return Unimplemented("parameter \"taps\": no plan of this build can return inner values");
-  }
   SetDeadline();
+  return ChoosePlan();
+}
+
+absl::Status InferCall::ChoosePlan() {
+  const std::vector<Output>& outputs = version_->graph().outputs;
+  for (int output : bound_.outputs) wanted_.push_back({output, outputs[output].name});
+  if (bound_.options.taps.empty()) return absl::OkStatus();
+  // Every plan has the values of outputs; only others need a plan of their own.
+  const auto output_of = [&](NodeId node) {
+    return std::find_if(outputs.begin(), outputs.end(),
+                        [node](const Output& output) { return output.node == node; }) -
+           outputs.begin();
+  };
+  const auto own = static_cast<int64_t>(outputs.size());
+  std::vector<NodeId> inner;
+  for (NodeId node : bound_.options.taps) {
+    if (output_of(node) == own) inner.push_back(node);
+  }
+  std::sort(inner.begin(), inner.end());
+  for (NodeId node : bound_.options.taps) {
+    int64_t output = output_of(node);
+    if (output == own) output += std::lower_bound(inner.begin(), inner.end(), node) - inner.begin();
+    if (absl::Status s = AddTap(node, static_cast<int>(output)); !s.ok()) return s;
+  }
+  if (inner.empty()) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<TapPlan>> tapped = core_.workers().Tap(version_, std::move(inner));
+  if (!tapped.ok()) return tapped.status();
+  tapped_ = *std::move(tapped);
+  return absl::OkStatus();
+}
+
+// A reply has each name once.
+absl::Status InferCall::AddTap(NodeId node, int output) {
+  const Graph& graph = version_->graph();
+  const std::string& name = graph.node(node).name;
+  for (int asked : bound_.outputs) {
+    if (graph.outputs[asked].name != name) continue;
+    if (graph.outputs[asked].node == node) return absl::OkStatus();
+    return Invalid("parameter taps names node ", Quoted(name), ", and output ", Quoted(name),
+                   " of the same reply is node ",
+                   Quoted(graph.node(graph.outputs[asked].node).name),
+                   "; tap it in a call that asks for other outputs");
+  }
+  wanted_.push_back({output, name});
   return absl::OkStatus();
 }
 
@@ -98,9 +140,10 @@ void InferCall::Expire() {
   const std::string waited = Cat(Microseconds(Clock::now() - arrived_) / 1000, " ms");
   if (plan_ == nullptr) {
     const uint64_t waiter = wait_->waiter;
-    if (waiter != 0) version_->StopWaiting(waiter);
-    End(absl::DeadlineExceededError(
-        Cat(version_->Describe(), ": its baseline plan was not ready after ", waited)));
+    if (waiter != 0) plan_slot().StopWaiting(waiter);
+    End(absl::DeadlineExceededError(Cat(version_->Describe(), ": its ",
+                                        tapped_ == nullptr ? "baseline plan" : tapped_->Describe(),
+                                        " was not ready after ", waited)));
   } else {
     End(absl::DeadlineExceededError(
         Cat(version_->Describe(), ": the request waited ", waited, " for its turn")));
@@ -115,29 +158,30 @@ void InferCall::OnCancel() {
     return;
   }
   const uint64_t waiter = wait_->waiter;
-  if (waiter != 0) version_->StopWaiting(waiter);
+  if (waiter != 0) plan_slot().StopWaiting(waiter);
   End(absl::CancelledError("the call was cancelled"));
 }
 
 void InferCall::AwaitPlan() {
-  if (bound_.options.wait == RequestOptions::Wait::kNone &&
-      version_->state() != v1::Model::FAILED) {
+  if (const PlanSlot::View view = plan_slot().view();
+      bound_.options.wait == RequestOptions::Wait::kNone && !view.settled()) {
     End(absl::FailedPreconditionError(
-        Cat(version_->Describe(),
-            " has no plan yet, and parameter \"wait\" is \"none\"; its compile "
-            "job is ",
-            version_->job_id())));
+        Cat(version_->Describe(), " has no ", tapped_ == nullptr ? "plan" : tapped_->Describe(),
+            " yet, and parameter \"wait\" is \"none\"; its compile job is ", view.job_id)));
     return;
   }
+  // Outlive the call, which may end as soon as it waits.
   const std::shared_ptr<Wait> wait = wait_;
   const std::shared_ptr<ModelVersion> version = version_;
+  const std::shared_ptr<TapPlan> tapped = tapped_;
+  PlanSlot& slot = plan_slot();
   const auto longest = arrived_ + std::chrono::milliseconds(core_.options().max_wait_ms);
   if (!StartWaiting(std::min(deadline_, longest))) return;
-  const uint64_t id = version->WhenReady([this, wait](const absl::Status& status) {
+  const uint64_t id = slot.WhenReady([this, wait](const absl::Status& status) {
     if (wait->Take()) GotPlan(status);
   });
   wait->waiter = id;
-  if (wait->taken) version->StopWaiting(id);
+  if (wait->taken) slot.StopWaiting(id);
 }
 
 void InferCall::GotPlan(const absl::Status& status) {
@@ -146,7 +190,7 @@ void InferCall::GotPlan(const absl::Status& status) {
     End(status);
     return;
   }
-  plan_ = version_->plan();
+  plan_ = plan_slot().plan();
   if (plan_ == nullptr) {
     End(absl::NotFoundError(Cat(version_->Describe(), " was deleted")));
     return;
@@ -170,34 +214,46 @@ void InferCall::Execute(bool on_rpc_thread) {
   AwaitContext();
 }
 
-absl::Status InferCall::PrepareReply() {
-  const OutputShapes& shapes = version_->output_shapes();
+absl::Status InferCall::DescribeOutputs(std::vector<int64_t>* bytes, int64_t* total) {
+  const OutputShapes& shapes = tapped_ != nullptr ? tapped_->shapes : version_->output_shapes();
   std::vector<int64_t> shape;
-  int64_t total = 0;
-  for (int output : bound_.outputs) {
-    int64_t bytes = 0;
-    if (absl::Status s = shapes.Fill(output, bound_.dims, &shape, &bytes); !s.ok()) return s;
+  for (const Wanted& wanted : wanted_) {
+    bytes->push_back(0);
+    absl::Status s = shapes.Fill(wanted.output, bound_.dims, &shape, &bytes->back());
+    if (!s.ok()) return s;
     auto* tensor = reply_.add_outputs();
-    tensor->set_name(shapes.name(output));
-    tensor->set_datatype(std::string(shapes.datatype(output)));
+    tensor->set_name(std::string(wanted.name));
+    tensor->set_datatype(std::string(shapes.datatype(wanted.output)));
     tensor->mutable_shape()->Add(shape.begin(), shape.end());
-    outputs_.push_back({output, nullptr, bytes});
-    if (__builtin_add_overflow(total, bytes, &total) ||
-        total > std::numeric_limits<int32_t>::max() - (1 << 20)) {
-      return absl::ResourceExhaustedError(
-          Cat("output ", Quoted(shapes.name(output)),
-              ": the outputs asked for exceed the 2 GiB of one reply"));
+    if (__builtin_add_overflow(*total, bytes->back(), total) ||
+        *total > std::numeric_limits<int32_t>::max() - (1 << 20)) {
+      return absl::ResourceExhaustedError(Cat(
+          "output ", Quoted(wanted.name), ": the outputs asked for exceed the 2 GiB of one reply"));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status InferCall::PrepareReply() {
+  std::vector<int64_t> bytes;
+  int64_t total = 0;
+  if (absl::Status s = DescribeOutputs(&bytes, &total); !s.ok()) return s;
   auto memory = core_.ledger().Reserve(
       HeldKind::kRequests, static_cast<int64_t>(request_bytes_->Length()) * 2 + total * 2,
       "request to " + version_->Describe());
   if (!memory.ok()) return memory.status();
   memory_ = *std::move(memory);
-  for (RunOutput& output : outputs_) {
+  for (size_t i = 0; i < wanted_.size(); ++i) {
     std::string* raw = reply_.add_raw_output_contents();
-    raw->resize(output.bytes);
-    output.data = raw->data();
+    raw->resize(bytes[i]);
+    // Outputs asked for differ; a tap may be one of them.
+    size_t first = i < bound_.outputs.size() ? i : 0;
+    while (wanted_[first].output != wanted_[i].output) ++first;
+    if (first == i) {
+      outputs_.push_back({wanted_[i].output, raw->data(), bytes[i]});
+    } else {
+      repeated_.emplace_back(first, i);
+    }
   }
   return absl::OkStatus();
 }
@@ -235,6 +291,9 @@ void InferCall::Run(ContextPool::Lease lease) {
   if (!status.ok()) {
     End(status);
     return;
+  }
+  for (const auto& [from, to] : repeated_) {
+    *reply_.mutable_raw_output_contents(to) = reply_.raw_output_contents(from);
   }
   reply_.set_model_name(version_->name());
   reply_.set_model_version(Cat(version_->version()));

@@ -1,5 +1,5 @@
-// One ModelInfer call from arrival to reply. It never holds a thread while it waits for a baseline
-// plan or for a context.
+// One ModelInfer call from arrival to reply. It never holds a thread while it waits for a plan (the
+// baseline, or one that returns the values it taps) or for a context.
 //
 //   return (new InferCall(core, context, request, reply))->Begin();
 //
@@ -14,6 +14,8 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,11 +43,22 @@ class InferCall final : public grpc::ServerUnaryReactor {
     std::atomic<bool> taken{true};
     std::atomic<bool> cancelled{false};
     std::atomic<Timer::Id> timer{0};
-    std::atomic<uint64_t> waiter{0};  // of version_->WhenReady
+    std::atomic<uint64_t> waiter{0};  // of plan_slot().WhenReady
     bool Take() { return !taken.exchange(true); }
   };
 
+  // A tensor of the reply: an output of the plan and the name it goes by.
+  struct Wanted {
+    int output;
+    std::string_view name;  // lives in the version
+  };
+
   absl::Status Accept();
+  // Finds what the reply is to hold, and the plan that computes it.
+  absl::Status ChoosePlan();
+  absl::Status AddTap(NodeId node, int output);
+  // Where the plan is, or is awaited.
+  PlanSlot& plan_slot() const { return tapped_ != nullptr ? tapped_->slot : version_->serving(); }
   void SetDeadline();
   int64_t Priority() const;
 
@@ -59,6 +72,7 @@ class InferCall final : public grpc::ServerUnaryReactor {
   void GotPlan(const absl::Status& status);
   void Execute(bool on_rpc_thread);
   absl::Status PrepareReply();
+  absl::Status DescribeOutputs(std::vector<int64_t>* bytes, int64_t* total);
   void AwaitContext();
   void Run(ContextPool::Lease lease);
   void End(const absl::Status& status);
@@ -75,8 +89,11 @@ class InferCall final : public grpc::ServerUnaryReactor {
   inference::ModelInferResponse reply_;
   std::shared_ptr<ModelVersion> version_;
   BoundRequest bound_;
+  std::shared_ptr<TapPlan> tapped_;  // null: the plan that serves the version computes all
+  std::vector<Wanted> wanted_;
   std::shared_ptr<const ServedPlan> plan_;
-  std::vector<RunOutput> outputs_;
+  std::vector<RunOutput> outputs_;             // each output once
+  std::vector<std::pair<int, int>> repeated_;  // positions in the reply: from, to
   ServerLedger::Reservation memory_;
 
   const std::shared_ptr<Wait> wait_ = std::make_shared<Wait>();

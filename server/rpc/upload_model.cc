@@ -99,7 +99,7 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     if (job.ok()) {
       reply.set_compile_job_id((*job)->id());
     } else {
-      version->SetFailed(job.status());
+      version->serving().Fail(job.status());
     }
     LogInfo("model uploaded", {{"request", RequestId(*context_)},
                                {"model", version->name()},
