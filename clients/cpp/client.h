@@ -80,8 +80,10 @@ struct InferRequest {
   std::string model;
   std::string version;  // empty: the version that serves
   std::map<std::string, Tensor> inputs;
-  std::vector<std::string> outputs;               // none: all
-  std::map<std::string, std::string> parameters;  // those of type string: "wait", "taps"
+  std::vector<std::string> outputs;  // none: all
+  // Those of type string: "wait"; "taps", names of nodes with commas between, whose values follow
+  // the outputs.
+  std::map<std::string, std::string> parameters;
   int64_t priority = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -26,12 +27,13 @@ absl::Status Usage(absl::Status status) {
   return status;
 }
 
-// Fills in the outputs wanted and, by name, the files that some of them go to.
+// Fills in the outputs wanted and, by name, the files that some of them, or taps, go to.
 absl::Status ParseOutputs(const Options& options, InferRequest* request,
                           std::map<std::string, std::string>* files) {
+  const std::vector<std::string> taps = absl::StrSplit(options.taps, ',');
   for (const std::string& text : options.outputs) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
-    request->outputs.push_back(parts.first);
+    if (!absl::c_linear_search(taps, parts.first)) request->outputs.push_back(parts.first);
     if (parts.second.empty() && text == parts.first) continue;
     absl::string_view file = parts.second;
     if (!absl::ConsumePrefix(&file, "@") || file.empty()) {
@@ -89,9 +91,11 @@ void AddInfer(CLI::App* app, Context* context) {
   command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
   command->add_option("--input", options->inputs,
                       "x=1,2,3 or x[2,2]=1,2,3,4 or x=@file.npy; one per input");
-  command->add_option("--output", options->outputs, "y or y=@file.npy; else all are printed");
+  command->add_option("--output", options->outputs,
+                      "y or y=@file.npy, also for a tap; else all are printed");
   command->add_option("--wait", options->wait, "baseline (wait for the first plan) or none");
-  command->add_option("--taps", options->taps, "names of inner nodes to return too, with commas");
+  command->add_option("--taps", options->taps,
+                      "nodes whose values to return too: a,b (\\, inside a name)");
   command->callback([=] { context->run = [=] { return Infer(context, *options); }; });
 }
 

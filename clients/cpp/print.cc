@@ -92,6 +92,7 @@ json JobJson(const v1::CompileJob& job) {
           {"percent", job.percent()},
           {"message", job.message()},
           {"stop_reason", v1::CompileJob::StopReason_Name(job.stop_reason())},
+          {"taps", json(std::vector<std::string>(job.taps().begin(), job.taps().end()))},
           {"error", job.error()}};
 }
 

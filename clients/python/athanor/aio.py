@@ -180,7 +180,7 @@ class AsyncModel:
         known = self._inputs
         if known is None:
             known = (await self.info()).inputs
-        parameters = {"wait": wait, "taps": ",".join(taps) or None, "priority": priority}
+        parameters = {"wait": wait, "taps": wire.tap_names(taps), "priority": priority}
         try:
             request = wire.infer_request(self.name, self.version, known, inputs, outputs,
                                          parameters)

@@ -227,16 +227,28 @@ class Model:
         timeout : float, optional
             Seconds until `DeadlineExceeded`.
         wait : {"baseline", "none"}, optional
-            Before the first plan is ready: wait for it (the default), or `FailedPrecondition`.
+            Before the plan is ready: wait for it (the default), or `FailedPrecondition`.
         taps : sequence of str
-            Inner nodes to return too; this server answers `Unimplemented`.
+            Names of nodes (`Value.name`) whose values to return too, under these names. The first
+            call with a set of taps waits until its plan is compiled; the plan that serves other
+            calls stays as it is. Any node can be tapped: inputs, parameters, constants, outputs.
         priority : int, optional
             1 is served first.
 
         Returns
         -------
         InferResult
-            A dict of arrays that the caller owns, with `plan_id`, `exec_us` and so on.
+            A dict of arrays that the caller owns, outputs before taps, with `plan_id`, `exec_us`
+            and so on.
+
+        Raises
+        ------
+        InvalidArgument
+            Naming the input, output or tap that is wrong and what would be right.
+        Unimplemented
+            If a tap has a dtype that cannot travel (f8).
+        ResourceExhausted
+            If the server compiles plans for as many other sets of taps as it keeps.
         """
         try:
             request = self._request(inputs, outputs, wait, taps, priority)
@@ -254,7 +266,7 @@ class Model:
                  priority: int | None) -> oip.ModelInferRequest:
         if self._inputs is None:
             self.info()
-        parameters = {"wait": wait, "taps": ",".join(taps) or None, "priority": priority}
+        parameters = {"wait": wait, "taps": wire.tap_names(taps), "priority": priority}
         return wire.infer_request(self.name, self.version, self._inputs, inputs, outputs,
                                   parameters)
 

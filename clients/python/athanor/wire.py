@@ -151,6 +151,7 @@ class CompileJob:
     message: str
     stop_reason: str
     error: Error | None
+    taps: tuple[str, ...] = ()  # inner values that its plan returns too; none: the plan that serves
 
     @property
     def finished(self) -> bool:
@@ -166,11 +167,13 @@ def compile_job(m: compile_pb2.CompileJob) -> CompileJob:
         kernels_total=m.kernels_total, kernels_done=m.kernels_done,
         kernels_from_cache=m.kernels_from_cache, percent=m.percent, message=m.message,
         stop_reason=kind.StopReason.Name(m.stop_reason),
-        error=from_number(m.error_code, m.error) if m.phase == kind.FAILED else None)
+        error=from_number(m.error_code, m.error) if m.phase == kind.FAILED else None,
+        taps=tuple(m.taps))
 
 
 class InferResult(dict):
-    """Outputs by name, each an array of the caller's own; and what the reply says about the call.
+    """Outputs, then taps, by name, each an array of the caller's own; and what the reply says about
+    the call.
 
     Attributes
     ----------
@@ -185,6 +188,20 @@ class InferResult(dict):
     compile_state: str = ""
     queue_us: int = 0
     exec_us: int = 0
+
+
+def tap_names(taps: Sequence[str]) -> str | None:
+    """Request parameter ``taps``: names between commas; commas inside names get a backslash.
+
+    Raises
+    ------
+    InvalidArgument
+        If `taps` is one str.
+    """
+    if isinstance(taps, str):
+        raise InvalidArgument(f"taps={taps!r}: it must be a sequence of names, as in [{taps!r}]")
+    names = [name.replace("\\", "\\\\").replace(",", "\\,") for name in taps]
+    return ",".join(names) if names else None
 
 
 def check_inputs(model: str, expected: Sequence[Tensor],

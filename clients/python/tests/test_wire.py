@@ -50,6 +50,15 @@ def test_request_parameters() -> None:
     assert "taps" not in request.parameters
 
 
+def test_taps_are_names_between_commas() -> None:
+    assert wire.tap_names(()) is None
+    assert wire.tap_names(["b", "a"]) == "b,a"
+    assert wire.tap_names([""]) == "", "the server says what is wrong"
+    assert wire.tap_names(["a,b", "c\\", "\\,"]) == r"a\,b,c\\,\\\,"
+    with pytest.raises(athanor.InvalidArgument, match=r"\['hidden'\]"):
+        wire.tap_names("hidden")
+
+
 def test_upload_is_header_chunks_commit() -> None:
     large = bytes(range(256)) * (wire.CHUNK_BYTES // 128 + 1)
     tensors = {content_hash(data): data for data in (large, b"", b"small")}
