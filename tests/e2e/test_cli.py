@@ -87,6 +87,16 @@ def test_infer_files(cli: Cli, tmp_path: pathlib.Path) -> None:
     assert np.load(tmp_path / "h_out.npy").view(ml_dtypes.bfloat16) == 3
 
 
+def test_infer_taps(cli: Cli, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "w.npy"
+    objects = cli.objects("infer", "cli", *INPUTS, "--taps", "w,h", "--output", "y",
+                          "--output", f"w=@{path}")
+    assert [o["name"] for o in objects if "name" in o] == ["y", "h"]
+    assert objects[1]["values"] == [0.5]
+    np.testing.assert_array_equal(np.load(path), np.eye(3, dtype=np.float32) * 2)
+    assert 'no node' in cli("infer", "cli", *INPUTS, "--taps", "q", status=1)
+
+
 def test_infer_nothing(cli: Cli) -> None:
     objects = cli.objects("infer", "cli", "--input", "x=", "--input", "i=", "--input", "h=nan")
     assert objects[0] == {"name": "y", "dtype": "f32", "shape": [0, 3], "values": []}

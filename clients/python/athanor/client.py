@@ -231,7 +231,7 @@ class Model:
         taps : sequence of str
             Names of nodes (`Value.name`) whose values to return too, under these names. The first
             call with a set of taps waits until its plan is compiled; the plan that serves other
-            calls stays as it is. Any node can be tapped: inputs, parameters, constants, outputs.
+            calls stays as it is. Any node that an output needs, and any input, can be tapped.
         priority : int, optional
             1 is served first.
 
