@@ -4,7 +4,7 @@
 //   NaiveEGraph naive(&language);
 //   int c = naive.Add(term);
 //   naive.Step(rules);        // matches all, applies all, closes under congruence
-//   SameClasses(naive, graph);
+//   Difference(naive, graph) == "";
 #ifndef ATHANOR_COMPILER_EGRAPH_NAIVE_TESTING_H_
 #define ATHANOR_COMPILER_EGRAPH_NAIVE_TESTING_H_
 
@@ -31,6 +31,21 @@ class NaiveEGraph {
   };
   // Class of each class variable, payload of each payload variable.
   using Binding = std::map<uint32_t, int>;
+
+  NaiveEGraph() = default;
+  // The nodes and classes of an e-graph, to compare two of them.
+  explicit NaiveEGraph(const EGraph& graph) {
+    for (uint32_t i = 0; i < graph.class_bound(); ++i) {
+      parents_.push_back(static_cast<int>(graph.Find(ClassId{i}).value));
+    }
+    for (uint32_t i = 0; i < graph.node_bound(); ++i) {
+      const NodeId n{i};
+      if (!graph.alive(n)) continue;
+      Node node{graph.op(n).value, graph.payload(n).value, {}};
+      for (const ClassId c : graph.children(n)) node.children.push_back(static_cast<int>(c.value));
+      nodes_.emplace_back(node, static_cast<int>(graph.class_of(n).value));
+    }
+  }
 
   int Add(const Term& term) {
     std::vector<int> classes;
@@ -144,6 +159,24 @@ class NaiveEGraph {
       classes.push_back(AddNode({node.op.value, payload, children}));
     }
     return classes.back();
+  }
+
+  // One iteration of rules, each given as premises and conclusions over the same variables.
+  struct NaiveRule {
+    std::vector<Equation> premises;
+    std::vector<Equation> conclusions;  // with roots
+  };
+  void Step(const std::vector<NaiveRule>& rules) {
+    std::vector<std::set<Binding>> matches;
+    for (const NaiveRule& rule : rules) matches.push_back(Matches(rule.premises));
+    for (size_t i = 0; i < rules.size(); ++i) {
+      for (const Binding& b : matches[i]) {
+        for (const Equation& c : rules[i].conclusions) {
+          Union(b.at(c.root), Instantiate(c.pattern, b));
+        }
+      }
+    }
+    Close();
   }
 
   std::set<int> Classes() const {
