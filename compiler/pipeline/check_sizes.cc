@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "compiler/codegen/lower.h"
@@ -17,7 +19,7 @@ using Sizes = std::vector<int64_t>;  // of graph.dims
 
 // What comparing every element may cost, in operations of some 5 ns, at the smallest sizes, of
 // which there is no choice, and at others.
-constexpr int64_t kSmallestCost = 12'000'000;
+constexpr int64_t kSmallestCost = 20'000'000;
 constexpr int64_t kSmallCost = 4'000'000;
 // Of an element that is drawn, bounded and compared.
 constexpr int64_t kElementCost = 16;
@@ -29,6 +31,22 @@ int64_t ValueOf(const Expr& e, const Graph& graph, const Sizes& sizes) {
   Expr::Env env;
   for (size_t d = 0; d < sizes.size(); ++d) env[graph.dims[d].name] = sizes[d];
   return e.Evaluate(env).value_or(INT64_MAX);
+}
+
+// The graph with dims that mean nothing to it fixed to their smallest: kernels of weights have
+// none.
+Graph WithFixedDims(Graph graph) {
+  std::set<std::string> used;
+  for (const Node& node : graph.nodes) {
+    for (const Expr& size : node.type.shape) size.CollectSymbols(&used);
+    const auto map = node.attrs.find("map");
+    if (map == node.attrs.end()) continue;
+    for (const Expr& e : std::get<IndexMap>(map->second).coordinates) e.CollectSymbols(&used);
+  }
+  for (Dim& dim : graph.dims) {
+    if (!used.contains(dim.name)) dim.max = dim.min;
+  }
+  return graph;
 }
 
 // Values of all dims near `wanted`, inside their bounds; different dims get different ones, so that
@@ -57,12 +75,14 @@ Sizes SizesAt(const Graph& graph, double part) {
   return sizes;
 }
 
+bool IsOperand(const Node& node) { return node.op == Op::kInput || node.op == Op::kParameter; }
+
 Expr BytesOf(const Graph& graph, NodeId n) {
   const TensorType& type = graph.node(n).type;
   return Product(type.shape) * DTypeBytes(type.dtype);
 }
 
-// Bytes of inputs, but of those of which a few rows are read, and of outputs.
+// Bytes of operands, but of those of which a few rows are read, and of outputs.
 Expr BytesMoved(const Graph& graph) {
   std::vector<bool> read(graph.nodes.size());
   for (const Node& node : graph.nodes) {
@@ -70,17 +90,19 @@ Expr BytesMoved(const Graph& graph) {
     for (size_t i = selects ? 1 : 0; i < node.inputs.size(); ++i) read[node.inputs[i]] = true;
   }
   Expr bytes = 0;
-  for (NodeId n : graph.InputIds()) {
-    if (read[n]) bytes += BytesOf(graph, n);
+  for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
+    if (IsOperand(graph.node(n)) && read[n]) bytes += BytesOf(graph, n);
   }
   for (const Output& output : graph.outputs) bytes += BytesOf(graph, output.node);
   return bytes;
 }
 
-// Elements of inputs and outputs.
+// Elements of operands and outputs.
 Expr ElementsHeld(const Graph& graph) {
   Expr elements = 0;
-  for (NodeId n : graph.InputIds()) elements += Product(graph.node(n).type.shape);
+  for (const Node& node : graph.nodes) {
+    if (IsOperand(node)) elements += Product(node.type.shape);
+  }
   for (const Output& o : graph.outputs) elements += Product(graph.node(o.node).type.shape);
   return elements;
 }
@@ -88,7 +110,7 @@ Expr ElementsHeld(const Graph& graph) {
 class SizeChoice {
  public:
   SizeChoice(const Graph& graph, Expr flops)
-      : graph_(graph),
+      : graph_(WithFixedDims(graph)),
         flops_(std::move(flops)),
         moved_(BytesMoved(graph)),
         cost_(flops_ + kElementCost * ElementsHeld(graph)),
@@ -146,7 +168,7 @@ class SizeChoice {
     return low;
   }
 
-  const Graph& graph_;
+  const Graph graph_;
   const Expr flops_, moved_, cost_;
   const Sizes smallest_;
   std::set<Sizes> seen_;

@@ -47,14 +47,23 @@ TEST(CheckSizesTest, LargeRangesAreSampledHalfWayAndAtTheLargestThatIsQuick) {
 
 TEST(CheckSizesTest, LargeConstantsAreSampledEverywhere) {
   const std::string sizes = SizesOf(R"(graph "g" { dim b in [1, 8] %0 = Input "x" : f32[b, 4096]
-    %1 = Input "w" : f32[4096, 4096] %2 = Contract(%0, %1) {spec="bk,kn->bn"} output "y" = %2 })",
+    %1 = Parameter "w" : f32[4096, 4096] %2 = Contract(%0, %1) {spec="bk,kn->bn"} output "y" = %2 })",
                                     2 * 4096 * 4096 * kB);
   EXPECT_EQ(sizes, "~1 ~2");
 }
 
+// A kernel that packs weights is the same whatever the model's dims are.
+TEST(CheckSizesTest, DimsThatMeanNothingAreNotVaried) {
+  EXPECT_EQ(
+      SizesOf(R"(graph "g" { dim b in [2, 8] dim s in [1, 512] %0 = Parameter "w" : f32[90, 90]
+    %1 = IndexMap(%0) {map=map[90, 90]($1, $0)} output "y" = %1 })",
+              0),
+      "2,1");
+}
+
 // A table of which rows are gathered may have any size.
 TEST(CheckSizesTest, TablesAreNotMoved) {
-  EXPECT_EQ(SizesOf(R"(graph "g" { dim b in [1, 100] %0 = Input "t" : f32[2000000000, 64]
+  EXPECT_EQ(SizesOf(R"(graph "g" { dim b in [1, 100] %0 = Parameter "t" : f32[2000000000, 64]
     %1 = Input "i" : i64[b] %2 = Gather(%0, %1) {axis=0} output "y" = %2 })",
                     0),
             "~1 ~10 ~100");

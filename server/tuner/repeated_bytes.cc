@@ -14,9 +14,11 @@
 namespace athanor {
 namespace {
 
-// Small enough to fill quickly, and large enough that a typical tensor needs few mappings.
+// Pages of a period: few, so that it is filled quickly, unless mappings become many, which cost
+// time as well. Linux lets a process have 65,530.
 constexpr size_t kMinPages = 257;
-// Half of what Linux lets a process have.
+constexpr size_t kManyMappings = 2048;
+constexpr size_t kManyPages = 4099;
 constexpr size_t kMaxMappings = 32768;
 // Files of a tuner are limited (TunerLimits).
 constexpr size_t kMaxPeriod = size_t{48} << 20;
@@ -35,7 +37,9 @@ bool IsPrime(size_t n) {
 
 // The period in bytes, if it is less than `used`.
 size_t PeriodOf(size_t used, size_t page, absl::Span<const int64_t> strides) {
-  size_t pages = std::max(kMinPages, used / page / kMaxMappings + 1);
+  const size_t total = used / page;
+  size_t pages =
+      std::max({kMinPages, std::min(total / kManyMappings, kManyPages), total / kMaxMappings + 1});
   const auto on_itself = [&](int64_t stride) {
     return stride != 0 && static_cast<size_t>(stride) % (pages * page) == 0;
   };

@@ -37,7 +37,7 @@ TEST(RepeatedBytesTest, ElementsFollowFromTheirIndex) {
   const auto repeated = RepeatedBytes::Create(elements * 4, {4, 4096}, Drawn());
   ASSERT_TRUE(repeated.ok()) << repeated.status();
   const int64_t period = static_cast<int64_t>(repeated->period_bytes()) / 4;
-  EXPECT_LT(period, int64_t{1} << 20);
+  EXPECT_LT(period, int64_t{1} << 22);
   for (int64_t i = 0; i < elements; i += 10'000'019) {
     ASSERT_EQ(At(*repeated, i), i % period % 65'521) << i;
   }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,6 +59,16 @@ const Model kModels[] = {
        output "y" = %6 })"},
 };
 
+// Parameters that no check could hold; and weights of which no size is small.
+const Model kLargeModels[] = {
+    {"table of 12 GiB", R"(graph "g" { dim b in [1, 64] %0 = Parameter "t" : f32[402653184, 8]
+       %1 = Input "ids" : i64[b] %2 = Gather(%0, %1) {axis=0} %3 = Input "offsets" : i32[4]
+       %4 = EmbeddingBag(%0, %1, %3) {mode="sum"} output "g" = %2 output "e" = %4 })"},
+    {"wide layer", R"(graph "g" { dim b in [1, 64] %0 = Input "x" : f32[b, 2048]
+       %1 = Parameter "w" : f32[2048, 4001] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
+       %3 = Gelu(%2) output "y" = %3 })"},
+};
+
 class BaselineCheckTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -98,7 +109,9 @@ class BaselineCheckTest : public ::testing::Test {
 };
 
 TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
-  for (const Model& model : kModels) {
+  std::vector<Model> models(std::begin(kModels), std::end(kModels));
+  models.insert(models.end(), std::begin(kLargeModels), std::end(kLargeModels));
+  for (const Model& model : models) {
     SCOPED_TRACE(model.name);
     const CheckedPlan plan = Lower(model.text);
     EXPECT_FALSE(plan.checks.empty());
