@@ -27,12 +27,12 @@ struct TrieNode {
 class Walker {
  public:
   Walker(const EGraph& graph, absl::Span<const MatchRequest> requests, uint32_t since,
-         bool reads_values, const std::function<bool()>& stop, std::vector<MatchList>* lists)
+         bool reads_values, const MatchOptions& options, std::vector<MatchList>* lists)
       : graph_(graph),
         requests_(requests),
         since_(since),
         reads_values_(reads_values),
-        stop_(stop),
+        options_(options),
         lists_(*lists),
         trie_(1) {}
 
@@ -108,7 +108,15 @@ class Walker {
   void CountWork(TrieNode& node) {
     constexpr uint64_t kWorkPerQuestion = 4096;
     ++node.work;
-    if (++work_ % kWorkPerQuestion == 0 && stop_ && stop_()) stopped_ = true;
+    if (++work_ % kWorkPerQuestion == 0 && options_.stop && options_.stop(MatchBytes())) {
+      stopped_ = true;
+    }
+  }
+
+  size_t MatchBytes() const {
+    size_t bytes = 0;
+    for (const MatchList& list : lists_) bytes += list.Bytes();
+    return bytes;
   }
 
   void Walk(uint32_t at) {
@@ -267,7 +275,7 @@ class Walker {
   const absl::Span<const MatchRequest> requests_;
   const uint32_t since_;
   const bool reads_values_;
-  const std::function<bool()>& stop_;
+  const MatchOptions& options_;
   std::vector<MatchList>& lists_;
   std::vector<TrieNode> trie_;
   std::vector<uint32_t> registers_;
@@ -289,7 +297,7 @@ MatchOutcome FindMatches(const EGraph& graph, absl::Span<const MatchRequest> req
     groups[{options.share ? 0 : i, r.since, r.since > 0 && r.reads_values}].push_back(i);
   }
   for (const auto& [key, members] : groups) {
-    Walker walker(graph, requests, key[1], key[2] != 0, options.stop, &outcome.lists);
+    Walker walker(graph, requests, key[1], key[2] != 0, options, &outcome.lists);
     for (const uint32_t request : members) walker.AddRequest(request);
     if (walker.Run()) continue;
     outcome.stopped = true;

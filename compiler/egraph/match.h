@@ -19,6 +19,7 @@
 #ifndef ATHANOR_COMPILER_EGRAPH_MATCH_H_
 #define ATHANOR_COMPILER_EGRAPH_MATCH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -50,6 +51,7 @@ struct MatchList {
   double work = 0;
   double microseconds = 0;
 
+  size_t Bytes() const { return values.capacity() * sizeof(uint32_t); }
   size_t size() const { return num_variables == 0 ? 0 : values.size() / num_variables; }
   absl::Span<const uint32_t> operator[](size_t i) const {
     return absl::MakeConstSpan(values).subspan(i * num_variables, num_variables);
@@ -57,8 +59,9 @@ struct MatchList {
 };
 
 struct MatchOptions {
-  bool share = true;           // false: every request by itself
-  std::function<bool()> stop;  // asked every few thousand rows; true ends the search
+  bool share = true;  // false: every request by itself
+  // Asked every few thousand rows, with the bytes of the matches so far; true ends the search.
+  std::function<bool(size_t match_bytes)> stop;
 };
 
 struct MatchOutcome {

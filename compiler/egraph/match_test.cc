@@ -195,7 +195,7 @@ TEST_F(MatchTest, StopEndsTheSearch) {
   graph_.Rebuild();
   const Query pairs = Parse({"(+ ?x ?y)", "(+ ?a ?b)"});
   const MatchOutcome outcome =
-      FindMatches(graph_, {{.query = &pairs}}, {.stop = [] { return true; }});
+      FindMatches(graph_, {{.query = &pairs}}, {.stop = [](size_t) { return true; }});
   EXPECT_TRUE(outcome.stopped);
   EXPECT_LT(outcome.lists[0].size(), 200u * 200u);
 }

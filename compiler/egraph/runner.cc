@@ -33,7 +33,7 @@ uint64_t Doubled(uint64_t value, uint32_t times) {
 
 size_t MatchBytes(const MatchOutcome& outcome) {
   size_t bytes = 0;
-  for (const MatchList& list : outcome.lists) bytes += list.values.capacity() * sizeof(uint32_t);
+  for (const MatchList& list : outcome.lists) bytes += list.Bytes();
   return bytes;
 }
 
@@ -114,8 +114,10 @@ std::optional<StopReason> Runner::MatchRules(std::vector<size_t>* ran, MatchOutc
                         .limit = Doubled(limit, state.times_banned)});
   }
   std::optional<StopReason> stop;
-  const auto ask = [&] {
-    stop = CheckClock();
+  const auto ask = [&](size_t match_bytes) {
+    match_bytes_ = match_bytes;
+    stop = CheckBytes();
+    if (!stop) stop = CheckClock();
     return stop.has_value();
   };
   *outcome = FindMatches(graph_, requests, {.share = options_.share, .stop = ask});

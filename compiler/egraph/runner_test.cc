@@ -127,6 +127,17 @@ TEST_F(Explosion, ByteLimit) {
   EXPECT_LT(graph_.Bytes(), 400'000u);
 }
 
+TEST_F(Explosion, MatchesAloneReachTheByteLimit) {
+  rules_ = RulesOf(math_, {{.name = "tuples",
+                            .premises = {"(+ ?a ?b)", "(+ ?c ?e)", "(+ ?f ?g)", "(+ ?h ?i)",
+                                         "(+ ?j ?k)", "(+ ?l ?m)", "(+ ?n ?o)"},
+                            .conclusions = {"(+ ?a ?o)"}}});
+  const Report report = Run({.limits = {.bytes = 1'000'000}, .match_limit = 1'000'000'000});
+  EXPECT_EQ(report.reason, StopReason::kByteLimit);
+  EXPECT_EQ(report.rules[0].applied, 0u);
+  EXPECT_LT(report.iterations[0].bytes, 4'000'000u);
+}
+
 TEST_F(Explosion, TimeLimit) {
   const Report report = Run({.limits = {.time = absl::ZeroDuration()}});
   EXPECT_EQ(report.reason, StopReason::kTimeLimit);
