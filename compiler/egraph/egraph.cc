@@ -68,6 +68,7 @@ uint32_t EGraph::Hash(OpId op, PayloadId payload, absl::Span<const ClassId> chil
     h ^= h >> 29;
     h = (h + child.value + 1) * kOdd;
   }
+  h = (h ^ h >> 32) * kOdd;
   return static_cast<uint32_t>(h >> 32);
 }
 

@@ -151,7 +151,7 @@ void BM_MathRules(benchmark::State& state) {
     const std::vector<Rule> rules = MathRules(Shared(), &values);
     Shared().Add(&graph, "(d x (* (+ x 1) (* (+ x 2) (* (+ x 3) (+ x y)))))");
     const Report report = Runner(&graph, rules,
-                                 {.limits = {.iterations = 5, .nodes = 10'000'000},
+                                 {.limits = {.iterations = 6, .nodes = 10'000'000},
                                   .match_limit = 1'000'000'000,
                                   .incremental = state.range(0) != 0,
                                   .share = state.range(1) != 0})
