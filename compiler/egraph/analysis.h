@@ -46,7 +46,8 @@ class Analysis {
   // refuses the union, and must leave both values as they were.
   virtual absl::StatusOr<DidMerge> MergeClasses(ClassId into, ClassId from) = 0;
   // Called during Rebuild for each class that is new or whose value changed; may add nodes and ask
-  // for unions (cause kAnalysis), as constant folding does.
+  // for unions (cause kAnalysis), as constant folding does. It must come to an end by itself:
+  // limits are looked at between rebuilds.
   virtual void Modify(EGraph* graph, ClassId id) {}
   // OK if the value of `id` already holds what `node` says.
   virtual absl::Status CheckFixpoint(const EGraph& graph, NodeId node, ClassId id) const = 0;

@@ -143,6 +143,9 @@ TEST_F(ExtractTest, DeepTermsNeedNoDeepStack) {
   const auto choice = extractor.Extract({c});
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(*ChoiceCost(graph_, *choice, {c}, cost), 200'001);
+  const absl::StatusOr<Term> term = ChoiceTerm(graph_, *choice, c);
+  ASSERT_TRUE(term.ok());
+  EXPECT_EQ(TermText(math_.language(), *term, 2'000'000).size(), 200'000 * 6 + 1);
 }
 
 // --- Properties over a saturated e-graph ---

@@ -210,7 +210,46 @@ TEST_F(MatchTest, WorkFollowsTheShortestList) {
   EXPECT_LT(outcome.lists[0].work, 10);
 }
 
-// Against trying everything, on random e-graphs.
+// --- Against trying everything, on random e-graphs ---
+
+// Terms over few operators, some of them equal, in both.
+void Fill(const Math& math, std::mt19937& random, EGraph* graph, NaiveEGraph* naive) {
+  std::vector<std::string> terms = {"1", "x"};
+  const auto pick = [&] { return terms[random() % terms.size()]; };
+  for (int i = 0; i < 14; ++i) {
+    const std::string a = pick(), b = pick();
+    const std::vector<std::string> more = {
+        "(sin " + a + ")", "(round[" + std::to_string(random() % 2) + "] " + a + ")",
+        "(* " + a + " " + b + ")", "(+ " + a + " " + b + ")", "(+ " + b + " " + a + ")"};
+    terms.push_back(more[random() % more.size()]);
+  }
+  for (const std::string& t : terms) {
+    math.Add(graph, t);
+    naive->Add(math.Parse(t));
+  }
+  for (int i = 0; i < 5; ++i) {
+    const std::string a = pick(), b = pick();
+    ASSERT_TRUE(graph->Union(math.Add(graph, a), math.Add(graph, b)).ok());
+    naive->Union(naive->Add(math.Parse(a)), naive->Add(math.Parse(b)));
+  }
+  graph->Rebuild();
+  naive->Close();
+}
+
+// How many values the named variables take together. The naive bindings have no others.
+size_t CountMatches(const EGraph& graph, const Query& query) {
+  const MatchOutcome outcome = FindMatches(graph, {{.query = &query}}, {});
+  std::set<std::vector<uint32_t>> distinct;
+  for (size_t i = 0; i < outcome.lists[0].size(); ++i) {
+    std::vector<uint32_t> named;
+    for (uint32_t v = 0; v < query.variables().size(); ++v) {
+      if (!query.variables()[v].name.empty()) named.push_back(outcome.lists[0][i][v]);
+    }
+    distinct.insert(named);
+  }
+  return distinct.size();
+}
+
 TEST(MatchAgainstNaive, RandomGraphsAndPatterns) {
   const Math math;
   const std::vector<std::vector<std::string>> queries = {
@@ -228,34 +267,7 @@ TEST(MatchAgainstNaive, RandomGraphsAndPatterns) {
   for (int round = 0; round < 150; ++round) {
     EGraph graph(&math.language());
     NaiveEGraph naive;
-    std::vector<std::string> terms = {"1", "x"};
-    const auto pick = [&] { return terms[random() % terms.size()]; };
-    for (int i = 0; i < 14; ++i) {
-      switch (random() % 5) {
-        case 0:
-          terms.push_back("(sin " + pick() + ")");
-          break;
-        case 1:
-          terms.push_back("(round[" + std::to_string(random() % 2) + "] " + pick() + ")");
-          break;
-        case 2:
-          terms.push_back("(* " + pick() + " " + pick() + ")");
-          break;
-        default:
-          terms.push_back("(+ " + pick() + " " + pick() + ")");
-      }
-    }
-    for (const std::string& t : terms) {
-      math.Add(&graph, t);
-      naive.Add(math.Parse(t));
-    }
-    for (int i = 0; i < 5; ++i) {
-      const std::string a = pick(), b = pick();
-      ASSERT_TRUE(graph.Union(math.Add(&graph, a), math.Add(&graph, b)).ok());
-      naive.Union(naive.Add(math.Parse(a)), naive.Add(math.Parse(b)));
-    }
-    graph.Rebuild();
-    naive.Close();
+    Fill(math, random, &graph, &naive);
     ASSERT_EQ(Difference(naive, graph), "");
     for (const auto& premises : queries) {
       Variables variables;
@@ -263,19 +275,9 @@ TEST(MatchAgainstNaive, RandomGraphsAndPatterns) {
       for (const std::string& p : premises) {
         equations.push_back(*ParseEquation(math.language(), p, &variables));
       }
-      const absl::StatusOr<Query> query = MakeQuery(math.language(), premises);
-      const MatchOutcome outcome = FindMatches(graph, {{.query = &*query}}, {});
-      // Roots without a name are not in the naive bindings, so those may be fewer.
-      std::set<std::vector<uint32_t>> distinct;
-      for (size_t i = 0; i < outcome.lists[0].size(); ++i) {
-        std::vector<uint32_t> named;
-        for (uint32_t v = 0; v < query->variables().size(); ++v) {
-          if (!query->variables()[v].name.empty()) named.push_back(outcome.lists[0][i][v]);
-        }
-        distinct.insert(named);
-      }
-      EXPECT_EQ(distinct.size(), naive.Matches(equations).size()) << premises[0];
-      total += distinct.size();
+      const size_t count = CountMatches(graph, *MakeQuery(math.language(), premises));
+      EXPECT_EQ(count, naive.Matches(equations).size()) << premises[0];
+      total += count;
     }
   }
   EXPECT_GT(total, 1000u);

@@ -28,17 +28,30 @@ absl::Status AppendNodes(const Language& language, const Sexpr& sexpr, Term* ter
   return absl::OkStatus();
 }
 
-void AppendText(const Language& language, const Term& term, uint32_t index, size_t max_chars,
-                std::string* text) {
-  if (text->size() > max_chars) return;
-  const TermNode& node = term.nodes[index];
-  if (!node.children.empty()) *text += '(';
-  *text += language.NodeText(node.op, node.payload);
-  for (const uint32_t child : node.children) {
+// Without recursion: extracted terms may be deep.
+void AppendText(const Language& language, const Term& term, size_t max_chars, std::string* text) {
+  struct Frame {
+    const TermNode& node;
+    size_t next;  // child
+  };
+  std::vector<Frame> path;
+  const auto enter = [&](size_t index) {
+    const TermNode& node = term.nodes[index];
+    if (!node.children.empty()) *text += '(';
+    *text += language.NodeText(node.op, node.payload);
+    if (!node.children.empty()) path.push_back({node, 0});
+  };
+  enter(term.nodes.size() - 1);
+  while (!path.empty() && text->size() <= max_chars) {
+    Frame& frame = path.back();
+    if (frame.next == frame.node.children.size()) {
+      *text += ')';
+      path.pop_back();
+      continue;
+    }
     *text += ' ';
-    AppendText(language, term, child, max_chars, text);
+    enter(frame.node.children[frame.next++]);
   }
-  if (!node.children.empty()) *text += ')';
 }
 
 }  // namespace
@@ -80,7 +93,7 @@ absl::StatusOr<Term> ParseTerm(const Language& language, const std::string& text
 std::string TermText(const Language& language, const Term& term, size_t max_chars) {
   if (term.nodes.empty()) return "";
   std::string text;
-  AppendText(language, term, static_cast<uint32_t>(term.nodes.size() - 1), max_chars, &text);
+  AppendText(language, term, max_chars, &text);
   if (text.size() > max_chars) text = text.substr(0, max_chars) + "...";
   return text;
 }
