@@ -35,7 +35,10 @@ void Rounds(int count, const std::function<void(Dice&)>& round) {
   const char* seconds = std::getenv("ATHANOR_FUZZ_SECONDS");
   const auto end = std::chrono::steady_clock::now() +
                    std::chrono::milliseconds(seconds ? std::atoi(seconds) * 1000 / kTests : 0);
-  uint32_t seed = seconds ? std::random_device()() : 1;
+  const char* first = std::getenv("ATHANOR_FUZZ_SEED");
+  uint32_t seed = first     ? static_cast<uint32_t>(std::strtoul(first, nullptr, 10))
+                  : seconds ? std::random_device()()
+                            : 1;
   for (int i = 0; seconds ? std::chrono::steady_clock::now() < end : i < count; ++i, ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Dice dice(seed);

@@ -28,7 +28,8 @@ namespace athanor::egraph {
 
 // A test on some variables of a match, run as soon as these have values. It may look at payloads
 // and at the analysis' values of the classes, and at nothing further away: incremental matching
-// asks again only when one of these changed. Copies share the test; rules that use copies of one
+// asks again only when one of these changed. (That a class holds a certain node is a premise, not a
+// condition.) Copies share the test; rules that use copies of one
 // condition test it once where their patterns agree so far.
 class Condition {
  public:
