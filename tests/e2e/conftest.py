@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ATHANORD = ROOT / "bazel-bin/server/athanord"
 CLI = ROOT / "bazel-bin/clients/cpp/athanor"
 MEMORY_BYTES = 12 << 30
-sys.path.insert(0, str(ROOT / "tests/models"))
+sys.path[:0] = [str(ROOT / "tests/models"), str(ROOT / "clients/python/examples")]
 
 
 def built(binary: pathlib.Path) -> pathlib.Path:

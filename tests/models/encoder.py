@@ -1,4 +1,4 @@
-"""A transformer encoder with seeded weights: as graphs, in numpy, and as ONNX.
+"""A transformer encoder with seeded weights: as graphs, in numpy, as ONNX and for PyTorch.
 
     graph = encoder_graph(composite=True)     # ids i64[b, s] -> hidden f32[b, s, 384]
     hidden = encoder_numpy(ids)               # the same in float64
@@ -15,9 +15,15 @@ import dataclasses
 import functools
 import math
 import os
+from typing import TYPE_CHECKING
 
 import athanor
 import numpy as np
+import primitives
+from onnx_writer import OnnxWriter
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,19 +91,7 @@ class _Composites:
 class _Primitives:
     """The same steps as a user writes them without any composite op."""
 
-    @staticmethod
-    def contract(spec: str, a: athanor.Value, b: athanor.Value) -> athanor.Value:
-        left, right, result = spec.replace("->", ",").split(",")
-        summed = "".join(c for c in left if c not in result)
-        joint = result + summed
-        sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
-        operands = []
-        for value, own in ((a, left), (b, right)):
-            order = sorted(range(len(own)), key=lambda i, own=own: joint.index(own[i]))
-            shape = [sizes[c] if c in own else 1 for c in joint]
-            operands.append(value.permute(order).reshape(shape).expand([sizes[c] for c in joint]))
-        axes = list(range(len(result), len(joint)))
-        return athanor.sum(operands[0] * operands[1], axes)
+    contract = staticmethod(primitives.contract)
 
     @staticmethod
     def gelu(x: athanor.Value) -> athanor.Value:
@@ -185,33 +179,9 @@ def encoder_numpy(ids: np.ndarray, config: Config = DEFAULT) -> np.ndarray:
     return x
 
 
-class _OnnxWriter:
-    """Nodes and initialisers of an ONNX graph, with names counted up."""
-
-    def __init__(self) -> None:
-        self.nodes: list = []
-        self.initializers: list = []
-
-    def tensor(self, name: str, array: np.ndarray) -> str:
-        from onnx import numpy_helper
-
-        self.initializers.append(numpy_helper.from_array(array, name))
-        return name
-
-    def node(self, op: str, *inputs: str, name: str = "", **attributes: object) -> str:
-        from onnx import helper
-
-        result = name or f"{op.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [result], result, **attributes))
-        return result
-
-
 def encoder_onnx(path: str | os.PathLike[str], config: Config = DEFAULT) -> None:
     """Writes the encoder as ONNX opset 17 with dynamic b and s, in the form exporters give it."""
-    import onnx
-    from onnx import TensorProto, helper
-
-    w = _OnnxWriter()
+    w = OnnxWriter()
     for name, array in encoder_weights(config).items():
         w.tensor(name, array)
     w.tensor("scale", np.float32(1 / math.sqrt(config.head)))
@@ -226,9 +196,6 @@ def encoder_onnx(path: str | os.PathLike[str], config: Config = DEFAULT) -> None
         return w.node("LayerNormalization", x, f"{name}.scale", f"{name}.bias", name=result,
                       axis=-1, epsilon=config.epsilon)
 
-    def linear(x: str, name: str) -> str:
-        return w.node("Add", w.node("MatMul", x, f"{name}.weight"), f"{name}.bias")
-
     def heads(x: str, order: list[int]) -> str:
         return w.node("Transpose", w.node("Reshape", x, "split"), perm=order)
 
@@ -236,23 +203,61 @@ def encoder_onnx(path: str | os.PathLike[str], config: Config = DEFAULT) -> None
     positions = w.node("Slice", "positions", "zero_index", length, "zero_index")
     x = norm(w.node("Add", w.node("Gather", "tokens", "ids"), positions), "embedding.norm")
     for i in range(config.layers):
-        q = heads(linear(x, f"{i}.query"), [0, 2, 1, 3])
-        k = heads(linear(x, f"{i}.key"), [0, 2, 3, 1])
-        v = heads(linear(x, f"{i}.value"), [0, 2, 1, 3])
+        q = heads(w.linear(x, f"{i}.query"), [0, 2, 1, 3])
+        k = heads(w.linear(x, f"{i}.key"), [0, 2, 3, 1])
+        v = heads(w.linear(x, f"{i}.value"), [0, 2, 1, 3])
         scores = w.node("Softmax", w.node("Mul", w.node("MatMul", q, k), "scale"), axis=-1)
         mixed = w.node("Transpose", w.node("MatMul", scores, v), perm=[0, 2, 1, 3])
         mixed = w.node("Reshape", mixed, "merge")
-        x = norm(w.node("Add", x, linear(mixed, f"{i}.out")), f"{i}.norm1")
-        up = linear(x, f"{i}.up")
+        x = norm(w.node("Add", x, w.linear(mixed, f"{i}.out")), f"{i}.norm1")
+        up = w.linear(x, f"{i}.up")
         gate = w.node("Add", w.node("Erf", w.node("Div", up, "root2")), "one")
         up = w.node("Mul", w.node("Mul", up, gate), "half")
         last = "hidden" if i + 1 == config.layers else ""
-        x = norm(w.node("Add", x, linear(up, f"{i}.down")), f"{i}.norm2", last)
-    graph = helper.make_graph(
-        w.nodes, "encoder",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["b", "s"])],
-        [helper.make_tensor_value_info("hidden", TensorProto.FLOAT, ["b", "s", config.width])],
-        w.initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.checker.check_model(model)
-    onnx.save(model, os.fspath(path))
+        x = norm(w.node("Add", x, w.linear(up, f"{i}.down")), f"{i}.norm2", last)
+    w.save(path, "encoder", {"ids": (np.int64, ["b", "s"])},
+           {"hidden": (np.float32, ["b", "s", config.width])})
+
+
+def encoder_torch(config: Config = DEFAULT) -> torch.nn.Module:
+    """The encoder for PyTorch, to be called with ids i64[b, s]."""
+    import torch
+    from torch.nn import functional
+
+    arrays = encoder_weights(config)
+
+    class Encoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            # Parameters' names may hold no dot.
+            for name, array in arrays.items():
+                values = torch.from_numpy(array.T if array.ndim == 2 and name[0].isdigit()
+                                          else array).contiguous()
+                self.register_parameter(name.replace(".", "_"),
+                                        torch.nn.Parameter(values, requires_grad=False))
+
+        def weight(self, name: str) -> torch.Tensor:
+            return getattr(self, name.replace(".", "_"))
+
+        def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+            return functional.layer_norm(x, (config.width,), self.weight(f"{name}.scale"),
+                                         self.weight(f"{name}.bias"), config.epsilon)
+
+        def linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
+            return functional.linear(x, self.weight(f"{name}.weight"), self.weight(f"{name}.bias"))
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            b, s = ids.shape
+            x = functional.embedding(ids, self.tokens) + self.positions[:s]
+            x = self.norm(x, "embedding.norm")
+            for i in range(config.layers):
+                q, k, v = (self.linear(x, f"{i}.{part}").view(b, s, config.heads, config.head)
+                           .transpose(1, 2) for part in ("query", "key", "value"))
+                mixed = functional.scaled_dot_product_attention(q, k, v)
+                mixed = mixed.transpose(1, 2).reshape(b, s, config.width)
+                x = self.norm(x + self.linear(mixed, f"{i}.out"), f"{i}.norm1")
+                up = functional.gelu(self.linear(x, f"{i}.up"))
+                x = self.norm(x + self.linear(up, f"{i}.down"), f"{i}.norm2")
+            return x
+
+    return Encoder().eval()
