@@ -20,14 +20,10 @@
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/memory_ledger.h"
 #include "server/plan_runner.h"
+#include "server/plan_search.h"
 #include "server/tensor_store.h"
 
 namespace athanor {
-
-struct KernelObject {
-  std::string object;
-  bool from_cache = false;
-};
 
 class CompileBackend {
  public:
@@ -44,6 +40,9 @@ class CompileBackend {
   virtual absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters) = 0;
+  // A search for a plan of `graph` that is faster than `serving`.
+  virtual absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(
+      const Graph& graph, PlanSearch::Found serving, const PlanSearchOptions& options) = 0;
   // From any thread: what runs ends soon with CANCELLED.
   virtual void Interrupt() = 0;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "server/public_status.h"
 
 namespace athanor {
@@ -25,11 +26,38 @@ bool IsFinal(v1::CompileJob::Phase phase) {
          phase == v1::CompileJob::CANCELLED;
 }
 
+namespace {
+
+// A plan serves that the job need not stop for.
+bool EndsWell(v1::CompileJob::StopReason reason) {
+  switch (reason) {
+    case v1::CompileJob::STOP_BASELINE_ONLY:
+    case v1::CompileJob::STOP_ROOFLINE:
+    case v1::CompileJob::STOP_STAGNATION:
+    case v1::CompileJob::STOP_EXHAUSTED:
+    case v1::CompileJob::STOP_BUDGET:
+    case v1::CompileJob::STOP_SEARCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason reason) {
+  if (reason == v1::CompileJob::STOP_BASELINE_ONLY) return "the baseline serves";
+  if (state.search().plans_taken() == 0) return "the baseline serves; nothing faster was found";
+  return absl::StrFormat("a plan serves that takes %.1f %% of the baseline's time",
+                         100 * state.search().best());
+}
+
+}  // namespace
+
 CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
-                       std::shared_ptr<TapPlan> tapped)
+                       std::shared_ptr<TapPlan> tapped, std::chrono::milliseconds budget)
     : id_(std::move(id)),
       version_(std::move(version)),
       for_taps_(tapped != nullptr),
+      budget_(budget),
       tapped_(std::move(tapped)) {
   state_.set_id(id_);
   state_.set_model(version_->name());
@@ -87,11 +115,10 @@ void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason r
   if (IsFinal(state_.phase())) return;
   done = std::move(tapped_);
   state_.set_stop_reason(reason);
-  if (reason == v1::CompileJob::STOP_BASELINE_ONLY) {
+  if (EndsWell(reason)) {
     state_.set_phase(v1::CompileJob::DONE);
     state_.set_percent(100);
-    state_.set_message(for_taps_ ? "calls with these taps are served; no search exists yet"
-                                 : "the baseline serves; no search exists yet");
+    state_.set_message(for_taps_ ? "calls with these taps are served" : DoneMessage(state_, reason));
   } else if (reason == v1::CompileJob::STOP_ERROR) {
     state_.set_phase(v1::CompileJob::FAILED);
     const absl::Status error = PublicStatus(status);

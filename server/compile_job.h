@@ -7,6 +7,7 @@
 #ifndef ATHANOR_SERVER_COMPILE_JOB_H_
 #define ATHANOR_SERVER_COMPILE_JOB_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -25,11 +26,13 @@ namespace athanor {
 class CompileJob {
  public:
   // Makes the plan that serves `version`, or `tapped`, one of its plans with taps.
+  // `budget` is what its search may take.
   CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
-             std::shared_ptr<TapPlan> tapped = nullptr);
+             std::shared_ptr<TapPlan> tapped = nullptr, std::chrono::milliseconds budget = {});
 
   const std::string& id() const { return id_; }
   const std::shared_ptr<ModelVersion>& version() const { return version_; }
+  std::chrono::milliseconds budget() const { return budget_; }
   // The plan with taps it makes; null if it makes another, and once it has finished: a job that is
   // remembered holds no plan.
   std::shared_ptr<TapPlan> tapped() const;
@@ -59,6 +62,7 @@ class CompileJob {
   const std::string id_;
   const std::shared_ptr<ModelVersion> version_;
   const bool for_taps_;
+  const std::chrono::milliseconds budget_;
   mutable Mutex mu_;
   std::shared_ptr<TapPlan> tapped_ ABSL_GUARDED_BY(mu_);
   v1::CompileJob state_ ABSL_GUARDED_BY(mu_);

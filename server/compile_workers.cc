@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <random>
@@ -45,6 +46,13 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
+
+double Seconds(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+// Plan.kind of a search's plans (compiler/pipeline/search_session.cc).
+constexpr absl::string_view kSearchedPlan = "search";
 
 absl::Status Stopped(const CompileJob& job) {
   if (!job.stop_requested().has_value()) return absl::OkStatus();
@@ -92,9 +100,9 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
 }
 
 absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Start(
-    const std::shared_ptr<ModelVersion>& version) {
+    const std::shared_ptr<ModelVersion>& version, std::optional<std::chrono::milliseconds> budget) {
   version->taps().ForgetFailed();
-  auto job = Submit(version, nullptr);
+  auto job = Submit(version, nullptr, budget);
   if (!absl::IsResourceExhausted(job.status())) return job;
   return Prefixed(absl::StrCat(version->Describe(), ": "), job.status());
 }
@@ -107,15 +115,17 @@ absl::StatusOr<std::shared_ptr<TapPlan>> CompileWorkers::Tap(
   }
   const PlanSlot::View serving = version->serving().view();
   if (!serving.error.ok()) return serving.error;
-  auto tapped = version->taps().Get(
-      std::move(taps), options_.tap_plans,
-      [&](const std::shared_ptr<TapPlan>& added) { return Submit(version, added).status(); });
+  auto tapped = version->taps().Get(std::move(taps), options_.tap_plans,
+                                    [&](const std::shared_ptr<TapPlan>& added) {
+                                      return Submit(version, added, std::nullopt).status();
+                                    });
   if (!absl::IsResourceExhausted(tapped.status())) return tapped;
   return Prefixed(absl::StrCat(version->Describe(), ": "), tapped.status());
 }
 
 absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
-    const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped) {
+    const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
+    std::optional<std::chrono::milliseconds> budget) {
   std::shared_ptr<CompileJob> job;
   {
     MutexLock lock(mu_);
@@ -124,7 +134,7 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
       return absl::ResourceExhaustedError(absl::StrCat(
           queue_.size(), " compile jobs wait already, the most allowed (--max_compile_jobs)"));
     }
-    job = Enqueue(version, tapped);
+    job = Enqueue(version, tapped, budget);
   }
   cv_.NotifyOne();
   return job;
@@ -133,15 +143,17 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
 void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions) {
   {
     MutexLock lock(mu_);
-    for (const auto& version : versions) Enqueue(version, nullptr);
+    for (const auto& version : versions) Enqueue(version, nullptr, std::nullopt);
   }
   cv_.NotifyAll();
 }
 
-std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version,
-                                                    const std::shared_ptr<TapPlan>& tapped) {
+std::shared_ptr<CompileJob> CompileWorkers::Enqueue(
+    const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
+    std::optional<std::chrono::milliseconds> budget) {
   const uint64_t number = ++last_id_;
-  auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version, tapped);
+  auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version, tapped,
+                                          budget.value_or(BudgetOf(*version)));
   job->slot()->SetJob(job->id(), /*compiling=*/false);
   jobs_.emplace(number, job);
   queue_.push_back(job);
@@ -223,37 +235,57 @@ void CompileWorkers::Stop() {
   for (auto& worker : workers_) worker->thread.join();
 }
 
+std::chrono::milliseconds CompileWorkers::BudgetOf(const ModelVersion& version) const {
+  const std::string& own = version.row().search_budget;
+  if (own.empty()) return std::chrono::milliseconds(options_.search_budget_ms);
+  // Checked when it was uploaded.
+  return std::chrono::milliseconds(ParseDuration(own).value_or(options_.search_budget_ms));
+}
+
+std::shared_ptr<CompileJob> CompileWorkers::NextJob(Worker* worker, int index) {
+  MutexLock lock(mu_);
+  while (queue_.empty() && !stopping_ && worker->searches.empty()) cv_.Wait(lock);
+  if (stopping_ || queue_.empty()) return nullptr;
+  running_[index] = std::move(queue_.front());
+  queue_.pop_front();
+  return running_[index];
+}
+
 void CompileWorkers::Loop(Worker* worker, int index) {
   while (true) {
-    std::shared_ptr<CompileJob> job;
-    {
+    if (std::shared_ptr<CompileJob> job = NextJob(worker, index)) {
+      RunJob(worker, job);
       MutexLock lock(mu_);
-      while (queue_.empty() && !stopping_) cv_.Wait(lock);
-      if (stopping_) return;
-      job = std::move(queue_.front());
-      queue_.pop_front();
-      running_[index] = job;
+      running_[index] = nullptr;
+    } else if (!worker->searches.empty()) {
+      StepSearch(worker, index);
+    } else {
+      return;
     }
-    RunJob(*worker->backend, job);
-    MutexLock lock(mu_);
-    running_[index] = nullptr;
   }
 }
 
-void CompileWorkers::RunJob(CompileBackend& backend, const std::shared_ptr<CompileJob>& job) {
+void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& job) {
   ModelVersion& version = *job->version();
   const std::shared_ptr<TapPlan> tapped = job->tapped();
   const std::shared_ptr<PlanSlot> slot = job->slot();
+  const std::shared_ptr<const ServedPlan> before = slot->plan();
   slot->SetJob(job->id(), /*compiling=*/true);
+  // A plan that a search found is not given up for the baseline: the new search goes on from it.
+  if (tapped == nullptr && before != nullptr && before->info.kind() == kSearchedPlan) {
+    StartSearch(worker, job, before->made);
+    return;
+  }
   Stopwatch watch;
   Times times;
-  auto plan = Build(backend, *job, &times);
+  auto plan = Build(*worker->backend, *job, &times);
   const int64_t ms = watch.Lap();
   if (!plan.ok()) {
     EndWithoutPlan(*job, plan.status(), ms);
     return;
   }
   const std::string id = (*plan)->info.plan_id();
+  const std::shared_ptr<const PlanSearch::Found> made = (*plan)->made;
   const bool serves = tapped == nullptr ? registry_->Publish(job->version(), *std::move(plan))
                                         : slot->Set(*std::move(plan));
   const v1::CompileJob state = job->state();
@@ -268,10 +300,119 @@ void CompileWorkers::RunJob(CompileBackend& backend, const std::shared_ptr<Compi
                           {"lower_ms", times.lower},
                           {"kernels_ms", times.kernels},
                           {"check_ms", times.check},
-                          {"load_ms", times.load},
-                          {"search", "none in this build"}});
-  job->Finish(absl::OkStatus(),
-              serves ? v1::CompileJob::STOP_BASELINE_ONLY : v1::CompileJob::STOP_MODEL_DELETED);
+                          {"load_ms", times.load}});
+  if (!serves) {
+    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_MODEL_DELETED);
+  } else if (tapped != nullptr) {
+    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
+  } else {
+    StartSearch(worker, job, made);
+  }
+}
+
+void CompileWorkers::StartSearch(Worker* worker, const std::shared_ptr<CompileJob>& job,
+                                 std::shared_ptr<const PlanSearch::Found> serving) {
+  ModelVersion& version = *job->version();
+  // A pinned version is served by the plan it is pinned to, whatever there may be.
+  if (job->budget() <= std::chrono::milliseconds(0) || !version.pinned_plan().empty()) {
+    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
+    return;
+  }
+  auto search = worker->backend->NewSearch(version.graph(), *serving, {});
+  if (!search.ok()) {
+    if (const auto stop = job->stop_requested()) {
+      job->Finish(absl::OkStatus(), *stop);
+      return;
+    }
+    LogWarn("no search", {{"model", version.name()}, {"error", search.status().ToString()}});
+    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
+    return;
+  }
+  Enter(*job, Phase::SEARCHING, 96, "looks for a faster plan");
+  worker->searches.push_back({job, *std::move(search), {}, job->budget()});
+}
+
+bool CompileWorkers::Swap(CompileBackend& backend, CompileJob& job,
+                          const PlanSearch::Found& found) {
+  ModelVersion& version = *job.version();
+  if (!version.pinned_plan().empty()) return false;
+  auto served =
+      Load(backend, job, version.graph(), std::make_shared<const PlanSearch::Found>(found));
+  if (!served.ok()) {
+    LogWarn("plan found, not served", {{"model", version.name()},
+                                       {"plan", found.plan.plan_id()},
+                                       {"error", served.status().ToString()}});
+    return false;
+  }
+  return registry_->Publish(job.version(), *std::move(served));
+}
+
+std::optional<v1::CompileJob::StopReason> CompileWorkers::Step(CompileBackend& backend,
+                                                               Searching& s) {
+  CompileJob& job = *s.job;
+  const auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<PlanSearch::Step> step = s.search->Next();
+  if (step.ok() && step->found.has_value()) {
+    const bool taken = Swap(backend, job, *step->found);
+    s.search->Taken(taken);
+    if (taken) {
+      LogInfo("plan swapped in", {{"job", job.id()},
+                                  {"model", job.version()->name()},
+                                  {"version", job.version()->version()},
+                                  {"plan", step->found->plan.plan_id()},
+                                  {"share_of_baseline", s.search->progress().best()}});
+    }
+  }
+  s.used += std::chrono::steady_clock::now() - start;
+  const double seconds = std::chrono::duration<double>(s.used).count();
+  job.Update([&](v1::CompileJob& state) {
+    *state.mutable_search() = s.search->progress();
+    state.mutable_search()->set_seconds(seconds);
+    state.set_percent(96 + static_cast<float>(3.9 * std::min(1.0, seconds / Seconds(s.budget))));
+    state.set_message(absl::StrFormat("%d candidates, %.1f %% of the baseline's time",
+                                      s.search->progress().candidates(),
+                                      100 * s.search->progress().best()));
+  });
+  if (const auto stop = job.stop_requested()) return stop;
+  if (!step.ok()) {
+    // What serves, serves on: the search's end is no failure of the job.
+    LogWarn("search ended",
+            {{"model", job.version()->name()}, {"error", step.status().ToString()}});
+    return v1::CompileJob::STOP_SEARCH_FAILED;
+  }
+  if (step->stop.has_value()) return step->stop;
+  if (s.used >= s.budget) s.search->Finish();
+  return std::nullopt;
+}
+
+void CompileWorkers::StepSearch(Worker* worker, int index) {
+  Searching s = std::move(worker->searches.front());
+  worker->searches.pop_front();
+  {
+    MutexLock lock(mu_);
+    running_[index] = s.job;
+  }
+  std::optional<v1::CompileJob::StopReason> stop = s.job->stop_requested();
+  if (!stop) stop = Step(*worker->backend, s);
+  {
+    MutexLock lock(mu_);
+    running_[index] = nullptr;
+  }
+  if (!stop) {
+    worker->searches.push_back(std::move(s));
+    return;
+  }
+  const v1::SearchProgress& progress = s.search->progress();
+  LogInfo("search ended", {{"job", s.job->id()},
+                           {"model", s.job->version()->name()},
+                           {"version", s.job->version()->version()},
+                           {"reason", v1::CompileJob::StopReason_Name(*stop)},
+                           {"seconds", Seconds(s.used)},
+                           {"candidates", progress.candidates()},
+                           {"failed", progress.candidates_failed()},
+                           {"plans_taken", progress.plans_taken()},
+                           {"share_of_baseline", progress.best()}});
+  s.job->Finish(absl::OkStatus(), *stop);
 }
 
 void CompileWorkers::EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms) {
@@ -318,7 +459,10 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileB
   times->check = watch.Lap();
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   Enter(job, Phase::PREPARING, 95, "loads kernels and lays out weights");
-  auto served = Load(backend, job, graph, *plan, *objects);
+  auto made = std::make_shared<PlanSearch::Found>();
+  made->plan = *std::move(plan);
+  made->objects = *std::move(objects);
+  auto served = Load(backend, job, graph, std::move(made));
   times->load = watch.Lap();
   return served;
 }
@@ -347,8 +491,9 @@ absl::StatusOr<std::vector<KernelObject>> CompileWorkers::BuildKernels(CompileBa
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Load(
-    CompileBackend& backend, CompileJob& job, const Graph& graph, const v1::Plan& plan,
-    absl::Span<const KernelObject> objects) {
+    CompileBackend& backend, CompileJob& job, const Graph& graph,
+    std::shared_ptr<const PlanSearch::Found> made) {
+  const v1::Plan& plan = made->plan;
   const std::shared_ptr<ModelVersion>& version = job.version();
   auto served = std::make_shared<ServedPlan>();
   std::vector<std::shared_ptr<const MappedTensor>> parameters;
@@ -357,7 +502,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Load(
     if (!tensor.ok()) return tensor.status();
     parameters.push_back(*std::move(tensor));
   }
-  auto runner = backend.Load(graph, plan, objects, parameters);
+  auto runner = backend.Load(graph, plan, made->objects, parameters);
   if (!runner.ok()) return runner.status();
   served->runner = *std::move(runner);
   served->contexts = std::make_shared<ContextPool>(served->runner, options_.contexts);
@@ -368,6 +513,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Load(
   *served->info.mutable_bucket() = plan.dims();
   served->info.set_kernels(plan.kernels_size());
   served->info.set_steps(plan.run_size());
+  served->made = std::move(made);
   return std::shared_ptr<const ServedPlan>(std::move(served));
 }
 

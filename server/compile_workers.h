@@ -5,15 +5,20 @@
 //   std::shared_ptr<CompileJob> job = workers.Start(version).value();
 //   std::shared_ptr<TapPlan> tapped = workers.Tap(version, {3, 7}).value();
 //
+// Once a job's baseline serves, its search begins (server/plan_search.h): its steps take turns with
+// those of the worker's other searches, and wait while there is a job to build.
+//
 // A failure costs its job and is kept in the plan's slot unless a plan is there already.
 // Finished jobs are remembered up to --max_compile_jobs. Thread-safe.
 #ifndef ATHANOR_SERVER_COMPILE_WORKERS_H_
 #define ATHANOR_SERVER_COMPILE_WORKERS_H_
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,7 +41,10 @@ class CompileWorkers {
   ~CompileWorkers() { Stop(); }
 
   // RESOURCE_EXHAUSTED when too many jobs are unfinished.
-  absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version);
+  // `budget` is for its search; without one the version's or the server's.
+  absl::StatusOr<std::shared_ptr<CompileJob>> Start(
+      const std::shared_ptr<ModelVersion>& version,
+      std::optional<std::chrono::milliseconds> budget = std::nullopt);
   // The plan of `version` that returns `taps` too (nodes, ascending, each once), for which a job is
   // started if it is not there yet. The version's own error if it has failed; NOT_FOUND if it was
   // deleted; RESOURCE_EXHAUSTED when too many are being compiled.
@@ -55,13 +63,32 @@ class CompileWorkers {
   void Stop();
 
  private:
+  // A job whose baseline serves and whose search goes on, a step at a time.
+  struct Searching {
+    std::shared_ptr<CompileJob> job;
+    std::unique_ptr<PlanSearch> search;
+    std::chrono::steady_clock::duration used{}, budget{};
+  };
+  // Searches belong to their worker: its child process holds their state.
   struct Worker {
     std::unique_ptr<CompileBackend> backend;
+    std::deque<Searching> searches;  // the next first; used by the thread alone
     std::thread thread;
   };
 
   void Loop(Worker* worker, int index);
-  void RunJob(CompileBackend& backend, const std::shared_ptr<CompileJob>& job);
+  // The next job to build, which comes before any search; null when there is none but a search goes
+  // on, or to stop.
+  std::shared_ptr<CompileJob> NextJob(Worker* worker, int index);
+  void StartSearch(Worker* worker, const std::shared_ptr<CompileJob>& job,
+                   std::shared_ptr<const PlanSearch::Found> serving);
+  // One step of the next search; those that have ended leave.
+  void StepSearch(Worker* worker, int index);
+  // The reason if the search ends with this step.
+  std::optional<v1::CompileJob::StopReason> Step(CompileBackend& backend, Searching& s);
+  // Loads and publishes what a search found; false if it cannot serve.
+  bool Swap(CompileBackend& backend, CompileJob& job, const PlanSearch::Found& found);
+  void RunJob(Worker* worker, const std::shared_ptr<CompileJob>& job);
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   // How long the phases of a job took, in milliseconds.
   struct Times {
@@ -71,14 +98,17 @@ class CompileWorkers {
                                                           Times* times);
   absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
                                                          const v1::Plan& plan);
-  absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(CompileBackend& backend, CompileJob& job,
-                                                         const Graph& graph, const v1::Plan& plan,
-                                                         absl::Span<const KernelObject> objects);
-  absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
-                                                     const std::shared_ptr<TapPlan>& tapped);
+  absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(
+      CompileBackend& backend, CompileJob& job, const Graph& graph,
+      std::shared_ptr<const PlanSearch::Found> made);
+  absl::StatusOr<std::shared_ptr<CompileJob>> Submit(
+      const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
+      std::optional<std::chrono::milliseconds> budget);
   std::shared_ptr<CompileJob> Enqueue(const std::shared_ptr<ModelVersion>& version,
-                                      const std::shared_ptr<TapPlan>& tapped)
+                                      const std::shared_ptr<TapPlan>& tapped,
+                                      std::optional<std::chrono::milliseconds> budget)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::chrono::milliseconds BudgetOf(const ModelVersion& version) const;
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ServerOptions& options_;

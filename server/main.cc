@@ -53,9 +53,7 @@ int Serve(const ServerOptions& options, const sigset_t& ending) {
                       {"device", "cpu"},
                       {"threads", (*server)->core().options().threads},
                       {"memory_limit", (*server)->core().ledger().limit()},
-                      {"search", options.search_budget_ms == 0
-                                     ? "off"
-                                     : "none in this build: models serve their baseline plan"}});
+                      {"search_budget_ms", options.search_budget_ms}});
   int signal = 0;
   sigwait(&ending, &signal);
   LogInfo("signal", {{"signal", signal == SIGTERM ? "SIGTERM" : "SIGINT"}});

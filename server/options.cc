@@ -41,8 +41,7 @@ constexpr FlagRow kFlags[] = {
     {"compile_workers", FlagType::kInt, &O::compile_workers, 1, 256,
      "compile jobs that run at once, each with its own child process"},
     {"search_budget", FlagType::kDuration, &O::search_budget_ms, 0, kTop,
-     "time to search for faster plans per model; 0: baseline only. No search exists in this "
-     "build: every job stops at its baseline"},
+     "time to search for faster plans per model; 0: baseline only"},
     {"memory_limit", FlagType::kBytes, &O::memory_limit, 0, kTop,
      "bytes that weights, prepared weights, arenas, uploads and requests may hold together; 0: "
      "nine tenths of the machine's memory"},

@@ -17,6 +17,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "server/plan_runner.h"
+#include "server/plan_search.h"
 
 namespace athanor {
 
@@ -72,6 +73,8 @@ struct ServedPlan {
   std::string bucket;  // "b=1..64 s=1..512"; empty without dims
   std::shared_ptr<PlanRunner> runner;
   std::shared_ptr<ContextPool> contexts;
+  // What it was loaded from: where a search goes on, and how it is loaded again.
+  std::shared_ptr<const PlanSearch::Found> made;
 };
 
 }  // namespace athanor

@@ -104,6 +104,10 @@ class EvaluatorBackend final : public CompileBackend {
     return std::make_shared<EvaluatorRunner>(graph, std::move(tensors), control_);
   }
 
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, PlanSearch::Found,
+                                                        const PlanSearchOptions&) override {
+    return absl::UnimplementedError("the reference evaluator has no faster plans");
+  }
   void Interrupt() override { control_->Interrupt(); }
 
  private:

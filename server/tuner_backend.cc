@@ -9,17 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "server/disk.h"
 #include "server/executor_runner.h"
+#include "server/kernel_maker.h"
 #include "server/log.h"
-#include "server/tuner_channel.h"
+#include "server/tuner_plan_search.h"
 
 namespace athanor {
 namespace {
-
-// One more try when the child was lost, or a checked kernel's process; other verdicts stand.
-bool WorthRetrying(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kInternal ||
-         status.code() == absl::StatusCode::kUnavailable;
-}
 
 class TunerBackend final : public CompileBackend {
  public:
@@ -45,24 +40,7 @@ class TunerBackend final : public CompileBackend {
   }
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
-    const v1::Kernel& kernel = plan.kernels(index);
-    const KernelKey key =
-        MakeKernelKey(kernel.source(), machine_.target(),
-                      CompileFlags::For(machine_.target()).ToString(), machine_.compiler_version());
-    if (std::optional<std::string> object = shared_.store().Get(key)) {
-      return KernelObject{*std::move(object), true};
-    }
-    absl::StatusOr<std::string> object = (*tuner_)->Compile(kernel.source(), machine_.target());
-    if (!object.ok() && WorthRetrying(object.status())) {
-      LogWarn("kernel compiled once more", {{"kernel", kernel.name()},
-                                            {"source_hash", kernel.source_hash()},
-                                            {"error", object.status().message()}});
-      object = (*tuner_)->Compile(kernel.source(), machine_.target());
-    }
-    if (!object.ok()) return Named(kernel, object.status());
-    // A cache that cannot be written is only slower; the store has said so.
-    shared_.store().Put(key, *object).IgnoreError();
-    return KernelObject{*std::move(object), false};
+    return Maker().Compile(plan.kernels(index));
   }
 
   absl::Status Check(const Graph& graph, const v1::Plan& plan,
@@ -71,30 +49,31 @@ class TunerBackend final : public CompileBackend {
     for (int i = 0; i < plan.kernels_size(); ++i) {
       by_source[plan.kernels(i).source_hash()] = &objects[i];
     }
+    KernelMaker maker = Maker();
     for (internal::KernelCheck& check : std::exchange(checks_, {})) {
-      internal::CheckRequest& request = *check.mutable_request();
-      for (const v1::Kernel& kernel : request.plan().kernels()) {
+      for (const v1::Kernel& kernel : check.request().plan().kernels()) {
         auto object = by_source.find(kernel.source_hash());
-        if (object == by_source.end()) {
-          return absl::InternalError(
-              absl::StrCat("kernel ", kernel.name(), ": its check needs a kernel the plan lacks"));
+        if (object != by_source.end()) {
+          check.mutable_request()->add_objects(object->second->object);
+          continue;
         }
-        request.add_objects(object->second->object);
+        absl::StatusOr<KernelObject> compiled = maker.Compile(kernel);
+        if (!compiled.ok()) return compiled.status();
+        check.mutable_request()->add_objects(std::move(compiled->object));
       }
-      const std::string key = CheckKey(request);
-      if (shared_.store().HasPassed(key)) continue;
-      absl::StatusOr<internal::CheckReply> passed = (*tuner_)->CheckReport(request);
-      if (WorthRetrying(passed.status())) passed = (*tuner_)->CheckReport(request);
-      if (!passed.ok()) return Named(plan.kernels(check.kernel()), passed.status());
-      for (const std::string& left_out : passed->left_out()) {
-        LogWarn("kernel not compared at large sizes",
-                {{"kernel", plan.kernels(check.kernel()).name()},
-                 {"sampled", passed->sampled_elements()},
-                 {"left_out", left_out}});
-      }
-      shared_.store().PutPassed(key).IgnoreError();
+      absl::Status passed = maker.Check(check.request(), plan.kernels(check.kernel()));
+      if (!passed.ok()) return passed;
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph,
+                                                        PlanSearch::Found serving,
+                                                        const PlanSearchOptions& options) override {
+    absl::StatusOr<internal::MachineReply> limits = shared_.Limits(**tuner_);
+    if (!limits.ok()) return limits.status();
+    return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
+                                             tuner_->get(), machine_, *limits, options);
   }
 
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
@@ -110,21 +89,14 @@ class TunerBackend final : public CompileBackend {
  private:
   using Checks = google::protobuf::RepeatedPtrField<internal::KernelCheck>;
 
-  // The graph was accepted, so a kernel that does not compile or check is our fault, not the
-  // caller's.
-  static absl::Status Named(const v1::Kernel& kernel, const absl::Status& status) {
-    const bool ours = absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
-                      absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status);
-    return absl::Status(ours ? absl::StatusCode::kInternal : status.code(),
-                        absl::StrCat("kernel ", kernel.name(), " (source ",
-                                     kernel.source_hash().substr(0, 16), "): ", status.message()));
-  }
+  KernelMaker Maker() { return KernelMaker(&shared_.store(), tuner_->get(), machine_); }
 
   TunerBackends& shared_;
   const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner_;
   MemoryLedger* const ledger_;
   internal::TargetReply machine_;
   Checks checks_;  // of the plan lowered last
+  uint64_t searches_ = 0;
 };
 
 }  // namespace
@@ -182,6 +154,28 @@ absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner)
   MutexLock lock(mu_);
   target_ = *reply;
   return *std::move(reply);
+}
+
+absl::StatusOr<internal::MachineReply> TunerBackends::Limits(TunerProcess& tuner) {
+  absl::StatusOr<internal::TargetReply> machine = Target(tuner);
+  if (!machine.ok()) return machine.status();
+  {
+    MutexLock lock(mu_);
+    if (limits_.has_value()) return *limits_;
+  }
+  absl::StatusOr<internal::MachineReply> limits =
+      tuner.Machine(machine->target(), static_cast<int>(threads_));
+  if (!limits.ok() && WorthRetrying(limits.status())) {
+    limits = tuner.Machine(machine->target(), static_cast<int>(threads_));
+  }
+  if (!limits.ok()) return limits.status();
+  LogInfo("machine", {{"read_gb_per_s", limits->read_bytes_per_second() / 1e9},
+                      {"cache_gb_per_s", limits->cache_bytes_per_second() / 1e9},
+                      {"f32_gflop_per_s", limits->f32_flops_per_second() / 1e9},
+                      {"threads", threads_}});
+  MutexLock lock(mu_);
+  limits_ = *limits;
+  return limits;
 }
 
 }  // namespace athanor

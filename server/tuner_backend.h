@@ -34,6 +34,8 @@ class TunerBackends {
 
   // The machine, asked of `tuner` once.
   absl::StatusOr<internal::TargetReply> Target(TunerProcess& tuner);
+  // What it reaches, measured with the serving threads by `tuner` once.
+  absl::StatusOr<internal::MachineReply> Limits(TunerProcess& tuner);
   Device* device() { return device_.get(); }
   KernelStore& store() { return *store_; }
 
@@ -47,6 +49,7 @@ class TunerBackends {
   Mutex mu_;
   std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);
   std::optional<internal::TargetReply> target_ ABSL_GUARDED_BY(mu_);
+  std::optional<internal::MachineReply> limits_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

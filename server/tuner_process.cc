@@ -330,6 +330,49 @@ absl::StatusOr<double> TunerProcess::CheckError(const internal::CheckRequest& re
   return report->worst_error();
 }
 
+absl::StatusOr<internal::MeasureReply> TunerProcess::Measure(
+    const internal::MeasureRequest& request) {
+  constexpr absl::string_view kDoing = "measuring plans";
+  internal::TunerRequest message;
+  *message.mutable_measure() = request;
+  absl::StatusOr<internal::TunerReply> reply = Call(message, kDoing, options_.check_timeout);
+  if (!reply.ok()) return reply.status();
+  bool fits = reply->measure().plans_size() == request.plans_size();
+  for (const internal::PlanTimes& plan : reply->measure().plans()) {
+    fits = fits && plan.sizes_size() == request.sizes_size();
+    // Also false for NaN.
+    for (const internal::SizeTimes& size : plan.sizes()) fits = fits && size.seconds() > 0;
+  }
+  if (!fits) return Lose(absl::DataLossError("its times do not fit"), kDoing, {});
+  return std::move(*reply->mutable_measure());
+}
+
+absl::StatusOr<internal::MachineReply> TunerProcess::Machine(const v1::Target& target,
+                                                             int threads) {
+  constexpr absl::string_view kDoing = "measuring this machine";
+  internal::TunerRequest message;
+  message.mutable_machine()->set_threads(threads);
+  *message.mutable_machine()->mutable_target() = target;
+  absl::StatusOr<internal::TunerReply> reply = Call(message, kDoing, options_.compile_timeout);
+  if (!reply.ok()) return reply.status();
+  if (!reply->has_machine()) return Lose(absl::DataLossError("it holds no machine"), kDoing, {});
+  return std::move(*reply->mutable_machine());
+}
+
+absl::StatusOr<internal::SearchReply> TunerProcess::Search(
+    const internal::SearchRequest& request) {
+  constexpr absl::string_view kDoing = "searching";
+  internal::TunerRequest message;
+  *message.mutable_search() = request;
+  absl::StatusOr<internal::TunerReply> reply = Call(message, kDoing, options_.lower_timeout);
+  if (!reply.ok()) return reply.status();
+  const internal::SearchReply& step = reply->search();
+  if (step.kernels().empty() && !step.has_plan() && !step.done()) {
+    return Lose(absl::DataLossError("a step that asks for nothing"), kDoing, {});
+  }
+  return std::move(*reply->mutable_search());
+}
+
 absl::StatusOr<internal::TargetReply> TunerProcess::Target() {
   internal::TunerRequest request;
   request.mutable_target();

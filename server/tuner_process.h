@@ -62,6 +62,13 @@ class TunerProcess {
   // The largest error in units of the tolerance.
   absl::StatusOr<double> CheckError(const internal::CheckRequest& request);
   absl::Status Check(const internal::CheckRequest& request) { return CheckError(request).status(); }
+  // Times of plans, measured in turn (server/tuner/measure.h).
+  absl::StatusOr<internal::MeasureReply> Measure(const internal::MeasureRequest& request);
+  // The machine's limits with `threads` (server/tuner/machine.h).
+  absl::StatusOr<internal::MachineReply> Machine(const v1::Target& target, int threads);
+  // The next step of a search (compiler/pipeline/search_session.h). FAILED_PRECONDITION: this child does
+  // not know the session; it begins one when request.start is set.
+  absl::StatusOr<internal::SearchReply> Search(const internal::SearchRequest& request);
   // The machine as LLVM and the system see it, without target.threads.
   absl::StatusOr<internal::TargetReply> Target();
   // Besides these, every call: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory), INTERNAL (ended by a

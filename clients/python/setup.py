@@ -17,6 +17,7 @@ PROTOS = [
     "proto/athanor/v1/graph.proto",
     "proto/athanor/v1/model.proto",
     "proto/athanor/v1/plan.proto",
+    "proto/athanor/v1/search.proto",
     "proto/athanor/v1/target.proto",
     "proto/inference/open_inference_grpc.proto",
 ]

@@ -13,12 +13,12 @@ absl::StatusOr<CheckedPlan> BuildFrom(const Graph& source, const Prepared& prepa
   ScheduledGraph scheduled{prepared.graph, ChooseKernels(prepared.graph, target, fusion)};
   PackWeights(&scheduled.graph, &scheduled.genome, target);
   PlanBuilder builder(target);
-  absl::StatusOr<v1::Plan> plan =
+  absl::StatusOr<BuiltPlan> built =
       builder.Build(scheduled, {"baseline", CanonicalHash(source), prepared.dim_names});
-  if (!plan.ok()) return plan.status();
-  absl::StatusOr<std::vector<KernelCheck>> checks = builder.Checks(scheduled, *plan);
+  if (!built.ok()) return built.status();
+  absl::StatusOr<std::vector<internal::KernelCheck>> checks = builder.Checks(*built);
   if (!checks.ok()) return checks.status();
-  return CheckedPlan{*std::move(plan), *std::move(checks)};
+  return CheckedPlan{std::move(built->plan), *std::move(checks)};
 }
 
 }  // namespace

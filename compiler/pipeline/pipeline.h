@@ -31,7 +31,7 @@ absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target&
 // With the checks of its kernels, one for each distinct one.
 struct CheckedPlan {
   v1::Plan plan;
-  std::vector<KernelCheck> checks;
+  std::vector<internal::KernelCheck> checks;
 };
 absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v1::Target& target);
 

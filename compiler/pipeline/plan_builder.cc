@@ -1,7 +1,7 @@
 #include "compiler/pipeline/plan_builder.h"
 
+#include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,19 +67,52 @@ class Assembly {
   std::map<NodeId, int> value_of_;
 };
 
+// A task's kernel, its buffers as nodes of the scheduled task.
+struct LoweredTask {
+  KernelTask task;
+  LoweredKernel lowered;
+};
+
+absl::StatusOr<LoweredTask> LowerTask(KernelTask task, const v1::Target& target) {
+  const ScheduledGraph alone = WithSchedule(task, task.choice, target);
+  const std::vector<bool> memory = MemoryOf(alone.graph, alone.genome);
+  absl::StatusOr<LoweredKernel> lowered =
+      LowerKernel({alone.graph, memory, target}, alone.genome.kernels.back());
+  if (!lowered.ok()) return lowered.status();
+  return LoweredTask{std::move(task), *std::move(lowered)};
+}
+
+// The same kernel with its buffers as nodes of the graph that `task` was cut from.
+LoweredKernel In(const KernelTask& task, const KernelChoice& choice, const LoweredKernel& lowered) {
+  LoweredKernel in{lowered.kernel, {}};
+  for (NodeId n : lowered.buffers) {
+    // Beyond the task's own nodes is what WithSchedule added: its packed weight.
+    const bool own = n < static_cast<NodeId>(task.nodes.size());
+    in.buffers.push_back(own ? task.nodes[n] : choice.contract.packed);
+  }
+  return in;
+}
+
 }  // namespace
 
-absl::StatusOr<v1::Plan> PlanBuilder::Build(const ScheduledGraph& scheduled,
-                                            const PlanNames& names) const {
+absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
+                                             const PlanNames& names) const {
   const Graph& graph = scheduled.graph;
   Assembly assembly(scheduled);
   for (NodeId n : graph.InputIds()) assembly.ValueOf(n);
   for (NodeId n : graph.ParameterIds()) assembly.ValueOf(n);
-  const LowerInput input{graph, assembly.memory(), target_};
+  const std::vector<bool> weights = WeightsOf(graph);
+  std::map<std::string, LoweredTask> lowered;  // by task and schedule
   for (const KernelChoice& choice : scheduled.genome.kernels) {
-    absl::StatusOr<LoweredKernel> lowered = LowerKernel(input, choice);
-    if (!lowered.ok()) return lowered.status();
-    assembly.AddLaunch(choice, *lowered);
+    KernelTask task = CutTask(graph, assembly.memory(), weights, choice);
+    const std::string key = absl::StrCat(task.key, " ", ScheduleText(choice));
+    auto known = lowered.find(key);
+    if (known == lowered.end()) {
+      absl::StatusOr<LoweredTask> now = LowerTask(task, target_);
+      if (!now.ok()) return now.status();
+      known = lowered.emplace(key, *std::move(now)).first;
+    }
+    assembly.AddLaunch(choice, In(task, choice, known->second.lowered));
   }
   PlanInput& in = assembly.in;
   in.target = target_;
@@ -91,40 +124,45 @@ absl::StatusOr<v1::Plan> PlanBuilder::Build(const ScheduledGraph& scheduled,
     for (const Dim& d : in.dims) in.dim_names.push_back(d.name);
   }
   for (const Output& o : graph.outputs) in.outputs.emplace_back(o.name, assembly.ValueOf(o.node));
-  return MakePlan(in, [this](const kir::Kernel& k) { return PrintCpuKernel(k, target_); });
+  absl::StatusOr<v1::Plan> plan =
+      MakePlan(in, [this](const kir::Kernel& k) { return PrintCpuKernel(k, target_); });
+  if (!plan.ok()) return plan.status();
+  BuiltPlan built{*std::move(plan), {}};
+  std::map<std::string, int> kernel_of;
+  for (int k = 0; k < built.plan.kernels_size(); ++k) {
+    kernel_of[built.plan.kernels(k).kir_hash()] = k;
+  }
+  for (auto& [key, task] : lowered) {
+    auto kernel = kernel_of.extract(kir::KirHash(task.lowered.kernel));
+    if (!kernel.empty()) built.tasks.emplace_back(std::move(task.task), kernel.mapped());
+  }
+  std::sort(built.tasks.begin(), built.tasks.end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
+  return built;
 }
 
 absl::StatusOr<internal::CheckRequest> PlanBuilder::Check(const KernelTask& task,
                                                           const KernelChoice& choice) const {
   const ScheduledGraph scheduled = WithSchedule(task, choice, target_);
-  absl::StatusOr<v1::Plan> plan = Build(scheduled, {.kind = "check"});
-  if (!plan.ok()) return plan.status();
+  absl::StatusOr<BuiltPlan> built = Build(scheduled, {.kind = "check"});
+  if (!built.ok()) return built.status();
   internal::CheckRequest request;
-  *request.mutable_plan() = *std::move(plan);
+  *request.mutable_plan() = std::move(built->plan);
   request.set_graph_text(ToText(task.graph));
   const std::vector<bool> memory = MemoryOf(task.graph, {{task.choice}});
   AddCheckSizes(task.graph, Flops(task.graph, memory, task.choice.root), &request);
   return request;
 }
 
-absl::StatusOr<std::vector<KernelCheck>> PlanBuilder::Checks(const ScheduledGraph& scheduled,
-                                                             const v1::Plan& plan) const {
-  std::map<std::string, int> kernel_of;
-  for (int k = 0; k < plan.kernels_size(); ++k) kernel_of[plan.kernels(k).kir_hash()] = k;
-  const std::vector<bool> memory = MemoryOf(scheduled.graph, scheduled.genome);
-  const std::vector<bool> weights = WeightsOf(scheduled.graph);
-  const LowerInput input{scheduled.graph, memory, target_};
-  std::vector<KernelCheck> checks;
-  std::set<int> checked;
-  for (const KernelChoice& choice : scheduled.genome.kernels) {
-    absl::StatusOr<LoweredKernel> lowered = LowerKernel(input, choice);
-    if (!lowered.ok()) return lowered.status();
-    const int kernel = kernel_of.at(kir::KirHash(lowered->kernel));
-    if (!checked.insert(kernel).second) continue;
-    const KernelTask task = CutTask(scheduled.graph, memory, weights, choice);
+absl::StatusOr<std::vector<internal::KernelCheck>> PlanBuilder::Checks(
+    const BuiltPlan& built) const {
+  std::vector<internal::KernelCheck> checks;
+  for (const auto& [task, kernel] : built.tasks) {
     absl::StatusOr<internal::CheckRequest> check = Check(task, task.choice);
     if (!check.ok()) return check.status();
-    checks.push_back({kernel, *std::move(check)});
+    internal::KernelCheck& out = checks.emplace_back();
+    out.set_kernel(static_cast<uint32_t>(kernel));
+    *out.mutable_request() = *std::move(check);
   }
   return checks;
 }

@@ -2,12 +2,16 @@
 // and single tasks of the search go the same way.
 //
 //   PlanBuilder builder(target);
-//   v1::Plan plan = builder.Build(scheduled, {.kind = "baseline"}).value();
-//   std::vector<internal::KernelCheck> checks = builder.Checks(scheduled, plan).value();
+//   BuiltPlan built = builder.Build(scheduled, {.kind = "baseline"}).value();
+//   std::vector<internal::KernelCheck> checks = builder.Checks(built).value();
+//
+// Kernels are lowered as tasks (search/task.h), equal ones once: a model of more equal layers takes
+// longer to write down, not to lower.
 #ifndef ATHANOR_COMPILER_PIPELINE_PLAN_BUILDER_H_
 #define ATHANOR_COMPILER_PIPELINE_PLAN_BUILDER_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,11 +29,10 @@ struct PlanNames {
   std::vector<std::string> dim_names;  // by graph.dims; empty: theirs
 };
 
-// A check of one kernel: the kernel alone, as a plan, against the reference evaluator on the part
-// of the graph it computes. `kernel` is its index in the plan it was made for.
-struct KernelCheck {
-  int kernel;
-  internal::CheckRequest request;  // without objects
+struct BuiltPlan {
+  v1::Plan plan;
+  // A task for each distinct kernel of `plan`, with that kernel's index.
+  std::vector<std::pair<KernelTask, int>> tasks;
 };
 
 // Borrows the target. Pure, thread-safe.
@@ -38,11 +41,11 @@ class PlanBuilder {
   explicit PlanBuilder(const v1::Target& target) : target_(target) {}
 
   // INTERNAL if codegen cannot lower a choice.
-  absl::StatusOr<v1::Plan> Build(const ScheduledGraph& scheduled, const PlanNames& names) const;
+  absl::StatusOr<BuiltPlan> Build(const ScheduledGraph& scheduled, const PlanNames& names) const;
 
-  // One for each distinct kernel of `plan`, which was built from `scheduled`.
-  absl::StatusOr<std::vector<KernelCheck>> Checks(const ScheduledGraph& scheduled,
-                                                  const v1::Plan& plan) const;
+  // One for each distinct kernel: it alone, as a plan, against the reference evaluator on the part
+  // of the graph it computes.
+  absl::StatusOr<std::vector<internal::KernelCheck>> Checks(const BuiltPlan& built) const;
 
   // The check of a task's kernel under one schedule.
   absl::StatusOr<internal::CheckRequest> Check(const KernelTask& task,

@@ -120,7 +120,7 @@ Machine Machine::Typical(const v1::Target& target) {
   m.cache_bytes_per_second = 60e9 * threads;
   // Two pipes, each a vector of f32 multiply-adds a cycle, at 3 GHz.
   m.f32_flops_per_second = threads * 3e9 * 2 * 2 * std::max(16, target.vector_bytes()) / 4;
-  m.launch_seconds = 2e-6;
+  m.launch_seconds = 1e-7;
   return m;
 }
 

@@ -119,7 +119,7 @@ void Search::MakeSchedules(Tuning& t) {
 }
 
 double Search::TimeOf(const Tuning& t) const {
-  return t.best.empty() ? Weighted(t.roofline) : Weighted(t.best);
+  return t.best.empty() ? RooflineOf(t) : Weighted(t.best);
 }
 
 double Search::TimeOf(const State& state) const {
@@ -175,7 +175,7 @@ std::optional<size_t> Search::PickSchedule(Tuning& t) {
 double Search::TuningGain(int task, int calls) const {
   const Tuning& t = tasks_[task];
   if (t.exhausted() || t.best.empty()) return 0;
-  const double slack = Weighted(t.best) - Weighted(t.roofline);
+  const double slack = Weighted(t.best) - RooflineOf(t);
   return calls * std::max(0.0, slack) * 0.5 * std::pow(kDecay, t.since_better);
 }
 
@@ -194,6 +194,10 @@ void Search::TellKernel(int id, const absl::StatusOr<Seconds>& outcome) {
   if (!better) {
     ++t.since_better;
     return;
+  }
+  for (size_t s = 0; s < outcome->size(); ++s) {
+    // Shorter ones are made of what no roofline knows.
+    if (t.roofline[s] > 5e-6) slack_ = std::min(slack_, (*outcome)[s] / t.roofline[s]);
   }
   t.best = *outcome;
   t.best_schedule = static_cast<int>(schedule_of_[id]);
@@ -230,7 +234,7 @@ void Search::Settle() {
       double total = 0;
       for (const auto& [task, calls] : best_.calls) {
         const Tuning& t = tasks_[task];
-        total += calls * (t.best.empty() ? t.roofline[s] : t.best[s]);
+        total += calls * (t.best.empty() ? t.roofline[s] * slack_ : t.best[s]);
       }
       weight_.push_back(total > 0 ? 1 / (sizes * total) : 0);
     }
@@ -383,7 +387,7 @@ std::optional<Search::Step> Search::ProposePlan(double least_gain) {
 }
 
 Search::Step Search::Next() {
-  if (kernels_.empty()) {
+  if (kernels_.empty() && !finishing_) {
     Step first{.kernels = AskForState(best_)};
     if (!first.kernels.empty()) return first;
   }
@@ -391,13 +395,13 @@ Search::Step Search::Next() {
   if (kernels_since_plan_ >= kKernelsPerPlan) {
     if (auto step = ProposePlan(2 * options_.least_gain)) return *std::move(step);
   }
-  if (best_.calls.empty()) {
-    stop_ = SearchStop::kExhausted;
+  if (best_.calls.empty() || kernels_.empty()) {
+    stop_ = finishing_ ? SearchStop::kBudget : SearchStop::kExhausted;
     return Step{.done = true, .stop = stop_};
   }
   double limit = 0;
-  for (const auto& [task, calls] : best_.calls) limit += calls * Weighted(tasks_[task].roofline);
-  if (static_cast<int64_t>(kernels_.size()) >= options_.max_kernels) {
+  for (const auto& [task, calls] : best_.calls) limit += calls * RooflineOf(tasks_[task]);
+  if (finishing_ || static_cast<int64_t>(kernels_.size()) >= options_.max_kernels) {
     stop_ = SearchStop::kBudget;
   } else if (TimeOf(best_) <= limit * kNearRoofline) {
     stop_ = SearchStop::kRoofline;
@@ -432,7 +436,7 @@ SearchReport Search::Report() const {
   report.predicted = TimeOf(best_);
   for (const auto& [task, calls] : best_.calls) {
     const Tuning& t = tasks_[task];
-    report.roofline += calls * Weighted(t.roofline);
+    report.roofline += calls * RooflineOf(t);
     TaskReport r{t.task.key, AboutOf(t.task), calls,  t.measured, t.failed,
                  "",         t.first,         t.best, t.roofline};
     if (t.best_schedule >= 0) r.schedule = ScheduleText(t.schedules[t.best_schedule]);

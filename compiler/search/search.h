@@ -55,7 +55,7 @@ enum class SearchStop : uint8_t {
   kRoofline,    // the sum of the tasks is near what the machine allows
   kStagnation,  // nothing left promises a gain
   kExhausted,   // everything was measured
-  kBudget,      // max_kernels
+  kBudget,      // max_kernels, or Finish
 };
 std::string_view SearchStopName(SearchStop stop);
 
@@ -110,11 +110,14 @@ class Search {
 
   // What is to be done next. REQUIRES: everything asked for before has been told.
   Step Next();
+  // The time is up: Next() proposes the best plan if it promises a gain, and then is done.
+  void Finish() { finishing_ = true; }
 
   const KernelTask& task(int id) const { return tasks_[id].task; }
   const KernelCandidate& kernel(int id) const { return kernels_[id]; }
   const PlanCandidate& plan(int id) const { return plans_[id]; }
-  int kernel_count() const { return static_cast<int>(kernels_.size()); }
+  // Times of the task's best schedule so far; empty: none is known.
+  const Seconds& BestOf(int task) const { return tasks_[task].best; }
 
   // An error: it cannot be lowered, compiled, checked or measured; the reason is its text.
   void TellKernel(int id, const absl::StatusOr<Seconds>& outcome);
@@ -154,6 +157,8 @@ class Search {
   int TaskOf(KernelTask task);
   void MakeSchedules(Tuning& t);
   double Weighted(const Seconds& seconds) const;
+  // The machine's limits were measured on a busy machine if kernels are faster than them.
+  double RooflineOf(const Tuning& t) const { return Weighted(t.roofline) * slack_; }
   double TimeOf(const Tuning& t) const;  // weighted best, or predicted
   double TimeOf(const State& state) const;
   bool Failed(const State& state) const;
@@ -184,6 +189,7 @@ class Search {
   std::vector<PlanCandidate> plans_;
   std::set<std::string> proposed_;  // texts of genomes
 
+  double slack_ = 1;            // share of the rooflines that kernels were seen to take
   std::vector<double> weight_;  // by size: 1 / (sizes * baseline seconds)
   State best_;
   bool baseline_known_ = false;
@@ -194,6 +200,7 @@ class Search {
   int kernels_since_plan_ = 0;
   int genomes_tried_ = 0, genomes_taken_ = 0;
   int64_t failed_ = 0;
+  bool finishing_ = false;
   SearchStop stop_ = SearchStop::kNone;
 };
 

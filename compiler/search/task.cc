@@ -74,6 +74,7 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
   task.graph.name = "task";
   task.graph.dims = graph.dims;
   std::vector<NodeId> at(graph.nodes.size(), -1);
+  int operands = 0;
   for (NodeId n = 0; n <= choice.root; ++n) {
     if (!needed[n]) continue;
     Node node = graph.node(n);
@@ -83,11 +84,11 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
       const bool parameter = weights[n] && !weights[choice.root];
       node = {.op = parameter ? Op::kParameter : Op::kInput,
               .type = node.type,
-              .name = absl::StrCat("x", task.operands.size())};
-      task.operands.push_back(n);
+              .name = absl::StrCat("x", operands++)};
     }
     for (NodeId& i : node.inputs) i = at[i];
     at[n] = static_cast<NodeId>(task.graph.nodes.size());
+    task.nodes.push_back(n);
     task.graph.nodes.push_back(std::move(node));
   }
   task.graph.outputs.push_back({"y", at[choice.root]});
@@ -117,11 +118,22 @@ Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
 
 Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
   const std::vector<bool> nodes = NodesOf(graph, memory, root);
+  std::vector<Expr> read(nodes.size(), Expr(0));  // elements, by all users
+  read[root] = Product(graph.node(root).type.shape);
   Expr bytes = 0;
-  for (NodeId n = 0; n <= root; ++n) {
-    if (!nodes[n] || (n != root && !memory[n])) continue;
-    const TensorType& type = graph.node(n).type;
-    bytes += Product(type.shape) * DTypeBytes(type.dtype);
+  for (NodeId n = root; n >= 0; --n) {
+    if (!nodes[n]) continue;
+    const Node& node = graph.node(n);
+    const Expr size = Product(node.type.shape);
+    const Expr elements = n == root ? size : MinOf(size, read[n]);
+    if (memory[n] || n == root) bytes += elements * DTypeBytes(node.type.dtype);
+    if (memory[n] && n != root) continue;
+    const bool picks = node.op == Op::kIndexMap || node.op == Op::kGather;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool by_element = picks && i == 0;
+      read[node.inputs[i]] +=
+          by_element ? elements : Product(graph.node(node.inputs[i]).type.shape);
+    }
   }
   return bytes;
 }

@@ -22,9 +22,9 @@ struct KernelTask {
   // One output "y". Operands that are weights are Parameters, others Inputs, named "x0", "x1", ...
   // in their order; literals stay. The dims are those of the graph it was cut from.
   Graph graph;
-  KernelChoice choice;           // in nodes of `graph`, nothing packed
-  std::vector<NodeId> operands;  // of the graph it was cut from, in the order of their names
-  std::string key;  // SHA-256 over the text of `graph`, 64 hex digits; not the schedule
+  KernelChoice choice;        // in nodes of `graph`, nothing packed
+  std::vector<NodeId> nodes;  // by node of `graph`: the one it was cut from
+  std::string key;            // SHA-256 over the text of `graph`, 64 hex digits; not the schedule
 };
 
 // `weights` as WeightsOf(graph). Nothing of `choice` is packed yet.
@@ -43,7 +43,7 @@ ScheduledGraph WithSchedule(const KernelTask& task, const KernelChoice& choice,
 // Operations of the kernel that computes `root`: two for each multiply-add, one for each
 // element-wise result or summand.
 Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root);
-// Bytes of the operands and of the result, each once.
+// Bytes of the operands and of the result, as far as they are read, each once.
 Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root);
 
 }  // namespace athanor

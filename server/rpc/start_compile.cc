@@ -1,3 +1,6 @@
+#include <chrono>
+#include <optional>
+
 #include "server/rpc/call.h"
 #include "server/rpc/compile_service.h"
 #include "server/upload.h"
@@ -11,7 +14,11 @@ absl::Status Start(ServerCore& core, const v1::StartCompileRequest& asked, v1::C
   if (absl::Status s = CheckSearchBudget("search_budget", asked.search_budget()); !s.ok()) return s;
   absl::Status buckets = CheckBuckets("buckets", asked.buckets(), (*version)->graph());
   if (!buckets.ok()) return buckets;
-  auto job = core.workers().Start(*version);
+  std::optional<std::chrono::milliseconds> budget;
+  if (!asked.search_budget().empty()) {
+    budget = std::chrono::milliseconds(ParseDuration(asked.search_budget()).value());
+  }
+  auto job = core.workers().Start(*version, budget);
   if (!job.ok()) return job.status();
   *answer = (*job)->state();
   return absl::OkStatus();

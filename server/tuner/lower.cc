@@ -31,11 +31,7 @@ absl::StatusOr<internal::LowerReply> LowerGraph(const internal::LowerRequest& re
   if (!checked.ok()) return checked.status();
   internal::LowerReply reply;
   *reply.mutable_plan() = std::move(checked->plan);
-  for (KernelCheck& check : checked->checks) {
-    internal::KernelCheck* out = reply.add_checks();
-    out->set_kernel(static_cast<uint32_t>(check.kernel));
-    *out->mutable_request() = std::move(check.request);
-  }
+  for (internal::KernelCheck& check : checked->checks) *reply.add_checks() = std::move(check);
   const auto bytes = static_cast<int64_t>(reply.ByteSizeLong());
   if (bytes > max_bytes) {
     return absl::ResourceExhaustedError(

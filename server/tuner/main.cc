@@ -1,5 +1,6 @@
-// athanor-tuner: the child process of one compile worker thread. It lowers graphs, compiles kernels
-// with Clang and runs them for the first time, so that what goes wrong there goes wrong here.
+// athanor-tuner: the child process of one compile worker thread. It lowers graphs, searches for
+// faster plans, compiles kernels with Clang, runs them for the first time and measures them, so
+// that what goes wrong there goes wrong here.
 //
 // Started by server/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3 and
 // ends when the other end closes or dies.
@@ -10,6 +11,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -20,10 +23,13 @@
 #include "absl/strings/strip.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/ir/message.h"
+#include "compiler/pipeline/search_session.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/tuner/check.h"
 #include "server/tuner/host_target.h"
 #include "server/tuner/lower.h"
+#include "server/tuner/machine.h"
+#include "server/tuner/measure.h"
 #include "server/tuner/sandbox.h"
 #include "server/tuner_channel.h"
 
@@ -83,37 +89,74 @@ absl::StatusOr<internal::CompileReply> Compile(const internal::CompileRequest& r
   return reply;
 }
 
-absl::Status Serve(const internal::TunerRequest& request, const Flags& flags,
-                   internal::TunerReply* reply) {
+template <typename T>
+absl::Status Put(absl::StatusOr<T> value, T* reply) {
+  if (!value.ok()) return value.status();
+  *reply = *std::move(value);
+  return absl::OkStatus();
+}
+
+// A worker turns from one model's search to the next; one that was forgotten is begun again.
+constexpr size_t kMaxSearches = 8;
+
+// What lasts from one request to the next.
+class Child {
+ public:
+  explicit Child(const Flags& flags) : flags_(flags) {}
+
+  absl::Status Serve(const internal::TunerRequest& request, internal::TunerReply* reply);
+
+ private:
+  absl::StatusOr<internal::TargetReply> Target() const;
+  absl::StatusOr<internal::SearchReply> Search(const internal::SearchRequest& request);
+
+  const Flags& flags_;
+  const IsolationLimits kernels_{.timeout = std::chrono::milliseconds(flags_.kernel_ms),
+                                 .memory_bytes = flags_.memory_limit};
+  std::map<uint64_t, std::unique_ptr<SearchSession>>
+      searches_;  // by session; later ones are higher
+};
+
+absl::StatusOr<internal::TargetReply> Child::Target() const {
+  internal::TargetReply reply;
+  *reply.mutable_target() = HostTarget();
+  reply.set_compiler_version(absl::StrCat("clang ", ClangVersion()));
+  return reply;
+}
+
+absl::StatusOr<internal::SearchReply> Child::Search(const internal::SearchRequest& request) {
+  if (request.has_start()) {
+    absl::StatusOr<std::unique_ptr<SearchSession>> session = SearchSession::Create(request.start());
+    if (!session.ok()) return session.status();
+    if (searches_.size() >= kMaxSearches) searches_.erase(searches_.begin());
+    searches_.insert_or_assign(request.session(), *std::move(session));
+  }
+  auto search = searches_.find(request.session());
+  if (search == searches_.end()) {
+    return absl::FailedPreconditionError("the search was not begun here");
+  }
+  return search->second->Next(request);
+}
+
+absl::Status Child::Serve(const internal::TunerRequest& request, internal::TunerReply* reply) {
   // The parent's clock ends whatever takes too long; Clang has a limit of its own besides.
   LimitCpuFromNow(int64_t{1} << 30);
   switch (request.kind_case()) {
-    case internal::TunerRequest::kLower: {
-      absl::StatusOr<internal::LowerReply> lowered =
-          LowerGraph(request.lower(), flags.max_reply_bytes);
-      if (!lowered.ok()) return lowered.status();
-      *reply->mutable_lower() = *std::move(lowered);
-      return absl::OkStatus();
-    }
-    case internal::TunerRequest::kCompile: {
-      LimitCpuFromNow(flags.compile_seconds);
-      absl::StatusOr<internal::CompileReply> compiled = Compile(request.compile());
-      if (!compiled.ok()) return compiled.status();
-      *reply->mutable_compile() = *std::move(compiled);
-      return absl::OkStatus();
-    }
-    case internal::TunerRequest::kCheck: {
-      absl::StatusOr<internal::CheckReply> checked =
-          CheckKernels(request.check(), {.timeout = std::chrono::milliseconds(flags.kernel_ms),
-                                         .memory_bytes = flags.memory_limit});
-      if (!checked.ok()) return checked.status();
-      *reply->mutable_check() = *std::move(checked);
-      return absl::OkStatus();
-    }
     case internal::TunerRequest::kTarget:
-      *reply->mutable_target()->mutable_target() = HostTarget();
-      reply->mutable_target()->set_compiler_version(absl::StrCat("clang ", ClangVersion()));
-      return absl::OkStatus();
+      return Put(Target(), reply->mutable_target());
+    case internal::TunerRequest::kLower:
+      return Put(LowerGraph(request.lower(), flags_.max_reply_bytes), reply->mutable_lower());
+    case internal::TunerRequest::kCompile:
+      LimitCpuFromNow(flags_.compile_seconds);
+      return Put(Compile(request.compile()), reply->mutable_compile());
+    case internal::TunerRequest::kCheck:
+      return Put(CheckKernels(request.check(), kernels_), reply->mutable_check());
+    case internal::TunerRequest::kMeasure:
+      return Put(MeasurePlans(request.measure(), kernels_), reply->mutable_measure());
+    case internal::TunerRequest::kMachine:
+      return Put(MeasureMachine(request.machine(), kernels_), reply->mutable_machine());
+    case internal::TunerRequest::kSearch:
+      return Put(Search(request.search()), reply->mutable_search());
     case internal::TunerRequest::KIND_NOT_SET:
       break;
   }
@@ -129,6 +172,7 @@ void WarmUp() {
 }
 
 int Run(const Flags& flags) {
+  Child child(flags);
   for (;;) {
     absl::StatusOr<std::string> bytes = ReadFrame(kTunerFd, kMaxTunerFrame, {});
     if (!bytes.ok()) return absl::IsUnavailable(bytes.status()) ? 0 : 1;
@@ -136,7 +180,7 @@ int Run(const Flags& flags) {
     {
       internal::TunerRequest request;
       const absl::Status status = request.ParseFromString(*bytes)
-                                      ? Serve(request, flags, &reply)
+                                      ? child.Serve(request, &reply)
                                       : absl::InvalidArgumentError("a request that does not parse");
       reply.set_code(static_cast<int>(status.code()));
       reply.set_message(ValidText(std::string(status.message())));

@@ -33,12 +33,12 @@ class Server:
     """One athanord process on a free port, with a state directory that outlives it.
 
     Use `start`, `stop` (SIGTERM, drains) and `kill` (SIGKILL) as often as wanted; `address` is that
-    of the latest start.
+    of the latest start. It searches only where a test gives it a --search_budget.
     """
 
     def __init__(self, state: pathlib.Path, *flags: str) -> None:
         self.state = state
-        self.flags = flags
+        self.flags = ("--search_budget=0", *flags)
         self.log = state.with_suffix(".log")
         self.address = ""
         self._process: subprocess.Popen | None = None

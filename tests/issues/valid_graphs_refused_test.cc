@@ -95,14 +95,14 @@ TEST(ValidGraphsRefusedTest, ChecksHaveTheirDims) {
   b.Output("v", b.Add(Op::kSin, {e}).value());
   auto plan = BuildCheckedBaselinePlan(g, HostTarget());
   ASSERT_TRUE(plan.ok()) << plan.status();
-  for (const KernelCheck& check : plan->checks) {
-    auto sub = ParseGraph(check.request.graph_text());
+  for (const internal::KernelCheck& check : plan->checks) {
+    auto sub = ParseGraph(check.request().graph_text());
     ASSERT_TRUE(sub.ok()) << sub.status();
-    for (const auto& sizes : check.request.sizes()) {
+    for (const auto& sizes : check.request().sizes()) {
       if (sizes.sampled()) continue;  // too large to evaluate whole
       Expr::Env dims;
-      for (int d = 0; d < check.request.plan().dims_size(); ++d) {
-        dims[check.request.plan().dims(d).name()] = sizes.values(d);
+      for (int d = 0; d < check.request().plan().dims_size(); ++d) {
+        dims[check.request().plan().dims(d).name()] = sizes.values(d);
       }
       std::vector<Tensor> inputs;
       std::mt19937 rng(5);

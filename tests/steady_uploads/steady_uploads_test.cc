@@ -131,7 +131,7 @@ class SteadyUploadsTest : public testing::Test {
     const std::string log = absl::StrCat(directory_, "/server-", ++starts_, ".log");
     server_ = std::make_unique<TestProcess>(
         std::vector<std::string>{"server/athanord", "--listen=127.0.0.1:0",
-                                 "--state_dir=" + state_},
+                                 "--state_dir=" + state_, "--search_budget=0"},
         log);
     const int port = server_->WaitForPort();
     ASSERT_NE(port, 0) << server_->Output();

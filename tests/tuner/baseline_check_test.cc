@@ -115,23 +115,23 @@ TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
     SCOPED_TRACE(model.name);
     const CheckedPlan plan = Lower(model.text);
     EXPECT_FALSE(plan.checks.empty());
-    for (const KernelCheck& check : plan.checks) {
-      SCOPED_TRACE(plan.plan.kernels(check.kernel).name());
-      const auto reply = Report(check.request);
-      ASSERT_TRUE(reply.ok()) << reply.status() << "\n" << check.request.graph_text();
+    for (const internal::KernelCheck& check : plan.checks) {
+      SCOPED_TRACE(plan.plan.kernels(check.kernel()).name());
+      const auto reply = Report(check.request());
+      ASSERT_TRUE(reply.ok()) << reply.status() << "\n" << check.request().graph_text();
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(
           std::chrono::steady_clock::now() - start_);
       EXPECT_LE(reply->worst_error(), 1);
       EXPECT_THAT(reply->left_out(), ::testing::IsEmpty());
       std::string sizes;
       bool sampled = false;
-      for (const auto& set : check.request.sizes()) {
+      for (const auto& set : check.request().sizes()) {
         sampled = sampled || set.sampled();
         absl::StrAppend(&sizes, set.sampled() ? " ~" : " ", absl::StrJoin(set.values(), ","));
       }
       EXPECT_EQ(sampled, reply->sampled_elements() > 0);
       std::printf("%s / %s: %.3g of the tolerance, %d ms, %d sampled, at%s\n", model.name,
-                  plan.plan.kernels(check.kernel).name().c_str(), reply->worst_error(),
+                  plan.plan.kernels(check.kernel()).name().c_str(), reply->worst_error(),
                   static_cast<int>(ms.count()), static_cast<int>(reply->sampled_elements()),
                   sizes.c_str());
     }
@@ -166,9 +166,9 @@ TEST_F(BaselineCheckTest, AKernelForAnotherGraphFails) {
     ASSERT_EQ(right.checks.size(), wrong.checks.size());
     bool failed = false;
     for (size_t i = 0; i < right.checks.size(); ++i) {
-      EXPECT_TRUE(Check(right.checks[i].request).ok()) << Check(right.checks[i].request);
-      internal::CheckRequest mixed = right.checks[i].request;
-      *mixed.mutable_plan() = wrong.checks[i].request.plan();
+      EXPECT_TRUE(Check(right.checks[i].request()).ok()) << Check(right.checks[i].request());
+      internal::CheckRequest mixed = right.checks[i].request();
+      *mixed.mutable_plan() = wrong.checks[i].request().plan();
       const absl::Status error = Check(mixed);
       if (error.ok()) continue;
       EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss) << error;
@@ -196,9 +196,9 @@ TEST_F(BaselineCheckTest, LargeLiteralsDoNotTravelWithChecks) {
   const CheckedPlan plan = Lower(ToText(graph).c_str());
   EXPECT_GT(plan.plan.ByteSizeLong(), 1 << 20);
   ASSERT_GE(plan.checks.size(), 2);
-  for (const KernelCheck& check : plan.checks) {
-    EXPECT_LT(check.request.ByteSizeLong(), 100'000) << check.request.graph_text().substr(0, 2000);
-    EXPECT_TRUE(Check(check.request).ok()) << Check(check.request);
+  for (const internal::KernelCheck& check : plan.checks) {
+    EXPECT_LT(check.request().ByteSizeLong(), 100'000) << check.request().graph_text().substr(0, 2000);
+    EXPECT_TRUE(Check(check.request()).ok()) << Check(check.request());
   }
 }
 

@@ -1,0 +1,62 @@
+// A search (compiler/search) as messages: lowers what the search asks for, and answers itself what
+// is known already.
+//
+//   SearchSession session = SearchSession::Create(request.start()).value();
+//   internal::SearchReply step = session.Next(request).value();   // kernels to time, a plan, or
+//   done
+//
+// Deterministic: told the same outcomes, another session asks the same. One that was lost is
+// therefore begun again with all outcomes so far in the first request. Used by one thread at a
+// time.
+#ifndef ATHANOR_COMPILER_PIPELINE_SEARCH_SESSION_H_
+#define ATHANOR_COMPILER_PIPELINE_SEARCH_SESSION_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/pipeline/plan_builder.h"
+#include "compiler/pipeline/prepare.h"
+#include "compiler/search/search.h"
+#include "proto/athanor/internal/tuner.pb.h"
+
+namespace athanor {
+
+class SearchSession {
+ public:
+  // INVALID_ARGUMENT: the text is no graph, or the sizes are not those of its dims.
+  static absl::StatusOr<std::unique_ptr<SearchSession>> Create(const internal::SearchStart& start);
+
+  // Takes in the outcomes of `request` and goes on until something is unknown. Kernels that cannot
+  // be lowered count as failed. INVALID_ARGUMENT: an outcome without a time for each size.
+  absl::StatusOr<internal::SearchReply> Next(const internal::SearchRequest& request);
+
+ private:
+  SearchSession(const internal::SearchStart& start, Prepared prepared, SearchOptions options);
+
+  absl::Status TakeIn(const internal::SearchRequest& request);
+  // Adds a kernel to `reply` if its outcome is not known; else tells the search.
+  void Ask(int id, internal::SearchReply* reply);
+  absl::Status AskPlan(int id, internal::SearchReply* reply);
+  v1::SearchProgress Progress() const;
+
+  const v1::Target target_;
+  const PlanBuilder builder_;
+  const Prepared prepared_;
+  const std::string graph_hash_;
+  const std::vector<SizePoint> sizes_;  // by prepared_.graph.dims, which is every plan's order
+  const int64_t weight_bytes_;
+  Search search_;
+  std::map<std::string, absl::StatusOr<Seconds>> known_;  // by kernel key
+  std::map<std::string, bool> plans_known_;               // by plan id
+  std::map<int, std::string> waiting_;                    // kernel to its key
+  int plan_waiting_ = -1;
+  std::string plan_id_;  // of that
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_PIPELINE_SEARCH_SESSION_H_

@@ -1,0 +1,47 @@
+// Kernel objects and their checks: out of the kernel store where it has them, else through a tuner
+// process, and then into the store.
+//
+//   KernelMaker maker(&store, &tuner, target, compiler_version);
+//   KernelObject object = maker.Compile(plan.kernels(0)).value();
+//   absl::Status passed = maker.Check(request, plan.kernels(0));
+//
+// Borrows everything; used by one thread at a time.
+#ifndef ATHANOR_SERVER_KERNEL_MAKER_H_
+#define ATHANOR_SERVER_KERNEL_MAKER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/cache/kernel_store.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "server/compile_backend.h"
+#include "server/tuner_process.h"
+
+namespace athanor {
+
+// The call ended with the child, not with a verdict: one more try is fair.
+bool WorthRetrying(const absl::Status& status);
+
+class KernelMaker {
+ public:
+  KernelMaker(KernelStore* store, TunerProcess* tuner, const internal::TargetReply& machine)
+      : store_(*store), tuner_(*tuner), machine_(machine) {}
+
+  // A crash of the compiler costs one more try. Errors name the kernel.
+  absl::StatusOr<KernelObject> Compile(const v1::Kernel& kernel);
+  // Runs `request`, objects included, unless it is known to have passed; `about` is the kernel it
+  // is for. DATA_LOSS: a value is wrong.
+  absl::Status Check(const internal::CheckRequest& request, const v1::Kernel& about);
+  // Adds the objects of the request's plan.
+  absl::Status AddObjects(internal::CheckRequest* request);
+
+ private:
+  KernelStore& store_;
+  TunerProcess& tuner_;
+  const internal::TargetReply& machine_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_KERNEL_MAKER_H_

@@ -1,0 +1,63 @@
+// A search for a plan faster than the one that serves, in small pieces of work: a compile worker
+// turns from one to the other, and to new models in between.
+//
+//   std::unique_ptr<PlanSearch> search = backend->NewSearch(graph, plan, objects, options).value();
+//   while (auto step = search->Next(); step.ok() && !step->stop) {
+//     if (step->found) search->Taken(Publish(*step->found));
+//   }
+//
+// Used by one thread at a time; dies before its backend.
+#ifndef ATHANOR_SERVER_PLAN_SEARCH_H_
+#define ATHANOR_SERVER_PLAN_SEARCH_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/athanor/v1/compile.pb.h"
+#include "proto/athanor/v1/plan.pb.h"
+#include "proto/athanor/v1/search.pb.h"
+
+namespace athanor {
+
+// plan.kernels(i) as the runtime loads it.
+struct KernelObject {
+  std::string object;
+  bool from_cache = false;
+};
+
+struct PlanSearchOptions {
+  uint64_t seed = 1;
+  int64_t max_candidates = 0;  // kernels to be measured; 0: no limit
+};
+
+class PlanSearch {
+ public:
+  // Checked, measured beside what served when it was found, and faster.
+  struct Found {
+    v1::Plan plan;
+    std::vector<KernelObject> objects;
+  };
+  struct Step {
+    std::optional<Found> found;
+    std::optional<v1::CompileJob::StopReason> stop;
+  };
+
+  virtual ~PlanSearch() = default;
+
+  // Works for some hundred milliseconds, seldom longer: one candidate. A candidate that fails,
+  // crashes or hangs costs itself; an error here ends the search. CANCELLED after the backend's
+  // Interrupt.
+  virtual absl::StatusOr<Step> Next() = 0;
+  // The time is up: the steps from here on measure the best plan if there is one, and end.
+  virtual void Finish() = 0;
+  // After `found`, before Next: whether it serves now.
+  virtual void Taken(bool taken) = 0;
+  virtual const v1::SearchProgress& progress() const = 0;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_PLAN_SEARCH_H_

@@ -1,0 +1,289 @@
+#include "server/tuner/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/graph.h"
+#include "runtime/cpu/device.h"
+#include "runtime/executor.h"
+#include "server/tuner/inputs.h"
+
+namespace athanor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSample = 300e-6;      // seconds of one sample
+constexpr double kSizeSeconds = 40e-3;  // of one plan at one size, about
+constexpr int kMinRounds = 5, kMaxRounds = 31;
+constexpr int64_t kMaxHeld = int64_t{96} << 20;  // bytes of weights held in turns
+constexpr int kMaxCopies = 8;
+
+double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+// Plain data that the forked process leaves behind.
+struct Result {
+  double seconds = 0, low = 0, high = 0;
+  int rounds = 0;
+};
+
+// A plan loaded one or more times, at one size.
+struct Subject {
+  std::vector<std::shared_ptr<const Executable>> copies;
+  std::vector<std::unique_ptr<Executable::Context>> contexts;
+  std::vector<absl::string_view> inputs;
+  std::vector<std::string> output_bytes;
+  std::vector<absl::Span<char>> outputs;
+  size_t turn = 0;
+  int64_t calls = 1;  // of one sample
+  bool given_up = false;
+  std::vector<double> samples;
+};
+
+// A tensor too large to hold is too large to time: caches and pages would not be those of a server.
+constexpr int64_t kMaxBytes = int64_t{1} << 30;
+
+// The whole tensor: what was drawn, again and again.
+absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
+  int64_t bytes = DTypeBytes(input.drawn.dtype);
+  for (int64_t extent : input.shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMaxBytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("measure: a tensor of more than ", kMaxBytes, " bytes"));
+    }
+  }
+  std::string whole;
+  whole.reserve(bytes);
+  while (static_cast<int64_t>(whole.size()) < bytes) {
+    whole.append(input.drawn.bytes, 0, bytes - whole.size());
+  }
+  return whole;
+}
+
+class Measurement {
+ public:
+  Measurement(const internal::MeasureRequest& request, const IsolationLimits& limits)
+      : request_(request), limits_(limits) {}
+
+  absl::StatusOr<internal::MeasureReply> Run();
+
+ private:
+  absl::Status Validate();
+  // In the isolated process.
+  absl::Status RunAll(Result* results);
+  absl::Status RunSize(Device* device, int size, Result* results);
+  absl::StatusOr<Subject> Load(Device* device, const internal::MeasuredPlan& plan, int size,
+                               const std::vector<std::shared_ptr<const std::string>>& inputs);
+  absl::Status Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds);
+  static Result Summary(std::vector<double> samples);
+
+  const internal::MeasureRequest& request_;
+  const IsolationLimits limits_;
+  Graph graph_;
+  std::vector<std::string> input_names_;  // inputs, then parameters
+  size_t parameters_ = 0;
+  // By size, in the order of the names; parameters are the same at every size and held once.
+  std::vector<std::vector<std::shared_ptr<const std::string>>> inputs_;
+};
+
+absl::Status Measurement::Validate() {
+  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text());
+  if (!graph.ok()) return graph.status();
+  if (absl::Status s = Verify(*graph); !s.ok()) return s;
+  graph_ = *std::move(graph);
+  for (NodeId id : graph_.InputIds()) input_names_.push_back(graph_.node(id).name);
+  for (NodeId id : graph_.ParameterIds()) input_names_.push_back(graph_.node(id).name);
+  parameters_ = graph_.ParameterIds().size();
+  if (request_.sizes().empty() || request_.plans().empty()) {
+    return absl::InvalidArgumentError("measure: no sizes, or no plans");
+  }
+  for (const internal::MeasuredPlan& plan : request_.plans()) {
+    if (plan.objects_size() != plan.plan().kernels_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("measure: ", plan.objects_size(),
+                                                     " objects for ", plan.plan().kernels_size(),
+                                                     " kernels"));
+    }
+    for (const internal::Sizes& sizes : request_.sizes()) {
+      if (sizes.values_size() == plan.plan().dims_size()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("measure: ", sizes.values_size(),
+                                                     " sizes for ", plan.plan().dims_size(),
+                                                     " dims of the plan"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<internal::MeasureReply> Measurement::Run() {
+  if (absl::Status s = Validate(); !s.ok()) return s;
+  for (int i = 0; i < request_.sizes_size(); ++i) {
+    const v1::Plan& plan = request_.plans(0).plan();
+    Expr::Env env;
+    for (int d = 0; d < plan.dims_size(); ++d) {
+      env[plan.dims(d).name()] = request_.sizes(i).values(d);
+    }
+    // Indices computed from small inputs are in range if from any.
+    absl::StatusOr<std::vector<DrawnInput>> drawn =
+        DrawInputs(graph_, env, request_.seed() + static_cast<uint64_t>(i), IndexChoice::kSmall);
+    if (!drawn.ok()) return drawn.status();
+    std::vector<std::shared_ptr<const std::string>>& inputs = inputs_.emplace_back();
+    for (size_t n = 0; n < drawn->size(); ++n) {
+      if (i > 0 && n >= drawn->size() - parameters_) {
+        inputs.push_back(inputs_[0][n]);
+        continue;
+      }
+      absl::StatusOr<std::string> bytes = Repeated((*drawn)[n]);
+      if (!bytes.ok()) return bytes.status();
+      inputs.push_back(std::make_shared<const std::string>(*std::move(bytes)));
+    }
+  }
+  const size_t count = static_cast<size_t>(request_.plans_size()) * request_.sizes_size();
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(count * sizeof(Result));
+  if (!memory.ok()) return memory.status();
+  Result* results = new (memory->data()) Result[count];
+  absl::Status status = RunIsolated("a measured plan", limits_, [&] { return RunAll(results); });
+  if (!status.ok()) return status;
+  internal::MeasureReply reply;
+  for (int p = 0; p < request_.plans_size(); ++p) {
+    internal::PlanTimes* times = reply.add_plans();
+    for (int s = 0; s < request_.sizes_size(); ++s) {
+      const Result& r = results[p * request_.sizes_size() + s];
+      internal::SizeTimes* size = times->add_sizes();
+      size->set_seconds(r.seconds);
+      size->set_low(r.low);
+      size->set_high(r.high);
+      size->set_rounds(r.rounds);
+    }
+  }
+  return reply;
+}
+
+absl::Status Measurement::RunAll(Result* results) {
+  absl::StatusOr<std::unique_ptr<CpuDevice>> device =
+      CpuDevice::Create({.threads = std::max(1, request_.threads()), .pin = false});
+  if (!device.ok()) return device.status();
+  for (int size = 0; size < request_.sizes_size(); ++size) {
+    if (absl::Status s = RunSize(device->get(), size, results); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Subject> Measurement::Load(
+    Device* device, const internal::MeasuredPlan& measured, int size,
+    const std::vector<std::shared_ptr<const std::string>>& inputs) {
+  std::vector<absl::string_view> objects(measured.objects().begin(), measured.objects().end());
+  std::vector<ParameterView> parameters;
+  int64_t bytes = 0;
+  for (size_t i = input_names_.size() - parameters_; i < input_names_.size(); ++i) {
+    parameters.push_back({input_names_[i], *inputs[i], nullptr});
+    bytes += static_cast<int64_t>(inputs[i]->size());
+  }
+  int64_t copies = 1;
+  if (bytes > 0) copies = std::min(request_.weight_bytes(), kMaxHeld) / bytes;
+  copies = std::clamp<int64_t>(copies, 1, kMaxCopies);
+  Subject s;
+  for (int64_t c = 0; c < copies; ++c) {
+    auto plan = Executable::Load(measured.plan(), objects, parameters, device, {});
+    if (!plan.ok()) return plan.status();
+    auto context = (*plan)->NewContext();
+    if (!context.ok()) return context.status();
+    s.copies.push_back(*std::move(plan));
+    s.contexts.push_back(*std::move(context));
+  }
+  const Executable& first = *s.copies.front();
+  const auto& dims = request_.sizes(size).values();
+  if (absl::Status ok = first.CheckDims({dims.data(), static_cast<size_t>(dims.size())});
+      !ok.ok()) {
+    return ok;
+  }
+  for (int i = 0; i < first.inputs(); ++i) {
+    auto name = std::find(input_names_.begin(), input_names_.end(), first.input_name(i));
+    if (name == input_names_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the plan's input \"", first.input_name(i), "\" is none of the graph's"));
+    }
+    s.inputs.push_back(*inputs[name - input_names_.begin()]);
+  }
+  for (int i = 0; i < first.outputs(); ++i) {
+    s.output_bytes.emplace_back(
+        first.output_bytes(i, {dims.data(), static_cast<size_t>(dims.size())}), '\0');
+  }
+  for (std::string& out : s.output_bytes)
+    s.outputs.push_back(absl::MakeSpan(out.data(), out.size()));
+  return s;
+}
+
+absl::Status Measurement::Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
+  const Clock::time_point start = Clock::now();
+  for (int64_t i = 0; i < s.calls; ++i) {
+    s.turn = (s.turn + 1) % s.copies.size();
+    absl::Status status =
+        s.copies[s.turn]->Run(s.contexts[s.turn].get(), dims, s.inputs, s.outputs, {});
+    if (!status.ok()) return status;
+  }
+  *seconds = Seconds(Clock::now() - start) / static_cast<double>(s.calls);
+  return absl::OkStatus();
+}
+
+absl::Status Measurement::RunSize(Device* device, int size, Result* results) {
+  const auto& values = request_.sizes(size).values();
+  const absl::Span<const int64_t> dims(values.data(), static_cast<size_t>(values.size()));
+  std::vector<Subject> subjects;
+  double longest = 0;
+  for (const internal::MeasuredPlan& plan : request_.plans()) {
+    absl::StatusOr<Subject> loaded = Load(device, plan, size, inputs_[size]);
+    if (!loaded.ok()) return loaded.status();
+    Subject& s = subjects.emplace_back(*std::move(loaded));
+    // Every copy once for its pages, then once more for the time.
+    double seconds = 0;
+    for (size_t c = 0; c <= s.copies.size(); ++c) {
+      if (absl::Status status = Sample(s, dims, &seconds); !status.ok()) return status;
+    }
+    s.calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
+    const double limit =
+        size < request_.give_up_seconds_size() ? request_.give_up_seconds(size) : 0;
+    if (limit > 0 && seconds > limit) {
+      double again = 0;
+      if (absl::Status status = Sample(s, dims, &again); !status.ok()) return status;
+      s.given_up = again > limit;
+      s.samples = {seconds, again};
+    }
+    longest = std::max(longest, seconds * static_cast<double>(s.calls));
+  }
+  const int rounds =
+      std::clamp(static_cast<int>(kSizeSeconds / std::max(longest, 1e-9)), kMinRounds, kMaxRounds);
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t p = 0; p < subjects.size(); ++p) {
+      // Every other round backwards, so that none always follows the same neighbour.
+      Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
+      if (s.given_up) continue;
+      double seconds = 0;
+      if (absl::Status status = Sample(s, dims, &seconds); !status.ok()) return status;
+      s.samples.push_back(seconds);
+    }
+  }
+  for (size_t p = 0; p < subjects.size(); ++p) {
+    results[p * request_.sizes_size() + size] = Summary(std::move(subjects[p].samples));
+  }
+  return absl::OkStatus();
+}
+
+Result Measurement::Summary(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const size_t n = samples.size();
+  return {samples[n / 2], samples[n / 4], samples[n - 1 - n / 4], static_cast<int>(n)};
+}
+
+}  // namespace
+
+absl::StatusOr<internal::MeasureReply> MeasurePlans(const internal::MeasureRequest& request,
+                                                    const IsolationLimits& limits) {
+  return Measurement(request, limits).Run();
+}
+
+}  // namespace athanor

@@ -1,0 +1,256 @@
+#include "server/tuner_plan_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/log.h"
+
+namespace athanor {
+namespace {
+
+constexpr int kFailuresKept = 8;
+// A plan takes over when it is faster by more than this and by more than the noise.
+constexpr double kLeastGain = 0.01;
+
+v1::CompileJob::StopReason StopReasonOf(const std::string& stop) {
+  if (stop == "roofline") return v1::CompileJob::STOP_ROOFLINE;
+  if (stop == "stagnation") return v1::CompileJob::STOP_STAGNATION;
+  if (stop == "budget") return v1::CompileJob::STOP_BUDGET;
+  return v1::CompileJob::STOP_EXHAUSTED;
+}
+
+void AddPlan(const PlanSearch::Found& plan, internal::MeasureRequest* request) {
+  internal::MeasuredPlan* measured = request->add_plans();
+  *measured->mutable_plan() = plan.plan;
+  for (const KernelObject& object : plan.objects) measured->add_objects(object.object);
+}
+
+}  // namespace
+
+TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found serving,
+                                 KernelMaker maker, TunerProcess* tuner,
+                                 const internal::TargetReply& machine,
+                                 const internal::MachineReply& limits,
+                                 const PlanSearchOptions& options)
+    : session_(session),
+      graph_text_(ToText(graph)),
+      maker_(maker),
+      tuner_(*tuner),
+      machine_(machine),
+      serving_(std::move(serving)) {
+  start_.set_graph_text(graph_text_);
+  *start_.mutable_target() = machine.target();
+  *start_.mutable_machine() = limits;
+  start_.set_seed(options.seed);
+  start_.set_max_kernels(options.max_candidates);
+  progress_.set_best(1);
+  progress_.set_predicted(1);
+}
+
+absl::Status TunerPlanSearch::Ask() {
+  for (int losses = 0;; ++losses) {
+    internal::SearchRequest request;
+    if (child_ == tuner_.starts() && tuner_.pid() >= 0) {
+      request = news_;
+    } else {
+      *request.mutable_start() = start_;
+      for (const auto& [key, outcome] : kernels_) *request.add_kernels() = outcome;
+      for (const auto& [id, outcome] : plans_) *request.add_plans() = outcome;
+    }
+    request.set_session(session_);
+    request.set_finish(finishing_);
+    absl::StatusOr<internal::SearchReply> step = tuner_.Search(request);
+    if (step.ok()) {
+      child_ = tuner_.starts();
+      step_ = *std::move(step);
+      break;
+    }
+    const bool forgotten = absl::IsFailedPrecondition(step.status()) && !request.has_start();
+    if (absl::IsCancelled(step.status()) || losses >= 2 ||
+        !(forgotten || WorthRetrying(step.status()))) {
+      return step.status();
+    }
+    child_ = -1;
+  }
+  news_.Clear();
+  next_kernel_ = 0;
+  // What only this side knows is carried over.
+  v1::SearchProgress progress = step_.progress();
+  progress.set_plans_measured(progress_.plans_measured());
+  progress.set_plans_taken(progress_.plans_taken());
+  progress.set_best(progress_.best());
+  *progress.mutable_failures() = progress_.failures();
+  progress_ = std::move(progress);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
+  const bool nothing = next_kernel_ >= step_.kernels_size() && !step_.has_plan();
+  if (nothing) {
+    if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
+    if (absl::Status s = Ask(); !s.ok()) return s;
+    if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
+  }
+  if (next_kernel_ < step_.kernels_size()) {
+    if (absl::Status s = TryKernel(step_.kernels(next_kernel_)); !s.ok()) return s;
+    ++next_kernel_;
+    return Step{};
+  }
+  absl::StatusOr<Step> step = TryPlan();
+  step_.clear_plan();
+  return step;
+}
+
+void TunerPlanSearch::Record(const std::string& key,
+                             const absl::StatusOr<std::vector<double>>& outcome) {
+  internal::KernelOutcome told;
+  told.set_key(key);
+  if (outcome.ok()) {
+    told.mutable_seconds()->Assign(outcome->begin(), outcome->end());
+  } else {
+    told.set_code(static_cast<int>(outcome.status().code()));
+    told.set_message(std::string(outcome.status().message()));
+  }
+  *news_.add_kernels() = told;
+  kernels_[key] = std::move(told);
+}
+
+void TunerPlanSearch::Fail(const std::string& kernel, const std::string& about,
+                           const absl::Status& status) {
+  LogInfo("candidate put aside",
+          {{"kernel", about}, {"source_hash", kernel}, {"error", status.ToString()}});
+  v1::SearchProgress kept;
+  v1::SearchFailure* failure = kept.add_failures();
+  failure->set_kernel(kernel);
+  failure->set_about(about);
+  failure->set_code(static_cast<int>(status.code()));
+  failure->set_message(std::string(status.message()));
+  for (const v1::SearchFailure& f : progress_.failures()) {
+    if (kept.failures_size() < kFailuresKept) *kept.add_failures() = f;
+  }
+  progress_.mutable_failures()->Swap(kept.mutable_failures());
+}
+
+absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
+  absl::StatusOr<std::vector<double>> outcome = MeasureKernel(kernel);
+  if (absl::IsCancelled(outcome.status())) return outcome.status();
+  if (!outcome.ok()) {
+    const v1::Plan& plan = kernel.check().plan();
+    Fail(kernel.key(), plan.kernels(plan.kernels_size() - 1).name(), outcome.status());
+  }
+  Record(kernel.key(), outcome);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
+    const internal::SearchKernel& kernel) {
+  internal::CheckRequest check = kernel.check();
+  if (absl::Status s = maker_.AddObjects(&check); !s.ok()) return s;
+  internal::MeasureRequest request;
+  internal::MeasuredPlan* measured = request.add_plans();
+  *measured->mutable_plan() = check.plan();
+  *measured->mutable_objects() = check.objects();
+  request.set_graph_text(check.graph_text());
+  *request.mutable_sizes() = kernel.sizes();
+  request.set_seed(check.seed() + 1);
+  request.set_weight_bytes(kernel.weight_bytes());
+  *request.mutable_give_up_seconds() = kernel.give_up_seconds();
+  request.set_threads(machine_.target().threads());
+  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  if (!times.ok()) return times.status();
+  std::vector<double> seconds;
+  bool better = kernel.best_seconds().empty();
+  for (int s = 0; s < times->plans(0).sizes_size(); ++s) {
+    seconds.push_back(times->plans(0).sizes(s).seconds());
+    better = better || seconds.back() < kernel.best_seconds(s);
+  }
+  // Only what may be chosen has to be right: one that is slower at every size never is.
+  if (better) {
+    const v1::Kernel& about = check.plan().kernels(check.plan().kernels_size() - 1);
+    if (absl::Status s = maker_.Check(check, about); !s.ok()) return s;
+  }
+  return seconds;
+}
+
+absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(
+    const Found& candidate, const internal::SearchPlan& plan) {
+  internal::MeasureRequest request;
+  AddPlan(serving_, &request);
+  AddPlan(candidate, &request);
+  request.set_graph_text(graph_text_);
+  *request.mutable_sizes() = plan.sizes();
+  request.set_seed(start_.seed());
+  request.set_threads(machine_.target().threads());
+  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  if (!times.ok()) return times.status();
+  double ratio = 0, surely = 0;
+  const int sizes = times->plans(0).sizes_size();
+  for (int s = 0; s < sizes; ++s) {
+    const internal::SizeTimes& was = times->plans(0).sizes(s);
+    const internal::SizeTimes& is = times->plans(1).sizes(s);
+    ratio += std::log(is.seconds() / was.seconds()) / sizes;
+    surely += std::log(is.high() / was.low()) / sizes;
+  }
+  return Comparison{std::exp(ratio), std::exp(surely)};
+}
+
+absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::SearchPlan& plan) {
+  Found made{plan.plan(), {}};
+  for (const v1::Kernel& kernel : plan.plan().kernels()) {
+    absl::StatusOr<KernelObject> object = maker_.Compile(kernel);
+    if (!object.ok()) return object.status();
+    made.objects.push_back(*std::move(object));
+  }
+  for (internal::KernelCheck check : plan.checks()) {
+    if (absl::Status s = maker_.AddObjects(check.mutable_request()); !s.ok()) return s;
+    absl::Status passed = maker_.Check(check.request(), plan.plan().kernels(check.kernel()));
+    if (!passed.ok()) return passed;
+  }
+  return made;
+}
+
+absl::StatusOr<PlanSearch::Step> TunerPlanSearch::TryPlan() {
+  const internal::SearchPlan& plan = step_.plan();
+  const std::string& id = plan.plan().plan_id();
+  absl::StatusOr<Found> made = MakePlan(plan);
+  absl::StatusOr<Comparison> times = made.ok() ? Compare(*made, plan) : made.status();
+  if (absl::IsCancelled(times.status())) return times.status();
+  progress_.set_plans_measured(progress_.plans_measured() + 1);
+  if (!times.ok()) {
+    Fail(id, "plan", times.status());
+    RecordPlan(id, false);
+    return Step{};
+  }
+  LogInfo("plan measured", {{"plan", id}, {"ratio", times->ratio}, {"surely", times->surely}});
+  // Quartiles may overlap a little where the medians of many rounds are clearly apart.
+  if (times->ratio > 1 - kLeastGain || times->surely > 1 + 2 * kLeastGain) {
+    RecordPlan(id, false);
+    return Step{};
+  }
+  found_ = *std::move(made);
+  found_ratio_ = times->ratio;
+  return Step{.found = *found_};
+}
+
+void TunerPlanSearch::Taken(bool taken) {
+  if (!found_) return;
+  RecordPlan(found_->plan.plan_id(), taken);
+  if (taken) {
+    serving_ = *std::move(found_);
+    progress_.set_plans_taken(progress_.plans_taken() + 1);
+    progress_.set_best(progress_.best() * found_ratio_);
+  }
+  found_.reset();
+}
+
+void TunerPlanSearch::RecordPlan(const std::string& plan_id, bool taken) {
+  internal::PlanOutcome told;
+  told.set_plan_id(plan_id);
+  told.set_taken(taken);
+  *news_.add_plans() = told;
+  plans_[plan_id] = std::move(told);
+}
+
+}  // namespace athanor

@@ -1,0 +1,76 @@
+// The search of a tuner process (compiler/search), driven from here: what it asks for is compiled,
+// checked and measured one candidate at a time, and told to it. All outcomes are kept here, so a
+// child that was lost costs the candidate it was working on; the next child goes on from the
+// others.
+#ifndef ATHANOR_SERVER_TUNER_PLAN_SEARCH_H_
+#define ATHANOR_SERVER_TUNER_PLAN_SEARCH_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/graph.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "server/kernel_maker.h"
+#include "server/plan_search.h"
+#include "server/tuner_process.h"
+
+namespace athanor {
+
+class TunerPlanSearch final : public PlanSearch {
+ public:
+  // `serving` runs now. Borrows the maker, the tuner and the machine.
+  TunerPlanSearch(uint64_t session, const Graph& graph, Found serving, KernelMaker maker,
+                  TunerProcess* tuner, const internal::TargetReply& machine,
+                  const internal::MachineReply& limits, const PlanSearchOptions& options);
+
+  absl::StatusOr<Step> Next() override;
+  void Finish() override { finishing_ = true; }
+  void Taken(bool taken) override;
+  const v1::SearchProgress& progress() const override { return progress_; }
+
+ private:
+  absl::Status Ask();
+  // Compiles, checks and measures; only CANCELLED is an error, all else is an outcome.
+  absl::Status TryKernel(const internal::SearchKernel& kernel);
+  absl::StatusOr<std::vector<double>> MeasureKernel(const internal::SearchKernel& kernel);
+  absl::StatusOr<Found> MakePlan(const internal::SearchPlan& plan);
+  absl::StatusOr<Step> TryPlan();
+  // How the plan's time relates to that of the one serving, in the median and at its surest.
+  struct Comparison {
+    double ratio = 1;   // geometric mean over the sizes
+    double surely = 1;  // the same, of the new one's upper quartiles over the old one's lower ones
+  };
+  absl::StatusOr<Comparison> Compare(const Found& candidate, const internal::SearchPlan& plan);
+  void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
+  void Fail(const std::string& kernel, const std::string& about, const absl::Status& status);
+  void RecordPlan(const std::string& plan_id, bool taken);
+
+  const uint64_t session_;
+  const std::string graph_text_;
+  KernelMaker maker_;
+  TunerProcess& tuner_;
+  const internal::TargetReply& machine_;
+  internal::SearchStart start_;
+  Found serving_;
+
+  // Everything told so far, for a child that has to begin again; and what is still to be told.
+  std::map<std::string, internal::KernelOutcome> kernels_;
+  std::map<std::string, internal::PlanOutcome> plans_;
+  internal::SearchRequest news_;
+  int64_t child_ = -1;  // TunerProcess::starts() of the child that knows the session
+
+  internal::SearchReply step_;
+  int next_kernel_ = 0;  // of step_
+  bool finishing_ = false;
+  std::optional<Found> found_;
+  double found_ratio_ = 1;
+  v1::SearchProgress progress_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TUNER_PLAN_SEARCH_H_

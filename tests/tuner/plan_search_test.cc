@@ -1,0 +1,150 @@
+// The whole search against real kernels in a real child process: what it finds is right, faster,
+// and survives the loss of its child.
+#include <signal.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/cache/kernel_store.h"
+#include "compiler/ir/graph.h"
+#include "gtest/gtest.h"
+#include "server/kernel_maker.h"
+#include "server/tuner_plan_search.h"
+#include "server/tuner_process.h"
+
+namespace athanor {
+namespace {
+
+constexpr char kModel[] = R"(graph "g" { dim b in [1, 256]
+  %0 = Input "x" : f32[b, 512] %1 = Parameter "w0" : f32[512, 512]
+  %2 = Contract(%0, %1) {spec="bk,kn->bn"} %3 = Tanh(%2)
+  %4 = Parameter "w1" : f32[512, 512] %5 = Contract(%3, %4) {spec="bk,kn->bn"} %6 = Tanh(%5)
+  output "y" = %6 })";
+
+class PlanSearchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TunerOptions options;
+    options.binary = "server/athanor-tuner";
+    auto tuner = TunerProcess::Start(options);
+    ASSERT_TRUE(tuner.ok()) << tuner.status();
+    tuner_ = *std::move(tuner);
+    auto machine = tuner_->Target();
+    ASSERT_TRUE(machine.ok()) << machine.status();
+    machine_ = *std::move(machine);
+    machine_.mutable_target()->set_threads(2);
+    auto limits = tuner_->Machine(machine_.target(), 2);
+    ASSERT_TRUE(limits.ok()) << limits.status();
+    limits_ = *std::move(limits);
+    // Out of reach, so that how busy this machine is does not decide when the search ends.
+    unreachable_ = limits_;
+    unreachable_.set_read_bytes_per_second(1e15);
+    unreachable_.set_cache_bytes_per_second(1e15);
+    unreachable_.set_f32_flops_per_second(1e18);
+    store_ = KernelStore::Open("", [](absl::string_view) {});
+    graph_ = *ParseGraph(kModel);
+  }
+
+  KernelMaker Maker() { return KernelMaker(store_.get(), tuner_.get(), machine_); }
+
+  // The baseline with every kernel's schedule as it is.
+  PlanSearch::Found Baseline() {
+    PlanSearch::Found baseline;
+    auto lowered = tuner_->Lower(graph_, machine_.target());
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    baseline.plan = lowered->plan();
+    for (const v1::Kernel& kernel : baseline.plan.kernels()) {
+      auto object = Maker().Compile(kernel);
+      EXPECT_TRUE(object.ok()) << object.status();
+      baseline.objects.push_back(*std::move(object));
+    }
+    return baseline;
+  }
+
+  std::unique_ptr<PlanSearch> NewSearch(int64_t candidates) {
+    return std::make_unique<TunerPlanSearch>(1, graph_, Baseline(), Maker(), tuner_.get(), machine_,
+                                             unreachable_, PlanSearchOptions{1, candidates});
+  }
+
+  std::unique_ptr<TunerProcess> tuner_;
+  internal::TargetReply machine_;
+  internal::MachineReply limits_, unreachable_;
+  std::unique_ptr<KernelStore> store_;
+  Graph graph_;
+};
+
+TEST_F(PlanSearchTest, TheMachineIsMeasured) {
+  EXPECT_GT(limits_.read_bytes_per_second(), 1e8);
+  EXPECT_GT(limits_.cache_bytes_per_second(), 1e8);
+  EXPECT_GT(limits_.f32_flops_per_second(), 1e8);
+}
+
+TEST_F(PlanSearchTest, PlansFoundAreRight) {
+  std::unique_ptr<PlanSearch> search = NewSearch(24);
+  bool stopped = false;
+  for (int steps = 0; steps < 200 && !stopped; ++steps) {
+    auto step = search->Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    stopped = step->stop.has_value();
+    if (!step->found) continue;
+    // Against the reference evaluator, as a whole.
+    internal::CheckRequest whole;
+    *whole.mutable_plan() = step->found->plan;
+    for (const KernelObject& object : step->found->objects) whole.add_objects(object.object);
+    whole.set_graph_text(kModel);
+    for (int64_t b : {1, 7}) whole.add_sizes()->add_values(b);
+    EXPECT_TRUE(tuner_->Check(whole).ok()) << tuner_->Check(whole);
+    EXPECT_EQ(step->found->plan.kind(), "search");
+    search->Taken(true);
+  }
+  EXPECT_TRUE(stopped);
+  const v1::SearchProgress& progress = search->progress();
+  EXPECT_GE(progress.candidates(), 2);
+  EXPECT_EQ(progress.candidates_failed(), 0);
+  EXPECT_EQ(progress.sizes_size(), 3);
+  ASSERT_GE(progress.tasks_size(), 1);
+  EXPECT_EQ(progress.tasks(0).seconds_size(), 3);
+  EXPECT_LE(progress.predicted(), 1);
+  EXPECT_LE(progress.best(), 1);
+}
+
+TEST_F(PlanSearchTest, ALostChildCostsItsCandidate) {
+  std::unique_ptr<PlanSearch> search = NewSearch(16);
+  bool stopped = false;
+  int kills = 0;
+  for (int steps = 0; steps < 200 && !stopped; ++steps) {
+    if ((steps == 1 || steps == 3 || steps == 7) && tuner_->pid() > 0) {
+      kill(tuner_->pid(), SIGKILL);
+      ++kills;
+    }
+    auto step = search->Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    stopped = step->stop.has_value();
+    if (step->found) search->Taken(true);
+  }
+  EXPECT_TRUE(stopped);
+  // How long the search goes on is up to the machine; the first losses always happen.
+  EXPECT_GE(kills, 2);
+  EXPECT_GE(tuner_->starts(), 2);
+  EXPECT_GE(search->progress().candidates(), 2);
+  EXPECT_LE(search->progress().candidates_failed(), kills);
+}
+
+TEST_F(PlanSearchTest, FinishEndsIt) {
+  std::unique_ptr<PlanSearch> search = NewSearch(0);
+  for (int steps = 0; steps < 4; ++steps) ASSERT_TRUE(search->Next().ok());
+  search->Finish();
+  bool stopped = false;
+  for (int steps = 0; steps < 8 && !stopped; ++steps) {
+    auto step = search->Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    stopped = step->stop.has_value();
+    if (step->found) search->Taken(false);
+  }
+  EXPECT_TRUE(stopped);
+}
+
+}  // namespace
+}  // namespace athanor
