@@ -1,6 +1,6 @@
 """The comparisons of `deploy/bench`: each row side by side with its peer, in one run.
 
-    deploy/bench [--only NAME ...] [--out FILE]
+    deploy/bench [--only NAME ...] [--plans FOLDER] [--out FILE]
 
 Results are JSON lines with the machine and the versions; the newest of record are in
 tests/bench/results.
@@ -62,13 +62,31 @@ def contraction() -> list[Row]:
     return rows
 
 
-def encoder() -> list[Row]:
-    """The encoder in process against ONNX Runtime."""
-    rows = []
-    for batch, length in ((1, 128), (8, 128)):
-        rows += json_lines([sys.executable, "tests/bench/encoder_bench.py", "--json", "--batch",
-                            str(batch), "--length", str(length)])
-    return rows
+def model(*options: object) -> Callable[[Path | None], list[Row]]:
+    """A row of models_bench.py; options as on its command line, the model's name first.
+
+    `plans` holds a folder by the model's name (the encoder's with its number of layers unless that
+    is 6, such as encoder24), whose plan runs; without it the baseline plan does.
+    """
+    def run(plans: Path | None) -> list[Row]:
+        name = str(options[0])
+        if "--layers" in options:
+            name += str(options[options.index("--layers") + 1])
+        plan = "baseline" if plans is None else str(plans / name)
+        return json_lines([sys.executable, "tests/bench/models_bench.py", "--json", "--plan", plan,
+                           "--model", *map(str, options)])
+
+    return run
+
+
+MODELS: dict[str, list[Callable[[Path | None], list[Row]]]] = {
+    "encoder": [model("encoder", "--batch", 1), model("encoder", "--batch", 8)],
+    "mlp": [model(name, "--batch", b) for name in ("digits", "mlp") for b in (1, 64)],
+    "dlrm": [model(name, "--batch", 2048) for name in ("dlrm", "dlrm_mini")],
+    # What more equal layers cost to compile: kernels and their seconds are in the row.
+    "layers": [model("encoder", "--peers", "onnxruntime", "--rounds", 11, "--layers", layers)
+               for layers in (6, 24, 48)],
+}
 
 
 def add() -> list[Row]:
@@ -139,7 +157,7 @@ def _first_answer(graph, name: str, inputs: dict[str, np.ndarray], weights_first
 def cold() -> list[Row]:
     """Upload call to first answer with an empty kernel cache."""
     import digits_demo
-    import encoder as model
+    import encoder
 
     digits = digits_demo.digits_graph(dict(np.load(digits_demo.WEIGHTS, allow_pickle=False)))
     ids = np.random.default_rng(3).integers(0, 30_522, (1, 128))
@@ -147,7 +165,7 @@ def cold() -> list[Row]:
     rows = []
     for name, build, inputs, first in (
         ("digits", lambda: digits, image, False),
-        ("encoder", lambda: model.encoder_graph(composite=True), {"ids": ids}, True),
+        ("encoder", lambda: encoder.encoder_graph(composite=True), {"ids": ids}, True),
     ):
         times = sorted(_first_answer(build(), name, inputs, first) for _ in range(5))
         rows.append({"bench": "cold_first_answer", "model": name, "weights_there": first,
@@ -155,28 +173,34 @@ def cold() -> list[Row]:
     return rows
 
 
-BENCHES: dict[str, Callable[[], list[Row]]] = {
-    "contraction": contraction, "encoder": encoder, "cold": cold, "add": add}
+# Each gives its rows part by part, so that one that fails leaves the others.
+BENCHES: dict[str, list[Callable[[Path | None], list[Row]]]] = {
+    "contraction": [lambda _: contraction()], **MODELS, "cold": [lambda _: cold()],
+    "add": [lambda _: add()]}
 
 
 def main() -> int:
     """Runs the chosen benches and prints their rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", choices=sorted(BENCHES), default=list(BENCHES))
+    parser.add_argument("--plans", type=Path, metavar="FOLDER",
+                        help="run the plans of FOLDER/MODEL instead of the baseline plans")
     parser.add_argument("--out", type=Path, help="also write the rows to this file")
     args = parser.parse_args()
     rows = [machine()]
     failed = 0
+    print(json.dumps(rows[0]), flush=True)
     for name in args.only:
-        try:
-            rows += BENCHES[name]()
-        except (RuntimeError, OSError) as error:
-            failed += 1
-            rows.append({"bench": name, "error": str(error)})
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    print(text, end="")
+        for part in BENCHES[name]:
+            try:
+                new = part(args.plans)
+            except (RuntimeError, OSError) as error:
+                failed += 1
+                new = [{"bench": name, "error": str(error)}]
+            rows += new
+            print("".join(json.dumps(row) + "\n" for row in new), end="", flush=True)
     if args.out:
-        args.out.write_text(text, encoding="utf-8")
+        args.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return 1 if failed else 0
 
 

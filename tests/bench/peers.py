@@ -1,0 +1,84 @@
+"""The runtimes that models are compared with, each at its best settings for the CPU.
+
+    side = onnxruntime_side(write_onnx, feed, threads=2)
+    side.call(); y = side.output()
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnxruntime
+
+if TYPE_CHECKING:
+    import torch
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One runtime with a model and inputs: `call` computes, `output` copies the first result."""
+
+    version: str
+    call: Callable[[], object]
+    output: Callable[[], np.ndarray]
+
+
+class NotInstalled(Exception):  # noqa: N818 - not an error: the row says so
+    """The peer is not there."""
+
+
+def onnxruntime_side(write: Callable[[str], None], feed: Arrays, threads: int) -> Side:
+    """ONNX Runtime on the model that ``write(path)`` writes, inputs and outputs bound once."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Its threads spin while it runs, as by default, but not on after it: the other side's turn.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model.onnx")
+        write(path)
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    first = session.get_outputs()[0].name
+    binding = session.io_binding()
+    for name, array in feed.items():
+        binding.bind_cpu_input(name, array)
+    result = onnxruntime.OrtValue.ortvalue_from_numpy(session.run([first], dict(feed))[0])
+    binding.bind_ortvalue_output(first, result)
+    return Side(onnxruntime.__version__, lambda: session.run_with_iobinding(binding),
+                lambda: np.array(result.numpy()))
+
+
+def torch_side(build: Callable[[], torch.nn.Module], feed: Arrays, threads: int) -> Side:
+    """torch.compile of the module that `build` makes, weights frozen, for these very sizes.
+
+    Raises
+    ------
+    NotInstalled
+        `torch` cannot be imported.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise NotInstalled from error
+    import torch._inductor.config as inductor
+
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)  # freezing needs it, and no call pays for it
+    inductor.freezing = True
+    inputs = [torch.from_numpy(array) for array in feed.values()]
+    compiled = torch.compile(build(), dynamic=False)
+    results: list[torch.Tensor] = []
+
+    def call() -> None:
+        results[:] = [compiled(*inputs)]
+
+    call()
+    return Side(torch.__version__, call, lambda: results[0].numpy().copy())
