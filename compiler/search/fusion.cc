@@ -175,7 +175,9 @@ void Grouping::Visit(NodeId n) {
   auto asked = fusion_.nodes.find(n);
   const bool memory =
       asked == fusion_.nodes.end() ? NeedsDivision(n) : asked->second == Fuse::kMemory;
-  if (memory || !HasRoom(n) || !CanInline(n)) return MakeRoot(n);
+  // No kernel writes a literal, however full those that read it are.
+  const bool literal = node(n).op == Op::kConstant;
+  if (!literal && (memory || !HasRoom(n) || !CanInline(n))) return MakeRoot(n);
   for (NodeId root : groups_[n]) ++roots_[root].nodes;
 }
 

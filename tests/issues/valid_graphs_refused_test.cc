@@ -1,5 +1,6 @@
 // Graphs that upload accepted and the compiler then refused or trapped on, found by review: loop
-// variables named like C types, divisions by the extent of an empty tensor, constants as outputs.
+// variables named like C types, divisions by the extent of an empty tensor, constants as outputs,
+// literals read by kernels that have no room left.
 #include <random>
 #include <string>
 
@@ -78,6 +79,27 @@ TEST(ValidGraphsRefusedTest, ScalarConstantAsOutput) {
   b.Output("x", x);
   std::mt19937 rng(4);
   ExpectMatchesReference(g, {RandomTensor(DType::kF32, {2}, rng)}, {}, 0);
+}
+
+// Some of these chains end the kernel's room exactly at a literal.
+TEST(ValidGraphsRefusedTest, LiteralsWhereAKernelIsFull) {
+  std::mt19937 rng(6);
+  for (int length = 95; length <= 102; ++length) {
+    Graph g;
+    g.dims = {{"n", 1, 64}};
+    GraphBuilder b(&g);
+    NodeId v = b.Input("x", {DType::kF32, {S("n")}}).value();
+    for (int i = 0; i < 2 * length; ++i) {
+      Tensor literal = Tensor::Zeros(DType::kF32, {});
+      StoreScalar(literal, 0, Scalar::Float(DType::kF32, i % 2 ? 0.5 : 1.0009765625));
+      NodeId c = b.Constant(literal).value();
+      NodeId wide = b.Add(Op::kIndexMap, {c}, {{"map", IndexMap{{S("n")}, {}}}}).value();
+      v = b.Add(i % 2 ? Op::kAdd : Op::kMul, {v, wide}).value();
+    }
+    b.Output("y", v);
+    auto plan = BuildCheckedBaselinePlan(g, HostTarget());
+    EXPECT_TRUE(plan.ok()) << length << ": " << plan.status();
+  }
 }
 
 // A kernel's check has the kernel's operands as inputs; their sizes need not tell every dim.
