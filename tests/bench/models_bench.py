@@ -11,7 +11,9 @@ import argparse
 import dataclasses
 import json
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,6 +140,37 @@ def compare(case: Case, ours: InProcess, args: argparse.Namespace) -> dict[str, 
     return row
 
 
+def search(graph: athanor.Graph, args: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """Has the search's best plan written to `folder`; what tests/bench/search_plan.cc says of it.
+
+    Raises
+    ------
+    RuntimeError
+        The search failed.
+    """
+    (folder / "graph.pb").write_bytes(graph.proto().SerializeToString())
+    options = {"graph": folder / "graph.pb", "out": folder, "threads": args.threads,
+               "budget": args.search_budget, "tuner": ROOT / "bazel-bin/server/athanor-tuner"}
+    command = [str(ROOT / "bazel-bin/tests/bench/search_plan")]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-800:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def load(graph: athanor.Graph, args: argparse.Namespace) -> tuple[InProcess, dict[str, object]]:
+    """Our side with the plan asked for, and what the row says of a search for it."""
+    if args.plan == "baseline":
+        return InProcess(graph, args.threads), {}
+    if args.plan != "search":
+        return InProcess(graph, args.threads, Path(args.plan)), {}
+    with tempfile.TemporaryDirectory() as folder:
+        found = search(graph, args, Path(folder))
+        return InProcess(graph, args.threads, Path(folder)), {"search": found}
+
+
 def text(row: dict[str, object]) -> str:
     """The row for people."""
     sizes = " ".join(f"{key}{row[key]}" for key in ("b", "s", "layers") if key in row)
@@ -146,6 +179,8 @@ def text(row: dict[str, object]) -> str:
              f"steps; plan {row['plan_s']:.2f} s, kernels {row['compile_s']:.2f} s, load "
              f"{row['load_s']:.2f} s; others had {row['busy_elsewhere_percent']:.0f} % of the "
              "machine"]
+    if "search" in row:
+        lines.append("  search       " + ", ".join(f"{k} {v}" for k, v in row["search"].items()))
     for name in ("ours", "onnxruntime", "torch"):
         side = row.get(name)
         if isinstance(side, dict):
@@ -181,10 +216,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=6, help="of the encoder")
     parser.add_argument("--form", choices=["composites", "primitives"],
                         help="of the graph; by default composites for the encoder")
-    parser.add_argument("--plan", default="baseline", metavar="baseline|FOLDER",
-                        help="what of ours runs: the baseline plan, made here, or the plan in a "
-                        "folder (plan.pb and SOURCE_HASH.so for each kernel; one without is "
-                        "compiled)")
+    parser.add_argument("--plan", default="baseline", metavar="baseline|search|FOLDER",
+                        help="what of ours runs: the baseline plan, made here; what a search finds "
+                        "first; or the plan in a folder (plan.pb and SOURCE_HASH.so for each "
+                        "kernel; one without is compiled)")
+    parser.add_argument("--search_budget", type=float, default=30, metavar="SECONDS")
     parser.add_argument("--save_plan", type=Path, metavar="FOLDER", help="write what ran there")
     parser.add_argument("--peers", nargs="*", choices=["onnxruntime", "torch"],
                         default=["onnxruntime", "torch"])
@@ -202,9 +238,8 @@ def main() -> int:
     args = arguments()
     case = CASES[args.model](args)
     try:
-        ours = InProcess(case.graph, args.threads,
-                         None if args.plan == "baseline" else Path(args.plan))
-        row = compare(case, ours, args)
+        ours, found = load(case.graph, args)
+        row = compare(case, ours, args) | found
         print(json.dumps(row) if args.json else text(row))
         if args.profile:
             print_profile(case, ours)

@@ -1,6 +1,6 @@
 """The comparisons of `deploy/bench`: each row side by side with its peer, in one run.
 
-    deploy/bench [--only NAME ...] [--plans FOLDER] [--out FILE]
+    deploy/bench [--only NAME ...] [--plan search] [--out FILE]
 
 Results are JSON lines with the machine and the versions; the newest of record are in
 tests/bench/results.
@@ -62,29 +62,22 @@ def contraction() -> list[Row]:
     return rows
 
 
-def model(*options: object) -> Callable[[Path | None], list[Row]]:
-    """A row of models_bench.py; options as on its command line, the model's name first.
-
-    `plans` holds a folder by the model's name (the encoder's with its number of layers unless that
-    is 6, such as encoder24), whose plan runs; without it the baseline plan does.
-    """
-    def run(plans: Path | None) -> list[Row]:
-        name = str(options[0])
-        if "--layers" in options:
-            name += str(options[options.index("--layers") + 1])
-        plan = "baseline" if plans is None else str(plans / name)
+def model(*options: object) -> Callable[[str], list[Row]]:
+    """A row of models_bench.py, for its --plan; options as on its command line."""
+    def run(plan: str) -> list[Row]:
         return json_lines([sys.executable, "tests/bench/models_bench.py", "--json", "--plan", plan,
-                           "--model", *map(str, options)])
+                           *map(str, options)])
 
     return run
 
 
-MODELS: dict[str, list[Callable[[Path | None], list[Row]]]] = {
-    "encoder": [model("encoder", "--batch", 1), model("encoder", "--batch", 8)],
-    "mlp": [model(name, "--batch", b) for name in ("digits", "mlp") for b in (1, 64)],
-    "dlrm": [model(name, "--batch", 2048) for name in ("dlrm", "dlrm_mini")],
+MODELS: dict[str, list[Callable[[str], list[Row]]]] = {
+    "encoder": [model("--model", "encoder", "--batch", b) for b in (1, 8)],
+    "mlp": [model("--model", name, "--batch", b) for name in ("digits", "mlp") for b in (1, 64)],
+    "dlrm": [model("--model", name, "--batch", 2048) for name in ("dlrm", "dlrm_mini")],
     # What more equal layers cost to compile: kernels and their seconds are in the row.
-    "layers": [model("encoder", "--peers", "onnxruntime", "--rounds", 11, "--layers", layers)
+    "layers": [model("--model", "encoder", "--peers", "onnxruntime", "--rounds", 11,
+                     "--layers", layers)
                for layers in (6, 24, 48)],
 }
 
@@ -174,7 +167,7 @@ def cold() -> list[Row]:
 
 
 # Each gives its rows part by part, so that one that fails leaves the others.
-BENCHES: dict[str, list[Callable[[Path | None], list[Row]]]] = {
+BENCHES: dict[str, list[Callable[[str], list[Row]]]] = {
     "contraction": [lambda _: contraction()], **MODELS, "cold": [lambda _: cold()],
     "add": [lambda _: add()]}
 
@@ -183,8 +176,8 @@ def main() -> int:
     """Runs the chosen benches and prints their rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", choices=sorted(BENCHES), default=list(BENCHES))
-    parser.add_argument("--plans", type=Path, metavar="FOLDER",
-                        help="run the plans of FOLDER/MODEL instead of the baseline plans")
+    parser.add_argument("--plan", choices=["baseline", "search"], default="baseline",
+                        help="what models run; a search takes 30 s for each")
     parser.add_argument("--out", type=Path, help="also write the rows to this file")
     args = parser.parse_args()
     rows = [machine()]
@@ -193,7 +186,7 @@ def main() -> int:
     for name in args.only:
         for part in BENCHES[name]:
             try:
-                new = part(args.plans)
+                new = part(args.plan)
             except (RuntimeError, OSError) as error:
                 failed += 1
                 new = [{"bench": name, "error": str(error)}]

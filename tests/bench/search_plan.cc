@@ -1,0 +1,159 @@
+// Searches a plan for a graph as the server does, without a server, and writes the best to a folder
+// (plan_folder.h): what models_bench.py runs with --plan search.
+//
+//   search_plan --graph graph.pb --out FOLDER [--threads N] [--budget SECONDS] [--cache FILE]
+//
+// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Prints one line of JSON: why
+// the search stopped, the seconds it took, candidates tried, and the time of the plan as a share of
+// the baseline's. Kernels are kept in the cache (none: in memory), so that a second search goes on
+// faster.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/frontend.h"
+#include "proto/athanor/v1/graph.pb.h"
+#include "server/options.h"
+#include "server/plan_search.h"
+#include "server/tuner_backend.h"
+#include "tests/bench/plan_folder.h"
+
+namespace athanor {
+namespace {
+
+struct Arguments {
+  std::string graph, out, tuner, cache;
+  int64_t threads = 0;  // 0: one per core
+  double budget = 30;   // seconds
+};
+
+absl::StatusOr<Arguments> Parse(int argc, char** argv) {
+  Arguments a;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (i + 1 == argc) return absl::InvalidArgumentError(absl::StrCat(name, " needs a value"));
+    const std::string value = argv[++i];
+    bool right = true;
+    if (name == "--graph") {
+      a.graph = value;
+    } else if (name == "--out") {
+      a.out = value;
+    } else if (name == "--tuner") {
+      a.tuner = value;
+    } else if (name == "--cache") {
+      a.cache = value;
+    } else if (name == "--threads") {
+      right = absl::SimpleAtoi(value, &a.threads) && a.threads >= 0;
+    } else if (name == "--budget") {
+      right = absl::SimpleAtod(value, &a.budget) && a.budget >= 0;
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("there is no ", name));
+    }
+    if (!right) return absl::InvalidArgumentError(absl::StrCat(name, " cannot be ", value));
+  }
+  if (a.graph.empty() || a.out.empty()) {
+    return absl::InvalidArgumentError("--graph FILE and --out FOLDER are needed");
+  }
+  return a;
+}
+
+absl::StatusOr<Graph> ReadGraph(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  v1::Graph message;
+  if (!file || !message.ParseFromString({std::istreambuf_iterator<char>(file), {}})) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no serialised athanor.v1.Graph"));
+  }
+  absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
+  if (!imported.ok()) return imported.status();
+  return std::move(imported->graph);
+}
+
+// The baseline plan, compiled and checked.
+absl::StatusOr<PlanSearch::Found> Baseline(CompileBackend& backend, const Graph& graph) {
+  absl::StatusOr<v1::Plan> plan = backend.Lower(graph);
+  if (!plan.ok()) return plan.status();
+  PlanSearch::Found baseline{*std::move(plan), {}};
+  for (int i = 0; i < baseline.plan.kernels_size(); ++i) {
+    absl::StatusOr<KernelObject> object = backend.CompileKernel(baseline.plan, i);
+    if (!object.ok()) return object.status();
+    baseline.objects.push_back(*std::move(object));
+  }
+  if (absl::Status s = backend.Check(graph, baseline.plan, baseline.objects); !s.ok()) return s;
+  return baseline;
+}
+
+struct Searched {
+  PlanSearch::Found best;
+  v1::SearchProgress progress;
+  std::string stop;
+  double seconds = 0;
+};
+
+absl::StatusOr<Searched> SearchFor(CompileBackend& backend, const Graph& graph, double budget) {
+  absl::StatusOr<PlanSearch::Found> baseline = Baseline(backend, graph);
+  if (!baseline.ok()) return baseline.status();
+  Searched result;
+  result.best = *baseline;
+  const auto start = std::chrono::steady_clock::now();
+  auto search = backend.NewSearch(graph, *std::move(baseline), {});
+  if (!search.ok()) return search.status();
+  while (result.stop.empty()) {
+    absl::StatusOr<PlanSearch::Step> step = (*search)->Next();
+    if (!step.ok()) return step.status();
+    if (step->found) {
+      result.best = *std::move(step->found);
+      (*search)->Taken(true);
+    }
+    if (step->stop) result.stop = v1::CompileJob::StopReason_Name(*step->stop);
+    result.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (result.seconds >= budget) (*search)->Finish();
+  }
+  result.progress = (*search)->progress();
+  return result;
+}
+
+absl::Status Main(const Arguments& arguments) {
+  absl::StatusOr<Graph> graph = ReadGraph(arguments.graph);
+  if (!graph.ok()) return graph.status();
+  ServerOptions options;
+  options.threads = arguments.threads;
+  options.cache = arguments.cache;
+  TunerOptions tuner;
+  tuner.binary = arguments.tuner;
+  auto backends = TunerBackends::Create(options, tuner);
+  if (!backends.ok()) return backends.status();
+  std::unique_ptr<CompileBackend> backend = (*backends)->New(nullptr);
+  absl::StatusOr<Searched> result = SearchFor(*backend, *graph, arguments.budget);
+  if (!result.ok()) return result.status();
+  std::vector<std::string> objects;
+  for (KernelObject& k : result->best.objects) objects.push_back(std::move(k.object));
+  if (absl::Status s = WritePlan(arguments.out, result->best.plan, objects); !s.ok()) return s;
+  std::printf(
+      "{\"plan_id\":\"%s\",\"plan_kind\":\"%s\",\"stop\":\"%s\",\"seconds\":%.2f,"
+      "\"candidates\":%ld,\"plans_measured\":%d,\"plans_taken\":%d,\"share_of_baseline\":%.4f}\n",
+      result->best.plan.plan_id().c_str(), result->best.plan.kind().c_str(), result->stop.c_str(),
+      result->seconds, static_cast<long>(result->progress.candidates()),
+      static_cast<int>(result->progress.plans_measured()),
+      static_cast<int>(result->progress.plans_taken()), result->progress.best());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) {
+  absl::StatusOr<athanor::Arguments> arguments = athanor::Parse(argc, argv);
+  absl::Status status = arguments.ok() ? athanor::Main(*arguments) : arguments.status();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "search_plan: %s\n", status.ToString().c_str());
+  return 1;
+}
