@@ -113,14 +113,23 @@ from athanor.reductions import (
     variance,
 )
 from athanor.value import Value
-from athanor.wire import CompileJob, InferResult, ModelInfo, Tensor
+from athanor.wire import (
+    CompileJob,
+    InferResult,
+    ModelInfo,
+    SearchFailure,
+    SearchProgress,
+    SearchTask,
+    Tensor,
+)
 
 __version__ = "0.1.0"
 __all__ = [
     "Aborted", "AlreadyExists", "AsyncClient", "AsyncModel", "Cancelled", "Client", "CompileJob",
     "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Error", "Expr", "FailedPrecondition",
     "Graph", "GraphError", "InferResult", "Internal", "InvalidArgument", "Model", "ModelInfo",
-    "NotFound", "OutOfRange", "PermissionDenied", "ResourceExhausted", "Tensor",
+    "NotFound", "OutOfRange", "PermissionDenied", "ResourceExhausted", "SearchFailure",
+    "SearchProgress", "SearchTask", "Tensor",
     "Unauthenticated", "Unavailable", "Unimplemented", "Value", "absolute", "argmax", "argmin",
     "attention", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "concat",
     "contract", "divide", "embedding", "embedding_bag", "equal", "erf", "exp", "exp2", "expand",

@@ -271,12 +271,21 @@ class Model:
                                   parameters)
 
     def watch(self, timeout: float | None = None) -> Iterator[CompileJob]:
-        """The progress of its latest compile job, ending with the job's final phase."""
+        """The progress of its latest compile job, ending with the job's final phase.
+
+        Examples
+        --------
+        >>> for job in model.watch():
+        ...     print(job)  # while SEARCHING too: candidates, plans taken, share of the baseline
+        """
         job_id = self.info().compile_job_id
         return self.client.watch(job_id, timeout) if job_id else iter(())
 
     def wait(self, until: str = "baseline", timeout: float | None = None) -> Model:
         """Returns when the baseline plan serves, or when the search has ended (``"optimised"``).
+
+        The search has ended when its job is DONE, for whatever reason it stopped: whether it found
+        a faster plan is in the job's `search`. Where nothing is searched it ends with the baseline.
 
         Raises
         ------

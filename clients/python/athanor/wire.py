@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle
-from athanor._proto.proto.athanor.v1 import compile_pb2, model_pb2
+from athanor._proto.proto.athanor.v1 import compile_pb2, model_pb2, search_pb2
 from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
 from athanor.core import content_hash
 from athanor.dtypes import BY_DATATYPE, array_bytes, dtype_of, host_array
@@ -137,13 +137,123 @@ def model_info(m: model_pb2.Model) -> ModelInfo:
 
 
 @dataclasses.dataclass(frozen=True)
+class SearchTask:
+    """One kernel of the best plan that a search knows of.
+
+    Attributes
+    ----------
+    about : str
+        What it computes: ``"Mul over Contract"``.
+    calls : int
+        How often one run of the plan calls it.
+    schedule : str
+        The fastest found; empty until one was measured.
+    measured, failed : int
+        Schedules of it that were measured, and how many of them were put aside.
+    seconds, first_seconds, roofline_seconds : tuple of float
+        Of one call at each of `SearchProgress.sizes`: with `schedule`, with the schedule it started
+        with, and the least that the machine's limits allow. Empty while not known.
+    """
+
+    about: str
+    calls: int
+    schedule: str
+    measured: int
+    failed: int
+    seconds: tuple[float, ...]
+    first_seconds: tuple[float, ...]
+    roofline_seconds: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchFailure:
+    """A candidate that was put aside: which kernel, and the error it met."""
+
+    kernel: str  # hash of its source
+    about: str
+    error: Error
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchProgress:
+    """How far the search for a faster plan has come, and what it found.
+
+    Attributes
+    ----------
+    candidates, candidates_failed : int
+        Kernels measured, failed ones included; those that did not lower, compile, check or run.
+    genomes_tried, genomes_taken : int
+        Changes of what is fused: looked at, and better than the one before.
+    plans_measured, plans_taken : int
+        Whole plans measured beside what serves, and those that were faster and came to serve.
+    best : float
+        Of the plan that serves, measured whole: its time as a share of the baseline's.
+    predicted : float
+        The same of the best genome, as the sum of its kernels.
+    roofline : float
+        The least share that the machine's limits allow.
+    seconds : float
+        Used of the search's budget.
+    sizes : tuple of str
+        What everything is measured at: ``("b=1 s=64", "b=8 s=64")``.
+    tasks : tuple of SearchTask
+        Kernels of the best genome, longest first.
+    failures : tuple of SearchFailure
+        The last few, newest first.
+    """
+
+    candidates: int
+    candidates_failed: int
+    genomes_tried: int
+    genomes_taken: int
+    plans_measured: int
+    plans_taken: int
+    best: float
+    predicted: float
+    roofline: float
+    seconds: float
+    sizes: tuple[str, ...]
+    tasks: tuple[SearchTask, ...]
+    failures: tuple[SearchFailure, ...]
+
+    def __str__(self) -> str:
+        return (f"{self.seconds:.1f} s, {self.candidates} candidates ({self.candidates_failed} "
+                f"failed), {self.plans_taken} of {self.plans_measured} plans taken, "
+                f"{100 * self.best:.1f} % of the baseline's time")
+
+
+def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
+    """The message as a plain value."""
+    tasks = tuple(
+        SearchTask(about=t.about, calls=t.calls, schedule=t.schedule, measured=t.measured,
+                   failed=t.failed, seconds=tuple(t.seconds),
+                   first_seconds=tuple(t.first_seconds),
+                   roofline_seconds=tuple(t.roofline_seconds))
+        for t in m.tasks)
+    failures = tuple(SearchFailure(f.kernel, f.about, from_number(f.code, f.message))
+                     for f in m.failures)
+    return SearchProgress(
+        candidates=m.candidates, candidates_failed=m.candidates_failed,
+        genomes_tried=m.genomes_tried, genomes_taken=m.genomes_taken,
+        plans_measured=m.plans_measured, plans_taken=m.plans_taken, best=m.best,
+        predicted=m.predicted, roofline=m.roofline, seconds=m.seconds, sizes=tuple(m.sizes),
+        tasks=tasks, failures=failures)
+
+
+@dataclasses.dataclass(frozen=True)
 class CompileJob:
-    """How far a compile job is."""
+    """How far a compile job is; as text, one line.
+
+    `stop_reason` says why it ended: of a search one of ``"STOP_ROOFLINE"`` (near what the machine
+    allows), ``"STOP_STAGNATION"`` (nothing left promises a gain), ``"STOP_EXHAUSTED"`` (everything
+    was measured), ``"STOP_BUDGET"`` and ``"STOP_SEARCH_FAILED"``; after each of them the job is
+    DONE and the best plan serves.
+    """
 
     id: str
     model: str
     version: str
-    phase: str  # "QUEUED", "LOWERING", ..., and at last "DONE", "FAILED" or "CANCELLED"
+    phase: str  # "QUEUED", ..., "SEARCHING", and at last "DONE", "FAILED" or "CANCELLED"
     kernels_total: int
     kernels_done: int
     kernels_from_cache: int
@@ -152,11 +262,18 @@ class CompileJob:
     stop_reason: str
     error: Error | None
     taps: tuple[str, ...] = ()  # inner values that its plan returns too; none: the plan that serves
+    search: SearchProgress | None = None  # None before SEARCHING, and where nothing is searched
 
     @property
     def finished(self) -> bool:
         """Whether it has stopped, in whatever way."""
         return self.phase in ("DONE", "FAILED", "CANCELLED")
+
+    def __str__(self) -> str:
+        text = f"job {self.id} {self.model}/{self.version}: {self.phase}, {self.percent:.0f} %"
+        if self.search is not None:
+            return f"{text}, {self.search}{f', {self.stop_reason}' if self.finished else ''}"
+        return f"{text}, {self.error or self.message}"
 
 
 def compile_job(m: compile_pb2.CompileJob) -> CompileJob:
@@ -168,7 +285,8 @@ def compile_job(m: compile_pb2.CompileJob) -> CompileJob:
         kernels_from_cache=m.kernels_from_cache, percent=m.percent, message=m.message,
         stop_reason=kind.StopReason.Name(m.stop_reason),
         error=from_number(m.error_code, m.error) if m.phase == kind.FAILED else None,
-        taps=tuple(m.taps))
+        taps=tuple(m.taps),
+        search=search_progress(m.search) if m.HasField("search") else None)
 
 
 class InferResult(dict):
