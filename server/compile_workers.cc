@@ -140,10 +140,13 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
   return job;
 }
 
-void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions) {
+void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions,
+                              const std::vector<std::shared_ptr<ModelVersion>>& old) {
   {
     MutexLock lock(mu_);
     for (const auto& version : versions) Enqueue(version, nullptr, std::nullopt);
+    for (const auto& version : old) Enqueue(version, nullptr, std::chrono::milliseconds(0));
+    old_ += old.size();
   }
   cv_.NotifyAll();
 }
@@ -156,7 +159,7 @@ std::shared_ptr<CompileJob> CompileWorkers::Enqueue(
                                           budget.value_or(BudgetOf(*version)));
   job->slot()->SetJob(job->id(), /*compiling=*/false);
   jobs_.emplace(number, job);
-  queue_.push_back(job);
+  queue_.insert(queue_.end() - static_cast<std::ptrdiff_t>(old_), job);
   Forget();
   return job;
 }
@@ -199,6 +202,7 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
     MutexLock lock(mu_);
     for (auto it = queue_.begin(); it != queue_.end() && !queued; ++it) {
       if (*it != job) continue;
+      if (queue_.end() - it <= static_cast<std::ptrdiff_t>(old_)) --old_;
       queue_.erase(it);
       queued = true;
       break;
@@ -248,6 +252,7 @@ std::shared_ptr<CompileJob> CompileWorkers::NextJob(Worker* worker, int index) {
   if (stopping_ || queue_.empty()) return nullptr;
   running_[index] = std::move(queue_.front());
   queue_.pop_front();
+  old_ = std::min(old_, queue_.size());
   return running_[index];
 }
 

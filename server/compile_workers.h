@@ -50,8 +50,10 @@ class CompileWorkers {
   // deleted; RESOURCE_EXHAUSTED when too many are being compiled.
   absl::StatusOr<std::shared_ptr<TapPlan>> Tap(const std::shared_ptr<ModelVersion>& version,
                                                std::vector<NodeId> taps);
-  // At start: for every stored version, however many there are.
-  void StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions);
+  // At start: for every stored version, however many there are. `old` ones serve nobody yet: they are
+  // built after everything else, and not searched for.
+  void StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions,
+                const std::vector<std::shared_ptr<ModelVersion>>& old);
   absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
   // Newest first; an empty model means all.
   std::vector<std::shared_ptr<CompileJob>> List(absl::string_view model) const;
@@ -120,6 +122,7 @@ class CompileWorkers {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<std::shared_ptr<CompileJob>> queue_ ABSL_GUARDED_BY(mu_);
+  size_t old_ ABSL_GUARDED_BY(mu_) = 0;  // the last of queue_: those of old versions
   std::vector<std::shared_ptr<CompileJob>> running_ ABSL_GUARDED_BY(mu_);  // one slot per worker
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -40,13 +40,12 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptio
   core->workers_ = std::make_unique<CompileWorkers>(core->options_, core->registry_.get(),
                                                     &core->ledger_, factory);
   // What serves comes first: its callers are the ones who wait.
-  std::vector<std::shared_ptr<ModelVersion>> first, later;
+  std::vector<std::shared_ptr<ModelVersion>> serving, old;
   for (auto& version : core->registry_->List("")) {
     if (version->state() == v1::Model::FAILED) continue;
-    (core->registry_->Serves(*version) ? first : later).push_back(std::move(version));
+    (core->registry_->Serves(*version) ? serving : old).push_back(std::move(version));
   }
-  core->workers_->StartAll(first);
-  core->workers_->StartAll(later);
+  core->workers_->StartAll(serving, old);
   return core;
 }
 

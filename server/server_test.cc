@@ -87,6 +87,24 @@ TEST(ServerTest, HealthOfTheServerAndOfEachModel) {
   EXPECT_EQ(Health(test, "m"), "not serving");
 }
 
+TEST(ServerTest, AfterARestartOldVersionsAreBuiltAfterEverythingElse) {
+  TestServer test;
+  for (float v : {1.0f, 2.0f, 3.0f}) test.Upload("m", ScaleModel({v}));
+  test.control->HoldCompiles();
+  test.Restart();
+  v1::UploadModelResponse uploaded;
+  ASSERT_TRUE(test.Send(UploadMessages("n", ScaleModel({4})), &uploaded).ok());
+  test.control->ReleaseCompiles();
+  // Microseconds at which a version's job began.
+  auto began = [&](const std::string& name, const std::string& version) {
+    const v1::CompileJob job = test.WaitForJob(test.Get(name, version).compile_job_id());
+    return job.started().seconds() * 1'000'000 + job.started().nanos() / 1000;
+  };
+  EXPECT_LE(began("m", "3"), began("n", "1"));
+  EXPECT_LE(began("n", "1"), began("m", "2"));
+  EXPECT_LE(began("m", "2"), began("m", "1"));
+}
+
 TEST(ServerTest, DrainFinishesWhatRunsAndRefusesTheRest) {
   TestServer test;
   test.Upload("m", ScaleModel({3}));
