@@ -59,6 +59,57 @@ class EvaluatorRunner final : public PlanRunner {
   const std::shared_ptr<TestControl> control_;
 };
 
+// Compiled code as far as this backend knows it: loaded with another plan it is an error.
+std::string ObjectOf(const v1::Plan& plan) { return "object of " + plan.plan_id(); }
+
+class ScriptedSearch final : public PlanSearch {
+ public:
+  ScriptedSearch(Found from, TestSearch script, std::shared_ptr<TestControl> control)
+      : from_(std::move(from)), script_(std::move(script)), control_(std::move(control)) {}
+
+  absl::StatusOr<Step> Next() override {
+    if (absl::Status s = control_->PassSearch(); !s.ok()) return s;
+    control_->Tell("step " + from_.plan.plan_id());
+    progress_.set_candidates(progress_.candidates() + 1);
+    Step step;
+    if (found_ < script_.plans && !finishing_) {
+      ++found_;
+      step.found = Another();
+    } else if (!script_.error.ok()) {
+      return script_.error;
+    } else if (finishing_) {
+      step.stop = v1::CompileJob::STOP_BUDGET;
+    } else if (!script_.endless) {
+      step.stop = script_.stop;
+    }
+    return step;
+  }
+  void Finish() override { finishing_ = true; }
+  void Taken(bool taken) override {
+    control_->Tell((taken ? "taken " : "refused ") + offered_);
+    if (taken) progress_.set_plans_taken(progress_.plans_taken() + 1);
+  }
+  const v1::SearchProgress& progress() const override { return progress_; }
+
+ private:
+  Found Another() {
+    Found found = from_;
+    offered_ = control_->NextPlanId();
+    found.plan.set_plan_id(offered_);
+    found.plan.set_kind("search");
+    for (KernelObject& kernel : found.objects) kernel.object = ObjectOf(found.plan);
+    return found;
+  }
+
+  const Found from_;
+  const TestSearch script_;
+  const std::shared_ptr<TestControl> control_;
+  int found_ = 0;
+  bool finishing_ = false;
+  std::string offered_;
+  v1::SearchProgress progress_;
+};
+
 class EvaluatorBackend final : public CompileBackend {
  public:
   explicit EvaluatorBackend(std::shared_ptr<TestControl> control) : control_(std::move(control)) {}
@@ -75,12 +126,13 @@ class EvaluatorBackend final : public CompileBackend {
     }
     plan.add_kernels()->set_name("reference");
     plan.add_run();
+    control_->Tell("lower " + plan.plan_id());
     return plan;
   }
 
-  absl::StatusOr<KernelObject> CompileKernel(const v1::Plan&, int) override {
+  absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int) override {
     if (absl::Status s = control_->PassCompile(); !s.ok()) return s;
-    return KernelObject{"object", false};
+    return KernelObject{ObjectOf(plan), false};
   }
 
   absl::Status Check(const Graph&, const v1::Plan&, absl::Span<const KernelObject>) override {
@@ -88,8 +140,12 @@ class EvaluatorBackend final : public CompileBackend {
   }
 
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
-      const Graph& graph, const v1::Plan&, absl::Span<const KernelObject>,
+      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters) override {
+    for (const KernelObject& object : objects) {
+      if (object.object == ObjectOf(plan)) continue;
+      return absl::InternalError("plan " + plan.plan_id() + " was given the " + object.object);
+    }
     std::vector<Tensor> tensors;
     const std::vector<NodeId> ids = graph.ParameterIds();
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -104,9 +160,14 @@ class EvaluatorBackend final : public CompileBackend {
     return std::make_shared<EvaluatorRunner>(graph, std::move(tensors), control_);
   }
 
-  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, PlanSearch::Found,
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, PlanSearch::Found from,
                                                         const PlanSearchOptions&) override {
-    return absl::UnimplementedError("the reference evaluator has no faster plans");
+    std::optional<TestSearch> script = control_->search();
+    if (!script.has_value()) {
+      return absl::UnimplementedError("the reference evaluator has no faster plans");
+    }
+    control_->Tell("search from " + from.plan.plan_id());
+    return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_);
   }
   void Interrupt() override { control_->Interrupt(); }
 
@@ -134,7 +195,67 @@ void TestControl::FailCompiles(absl::Status error) {
 void TestControl::Interrupt() {
   MutexLock lock(mu_);
   interrupted_ = hold_compiles_;
+  search_interrupted_ = hold_searches_;
   cv_.NotifyAll();
+}
+
+void TestControl::Search(TestSearch search) {
+  MutexLock lock(mu_);
+  search_ = std::move(search);
+}
+
+std::optional<TestSearch> TestControl::search() {
+  MutexLock lock(mu_);
+  return search_;
+}
+
+void TestControl::HoldSearches() {
+  MutexLock lock(mu_);
+  hold_searches_ = true;
+  steps_allowed_ = 0;
+}
+
+void TestControl::LetSearch(int steps) {
+  MutexLock lock(mu_);
+  steps_allowed_ += steps;
+  cv_.NotifyAll();
+}
+
+void TestControl::ReleaseSearches() {
+  MutexLock lock(mu_);
+  hold_searches_ = search_interrupted_ = false;
+  cv_.NotifyAll();
+}
+
+void TestControl::AwaitSearch() {
+  MutexLock lock(mu_);
+  while (steps_waiting_ == 0 || steps_allowed_ > 0) cv_.Wait(lock);
+}
+
+absl::Status TestControl::PassSearch() {
+  MutexLock lock(mu_);
+  ++steps_waiting_;
+  cv_.NotifyAll();
+  while (hold_searches_ && steps_allowed_ == 0 && !search_interrupted_) cv_.Wait(lock);
+  --steps_waiting_;
+  if (std::exchange(search_interrupted_, false)) return absl::CancelledError("interrupted");
+  if (hold_searches_) --steps_allowed_;
+  return absl::OkStatus();
+}
+
+std::string TestControl::NextPlanId() {
+  MutexLock lock(mu_);
+  return "found-" + std::to_string(++last_plan_);
+}
+
+void TestControl::Tell(std::string event) {
+  MutexLock lock(mu_);
+  events_.push_back(std::move(event));
+}
+
+std::vector<std::string> TestControl::events() {
+  MutexLock lock(mu_);
+  return events_;
 }
 
 absl::Status TestControl::PassCompile() {
@@ -260,6 +381,7 @@ TestServer::TestServer(ServerOptions given, Disk* disk) : options(std::move(give
 
 TestServer::~TestServer() {
   control->ReleaseCompiles();
+  control->ReleaseSearches();
   control->ReleaseRuns();
 }
 

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,31 @@
 
 namespace athanor {
 
-// What a test does to the compiling and running that goes on behind its back. Thread-safe.
+// What a search that needs no measuring finds: `plans` plans, one a step, ids "found-1", "found-2",
+// ... over all searches, kind "search". What comes after them:
+struct TestSearch {
+  int plans = 0;
+  v1::CompileJob::StopReason stop = v1::CompileJob::STOP_EXHAUSTED;
+  absl::Status error;    // instead of `stop`, unless OK
+  bool endless = false;  // instead: steps that find nothing, until its time is up
+};
+
+// What a test does to the compiling, searching and running that goes on behind its back.
+// Thread-safe.
 class TestControl {
  public:
+  // For the searches that begin from now on; without one the backend has none.
+  void Search(TestSearch search);
+  // Steps wait before they begin, until interrupted or let go.
+  void HoldSearches();
+  void LetSearch(int steps);
+  void ReleaseSearches();
+  // Until a step waits and none that was let go is under way.
+  void AwaitSearch();
+  // "lower p-1", "search from p-1", "step p-1", "taken found-1", "refused found-1": what the
+  // backend was asked, by plan; a step by the plan its search began with.
+  std::vector<std::string> events();
+
   // Compiling stops before its kernel until opened again.
   void HoldCompiles() { Set(&hold_compiles_, true); }
   void ReleaseCompiles() { Set(&hold_compiles_, false); }
@@ -38,6 +61,10 @@ class TestControl {
 
   // CANCELLED if interrupted meanwhile.
   absl::Status PassCompile();
+  absl::Status PassSearch();
+  std::optional<TestSearch> search();
+  std::string NextPlanId();
+  void Tell(std::string event);
   void PassRun();
   int runs_waiting() const { return runs_waiting_; }
 
@@ -49,6 +76,13 @@ class TestControl {
   bool hold_compiles_ = false;
   bool hold_runs_ = false;
   bool interrupted_ = false;
+  bool hold_searches_ = false;
+  bool search_interrupted_ = false;
+  int steps_allowed_ = 0;
+  int steps_waiting_ = 0;
+  int last_plan_ = 0;
+  std::optional<TestSearch> search_;
+  std::vector<std::string> events_;
   absl::Status error_;
   std::atomic<int> runs_waiting_{0};
 };
