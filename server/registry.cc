@@ -22,7 +22,8 @@ int64_t NowMicroseconds() {
 
 absl::StatusOr<int64_t> ParseVersion(absl::string_view text) {
   int64_t version = 0;
-  if (!absl::SimpleAtoi(text, &version) || version < 1) {
+  // One spelling only: SimpleAtoi reads " 1" and "01" too.
+  if (!absl::SimpleAtoi(text, &version) || version < 1 || absl::StrCat(version) != text) {
     return absl::InvalidArgumentError(absl::StrCat("version ", Quoted(std::string(text)),
                                                    ": versions are \"1\", \"2\", ..., or empty"));
   }

@@ -127,6 +127,17 @@ TEST(ModelServiceTest, GetModelTellsEverything) {
   EXPECT_THAT(status.error_message(), HasSubstr("\"nobody\""));
 }
 
+TEST(ModelServiceTest, AVersionHasOneSpelling) {
+  TestServer test;
+  test.Upload("m", ScaleModel({2}));
+  for (const char* version : {"0", "-1", "01", "+1", " 1", "1 ", "1.0", "x"}) {
+    const grpc::Status status = Delete(test, "m", version);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << version;
+    EXPECT_THAT(status.error_message(), HasSubstr("versions are \"1\", \"2\"")) << version;
+  }
+  EXPECT_TRUE(Delete(test, "m", "1").ok());
+}
+
 TEST(ModelServiceTest, ANewVersionServesOnceItsBaselineIsReady) {
   TestServer test;
   test.Upload("m", ScaleModel({1}));
