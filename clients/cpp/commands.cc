@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -27,6 +28,15 @@ ExitCode ExitCodeOf(const absl::Status& status) {
       return kRefused;
   }
 }
+
+// CLI11's own names a bound of 309 digits.
+const CLI::Validator kNotNegative(
+    [](const std::string& text) -> std::string {
+      double seconds = -1;
+      if (absl::SimpleAtod(text, &seconds) && seconds >= 0) return "";
+      return absl::StrCat("\"", text, "\" must be a number of seconds, 0 or more");
+    },
+    "");
 
 }  // namespace
 
@@ -75,6 +85,9 @@ absl::Status FollowJob(Context* context, const std::string& id) {
 ModelName ParseModelName(const std::string& text) {
   const size_t slash = text.rfind('/');
   if (slash == std::string::npos) return {text, ""};
+  // Names have slashes too: "org/model".
+  const absl::string_view end = absl::string_view(text).substr(slash + 1);
+  if (end.empty() || !std::all_of(end.begin(), end.end(), absl::ascii_isdigit)) return {text, ""};
   return {text.substr(0, slash), text.substr(slash + 1)};
 }
 
@@ -105,7 +118,7 @@ int RunCli(int argc, char** argv) {
   app.add_option("--tls_ca", context.tls_ca, "PEM file of the certificates to trust; uses TLS")
       ->check(CLI::ExistingFile);
   app.add_option("--timeout", context.timeout_s, "seconds until a call gives up; 0: never")
-      ->check(CLI::NonNegativeNumber);
+      ->check(kNotNegative);
   app.add_flag("--json", context.json, "one JSON object per line");
   app.require_subcommand(1);
   app.fallthrough();  // the options above may follow the command too

@@ -56,7 +56,7 @@ void AddDelete(CLI::App* app, Context* context);
 
 // Shows a job until it has ended; its error if it failed or was cancelled.
 absl::Status FollowJob(Context* context, const std::string& id);
-// "digits" or "digits/2".
+// "digits", "digits/2", "org/digits" or "org/digits/2": digits behind the last slash are a version.
 struct ModelName {
   std::string name, version;
 };

@@ -75,6 +75,10 @@ TEST(Commands, ModelNamesAndBuckets) {
   EXPECT_EQ(ParseModelName("digits").version, "");
   EXPECT_EQ(ParseModelName("a/b/2").name, "a/b");
   EXPECT_EQ(ParseModelName("a/b/2").version, "2");
+  for (const char* name : {"a/b", "a/", "a/2b", "a/-1"}) {
+    EXPECT_EQ(ParseModelName(name).name, name);
+    EXPECT_EQ(ParseModelName(name).version, "") << name;
+  }
   auto buckets = ParseBuckets("b=1-1,2-64");
   ASSERT_TRUE(buckets.ok());
   EXPECT_EQ(buckets->dim(), "b");

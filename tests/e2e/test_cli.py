@@ -171,4 +171,5 @@ def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
     assert error["error"]["code"] == "NOT_FOUND"
     assert "UNAVAILABLE" in Cli("127.0.0.1:1")("status", status=3)
     assert "DEADLINE" in cli("--timeout", "0.000001", "infer", "cli", *INPUTS, status=4)
+    assert "a number of seconds, 0 or more" in cli("--timeout", "-1", "models", status=2)
     assert "Exit status" in cli("--help")
