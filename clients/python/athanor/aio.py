@@ -175,7 +175,7 @@ class AsyncModel:
 
     async def infer(self, inputs: Mapping[str, object], outputs: Sequence[str] | None = None,
                     timeout: float | None = None, wait: str | None = None, *,
-                    taps: Sequence[str] = (), priority: int | None = None) -> InferResult:
+                    taps: Sequence[str] | None = None, priority: int | None = None) -> InferResult:
         """Runs the model; see `athanor.Model.infer`."""
         known = self._inputs
         if known is None:

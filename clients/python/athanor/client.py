@@ -215,7 +215,7 @@ class Model:
 
     def infer(self, inputs: Mapping[str, object], outputs: Sequence[str] | None = None,
               timeout: float | None = None, wait: str | None = None, *,
-              taps: Sequence[str] = (), priority: int | None = None) -> InferResult:
+              taps: Sequence[str] | None = None, priority: int | None = None) -> InferResult:
         """Runs the model.
 
         Parameters
@@ -228,7 +228,7 @@ class Model:
             Seconds until `DeadlineExceeded`.
         wait : {"baseline", "none"}, optional
             Before the plan is ready: wait for it (the default), or `FailedPrecondition`.
-        taps : sequence of str
+        taps : sequence of str, optional
             Names of nodes (`Value.name`) whose values to return too, under these names. The first
             call with a set of taps waits until its plan is compiled; the plan that serves other
             calls stays as it is. Any node that an output needs, and any input, can be tapped.

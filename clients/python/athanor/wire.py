@@ -308,16 +308,21 @@ class InferResult(dict):
     exec_us: int = 0
 
 
-def tap_names(taps: Sequence[str]) -> str | None:
+def tap_names(taps: Sequence[str] | None) -> str | None:
     """Request parameter ``taps``: names between commas; commas inside names get a backslash.
 
     Raises
     ------
     InvalidArgument
-        If `taps` is one str.
+        If `taps` is one str, or holds something else than names.
     """
     if isinstance(taps, str):
         raise InvalidArgument(f"taps={taps!r}: it must be a sequence of names, as in [{taps!r}]")
+    taps = list(taps or ())
+    for tap in taps:
+        if not isinstance(tap, str):
+            raise InvalidArgument(f"taps: {tap!r} is a {type(tap).__name__}; it must be the name "
+                                  "of a node (Value.name)")
     names = [name.replace("\\", "\\\\").replace(",", "\\,") for name in taps]
     return ",".join(names) if names else None
 
@@ -351,6 +356,9 @@ def check_inputs(model: str, expected: Sequence[Tensor],
     return arrays
 
 
+_KINDS = {int: "an int", str: "a str"}
+
+
 def infer_request(model: str, version: str, expected: Sequence[Tensor],
                   inputs: Mapping[str, object], outputs: Sequence[str] | None,
                   parameters: Mapping[str, str | int | None]) -> oip.ModelInferRequest:
@@ -363,10 +371,12 @@ def infer_request(model: str, version: str, expected: Sequence[Tensor],
     for name in outputs or ():
         request.outputs.add(name=name)
     for key, value in parameters.items():
-        if isinstance(value, int):
-            request.parameters[key].int64_param = value
-        elif value is not None:
-            request.parameters[key].string_param = value
+        kind = int if key == "priority" else str
+        if value is None:
+            continue
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InvalidArgument(f"{key}={value!r}: it must be {_KINDS[kind]}")
+        setattr(request.parameters[key], "int64_param" if kind is int else "string_param", value)
     return request
 
 

@@ -49,15 +49,21 @@ def test_request_parameters() -> None:
     assert request.parameters["wait"].string_param == "none"
     assert request.parameters["priority"].int64_param == 1
     assert "taps" not in request.parameters
+    for wrong, kind in {("priority", 1.5): "an int", ("priority", True): "an int",
+                        ("priority", "1"): "an int", ("wait", 1): "a str"}.items():
+        with pytest.raises(athanor.InvalidArgument, match=f"{wrong[0]}={wrong[1]!r}.*be {kind}"):
+            wire.infer_request("m", "", [], {}, None, dict([wrong]))
 
 
 def test_taps_are_names_between_commas() -> None:
-    assert wire.tap_names(()) is None
+    assert wire.tap_names(()) is None and wire.tap_names(None) is None
     assert wire.tap_names(["b", "a"]) == "b,a"
     assert wire.tap_names([""]) == "", "the server says what is wrong"
     assert wire.tap_names(["a,b", "c\\", "\\,"]) == r"a\,b,c\\,\\\,"
     with pytest.raises(athanor.InvalidArgument, match=r"\['hidden'\]"):
         wire.tap_names("hidden")
+    with pytest.raises(athanor.InvalidArgument, match="3 is a int; it must be the name of a node"):
+        wire.tap_names(["a", 3])
 
 
 def test_upload_is_header_chunks_commit() -> None:
