@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "clients/cpp/progress.h"
 #include "clients/cpp/text_input.h"
 
 namespace athanor::client {
@@ -128,6 +129,7 @@ int RunCli(int argc, char** argv) {
   AddInfer(&app, &context);
   AddCompile(&app, &context);
   AddWatch(&app, &context);
+  AddExplain(&app, &context);
   AddStatus(&app, &context);
   AddDelete(&app, &context);
   try {

@@ -51,6 +51,7 @@ void AddModels(CLI::App* app, Context* context);
 void AddInfer(CLI::App* app, Context* context);
 void AddCompile(CLI::App* app, Context* context);
 void AddWatch(CLI::App* app, Context* context);
+void AddExplain(CLI::App* app, Context* context);
 void AddStatus(CLI::App* app, Context* context);
 void AddDelete(CLI::App* app, Context* context);
 

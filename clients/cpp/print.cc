@@ -1,7 +1,5 @@
 #include "clients/cpp/print.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,13 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "clients/cpp/search_text.h"
 
 namespace athanor::client {
 namespace {
 
 using nlohmann::json;
 
-constexpr int kBarCells = 30;
 constexpr int64_t kShownElements = 64;
 
 json TensorsJson(const google::protobuf::RepeatedPtrField<v1::ModelTensor>& tensors) {
@@ -33,6 +32,12 @@ std::string TensorsText(const google::protobuf::RepeatedPtrField<v1::ModelTensor
   return absl::StrJoin(tensors, ", ", [](std::string* out, const v1::ModelTensor& t) {
     absl::StrAppend(out, t.name(), " ", t.dtype(), "[", absl::StrJoin(t.shape(), ", "), "]");
   });
+}
+
+json TimeJson(bool known, const google::protobuf::Timestamp& time) {
+  if (!known) return nullptr;
+  return absl::FormatTime(absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos()),
+                          absl::UTCTimeZone());
 }
 
 json ElementJson(const Tensor& tensor, int64_t i) {
@@ -60,7 +65,19 @@ void Printer::Object(const nlohmann::json& object) {
   Line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+json PlanJson(const v1::PlanInfo& plan) {
+  json bucket = json::object();
+  for (const v1::DimRange& range : plan.bucket()) bucket[range.name()] = {range.min(), range.max()};
+  return {{"plan_id", plan.plan_id()},
+          {"kind", plan.kind()},
+          {"bucket", bucket},
+          {"kernels", plan.kernels()},
+          {"steps", plan.steps()}};
+}
+
 json ModelJson(const v1::Model& model) {
+  json plans = json::array();
+  for (const v1::PlanInfo& plan : model.plans()) plans.push_back(PlanJson(plan));
   json dims = json::object();
   for (const v1::GraphDim& dim : model.dims()) dims[dim.name()] = {dim.min(), dim.max()};
   return {{"name", model.name()},
@@ -74,6 +91,8 @@ json ModelJson(const v1::Model& model) {
           {"graph_hash", model.graph_hash()},
           {"plan_id", model.plan_id()},
           {"pinned", model.pinned()},
+          {"plans", plans},
+          {"created", TimeJson(model.has_created(), model.created())},
           {"compile_job_id", model.compile_job_id()},
           {"memory",
            {{"parameters", model.memory().parameters()},
@@ -93,7 +112,12 @@ json JobJson(const v1::CompileJob& job) {
           {"message", job.message()},
           {"stop_reason", v1::CompileJob::StopReason_Name(job.stop_reason())},
           {"taps", json(std::vector<std::string>(job.taps().begin(), job.taps().end()))},
-          {"error", job.error()}};
+          {"created", TimeJson(job.has_created(), job.created())},
+          {"started", TimeJson(job.has_started(), job.started())},
+          {"finished", TimeJson(job.has_finished(), job.finished())},
+          {"error_code", job.error_code()},
+          {"error", job.error()},
+          {"search", job.has_search() ? SearchJson(job.search()) : json()}};
 }
 
 json TensorJson(const std::string& name, const Tensor& tensor) {
@@ -106,6 +130,12 @@ json TensorJson(const std::string& name, const Tensor& tensor) {
 std::string JobText(const v1::CompileJob& job) {
   std::string text = absl::StrCat("job ", job.id(), " ", job.model(), "/", job.version(), ": ",
                                   v1::CompileJob::Phase_Name(job.phase()));
+  if (IsFinished(job)) {
+    absl::StrAppend(&text, ", ", StopReasonText(job.stop_reason()));
+    const std::string& what = job.error().empty() ? job.message() : job.error();
+    return what.empty() ? text : absl::StrCat(text, ": ", what);
+  }
+  if (job.has_search()) return absl::StrCat(text, ", ", SearchText(job.search()));
   if (job.kernels_total() > 0) {
     absl::StrAppend(&text, ", kernel ", job.kernels_done(), " of ", job.kernels_total(), " (",
                     job.kernels_from_cache(), " from the cache)");
@@ -142,29 +172,6 @@ void Printer::Output(const std::string& name, const Tensor& tensor) {
   }
   if (count > kShownElements) absl::StrAppend(&text, " ... (", count, " elements)");
   Line(text);
-}
-
-JobProgress::JobProgress(Printer* out)
-    : out_(out), bar_(!out->json() && isatty(STDERR_FILENO) != 0) {}
-
-JobProgress::~JobProgress() {
-  if (drawn_) std::fputc('\n', stderr);
-}
-
-void JobProgress::Show(const v1::CompileJob& job) {
-  if (bar_) {
-    const int cells = std::clamp(static_cast<int>(job.percent() / 100 * kBarCells), 0, kBarCells);
-    const std::string text = absl::StrFormat(
-        "\r\x1b[K[%s%s] %3.0f %%  %s, kernel %d of %d", std::string(cells, '#'),
-        std::string(kBarCells - cells, '.'), job.percent(), v1::CompileJob::Phase_Name(job.phase()),
-        job.kernels_done(), job.kernels_total());
-    std::fputs(text.c_str(), stderr);
-    std::fflush(stderr);
-    drawn_ = true;
-  } else if (out_->json() || job.phase() != phase_) {
-    out_->Job(job);
-  }
-  phase_ = job.phase();
 }
 
 }  // namespace athanor::client

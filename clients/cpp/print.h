@@ -2,8 +2,6 @@
 //
 //   Printer out(stdout, /*json=*/false);
 //   out.Model(model);
-//   JobProgress progress(&out);
-//   progress.Show(job);       // a bar on a terminal, a line per phase otherwise
 #ifndef ATHANOR_CLIENTS_CPP_PRINT_H_
 #define ATHANOR_CLIENTS_CPP_PRINT_H_
 
@@ -34,26 +32,15 @@ class Printer {
 };
 
 nlohmann::json ModelJson(const v1::Model& model);
+nlohmann::json PlanJson(const v1::PlanInfo& plan);
+// Every field; "search" is null before there is one.
 nlohmann::json JobJson(const v1::CompileJob& job);
 // Values as numbers in one flat list; those that JSON lacks (nan, inf) as text.
 nlohmann::json TensorJson(const std::string& name, const Tensor& tensor);
 
-// "job c1 digits/2: COMPILING_KERNELS, kernel 3 of 12, 45 %"
+// "job c1 digits/2: COMPILING_KERNELS, kernel 3 of 12, 45 %", or at its end
+// "job c1 digits/2: DONE, nothing left to try promises a gain: a plan serves ..."
 std::string JobText(const v1::CompileJob& job);
-
-// Follows one job. The bar is redrawn in place on stderr; it is used by one thread.
-class JobProgress {
- public:
-  explicit JobProgress(Printer* out);
-  ~JobProgress();
-  void Show(const v1::CompileJob& job);
-
- private:
-  Printer* out_;
-  bool bar_;
-  bool drawn_ = false;
-  v1::CompileJob::Phase phase_ = v1::CompileJob::PHASE_UNSPECIFIED;
-};
 
 }  // namespace athanor::client
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import pathlib
+import pty
+import subprocess
 from collections.abc import Iterator
 
 import athanor
 import mlp
 import numpy as np
 import pytest
-from conftest import Server
+from conftest import CLI, Server, built
 
 SEARCH_ENDS = ("STOP_ROOFLINE", "STOP_STAGNATION", "STOP_EXHAUSTED", "STOP_BUDGET")
 CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
@@ -85,3 +90,68 @@ def test_no_search_without_budget(searching_server: Server) -> None:
         job = list(model.wait("optimised", timeout=120).watch(timeout=120))[-1]
         assert (job.phase, job.stop_reason) == ("DONE", "STOP_BASELINE_ONLY")
         assert job.search is None
+
+
+def cli(server: Server, *arguments: str) -> str:
+    command = [built(CLI), "--address", server.address, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def on_a_terminal(server: Server, *arguments: str) -> str:
+    """What the tool writes to a terminal of no known size."""
+    outer, inner = pty.openpty()
+    command = [built(CLI), "--address", server.address, *arguments]
+    shown = b""
+    with subprocess.Popen(command, stdout=inner, stderr=inner) as process:
+        os.close(inner)
+        while True:
+            try:
+                piece = os.read(outer, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+    os.close(outer)
+    assert process.returncode == 0, shown
+    return shown.decode()
+
+
+def test_watch_and_explain(searching_server: Server, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "seen.athanor"
+    mlp.mlp_graph(config=CONFIG).save(path)
+    shown = on_a_terminal(searching_server, "upload", str(path))
+    assert "SEARCHING" in shown and "candidates (" in shown and "plans taken" in shown
+    assert "A\x1b[K[" in shown, "it is redrawn in place"
+    # Lines of what was drawn, without the terminal's own marks.
+    last = shown[shown.rindex("\x1b[K["):].replace("\x1b[K", "").replace("\x1b[J", "")
+    lines = last.split("\r\n")
+    assert lines[0].startswith("[##############################] 100 %  DONE")
+    assert any("Contract" in line for line in lines) and all(len(line) < 80 for line in lines[:-3])
+    assert any(line.startswith("DONE: ") and "STOP" not in line for line in lines)
+    states = [json.loads(line) for line in cli(searching_server, "--json", "watch",
+                                               "seen").splitlines()]
+    assert states[-1]["stop_reason"] in SEARCH_ENDS and states[-1]["search"]["tasks"]
+    text = cli(searching_server, "watch", "seen")
+    assert "\x1b" not in text and "DONE, " in text
+    explained = json.loads(cli(searching_server, "--json", "explain", "seen"))
+    assert explained["plan"]["plan_id"] == explained["model"]["plan_id"]
+    assert explained["job"] == states[-1]
+    kernels = explained["kernels"]
+    assert [k["about"] for k in kernels] == [t["about"] for t in states[-1]["search"]["tasks"]]
+    assert sum(kernel["share"] for kernel in kernels) == pytest.approx(1)
+    text = cli(searching_server, "explain", "seen/1")
+    assert explained["plan"]["plan_id"] in text and explained["plan"]["kind"] in text
+    for kernel in kernels:
+        assert kernel["schedule"] in text and f"kernel {len(kernels)}: " in text
+    for size in explained["job"]["search"]["sizes"]:
+        assert f"  {size} " in text
+
+
+def test_explain_without_search(searching_server: Server) -> None:
+    with searching_server.client() as client:
+        client.upload(mlp.mlp_graph(config=CONFIG), name="plain", budget="0").wait(timeout=120)
+        list(client.model("plain").watch(timeout=120))
+    assert "no search was asked for" in cli(searching_server, "explain", "plain")
+    explained = json.loads(cli(searching_server, "--json", "explain", "plain"))
+    assert explained["kernels"] == [] and explained["job"]["search"] is None

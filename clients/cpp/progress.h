@@ -1,0 +1,44 @@
+// A compile job while it runs: redrawn in place on a terminal, lines otherwise.
+//
+//   JobProgress progress(&out);
+//   progress.Show(job);       // for each state of the job, the final one included
+#ifndef ATHANOR_CLIENTS_CPP_PROGRESS_H_
+#define ATHANOR_CLIENTS_CPP_PROGRESS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "clients/cpp/print.h"
+
+namespace athanor::client {
+
+// Follows one job; used by one thread. On a terminal (stderr): a bar and, once there is one, the
+// search, at most ten times a second. Otherwise: a line per phase; while SEARCHING one per plan
+// taken and one per kSearchLineSeconds of the budget. JSON: every state. The last line says why
+// the job ended.
+class JobProgress {
+ public:
+  static constexpr double kSearchLineSeconds = 5;
+
+  explicit JobProgress(Printer* out);
+  ~JobProgress();
+  void Show(const v1::CompileJob& job);
+
+ private:
+  void Draw(const v1::CompileJob& job);
+  bool DeservesLine(const v1::CompileJob& job) const;
+
+  Printer* out_;
+  bool terminal_;
+  size_t drawn_lines_ = 0;
+  absl::Time drawn_ = absl::InfinitePast();
+  v1::CompileJob shown_;
+};
+
+// What a terminal of `columns` x `rows` shows: lines that fit.
+std::vector<std::string> ProgressLines(const v1::CompileJob& job, int columns, int rows);
+
+}  // namespace athanor::client
+
+#endif  // ATHANOR_CLIENTS_CPP_PROGRESS_H_

@@ -1,0 +1,250 @@
+#include "clients/cpp/search_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace athanor::client {
+namespace {
+
+using nlohmann::json;
+
+json Numbers(const google::protobuf::RepeatedField<double>& numbers) {
+  return std::vector<double>(numbers.begin(), numbers.end());
+}
+
+// Of the baseline's time; 0 is not known yet.
+std::string ShareText(double share) {
+  return share > 0 ? absl::StrFormat("%.1f %%", 100 * share) : "?";
+}
+
+std::string CodeText(int code) {
+  return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
+}
+
+// "98 candidates (3 failed), 2 of 5 genomes and 1 of 2 plans taken"
+std::string CountsText(const v1::SearchProgress& search) {
+  return absl::StrFormat("%d candidates (%d failed), %d of %d genomes and %d of %d plans taken",
+                         search.candidates(), search.candidates_failed(), search.genomes_taken(),
+                         search.genomes_tried(), search.plans_taken(), search.plans_measured());
+}
+
+std::string SharesText(const v1::SearchProgress& search) {
+  return absl::StrCat("time ", ShareText(search.best()), " of the baseline's; best genome ",
+                      ShareText(search.predicted()), ", roofline ", ShareText(search.roofline()));
+}
+
+// One value of a list by size, or "-" where it is not known.
+std::string At(const google::protobuf::RepeatedField<double>& seconds, int size) {
+  return size < seconds.size() ? SecondsText(seconds[size]) : "-";
+}
+
+std::string PercentAt(const std::vector<double>& shares, size_t size, int digits) {
+  return size < shares.size() ? absl::StrFormat("%.*f %%", digits, 100 * shares[size]) : "-";
+}
+
+std::string CallsText(const v1::SearchTask& task) {
+  return absl::StrCat(task.calls(), task.calls() == 1 ? " call" : " calls");
+}
+
+std::string ScheduleText(const v1::SearchTask& task) {
+  return task.schedule().empty() ? "not measured yet" : task.schedule();
+}
+
+void AddKernel(const v1::SearchProgress& search, const KernelCost& cost, int number, int width,
+               std::vector<std::string>* lines) {
+  const v1::SearchTask& task = *cost.task;
+  lines->push_back(absl::StrCat(
+      "kernel ", number, ": ", task.about(), ", ", CallsText(task),
+      cost.shares.empty() ? "" : absl::StrFormat(", %.1f %% of the whole", 100 * cost.share)));
+  lines->push_back(absl::StrFormat("  %s (%d measured, %d failed)", ScheduleText(task),
+                                   task.measured(), task.failed()));
+  for (int size = 0; size < search.sizes_size(); ++size) {
+    lines->push_back(absl::StrFormat(
+        "  %-*s %9s %9s %9s %9s %9s", width, search.sizes(size), PercentAt(cost.shares, size, 1),
+        At(task.seconds(), size), At(task.first_seconds(), size), At(task.roofline_seconds(), size),
+        PercentAt(cost.of_roofline, size, 0)));
+  }
+}
+
+}  // namespace
+
+std::vector<KernelCost> KernelCosts(const v1::SearchProgress& search) {
+  std::vector<double> whole(search.sizes_size(), 0);
+  for (const v1::SearchTask& task : search.tasks()) {
+    for (int size = 0; size < std::min(task.seconds_size(), search.sizes_size()); ++size) {
+      whole[size] += task.calls() * task.seconds(size);
+    }
+  }
+  std::vector<KernelCost> costs;
+  for (const v1::SearchTask& task : search.tasks()) {
+    KernelCost cost{&task, {}, {}};
+    const int sizes =
+        std::min({task.seconds_size(), task.roofline_seconds_size(), search.sizes_size()});
+    for (int size = 0; size < sizes; ++size) {
+      const double seconds = task.seconds(size);
+      cost.shares.push_back(whole[size] > 0 ? task.calls() * seconds / whole[size] : 0);
+      cost.of_roofline.push_back(seconds > 0 ? task.roofline_seconds(size) / seconds : 0);
+      cost.share += cost.shares.back() / sizes;
+    }
+    costs.push_back(std::move(cost));
+  }
+  return costs;
+}
+
+std::string StopReasonText(v1::CompileJob::StopReason reason) {
+  switch (reason) {
+    case v1::CompileJob::STOP_BASELINE_ONLY:
+      return "no search was asked for";
+    case v1::CompileJob::STOP_ERROR:
+      return "an error";
+    case v1::CompileJob::STOP_CANCELLED:
+      return "it was cancelled";
+    case v1::CompileJob::STOP_MODEL_DELETED:
+      return "its model was deleted";
+    case v1::CompileJob::STOP_SHUTDOWN:
+      return "the server shuts down, and goes on when it starts";
+    case v1::CompileJob::STOP_ROOFLINE:
+      return "near what the machine allows";
+    case v1::CompileJob::STOP_STAGNATION:
+      return "nothing left to try promises a gain";
+    case v1::CompileJob::STOP_EXHAUSTED:
+      return "everything was measured";
+    case v1::CompileJob::STOP_SEARCH_FAILED:
+      return "the search could not go on";
+    case v1::CompileJob::STOP_BUDGET:
+      return "the search's budget is used up";
+    case v1::CompileJob::STOP_REASON_UNSPECIFIED:
+      return "not finished";
+    default:
+      return v1::CompileJob::StopReason_Name(reason);  // of a newer server
+  }
+}
+
+std::string SecondsText(double seconds) {
+  constexpr const char* kUnits[] = {"s", "ms", "us", "ns"};
+  int unit = 0;
+  // What would be rounded up to 1000 belongs to the larger unit.
+  while (unit < 3 && seconds < 0.9995) {
+    seconds *= 1000;
+    ++unit;
+  }
+  return absl::StrFormat("%.*f %s",
+                         seconds < 9.995   ? 2
+                         : seconds < 99.95 ? 1
+                                           : 0,
+                         seconds, kUnits[unit]);
+}
+
+std::string SearchText(const v1::SearchProgress& search) {
+  return absl::StrFormat("%.1f s, %d candidates (%d failed), %d of %d plans taken, %s",
+                         search.seconds(), search.candidates(), search.candidates_failed(),
+                         search.plans_taken(), search.plans_measured(), SharesText(search));
+}
+
+std::vector<std::string> SearchLines(const v1::SearchProgress& search, int kernels) {
+  std::vector<std::string> lines = {CountsText(search), SharesText(search)};
+  const int last = search.sizes_size() - 1;
+  const std::vector<KernelCost> costs = KernelCosts(search);
+  const int shown = std::min<int>(kernels, costs.size());
+  if (shown == 0 || last < 0) return lines;
+  lines.push_back(absl::StrFormat("%7s %9s %9s %9s  kernel, at %s", "share", "time", "first",
+                                  "roofline", search.sizes(last)));
+  for (int i = 0; i < shown; ++i) {
+    const v1::SearchTask& task = *costs[i].task;
+    const std::string share =
+        costs[i].shares.empty() ? "-" : absl::StrFormat("%.1f %%", 100 * costs[i].share);
+    lines.push_back(absl::StrFormat(
+        "%7s %9s %9s %9s  %s, %s", share, At(task.seconds(), last), At(task.first_seconds(), last),
+        PercentAt(costs[i].of_roofline, last, 0), task.about(), CallsText(task)));
+    lines.push_back(absl::StrCat("        ", ScheduleText(task)));
+  }
+  const int rest = static_cast<int>(costs.size()) - shown;
+  if (rest > 0) lines.push_back(absl::StrCat("        and ", rest, " more"));
+  return lines;
+}
+
+std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
+  std::vector<std::string> lines = {
+      absl::StrFormat("%.1f s of search: %s", search.seconds(), CountsText(search)),
+      SharesText(search)};
+  size_t width = 4;
+  for (const std::string& size : search.sizes()) width = std::max(width, size.size());
+  const std::vector<KernelCost> costs = KernelCosts(search);
+  if (!costs.empty()) {
+    lines.push_back("");
+    lines.push_back("Kernels of the best genome, one call, with the schedule named:");
+    lines.push_back(absl::StrFormat("  %-*s %9s %9s %9s %9s %9s", static_cast<int>(width), "size",
+                                    "share", "time", "first", "roofline", "reached"));
+  }
+  for (size_t i = 0; i < costs.size(); ++i) {
+    AddKernel(search, costs[i], static_cast<int>(i) + 1, static_cast<int>(width), &lines);
+  }
+  if (!search.failures().empty()) {
+    lines.push_back("");
+    lines.push_back(absl::StrFormat("Put aside, the last %d of %d:", search.failures_size(),
+                                    search.candidates_failed()));
+  }
+  for (const v1::SearchFailure& failure : search.failures()) {
+    lines.push_back(absl::StrCat("  ", failure.about(), " (kernel ", failure.kernel().substr(0, 12),
+                                 "): ", CodeText(failure.code()), ": ", failure.message()));
+  }
+  return lines;
+}
+
+json SearchJson(const v1::SearchProgress& search) {
+  json tasks = json::array();
+  for (const v1::SearchTask& task : search.tasks()) {
+    tasks.push_back({{"about", task.about()},
+                     {"calls", task.calls()},
+                     {"schedule", task.schedule()},
+                     {"measured", task.measured()},
+                     {"failed", task.failed()},
+                     {"seconds", Numbers(task.seconds())},
+                     {"first_seconds", Numbers(task.first_seconds())},
+                     {"roofline_seconds", Numbers(task.roofline_seconds())}});
+  }
+  json failures = json::array();
+  for (const v1::SearchFailure& failure : search.failures()) {
+    failures.push_back({{"kernel", failure.kernel()},
+                        {"about", failure.about()},
+                        {"code", CodeText(failure.code())},
+                        {"message", failure.message()}});
+  }
+  return {{"candidates", search.candidates()},
+          {"candidates_failed", search.candidates_failed()},
+          {"genomes_tried", search.genomes_tried()},
+          {"genomes_taken", search.genomes_taken()},
+          {"plans_measured", search.plans_measured()},
+          {"plans_taken", search.plans_taken()},
+          {"predicted", search.predicted()},
+          {"best", search.best()},
+          {"roofline", search.roofline()},
+          {"seconds", search.seconds()},
+          {"sizes", std::vector<std::string>(search.sizes().begin(), search.sizes().end())},
+          {"tasks", tasks},
+          {"failures", failures}};
+}
+
+json KernelsJson(const v1::SearchProgress& search) {
+  json kernels = json::array();
+  for (const KernelCost& cost : KernelCosts(search)) {
+    kernels.push_back({{"about", cost.task->about()},
+                       {"calls", cost.task->calls()},
+                       {"schedule", cost.task->schedule()},
+                       {"measured", cost.task->measured()},
+                       {"failed", cost.task->failed()},
+                       {"share", cost.share},
+                       {"shares", cost.shares},
+                       {"seconds", Numbers(cost.task->seconds())},
+                       {"first_seconds", Numbers(cost.task->first_seconds())},
+                       {"roofline_seconds", Numbers(cost.task->roofline_seconds())},
+                       {"of_roofline", cost.of_roofline}});
+  }
+  return kernels;
+}
+
+}  // namespace athanor::client
