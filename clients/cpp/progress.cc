@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "clients/cpp/search_text.h"
 
 namespace athanor::client {
@@ -16,7 +15,6 @@ namespace {
 
 constexpr int kBarCells = 30;
 constexpr int kShownKernels = 5;
-constexpr absl::Duration kRedraw = absl::Milliseconds(100);
 
 winsize TerminalSize() {
   winsize size{};
@@ -89,10 +87,7 @@ bool JobProgress::DeservesLine(const v1::CompileJob& job) const {
 void JobProgress::Show(const v1::CompileJob& job) {
   if (out_->json()) return out_->Job(job);
   if (terminal_) {
-    const absl::Time now = absl::Now();
-    if (job.phase() == shown_.phase() && now - drawn_ < kRedraw) return;
     Draw(job);
-    drawn_ = now;
   } else if (!DeservesLine(job)) {
     return;
   }

@@ -8,15 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "clients/cpp/print.h"
 
 namespace athanor::client {
 
 // Follows one job; used by one thread. On a terminal (stderr): a bar and, once there is one, the
-// search, at most ten times a second. Otherwise: a line per phase; while SEARCHING one per plan
-// taken and one per kSearchLineSeconds of the budget. JSON: every state. The last line says why
-// the job ended.
+// search; each state, for the next may be seconds away. Otherwise: a line per phase; while
+// SEARCHING one per plan taken and one per kSearchLineSeconds of the budget. JSON: every state. The
+// last line says why the job ended.
 class JobProgress {
  public:
   static constexpr double kSearchLineSeconds = 5;
@@ -32,7 +31,6 @@ class JobProgress {
   Printer* out_;
   bool terminal_;
   size_t drawn_lines_ = 0;
-  absl::Time drawn_ = absl::InfinitePast();
   v1::CompileJob shown_;
 };
 
