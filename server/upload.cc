@@ -209,7 +209,10 @@ absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
 absl::Status Upload::BeginTensors(const v1::UploadHeader& header) {
   for (const v1::TensorInfo& info : header.tensors()) {
     Tensor tensor;
-    if (registry_->TensorBytes(info.hash()) < 0) {
+    auto held = registry_->Pin({info.hash()});
+    if (held.ok()) {
+      tensor.held = *std::move(held);
+    } else {
       auto reservation =
           ledger_->Reserve(HeldKind::kParameters, info.bytes(),
                            Cat("model ", Quoted(header.name()), ", tensor ", ToHex(info.hash())));
@@ -263,10 +266,7 @@ absl::Status Upload::Commit() {
   if (current_ < tensors_.size()) return Invalid("commit before the end; expected ", Expected());
   std::vector<Registry::NewTensor> published;
   for (Tensor& tensor : tensors_) {
-    // Another upload may have brought it meanwhile.
-    if (registry_->TensorBytes(tensor.writer->hash()) >= 0 && tensor.reservation.bytes() == 0) {
-      continue;
-    }
+    if (tensor.held.has_value()) continue;
     if (absl::Status s = tensor.writer->Sync(); !s.ok()) return s;
     published.push_back({tensor.writer.get(), std::move(tensor.reservation)});
   }

@@ -12,6 +12,7 @@
 #define ATHANOR_SERVER_UPLOAD_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,8 @@ class Upload {
  private:
   struct Tensor {
     std::unique_ptr<TensorWriter> writer;
+    // Either it is held already and may not go before the commit, or memory for it.
+    std::optional<Registry::Pins> held;
     ServerLedger::Reservation reservation;
   };
 
