@@ -45,9 +45,10 @@ bool EndsWell(v1::CompileJob::StopReason reason) {
 
 std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason reason) {
   if (reason == v1::CompileJob::STOP_BASELINE_ONLY) return "the baseline serves";
-  if (state.search().plans_taken() == 0) return "the baseline serves; nothing faster was found";
-  return absl::StrFormat("a plan serves that takes %.1f %% of the baseline's time",
-                         100 * state.search().best());
+  if (state.search().plans_taken() == 0) return "no faster plan was found than the one that serves";
+  return absl::StrFormat(
+      "a plan serves that takes %.1f %% of the time of the one before the search",
+      100 * state.search().best());
 }
 
 }  // namespace
@@ -118,7 +119,8 @@ void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason r
   if (EndsWell(reason)) {
     state_.set_phase(v1::CompileJob::DONE);
     state_.set_percent(100);
-    state_.set_message(for_taps_ ? "calls with these taps are served" : DoneMessage(state_, reason));
+    state_.set_message(for_taps_ ? "calls with these taps are served"
+                                 : DoneMessage(state_, reason));
   } else if (reason == v1::CompileJob::STOP_ERROR) {
     state_.set_phase(v1::CompileJob::FAILED);
     const absl::Status error = PublicStatus(status);
