@@ -36,7 +36,7 @@ class CompileBackend {
   // Kernels against the reference evaluator; those known to have passed are left out.
   virtual absl::Status Check(const Graph& graph, const v1::Plan& plan,
                              absl::Span<const KernelObject> objects) = 0;
-  // `parameters` are in the order of graph.ParameterIds(). Runs `prepare`.
+  // `parameters` are in the order of graph.ParameterIds(). Runs `prepare`. From any thread.
   virtual absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters) = 0;

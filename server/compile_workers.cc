@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "compiler/ir/message.h"
 #include "server/log.h"
+#include "server/plan_loader.h"
 
 namespace athanor {
 namespace {
@@ -73,14 +74,6 @@ std::string TapsText(const TapPlan* tapped) {
 
 }  // namespace
 
-std::string BucketText(const v1::Plan& plan) {
-  std::string text;
-  for (const v1::DimRange& dim : plan.dims()) {
-    absl::StrAppend(&text, text.empty() ? "" : " ", dim.name(), "=", dim.min(), "..", dim.max());
-  }
-  return text;
-}
-
 CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
                                MemoryLedger* ledger, const CompileBackendFactory& factory)
     : options_(options), registry_(registry), id_prefix_(NewIdPrefix()) {
@@ -138,6 +131,31 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
   }
   cv_.NotifyOne();
   return job;
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std::string& name,
+                                                                      const std::string& version,
+                                                                      const std::string& plan_id) {
+  MutexLock one(pin_mu_);
+  auto found = registry_->Find(name, version);
+  if (!found.ok()) return found.status();
+  ModelVersion& model = **found;
+  std::shared_ptr<const PlanSearch::Found> wanted = model.kept().Find(plan_id);
+  // While it is pinned nothing else is published, so the latest stays the latest.
+  if (plan_id.empty() && !model.pinned_plan().empty()) wanted = model.kept().latest();
+  std::shared_ptr<const ServedPlan> plan = wanted == nullptr ? nullptr : model.plan();
+  if (wanted != nullptr && (plan == nullptr || plan->made != wanted)) {
+    auto loaded = LoadPlan(*workers_[0]->backend, *registry_, model, model.graph(), wanted,
+                           options_.contexts);
+    if (!loaded.ok()) {
+      return Prefixed(
+          absl::StrCat(model.Describe(), ": plan ", Quoted(wanted->plan.plan_id()), ": "),
+          loaded.status());
+    }
+    plan = *std::move(loaded);
+  }
+  if (absl::Status s = registry_->PinPlan(*found, plan_id, std::move(plan)); !s.ok()) return s;
+  return found;
 }
 
 void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions,
@@ -277,7 +295,9 @@ void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& j
   const std::shared_ptr<const ServedPlan> before = slot->plan();
   slot->SetJob(job->id(), /*compiling=*/true);
   // A plan that a search found is not given up for the baseline: the new search goes on from it.
-  if (tapped == nullptr && before != nullptr && before->info.kind() == kSearchedPlan) {
+  // What a version is pinned to is given up for nothing.
+  if (tapped == nullptr && before != nullptr &&
+      (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty())) {
     StartSearch(worker, job, before->made);
     return;
   }
@@ -294,21 +314,22 @@ void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& j
   const bool serves = tapped == nullptr ? registry_->Publish(job->version(), *std::move(plan))
                                         : slot->Set(*std::move(plan));
   const v1::CompileJob state = job->state();
-  LogInfo("plan serves", {{"job", job->id()},
-                          {"model", version.name()},
-                          {"version", version.version()},
-                          {"taps", TapsText(tapped.get())},
-                          {"plan", id},
-                          {"kernels", state.kernels_total()},
-                          {"from_cache", state.kernels_from_cache()},
-                          {"ms", ms},
-                          {"lower_ms", times.lower},
-                          {"kernels_ms", times.kernels},
-                          {"check_ms", times.check},
-                          {"load_ms", times.load}});
-  if (!serves) {
+  LogInfo(serves ? "plan serves" : "plan made, not served",
+          {{"job", job->id()},
+           {"model", version.name()},
+           {"version", version.version()},
+           {"taps", TapsText(tapped.get())},
+           {"plan", id},
+           {"kernels", state.kernels_total()},
+           {"from_cache", state.kernels_from_cache()},
+           {"ms", ms},
+           {"lower_ms", times.lower},
+           {"kernels_ms", times.kernels},
+           {"check_ms", times.check},
+           {"load_ms", times.load}});
+  if (!serves && slot->plan() == nullptr) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_MODEL_DELETED);
-  } else if (tapped != nullptr) {
+  } else if (!serves || tapped != nullptr) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
   } else {
     StartSearch(worker, job, made);
@@ -341,8 +362,8 @@ bool CompileWorkers::Swap(CompileBackend& backend, CompileJob& job,
                           const PlanSearch::Found& found) {
   ModelVersion& version = *job.version();
   if (!version.pinned_plan().empty()) return false;
-  auto served =
-      Load(backend, job, version.graph(), std::make_shared<const PlanSearch::Found>(found));
+  auto served = LoadPlan(backend, *registry_, version, version.graph(),
+                         std::make_shared<const PlanSearch::Found>(found), options_.contexts);
   if (!served.ok()) {
     LogWarn("plan found, not served", {{"model", version.name()},
                                        {"plan", found.plan.plan_id()},
@@ -467,7 +488,8 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileB
   auto made = std::make_shared<PlanSearch::Found>();
   made->plan = *std::move(plan);
   made->objects = *std::move(objects);
-  auto served = Load(backend, job, graph, std::move(made));
+  auto served =
+      LoadPlan(backend, *registry_, *job.version(), graph, std::move(made), options_.contexts);
   times->load = watch.Lap();
   return served;
 }
@@ -493,33 +515,6 @@ absl::StatusOr<std::vector<KernelObject>> CompileWorkers::BuildKernels(CompileBa
     objects.push_back(*std::move(object));
   }
   return objects;
-}
-
-absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Load(
-    CompileBackend& backend, CompileJob& job, const Graph& graph,
-    std::shared_ptr<const PlanSearch::Found> made) {
-  const v1::Plan& plan = made->plan;
-  const std::shared_ptr<ModelVersion>& version = job.version();
-  auto served = std::make_shared<ServedPlan>();
-  std::vector<std::shared_ptr<const MappedTensor>> parameters;
-  for (const std::string& hash : version->parameter_hashes()) {
-    absl::StatusOr<std::shared_ptr<const MappedTensor>> tensor = registry_->Map(hash);
-    if (!tensor.ok()) return tensor.status();
-    parameters.push_back(*std::move(tensor));
-  }
-  auto runner = backend.Load(graph, plan, made->objects, parameters);
-  if (!runner.ok()) return runner.status();
-  served->runner = *std::move(runner);
-  served->contexts = std::make_shared<ContextPool>(served->runner, options_.contexts);
-  if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return s;
-  served->bucket = BucketText(plan);
-  served->info.set_plan_id(plan.plan_id());
-  served->info.set_kind(plan.kind());
-  *served->info.mutable_bucket() = plan.dims();
-  served->info.set_kernels(plan.kernels_size());
-  served->info.set_steps(plan.run_size());
-  served->made = std::move(made);
-  return std::shared_ptr<const ServedPlan>(std::move(served));
 }
 
 }  // namespace athanor

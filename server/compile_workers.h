@@ -50,6 +50,12 @@ class CompileWorkers {
   // deleted; RESOURCE_EXHAUSTED when too many are being compiled.
   absl::StatusOr<std::shared_ptr<TapPlan>> Tap(const std::shared_ptr<ModelVersion>& version,
                                                std::vector<NodeId> taps);
+  // The version is served by one of the plans that it was served by (ModelVersion::kept), which is
+  // loaded again in the caller's thread, until it is unpinned by an empty `plan_id`; then by the
+  // latest. NOT_FOUND names the plans there are.
+  absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
+                                                        const std::string& version,
+                                                        const std::string& plan_id);
   // At start: for every stored version, however many there are. `old` ones serve nobody yet: they are
   // built after everything else, and not searched for.
   void StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions,
@@ -100,9 +106,6 @@ class CompileWorkers {
                                                           Times* times);
   absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
                                                          const v1::Plan& plan);
-  absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(
-      CompileBackend& backend, CompileJob& job, const Graph& graph,
-      std::shared_ptr<const PlanSearch::Found> made);
   absl::StatusOr<std::shared_ptr<CompileJob>> Submit(
       const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
       std::optional<std::chrono::milliseconds> budget);
@@ -117,6 +120,8 @@ class CompileWorkers {
   Registry* const registry_;
   const std::string id_prefix_;
 
+  Mutex pin_mu_;  // one pin at a time, so that none is loaded twice; taken before all others
+
   mutable Mutex mu_;
   CondVar cv_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -127,9 +132,6 @@ class CompileWorkers {
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Worker>> workers_;
 };
-
-// "b=1..64 s=1..512"
-std::string BucketText(const v1::Plan& plan);
 
 }  // namespace athanor
 

@@ -168,7 +168,7 @@ TEST_F(SearchTest, APinnedVersionHasNone) {
   ASSERT_TRUE(first.ok()) << first.status();
   AwaitEnd(**first);
   const std::string baseline = ServedBy(*version);
-  ASSERT_TRUE(core_->registry().PinPlan("m", "", baseline).ok());
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", baseline).ok());
   EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_BASELINE_ONLY);
   EXPECT_EQ(ServedBy(*version), baseline);
 }
@@ -178,7 +178,7 @@ TEST_F(SearchTest, WhatIsFoundAfterPinningDoesNotServe) {
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
   std::shared_ptr<CompileJob> job = StartSearching(version);
   const std::string baseline = ServedBy(*version);
-  ASSERT_TRUE(core_->registry().PinPlan("m", "", baseline).ok());
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", baseline).ok());
   control_->ReleaseSearches();
   EXPECT_EQ(AwaitEnd(*job).search().plans_taken(), 0);
   EXPECT_THAT(control_->events(), Contains("refused found-1"));
@@ -302,6 +302,97 @@ TEST_F(SearchTest, GoesOnFromWhatServes) {
   EXPECT_EQ(ServedBy(*version), "found-4");
 }
 
+std::vector<std::string> PlanIds(const v1::Model& model) {
+  std::vector<std::string> ids;
+  for (const v1::PlanInfo& plan : model.plans()) ids.push_back(plan.plan_id());
+  return ids;
+}
+
+TEST_F(SearchTest, APreviousPlanServesWhilePinned) {
+  control_->Search({.plans = 3});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  std::shared_ptr<CompileJob> job = StartSearching(version);
+  const std::string baseline = ServedBy(*version);
+  control_->ReleaseSearches();
+  AwaitEnd(*job);
+  ASSERT_EQ(ServedBy(*version), "found-3");
+  const std::vector<std::string> all = {"found-3", "found-2", "found-1", baseline};
+  EXPECT_EQ(PlanIds(version->ToProto(true)), all);
+  const std::weak_ptr<const ServedPlan> third = version->plan();
+  for (const std::string& id : {std::string("found-1"), baseline}) {
+    ASSERT_TRUE(core_->workers().PinPlan("m", "", id).ok());
+    EXPECT_EQ(ServedBy(*version), id);
+    EXPECT_TRUE(third.expired());  // what does not serve holds no prepared weights
+    EXPECT_TRUE(version->ToProto(true).pinned());
+    EXPECT_EQ(PlanIds(version->ToProto(true)), all);
+    EXPECT_EQ(Run(*version, 5).value(), 10);
+    const size_t events = control_->events().size();
+    EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_BASELINE_ONLY);
+    EXPECT_EQ(control_->events().size(), events);
+    EXPECT_EQ(ServedBy(*version), id);
+  }
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  EXPECT_EQ(ServedBy(*version), "found-3");
+  EXPECT_FALSE(version->ToProto(true).pinned());
+  const absl::Status unknown = core_->workers().PinPlan("m", "", "found-9").status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.message()),
+              HasSubstr("has no plan \"found-9\"; it has \"found-3\", \"found-2\""));
+  EXPECT_EQ(ServedBy(*version), "found-3");
+}
+
+TEST_F(SearchTest, KeepsTheFirstPlanAndTheLatest) {
+  control_->Search({.plans = 20});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  std::shared_ptr<CompileJob> job = StartSearching(version);
+  const std::string baseline = ServedBy(*version);
+  control_->ReleaseSearches();
+  AwaitEnd(*job);
+  EXPECT_THAT(PlanIds(version->ToProto(true)),
+              ElementsAre("found-20", "found-19", "found-18", "found-17", "found-16", "found-15",
+                          "found-14", baseline));
+  EXPECT_EQ(core_->workers().PinPlan("m", "", "found-13").status().code(),
+            absl::StatusCode::kNotFound);
+  ASSERT_TRUE(core_->registry().Delete("m", "").ok());
+  EXPECT_THAT(PlanIds(version->ToProto(false)), ElementsAre());
+}
+
+// Pins and unpins beside calls and a search that swaps without end.
+TEST_F(SearchTest, PinsBesideSwaps) {
+  control_->Search({.plans = 1'000'000'000});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  std::shared_ptr<CompileJob> job = Start(version);
+  ASSERT_TRUE(Await(*version).ok());
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      while (!stop) ASSERT_EQ(Run(*version, 4).value(), 8);
+    });
+  }
+  const std::string baseline = PlanIds(version->ToProto(true)).back();
+  for (int i = 0; i < 20; ++i) {
+    const std::vector<std::string> ids = PlanIds(version->ToProto(true));
+    const std::string wanted = ids[ids.size() / 2];
+    const absl::Status pinned = core_->workers().PinPlan("m", "", wanted).status();
+    // Swaps may have pushed it out meanwhile.
+    if (!absl::IsNotFound(pinned)) {
+      ASSERT_TRUE(pinned.ok()) << pinned;
+      EXPECT_EQ(ServedBy(*version), wanted);
+      ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+    }
+    ASSERT_TRUE(core_->workers().PinPlan("m", "", baseline).ok());
+    EXPECT_EQ(ServedBy(*version), baseline);
+    ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  }
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", baseline).ok());
+  core_->workers().Cancel(job, Job::STOP_CANCELLED);
+  AwaitEnd(*job);
+  EXPECT_EQ(ServedBy(*version), baseline);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 // Many searches of several workers, ended in every way at once.
 TEST_F(SearchTest, ManyAtOnce) {
   Begin(2);
@@ -313,7 +404,8 @@ TEST_F(SearchTest, ManyAtOnce) {
       for (int i = 1; i <= 6; ++i) {
         std::shared_ptr<ModelVersion> version = StoreScale(name, static_cast<float>(i));
         std::shared_ptr<CompileJob> job = Start(version);
-        ASSERT_TRUE(Await(*version).ok());
+        const absl::Status ready = Await(*version);
+        ASSERT_TRUE(ready.ok()) << ready;
         while (job->state().search().plans_taken() < 3) {
           ASSERT_EQ(Run(*version, 2).value(), 2.0f * static_cast<float>(i));
         }

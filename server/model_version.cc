@@ -40,6 +40,7 @@ void ModelVersion::SetDeleted() {
   const absl::Status deleted = absl::NotFoundError(absl::StrCat(Describe(), " was deleted"));
   serving_.Close(deleted);
   taps_.Close(deleted);
+  kept_.Close();
 }
 
 std::string ModelVersion::pinned_plan() const {
@@ -94,10 +95,10 @@ v1::Model ModelVersion::ToProto(bool serving) const {
     const std::string pinned = pinned_plan();
     model.set_plan_id(view.plan->info.plan_id());
     model.set_pinned(!pinned.empty() && pinned == view.plan->info.plan_id());
-    *model.add_plans() = view.plan->info;
     prepared += view.plan->runner->prepared_bytes();
     arenas += view.plan->runner->arena_bytes();
   }
+  for (v1::PlanInfo& info : kept_.infos()) *model.add_plans() = std::move(info);
   model.mutable_memory()->set_prepared(prepared);
   model.mutable_memory()->set_arenas(arenas);
   return model;

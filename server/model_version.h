@@ -20,6 +20,7 @@
 #include "compiler/ir/graph.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/model.pb.h"
+#include "server/kept_plans.h"
 #include "server/output_shapes.h"
 #include "server/plan_slot.h"
 #include "server/registry_db.h"
@@ -53,6 +54,8 @@ class ModelVersion {
   // The plan that requests without taps run, and those with taps. Neither changes the other.
   PlanSlot& serving() { return serving_; }
   TapPlans& taps() { return taps_; }
+  // The plans without taps that served it.
+  KeptPlans& kept() { return kept_; }
   std::shared_ptr<const ServedPlan> plan() const { return serving_.plan(); }
   v1::Model::State state() const { return StateOf(serving_.view()); }
 
@@ -77,6 +80,7 @@ class ModelVersion {
 
   PlanSlot serving_;
   TapPlans taps_;
+  KeptPlans kept_;
   mutable Mutex mu_;
   std::string pinned_plan_ ABSL_GUARDED_BY(mu_);
 };

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/ir/message.h"
 #include "server/log.h"
 
@@ -333,6 +334,7 @@ bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
                        std::shared_ptr<const ServedPlan> plan) {
   {
     MutexLock change(change_mu_);
+    if (!version->pinned_plan().empty() && version->plan() != nullptr) return false;
     std::optional<NameRow> changed;
     {
       MutexLock lock(mu_);
@@ -351,7 +353,9 @@ bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
                  {{"model", version->name()}, {"error", s.message()}});
       }
     }
+    const std::shared_ptr<const ServedPlan> kept = plan;
     if (!version->serving().Set(std::move(plan))) return false;
+    version->kept().Add(*kept);
     if (changed.has_value()) {
       MutexLock lock(mu_);
       names_[version->name()].row = *changed;
@@ -361,24 +365,25 @@ bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
   return true;
 }
 
-absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::PinPlan(const std::string& name,
-                                                                const std::string& version,
-                                                                const std::string& plan_id) {
+absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
+                               const std::string& plan_id, std::shared_ptr<const ServedPlan> plan) {
   MutexLock change(change_mu_);
-  auto found = Find(name, version);
-  if (!found.ok()) return found.status();
-  if (!plan_id.empty()) {
-    std::shared_ptr<const ServedPlan> plan = (*found)->plan();
-    if (plan == nullptr || plan->info.plan_id() != plan_id) {
-      return absl::NotFoundError(absl::StrCat(
-          (*found)->Describe(), " has no plan ", Quoted(plan_id), "; it has ",
-          plan == nullptr ? "none yet" : absl::StrCat("\"", plan->info.plan_id(), "\"")));
-    }
+  const std::string has = plan == nullptr ? "" : plan->info.plan_id();
+  if (!plan_id.empty() && has != plan_id) {
+    std::vector<std::string> ids;
+    for (const v1::PlanInfo& info : version->kept().infos()) ids.push_back(Quoted(info.plan_id()));
+    return absl::NotFoundError(absl::StrCat(version->Describe(), " has no plan ", Quoted(plan_id),
+                                            "; it has ",
+                                            ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
   }
-  absl::Status s = db_->SetPinnedPlan(name, (*found)->version(), plan_id);
+  absl::Status s = db_->SetPinnedPlan(version->name(), version->version(), plan_id);
   if (!s.ok()) return s;
-  (*found)->SetPinnedPlan(plan_id);
-  return found;
+  version->SetPinnedPlan(plan_id);
+  // Nothing that was published while `plan` was loaded is lost: it is the latest that is kept.
+  if (plan != nullptr && !version->serving().Set(std::move(plan))) {
+    return absl::NotFoundError(absl::StrCat(version->Describe(), " was deleted"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<NameRow> Registry::ChooseRollback(const std::string& name,

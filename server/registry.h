@@ -94,12 +94,13 @@ class Registry {
   absl::StatusOr<std::vector<std::shared_ptr<ModelVersion>>> Delete(const std::string& name,
                                                                     const std::string& version);
   // The plan serves its version from now on, and the version its name unless a newer one or a
-  // rollback says otherwise. False if the version was deleted meanwhile.
+  // rollback says otherwise. False if the version was deleted meanwhile, or is served and pinned.
   bool Publish(const std::shared_ptr<ModelVersion>& version,
                std::shared_ptr<const ServedPlan> plan);
-  absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
-                                                        const std::string& version,
-                                                        const std::string& plan_id);
+  // `version` is served by `plan`, if any, and by no other while `plan_id` is not empty. NOT_FOUND
+  // unless that is the plan's.
+  absl::Status PinPlan(const std::shared_ptr<ModelVersion>& version, const std::string& plan_id,
+                       std::shared_ptr<const ServedPlan> plan);
   absl::StatusOr<std::shared_ptr<ModelVersion>> Rollback(const std::string& name,
                                                          const std::string& version);
 

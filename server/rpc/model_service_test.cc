@@ -238,6 +238,22 @@ TEST(ModelServiceTest, PinPlanTakesThePlanThatExists) {
   EXPECT_THAT(status.error_message(), HasSubstr("has no plan \"p-0000\"; it has \"" + plan));
 }
 
+TEST(ModelServiceTest, PinPlanTakesAPlanThatServedBefore) {
+  TestServer test;
+  test.control->Search({.plans = 2});
+  test.Upload("m", ScaleModel({3}));
+  v1::Model model = test.Get("m");
+  ASSERT_EQ(model.plans_size(), 3);
+  EXPECT_EQ(model.plan_id(), "found-2");
+  ASSERT_TRUE(Pin(test, model.plans(1).plan_id(), &model).ok());
+  EXPECT_EQ(model.plan_id(), "found-1");
+  EXPECT_TRUE(model.pinned());
+  EXPECT_THAT(test.Infer("m", {2}), ElementsAre(6));
+  ASSERT_TRUE(Pin(test, "", &model).ok());
+  EXPECT_EQ(model.plan_id(), "found-2");
+  EXPECT_FALSE(model.pinned());
+}
+
 TEST(ModelServiceTest, ModelsOutliveTheServer) {
   TestServer test;
   test.Upload("a", ScaleModel({2}));

@@ -1,0 +1,49 @@
+// The plans that a version was served by, the one that serves included: what can be pinned.
+//
+//   plans.Add(*served);
+//   std::shared_ptr<const PlanSearch::Found> made = plans.Find("p-12ab");   // to be loaded again
+//
+// Holds what they are loaded from, neither prepared weights nor arenas. Thread-safe.
+#ifndef ATHANOR_SERVER_KEPT_PLANS_H_
+#define ATHANOR_SERVER_KEPT_PLANS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/v1/model.pb.h"
+#include "server/plan_search.h"
+#include "server/served_plan.h"
+
+namespace athanor {
+
+class KeptPlans {
+ public:
+  // The first one and the latest of the others.
+  static constexpr size_t kMost = 8;
+
+  // The latest from now on. Nothing if it was loaded from nothing that is kept (`made` is null).
+  void Add(const ServedPlan& plan);
+  // Null: there is none of this id.
+  std::shared_ptr<const PlanSearch::Found> Find(const std::string& plan_id) const;
+  // Null before the first Add.
+  std::shared_ptr<const PlanSearch::Found> latest() const;
+  // Latest first.
+  std::vector<v1::PlanInfo> infos() const;
+  // For good.
+  void Close();
+
+ private:
+  struct Kept {
+    v1::PlanInfo info;
+    std::shared_ptr<const PlanSearch::Found> made;
+  };
+  mutable Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Kept> plans_ ABSL_GUARDED_BY(mu_);  // the latest last
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_KEPT_PLANS_H_
