@@ -56,8 +56,8 @@ class CompileWorkers {
   absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
                                                         const std::string& version,
                                                         const std::string& plan_id);
-  // At start: for every stored version, however many there are. `old` ones serve nobody yet: they are
-  // built after everything else, and not searched for.
+  // At start: for every stored version, however many there are. `old` ones serve nobody yet: they
+  // are built after everything else, and not searched for.
   void StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions,
                 const std::vector<std::shared_ptr<ModelVersion>>& old);
   absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
