@@ -390,7 +390,7 @@ std::optional<v1::CompileJob::StopReason> CompileWorkers::Step(CompileBackend& b
     }
   }
   s.used += std::chrono::steady_clock::now() - start;
-  const double seconds = std::chrono::duration<double>(s.used).count();
+  const double seconds = Seconds(s.used);
   job.Update([&](v1::CompileJob& state) {
     *state.mutable_search() = s.search->progress();
     state.mutable_search()->set_seconds(seconds);

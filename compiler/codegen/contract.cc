@@ -13,51 +13,13 @@
 #include "compiler/codegen/lower.h"
 #include "compiler/codegen/tile.h"
 #include "compiler/search/access.h"
+#include "compiler/search/contract_roles.h"
 
 namespace athanor {
 
 using kir::Var;
 
 namespace {
-
-// The contraction's axes by role; `row_operand` and `column_operand` are input numbers of the node.
-struct Roles {
-  std::string letters[2], result;
-  std::string batch, rows, columns, sums;
-  int row_operand = 0, column_operand = 1;
-  std::map<char, Expr> extents;
-
-  std::vector<Expr> ExtentsOf(const std::string& group) const {
-    std::vector<Expr> e;
-    for (char c : group) e.push_back(extents.at(c));
-    return e;
-  }
-};
-
-Roles FindRoles(const Graph& graph, const Node& node, bool swap) {
-  ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
-  Roles r;
-  r.letters[0] = spec.lhs;
-  r.letters[1] = spec.rhs;
-  r.result = spec.result;
-  if (swap) std::swap(r.row_operand, r.column_operand);
-  for (int side = 0; side < 2; ++side) {
-    for (size_t i = 0; i < r.letters[side].size(); ++i) {
-      r.extents[r.letters[side][i]] = graph.node(node.inputs[side]).type.shape[i];
-    }
-  }
-  auto in = [&](int side, char c) { return r.letters[side].find(c) != std::string::npos; };
-  for (char c : r.result) {
-    bool row = in(r.row_operand, c), column = in(r.column_operand, c);
-    (row && column ? r.batch : row ? r.rows : r.columns) += c;
-  }
-  for (const std::string* letters : {&spec.lhs, &spec.rhs}) {
-    for (char c : *letters) {
-      if (r.result.find(c) == std::string::npos && r.sums.find(c) == std::string::npos) r.sums += c;
-    }
-  }
-  return r;
-}
 
 class ContractLowering {
  public:
@@ -66,13 +28,13 @@ class ContractLowering {
         e_(b.emitter),
         node_(b.input.graph.node(b.choice.anchor)),
         s_(b.choice.contract),
-        roles_(FindRoles(b.input.graph, node_, s_.swap)),
+        roles_(FindContractRoles(b.input.graph, node_, s_.swap)),
         accumulator_(AccumulatorOf(node_.type.dtype)),
         lanes_(b.LanesFor(DTypeBytes(accumulator_))),
         width_(lanes_ * s_.nv),
-        m_(Product(roles_.ExtentsOf(roles_.rows))),
-        n_(Product(roles_.ExtentsOf(roles_.columns))),
-        k_(Product(roles_.ExtentsOf(roles_.sums))) {}
+        m_(roles_.SizeOf(roles_.rows)),
+        n_(roles_.SizeOf(roles_.columns)),
+        k_(roles_.SizeOf(roles_.sums)) {}
 
   absl::Status Lower();
 
@@ -97,7 +59,7 @@ class ContractLowering {
   kir::Emitter& e_;
   const Node& node_;
   const ContractSchedule& s_;
-  Roles roles_;
+  ContractRoles roles_;
   DType accumulator_;
   int lanes_;
   int width_;

@@ -85,16 +85,16 @@ absl::StatusOr<std::unique_ptr<SearchSession>> SearchSession::Create(
   }
   if (options.sizes.empty()) options.sizes = ChooseSizes(prepared->graph, start.target());
   std::unique_ptr<SearchSession> session(
-      new SearchSession(start, *std::move(prepared), std::move(options)));
+      new SearchSession(start, CanonicalHash(*graph), *std::move(prepared), std::move(options)));
   return session;
 }
 
-SearchSession::SearchSession(const internal::SearchStart& start, Prepared prepared,
-                             SearchOptions options)
+SearchSession::SearchSession(const internal::SearchStart& start, std::string graph_hash,
+                             Prepared prepared, SearchOptions options)
     : target_(start.target()),
       builder_(target_),
       prepared_(std::move(prepared)),
-      graph_hash_(CanonicalHash(*ParseGraph(start.graph_text()))),
+      graph_hash_(std::move(graph_hash)),
       sizes_(options.sizes),
       weight_bytes_(WeightBytes(prepared_.graph)),
       search_({prepared_.graph}, target_, MachineOf(start), std::move(options)) {}

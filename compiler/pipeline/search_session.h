@@ -35,7 +35,8 @@ class SearchSession {
   absl::StatusOr<internal::SearchReply> Next(const internal::SearchRequest& request);
 
  private:
-  SearchSession(const internal::SearchStart& start, Prepared prepared, SearchOptions options);
+  SearchSession(const internal::SearchStart& start, std::string graph_hash, Prepared prepared,
+                SearchOptions options);
 
   absl::Status TakeIn(const internal::SearchRequest& request);
   // Adds a kernel to `reply` if its outcome is not known; else tells the search.

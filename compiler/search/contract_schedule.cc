@@ -5,51 +5,22 @@
 #include <string>
 #include <utility>
 
+#include "compiler/search/contract_roles.h"
+
 namespace athanor {
 
 namespace {
 
-struct Operands {
-  ContractSpec spec;
-  std::map<char, Expr> extents;
-
-  const std::string& side(int i) const { return i == 0 ? spec.lhs : spec.rhs; }
-  bool Has(int i, char c) const { return side(i).find(c) != std::string::npos; }
-  // Letters of the result that only operand `i` has.
-  std::string Free(int i) const {
-    std::string free;
-    for (char c : spec.result) {
-      if (Has(i, c) && !Has(1 - i, c)) free += c;
-    }
-    return free;
-  }
-};
-
-Operands OperandsOf(const Graph& graph, const Node& node) {
-  Operands o{*ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec")), {}};
-  for (int i = 0; i < 2; ++i) {
-    const Shape& shape = graph.node(node.inputs[i]).type.shape;
-    for (size_t a = 0; a < shape.size(); ++a) o.extents[o.side(i)[a]] = shape[a];
-  }
-  return o;
-}
-
-// How well operand `i` carries the lanes; 0 if it cannot.
-int ColumnScore(const Operands& o, const Node& node, int i, const std::vector<bool>& is_weight) {
-  const std::string free = o.Free(i);
+// How well operand `i`, whose axes `free` are in the result alone, carries the lanes; 0 if it
+// cannot.
+int ColumnScore(const ContractRoles& roles, const Node& node, int i, const std::string& free,
+                const std::vector<bool>& is_weight) {
   if (free.empty()) return 0;
   int score = 1;
   if (is_weight[node.inputs[i]]) score += 8;  // packed once, ahead
-  if (!o.spec.result.empty() && o.spec.result.back() == free.back())
-    score += 4;                                     // contiguous stores
-  if (o.side(i).back() == free.back()) score += 2;  // contiguous reads
+  if (!roles.result.empty() && roles.result.back() == free.back()) score += 4;  // contiguous stores
+  if (roles.letters[i].back() == free.back()) score += 2;                       // contiguous reads
   return score;
-}
-
-Expr FlatSize(const Operands& o, const std::string& letters) {
-  Expr size = 1;
-  for (char c : letters) size *= o.extents.at(c);
-  return size;
 }
 
 }  // namespace
@@ -58,8 +29,9 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                                                  const std::vector<bool>& is_weight,
                                                  const v1::Target& target) {
   const Node& node = graph.node(id);
-  Operands o = OperandsOf(graph, node);
-  int scores[2] = {ColumnScore(o, node, 0, is_weight), ColumnScore(o, node, 1, is_weight)};
+  const ContractRoles roles = FindContractRoles(graph, node, /*swap=*/false);
+  const int scores[2] = {ColumnScore(roles, node, 0, roles.rows, is_weight),
+                         ColumnScore(roles, node, 1, roles.columns, is_weight)};
   if (scores[0] == 0 && scores[1] == 0) return std::nullopt;
   ContractSchedule s;
   s.swap = scores[0] > scores[1];
@@ -68,7 +40,8 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   s.nv = 2;
   const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
   const int64_t lanes = target.vector_bytes() / bytes;
-  std::optional<int64_t> columns = graph.DimBounds().Maximum(FlatSize(o, o.Free(s.swap ? 0 : 1)));
+  std::optional<int64_t> columns =
+      graph.DimBounds().Maximum(roles.SizeOf(s.swap ? roles.rows : roles.columns));
   if (columns && *columns <= lanes) s.nv = 1;
   // A panel of the column operand stays in half of the second-level cache.
   s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
@@ -86,41 +59,29 @@ int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule
 
 NodeId AddPackedOperand(Graph* graph, NodeId id, const ContractSchedule& schedule, int width) {
   const Node& node = graph->node(id);
-  Operands o = OperandsOf(*graph, node);
-  const int side = schedule.swap ? 0 : 1;
-  const NodeId operand = node.inputs[side];
-  std::string batch, sums;
-  for (char c : o.spec.result) {
-    if (o.Has(0, c) && o.Has(1, c)) batch += c;
-  }
-  for (const std::string* letters : {&o.spec.lhs, &o.spec.rhs}) {
-    for (char c : *letters) {
-      bool summed = o.spec.result.find(c) == std::string::npos && sums.find(c) == std::string::npos;
-      if (summed) sums += c;
-    }
-  }
-  const std::string columns = o.Free(side);
+  const ContractRoles roles = FindContractRoles(*graph, node, schedule.swap);
+  const NodeId operand = node.inputs[roles.column_operand];
   std::map<char, Expr> at;
   IndexMap map;
-  for (char c : batch) {
+  for (char c : roles.batch) {
     at[c] = Expr::Axis(static_cast<int>(map.shape.size()));
-    map.shape.push_back(o.extents[c]);
+    map.shape.push_back(roles.extents.at(c));
   }
   const int rank = static_cast<int>(map.shape.size());
   const Expr k = Expr::Axis(rank + 1), n = Expr::Axis(rank) * width + Expr::Axis(rank + 2);
   map.shape.insert(map.shape.end(),
-                   {CeilDiv(FlatSize(o, columns), width), FlatSize(o, sums), width});
+                   {CeilDiv(roles.SizeOf(roles.columns), width), roles.SizeOf(roles.sums), width});
   auto split = [&](const std::string& letters, const Expr& flat) {
     Expr stride = 1;
     for (size_t i = letters.size(); i-- > 0;) {
       Expr digit = FloorDiv(flat, stride);
-      at[letters[i]] = i > 0 ? Mod(digit, o.extents[letters[i]]) : digit;
-      stride *= o.extents[letters[i]];
+      at[letters[i]] = i > 0 ? Mod(digit, roles.extents.at(letters[i])) : digit;
+      stride *= roles.extents.at(letters[i]);
     }
   };
-  split(sums, k);
-  split(columns, n);
-  for (char c : o.side(side)) map.coordinates.push_back(at[c]);
+  split(roles.sums, k);
+  split(roles.columns, n);
+  for (char c : roles.letters[roles.column_operand]) map.coordinates.push_back(at[c]);
   Node packed;
   packed.op = Op::kIndexMap;
   packed.inputs = {operand};
