@@ -33,7 +33,7 @@ struct Result {
   int rounds = 0;
 };
 
-// A plan loaded one or more times, at one size.
+// A plan loaded one or more times, and what it is called with at the size at hand.
 struct Subject {
   std::vector<std::shared_ptr<const Executable>> copies;
   std::vector<std::unique_ptr<Executable::Context>> contexts;
@@ -77,9 +77,9 @@ class Measurement {
   absl::Status Validate();
   // In the isolated process.
   absl::Status RunAll(Result* results);
-  absl::Status RunSize(Device* device, int size, Result* results);
-  absl::StatusOr<Subject> Load(Device* device, const internal::MeasuredPlan& plan, int size,
-                               const std::vector<std::shared_ptr<const std::string>>& inputs);
+  absl::Status RunSize(std::vector<Subject>& subjects, int size, Result* results);
+  absl::StatusOr<Subject> Load(Device* device, const internal::MeasuredPlan& plan);
+  absl::Status Bind(int size, absl::Span<const int64_t> dims, Subject* s);
   absl::Status Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds);
   static Result Summary(std::vector<double> samples);
 
@@ -167,21 +167,25 @@ absl::Status Measurement::RunAll(Result* results) {
   absl::StatusOr<std::unique_ptr<CpuDevice>> device =
       CpuDevice::Create({.threads = std::max(1, request_.threads()), .pin = false});
   if (!device.ok()) return device.status();
+  std::vector<Subject> subjects;
+  for (const internal::MeasuredPlan& plan : request_.plans()) {
+    absl::StatusOr<Subject> loaded = Load(device->get(), plan);
+    if (!loaded.ok()) return loaded.status();
+    subjects.push_back(*std::move(loaded));
+  }
   for (int size = 0; size < request_.sizes_size(); ++size) {
-    if (absl::Status s = RunSize(device->get(), size, results); !s.ok()) return s;
+    if (absl::Status s = RunSize(subjects, size, results); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Subject> Measurement::Load(
-    Device* device, const internal::MeasuredPlan& measured, int size,
-    const std::vector<std::shared_ptr<const std::string>>& inputs) {
+absl::StatusOr<Subject> Measurement::Load(Device* device, const internal::MeasuredPlan& measured) {
   std::vector<absl::string_view> objects(measured.objects().begin(), measured.objects().end());
   std::vector<ParameterView> parameters;
   int64_t bytes = 0;
   for (size_t i = input_names_.size() - parameters_; i < input_names_.size(); ++i) {
-    parameters.push_back({input_names_[i], *inputs[i], nullptr});
-    bytes += static_cast<int64_t>(inputs[i]->size());
+    parameters.push_back({input_names_[i], *inputs_[0][i], nullptr});
+    bytes += static_cast<int64_t>(inputs_[0][i]->size());
   }
   int64_t copies = 1;
   if (bytes > 0) copies = std::min(request_.weight_bytes(), kMaxHeld) / bytes;
@@ -195,27 +199,33 @@ absl::StatusOr<Subject> Measurement::Load(
     s.copies.push_back(*std::move(plan));
     s.contexts.push_back(*std::move(context));
   }
-  const Executable& first = *s.copies.front();
-  const auto& dims = request_.sizes(size).values();
-  if (absl::Status ok = first.CheckDims({dims.data(), static_cast<size_t>(dims.size())});
-      !ok.ok()) {
-    return ok;
-  }
+  return s;
+}
+
+absl::Status Measurement::Bind(int size, absl::Span<const int64_t> dims, Subject* s) {
+  const Executable& first = *s->copies.front();
+  if (absl::Status ok = first.CheckDims(dims); !ok.ok()) return ok;
+  s->inputs.clear();
+  s->output_bytes.clear();
+  s->outputs.clear();
+  s->samples.clear();
+  s->calls = 1;
+  s->given_up = false;
   for (int i = 0; i < first.inputs(); ++i) {
     auto name = std::find(input_names_.begin(), input_names_.end(), first.input_name(i));
     if (name == input_names_.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("the plan's input \"", first.input_name(i), "\" is none of the graph's"));
     }
-    s.inputs.push_back(*inputs[name - input_names_.begin()]);
+    s->inputs.push_back(*inputs_[size][name - input_names_.begin()]);
   }
   for (int i = 0; i < first.outputs(); ++i) {
-    s.output_bytes.emplace_back(
-        first.output_bytes(i, {dims.data(), static_cast<size_t>(dims.size())}), '\0');
+    s->output_bytes.emplace_back(first.output_bytes(i, dims), '\0');
   }
-  for (std::string& out : s.output_bytes)
-    s.outputs.push_back(absl::MakeSpan(out.data(), out.size()));
-  return s;
+  for (std::string& out : s->output_bytes) {
+    s->outputs.push_back(absl::MakeSpan(out.data(), out.size()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Measurement::Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
@@ -230,15 +240,12 @@ absl::Status Measurement::Sample(Subject& s, absl::Span<const int64_t> dims, dou
   return absl::OkStatus();
 }
 
-absl::Status Measurement::RunSize(Device* device, int size, Result* results) {
+absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Result* results) {
   const auto& values = request_.sizes(size).values();
   const absl::Span<const int64_t> dims(values.data(), static_cast<size_t>(values.size()));
-  std::vector<Subject> subjects;
   double longest = 0;
-  for (const internal::MeasuredPlan& plan : request_.plans()) {
-    absl::StatusOr<Subject> loaded = Load(device, plan, size, inputs_[size]);
-    if (!loaded.ok()) return loaded.status();
-    Subject& s = subjects.emplace_back(*std::move(loaded));
+  for (Subject& s : subjects) {
+    if (absl::Status status = Bind(size, dims, &s); !status.ok()) return status;
     // Every copy once for its pages, then once more for the time.
     double seconds = 0;
     for (size_t c = 0; c <= s.copies.size(); ++c) {
