@@ -15,7 +15,7 @@
 #include "compiler/pipeline/pipeline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/tuner_process.h"
+#include "tests/tuner/tuner_test.h"
 
 namespace athanor {
 namespace {
@@ -69,20 +69,8 @@ const Model kLargeModels[] = {
        %3 = Gelu(%2) output "y" = %3 })"},
 };
 
-class BaselineCheckTest : public ::testing::Test {
+class BaselineCheckTest : public TunerTest {
  protected:
-  void SetUp() override {
-    TunerOptions options;
-    options.binary = "server/athanor-tuner";
-    auto tuner = TunerProcess::Start(options);
-    ASSERT_TRUE(tuner.ok()) << tuner.status();
-    tuner_ = *std::move(tuner);
-    auto target = tuner_->Target();
-    ASSERT_TRUE(target.ok()) << target.status();
-    target_ = target->target();
-    target_.set_threads(2);
-  }
-
   CheckedPlan Lower(const char* text) {
     absl::StatusOr<Graph> graph = ParseGraph(text);
     EXPECT_TRUE(graph.ok()) << graph.status();
@@ -103,8 +91,6 @@ class BaselineCheckTest : public ::testing::Test {
 
   absl::Status Check(const internal::CheckRequest& request) { return Report(request).status(); }
 
-  std::unique_ptr<TunerProcess> tuner_;
-  v1::Target target_;
   std::chrono::steady_clock::time_point start_;  // of the last check
 };
 
@@ -197,7 +183,8 @@ TEST_F(BaselineCheckTest, LargeLiteralsDoNotTravelWithChecks) {
   EXPECT_GT(plan.plan.ByteSizeLong(), 1 << 20);
   ASSERT_GE(plan.checks.size(), 2);
   for (const internal::KernelCheck& check : plan.checks) {
-    EXPECT_LT(check.request().ByteSizeLong(), 100'000) << check.request().graph_text().substr(0, 2000);
+    EXPECT_LT(check.request().ByteSizeLong(), 100'000)
+        << check.request().graph_text().substr(0, 2000);
     EXPECT_TRUE(Check(check.request()).ok()) << Check(check.request());
   }
 }

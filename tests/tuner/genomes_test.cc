@@ -20,7 +20,7 @@
 #include "compiler/search/fusion.h"
 #include "compiler/search/space.h"
 #include "gtest/gtest.h"
-#include "server/tuner_process.h"
+#include "tests/tuner/tuner_test.h"
 
 namespace athanor {
 namespace {
@@ -74,20 +74,8 @@ constexpr const char* kBodies[] = {
        %2 = Tanh(%1) %3 = SumReduce(%2) {axes=[1]} output "y" = %3 output "p" = %1)",
 };
 
-class GenomesTest : public ::testing::Test {
+class GenomesTest : public TunerTest {
  protected:
-  void SetUp() override {
-    TunerOptions options;
-    options.binary = "server/athanor-tuner";
-    auto tuner = TunerProcess::Start(options);
-    ASSERT_TRUE(tuner.ok()) << tuner.status();
-    tuner_ = *std::move(tuner);
-    auto machine = tuner_->Target();
-    ASSERT_TRUE(machine.ok()) << machine.status();
-    target_ = machine->target();
-    target_.set_threads(2);
-  }
-
   template <typename T>
   const T& OneOf(const std::vector<T>& all) {
     return all[random_() % all.size()];
@@ -141,8 +129,6 @@ class GenomesTest : public ::testing::Test {
     return tuner_->Check(request);
   }
 
-  std::unique_ptr<TunerProcess> tuner_;
-  v1::Target target_;
   std::mt19937_64 random_{7};
   std::map<std::string, std::string> objects_;  // by source
 };

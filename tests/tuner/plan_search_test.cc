@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "server/kernel_maker.h"
 #include "server/tuner_plan_search.h"
-#include "server/tuner_process.h"
+#include "tests/tuner/tuner_test.h"
 
 namespace athanor {
 namespace {
@@ -23,18 +23,11 @@ constexpr char kModel[] = R"(graph "g" { dim b in [1, 256]
   %4 = Parameter "w1" : f32[512, 512] %5 = Contract(%3, %4) {spec="bk,kn->bn"} %6 = Tanh(%5)
   output "y" = %6 })";
 
-class PlanSearchTest : public ::testing::Test {
+class PlanSearchTest : public TunerTest {
  protected:
   void SetUp() override {
-    TunerOptions options;
-    options.binary = "server/athanor-tuner";
-    auto tuner = TunerProcess::Start(options);
-    ASSERT_TRUE(tuner.ok()) << tuner.status();
-    tuner_ = *std::move(tuner);
-    auto machine = tuner_->Target();
-    ASSERT_TRUE(machine.ok()) << machine.status();
-    machine_ = *std::move(machine);
-    machine_.mutable_target()->set_threads(2);
+    TunerTest::SetUp();
+    if (HasFatalFailure()) return;
     auto limits = tuner_->Machine(machine_.target(), 2);
     ASSERT_TRUE(limits.ok()) << limits.status();
     limits_ = *std::move(limits);
@@ -68,8 +61,6 @@ class PlanSearchTest : public ::testing::Test {
                                              unreachable_, PlanSearchOptions{1, candidates});
   }
 
-  std::unique_ptr<TunerProcess> tuner_;
-  internal::TargetReply machine_;
   internal::MachineReply limits_, unreachable_;
   std::unique_ptr<KernelStore> store_;
   Graph graph_;

@@ -9,7 +9,7 @@
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/tuner_process.h"
+#include "tests/tuner/tuner_test.h"
 
 namespace athanor {
 namespace {
@@ -76,19 +76,8 @@ v1::Plan PlanOf(const Graph& graph, const Expr& grid) {
   return plan;
 }
 
-class SampledCheckTest : public ::testing::Test {
+class SampledCheckTest : public TunerTest {
  protected:
-  void SetUp() override {
-    TunerOptions options;
-    options.binary = "server/athanor-tuner";
-    auto tuner = TunerProcess::Start(options);
-    ASSERT_TRUE(tuner.ok()) << tuner.status();
-    tuner_ = *std::move(tuner);
-    auto target = tuner_->Target();
-    ASSERT_TRUE(target.ok()) << target.status();
-    target_ = target->target();
-  }
-
   // Whole at `small`, sampled at `large`; either may be empty.
   absl::StatusOr<internal::CheckReply> Check(const char* graph_text, const Expr& grid,
                                              const std::string& body,
@@ -110,9 +99,6 @@ class SampledCheckTest : public ::testing::Test {
     }
     return tuner_->CheckReport(request);
   }
-
-  std::unique_ptr<TunerProcess> tuner_;
-  v1::Target target_;
 };
 
 constexpr char kDouble[] = R"(graph "double" { dim m in [1, 100000] dim n in [1, 100000]
