@@ -86,7 +86,10 @@ absl::Status Upload(Context* context, const Options& options) {
 void AddUpload(CLI::App* app, Context* context) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand("upload", "Stores a model and shows how it is compiled");
-  command->add_option("FILE", options->file, "a bundle (.athanor, of the SDK's Graph.save) or ONNX")
+  command
+      ->add_option("FILE", options->file,
+                   "a bundle (.athanor, of the SDK's Graph.save) or ONNX, "
+                   "which the server does not import yet")
       ->required();
   command->add_option("--name", options->name, "of the model; else the file's without its suffix");
   command->add_option("--format", options->format, "athanor or onnx; else by the file's suffix");
