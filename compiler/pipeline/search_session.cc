@@ -1,9 +1,11 @@
 #include "compiler/pipeline/search_session.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "compiler/pipeline/search_sizes.h"
 #include "compiler/search/fusion.h"
 
@@ -57,6 +59,26 @@ void AddSizes(const std::vector<SizePoint>& points,
   for (const SizePoint& p : points) out->Add()->mutable_values()->Assign(p.begin(), p.end());
 }
 
+void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
+  out->set_instances(region.instances);
+  out->set_nodes(region.graph_nodes);
+  out->set_e_nodes(static_cast<int64_t>(region.e_nodes));
+  out->set_e_classes(static_cast<int64_t>(region.e_classes));
+  out->set_iterations(region.iterations);
+  out->set_milliseconds(region.seconds * 1e3);
+  out->set_peak_bytes(static_cast<int64_t>(region.peak_bytes));
+  out->set_stop(egraph::StopReasonText(region.stop));
+  auto fired = region.fired;
+  std::sort(fired.begin(), fired.end(), [](const auto& a, const auto& b) {
+    return std::tie(b.second, a.first) < std::tie(a.second, b.first);
+  });
+  for (const auto& [rule, applied] : fired) {
+    v1::SearchRegion::RuleFirings* firings = out->add_fired();
+    firings->set_rule(rule);
+    firings->set_applied(static_cast<int64_t>(applied));
+  }
+}
+
 Machine MachineOf(const internal::SearchStart& start) {
   Machine machine = Machine::Typical(start.target());
   const internal::MachineReply& m = start.machine();
@@ -97,7 +119,7 @@ SearchSession::SearchSession(const internal::SearchStart& start, std::string gra
       graph_hash_(std::move(graph_hash)),
       sizes_(options.sizes),
       weight_bytes_(WeightBytes(prepared_.graph)),
-      search_({prepared_.graph}, target_, MachineOf(start), std::move(options)) {}
+      search_(SingleForm(prepared_.graph), target_, MachineOf(start), std::move(options)) {}
 
 absl::Status SearchSession::TakeIn(const internal::SearchRequest& request) {
   for (const internal::KernelOutcome& outcome : request.kernels()) {
@@ -217,6 +239,12 @@ v1::SearchProgress SearchSession::Progress() const {
   progress.set_genomes_taken(report.genomes_taken);
   progress.set_predicted(report.predicted);
   progress.set_roofline(report.roofline);
+  progress.set_forms_tried(report.forms_tried);
+  progress.set_forms_taken(report.forms_taken);
+  for (absl::string_view rule : absl::StrSplit(report.rules, ' ', absl::SkipEmpty())) {
+    progress.add_rules(std::string(rule));
+  }
+  for (const RegionReport& region : report.regions) AddRegion(region, progress.add_regions());
   for (const SizePoint& sizes : sizes_) {
     std::string text;
     for (size_t d = 0; d < sizes.size(); ++d) {

@@ -52,28 +52,36 @@ std::string_view SearchStopName(SearchStop stop) {
   return "?";
 }
 
-Search::Search(std::vector<Graph> forms, const v1::Target& target, const Machine& machine,
+Search::Search(std::unique_ptr<FormSpace> forms, const v1::Target& target, const Machine& machine,
                SearchOptions options)
     : forms_(std::move(forms)),
       target_(target),
       machine_(machine),
       options_(std::move(options)),
       random_(options_.seed) {
+  forms_->UseCost([this](const Graph& graph) { return CostOf(graph); });
   best_ = MakeState(0, {});
 }
 
 Search::State Search::MakeState(int form, Fusion fusion) {
-  const Graph& graph = forms_[form];
   State state{form, std::move(fusion), {}};
-  const Genome genome = ChooseKernels(graph, target_, state.fusion);
+  state.calls = CallsOf(forms_->graph(form), state.fusion);
+  return state;
+}
+
+Search::Calls Search::CallsOf(const Graph& graph, const Fusion& fusion) {
+  Calls calls;
+  const Genome genome = ChooseKernels(graph, target_, fusion);
   const std::vector<bool> memory = MemoryOf(graph, genome);
   const std::vector<bool> weights = WeightsOf(graph);
   for (const KernelChoice& kernel : genome.kernels) {
     if (weights[kernel.root]) continue;  // computed once, by `prepare`
-    ++state.calls[TaskOf(CutTask(graph, memory, weights, kernel))];
+    ++calls[TaskOf(CutTask(graph, memory, weights, kernel))];
   }
-  return state;
+  return calls;
 }
+
+double Search::CostOf(const Graph& graph) { return TimeOf(CallsOf(graph, {})); }
 
 int Search::TaskOf(KernelTask task) {
   // Equal graphs may be asked for as kernels of several kinds: an epilogue that is computed alone.
@@ -122,9 +130,9 @@ double Search::TimeOf(const Tuning& t) const {
   return t.best.empty() ? RooflineOf(t) : Weighted(t.best);
 }
 
-double Search::TimeOf(const State& state) const {
+double Search::TimeOf(const Calls& all) const {
   double time = 0;
-  for (const auto& [task, calls] : state.calls) time += calls * TimeOf(tasks_[task]);
+  for (const auto& [task, calls] : all) time += calls * TimeOf(tasks_[task]);
   return time;
 }
 
@@ -252,9 +260,12 @@ void Search::Settle() {
   }
   if (!trying_) return;
   ++genomes_tried_;
+  const bool other_form = trying_->form != best_.form;
+  if (other_form) ++forms_tried_;
   if (!Failed(*trying_) && TimeOf(*trying_) < TimeOf(best_) - kLeastMove) {
     best_ = *std::move(trying_);
     ++genomes_taken_;
+    if (other_form) ++forms_taken_;
     FindMoves();
   }
   trying_.reset();
@@ -262,7 +273,7 @@ void Search::Settle() {
 
 // Changes of the best genome by one decision, the same in all places that look the same.
 void Search::AddFlips(const State& from) {
-  const Graph& graph = forms_[from.form];
+  const Graph& graph = forms_->graph(from.form);
   const Genome genome = ChooseKernels(graph, target_, from.fusion);
   const std::vector<bool> memory = MemoryOf(graph, genome);
   const std::vector<bool> weights = WeightsOf(graph);
@@ -296,16 +307,21 @@ void Search::AddFlips(const State& from) {
   }
 }
 
+// Other graphs, each tried once.
+void Search::AddForms(const State& from) {
+  for (int form : forms_->Neighbours(from.form)) {
+    const std::string key = absl::StrCat("form ", form);
+    if (form == from.form || moved_.contains(key)) continue;
+    State state = MakeState(form, {});
+    const double gain = TimeOf(from) - TimeOf(state);
+    moves_.push_back({key, std::move(state), gain});
+  }
+}
+
 void Search::FindMoves() {
   moves_.clear();
   AddFlips(best_);
-  for (int form = 0; form < static_cast<int>(forms_.size()); ++form) {
-    const std::string key = absl::StrCat("form ", form);
-    if (form == best_.form || moved_.contains(key)) continue;
-    State state = MakeState(form, {});
-    const double gain = TimeOf(best_) - TimeOf(state);
-    moves_.push_back({key, std::move(state), gain});
-  }
+  AddForms(best_);
   // Tasks not measured yet count with their roofline here, so a gain is what is possible, not
   // likely.
   std::sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) {
@@ -353,7 +369,7 @@ std::optional<Search::Step> Search::TuneBest() {
 }
 
 ScheduledGraph Search::Schedule(const State& state) const {
-  ScheduledGraph scheduled{forms_[state.form], {}};
+  ScheduledGraph scheduled{forms_->graph(state.form), {}};
   Graph& graph = scheduled.graph;
   scheduled.genome = ChooseKernels(graph, target_, state.fusion);
   const std::vector<bool> memory = MemoryOf(graph, scheduled.genome);
@@ -430,6 +446,10 @@ SearchReport Search::Report() const {
   report.kernels_failed = failed_;
   report.genomes_tried = genomes_tried_;
   report.genomes_taken = genomes_taken_;
+  report.forms_tried = forms_tried_;
+  report.forms_taken = forms_taken_;
+  report.rules = forms_->About(best_.form);
+  report.regions = forms_->Report();
   report.plans_proposed = static_cast<int>(plans_.size());
   report.stop = stop_;
   if (!baseline_known_) return report;

@@ -2,7 +2,7 @@
 // measures nothing itself and knows no device: whoever owns it lowers, compiles, checks and times
 // what it asks for and tells it the outcome.
 //
-//   Search search({graph}, target, machine, {.sizes = {{1, 128}, {8, 128}}});
+//   Search search(SingleForm(graph), target, machine, {.sizes = {{1, 128}, {8, 128}}});
 //   while (true) {
 //     Search::Step step = search.Next();
 //     if (step.done) break;                                   // step.stop says why
@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
@@ -34,6 +35,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph.h"
 #include "compiler/search/cost.h"
+#include "compiler/search/forms.h"
 #include "compiler/search/fusion.h"
 #include "compiler/search/schedule.h"
 #include "compiler/search/task.h"
@@ -87,6 +89,9 @@ struct TaskReport {
 struct SearchReport {
   int64_t kernels_measured = 0, kernels_failed = 0;
   int genomes_tried = 0, genomes_taken = 0;
+  int forms_tried = 0, forms_taken = 0;  // of those: changes of the graph by rules
+  std::string rules;                     // that lead to the best genome's form
+  std::vector<RegionReport> regions;
   int plans_proposed = 0;
   double predicted = 1;  // of the best genome, share of the baseline's time
   double roofline = 0;   // share of the baseline's time that the machine's limits allow
@@ -103,10 +108,11 @@ class Search {
     SearchStop stop = SearchStop::kNone;
   };
 
-  // `forms` compute the same; the first is the one the baseline was made from. `target.threads` is
-  // that of the server.
-  Search(std::vector<Graph> forms, const v1::Target& target, const Machine& machine,
+  // `target.threads` is that of the server.
+  Search(std::unique_ptr<FormSpace> forms, const v1::Target& target, const Machine& machine,
          SearchOptions options);
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
 
   // What is to be done next. REQUIRES: everything asked for before has been told.
   Step Next();
@@ -140,11 +146,12 @@ class Search {
     bool exhausted() const { return next_unasked >= schedules.size(); }
     size_t next_unasked = 0;
   };
+  using Calls = std::map<int, int>;  // by task
   // A genome to be: what ChooseKernels needs, and the tasks it comes to.
   struct State {
     int form = 0;
     Fusion fusion;
-    std::map<int, int> calls;  // by task
+    Calls calls;
   };
   // A change of the best genome that is worth a look.
   struct Move {
@@ -154,13 +161,15 @@ class Search {
   };
 
   State MakeState(int form, Fusion fusion);
+  Calls CallsOf(const Graph& graph, const Fusion& fusion);
   int TaskOf(KernelTask task);
   void MakeSchedules(Tuning& t);
   double Weighted(const Seconds& seconds) const;
   // The machine's limits were measured on a busy machine if kernels are faster than them.
   double RooflineOf(const Tuning& t) const { return Weighted(t.roofline) * slack_; }
   double TimeOf(const Tuning& t) const;  // weighted best, or predicted
-  double TimeOf(const State& state) const;
+  double TimeOf(const Calls& calls) const;
+  double TimeOf(const State& state) const { return TimeOf(state.calls); }
   bool Failed(const State& state) const;
   int AskFor(int task, size_t schedule);
   // The next schedule of a task worth measuring; none: nothing left.
@@ -168,6 +177,9 @@ class Search {
   double TuningGain(int task, int calls) const;
   void FindMoves();
   void AddFlips(const State& from);
+  void AddForms(const State& from);
+  // GraphCost: of the rule of thumb's genome.
+  double CostOf(const Graph& graph);
   // Asks for what a state's tasks lack before they can be compared.
   std::vector<int> AskForState(const State& state);
   std::optional<Step> TuneBest();
@@ -176,7 +188,7 @@ class Search {
   void Settle();
   ScheduledGraph Schedule(const State& state) const;
 
-  const std::vector<Graph> forms_;
+  const std::unique_ptr<FormSpace> forms_;
   const v1::Target target_;
   const Machine machine_;
   const SearchOptions options_;
@@ -199,6 +211,7 @@ class Search {
   double served_ = 1;            // predicted share of the plan that serves
   int kernels_since_plan_ = 0;
   int genomes_tried_ = 0, genomes_taken_ = 0;
+  int forms_tried_ = 0, forms_taken_ = 0;  // of those
   int64_t failed_ = 0;
   bool finishing_ = false;
   SearchStop stop_ = SearchStop::kNone;

@@ -83,7 +83,7 @@ Cost PrefersTile(int mr, int nv) {
 }
 
 TEST(SearchTest, FindsTheScheduleThatTheMachineLikes) {
-  Search search({Layers(1)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, PrefersTile(8, 3));
   const SearchReport report = search.Report();
   ASSERT_EQ(report.tasks.size(), 1);
@@ -104,7 +104,7 @@ TEST(SearchTest, FindsTheScheduleThatTheMachineLikes) {
 TEST(SearchTest, EqualLayersAreMeasuredOnce) {
   std::vector<size_t> asked;
   for (int layers : {1, 6, 24}) {
-    Search search({Layers(layers)}, Target(), Machine::Typical(Target()),
+    Search search(SingleForm(Layers(layers)), Target(), Machine::Typical(Target()),
                   {.sizes = {{16}}, .max_kernels = 60});
     asked.push_back(Drive(search, PrefersTile(8, 3)).size());
     const SearchReport report = search.Report();
@@ -116,7 +116,7 @@ TEST(SearchTest, EqualLayersAreMeasuredOnce) {
 
 TEST(SearchTest, TheSameAnswersGiveTheSameQuestions) {
   auto run = [](uint64_t seed) {
-    Search search({Layers(3)}, Target(), Machine::Typical(Target()),
+    Search search(SingleForm(Layers(3)), Target(), Machine::Typical(Target()),
                   {.sizes = {{1}, {64}}, .seed = seed});
     return absl::StrJoin(Drive(search, PrefersTile(4, 4), 2), "\n");
   };
@@ -125,7 +125,7 @@ TEST(SearchTest, TheSameAnswersGiveTheSameQuestions) {
 }
 
 TEST(SearchTest, FailuresCostOnlyThemselves) {
-  Search search({Layers(2)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
     const ContractSchedule& c = k.choice.contract;
     if (k.choice.kind == KernelKind::kContract && c.nv != 2) return absl::DataLossError("wrong");
@@ -137,7 +137,7 @@ TEST(SearchTest, FailuresCostOnlyThemselves) {
 }
 
 TEST(SearchTest, ABaselineThatFailsIsNeverProposed) {
-  Search search({Layers(1)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, [](const Search&, const KernelCandidate&) -> absl::StatusOr<double> {
     return absl::InternalError("no kernel lowers");
   });
@@ -145,7 +145,7 @@ TEST(SearchTest, ABaselineThatFailsIsNeverProposed) {
 }
 
 TEST(SearchTest, AnEpilogueIsGivenUpWhereItsKernelIsSlow) {
-  Search search({Layers(4)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Search search(SingleForm(Layers(4)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
     const bool fused = k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
     return fused ? 1e-3 : 1e-5;
@@ -157,18 +157,83 @@ TEST(SearchTest, AnEpilogueIsGivenUpWhereItsKernelIsSlow) {
 }
 
 TEST(SearchTest, StopsAtItsBudgetAndAtTheRoofline) {
-  Search budget({Layers(1)}, Target(), Machine::Typical(Target()),
+  Search budget(SingleForm(Layers(1)), Target(), Machine::Typical(Target()),
                 {.sizes = {{16}}, .max_kernels = 5});
   Drive(budget, PrefersTile(8, 3));
   EXPECT_EQ(budget.Report().stop, SearchStop::kBudget);
   EXPECT_LT(budget.Report().kernels_measured, 5 + 4);
-  Search fast({Layers(1)}, Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Search fast(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(fast, [](const Search&, const KernelCandidate&) -> absl::StatusOr<double> { return 1e-9; });
   EXPECT_EQ(fast.Report().stop, SearchStop::kRoofline);
 }
 
+// Forms 0, 1, ... in a row: each is a neighbour of the one before.
+class RowOfForms final : public FormSpace {
+ public:
+  explicit RowOfForms(std::vector<Graph> graphs) : graphs_(std::move(graphs)) {}
+
+  const Graph& graph(int form) const override { return graphs_[form]; }
+  std::string About(int form) const override { return form == 0 ? "" : absl::StrCat("r", form); }
+  std::vector<int> Neighbours(int form) override {
+    if (form + 1 == static_cast<int>(graphs_.size())) return {};
+    EXPECT_GT(cost_(graphs_[form + 1]), 0);
+    return {form + 1};
+  }
+  std::vector<RegionReport> Report() const override { return {{.instances = 3, .e_nodes = 12}}; }
+  void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
+
+ private:
+  const std::vector<Graph> graphs_;
+  GraphCost cost_;
+};
+
+// The same function in one, two or three multiplications.
+Graph Scaled(int steps) {
+  std::string text =
+      "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 256]\n"
+      "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"}\n";
+  for (int i = 0; i < steps; ++i) absl::StrAppend(&text, "%", i + 3, " = Mul(%2, %", i + 2, ")\n");
+  return Parse(absl::StrCat(text, "output \"y\" = %", steps + 2, "\n"));
+}
+
+// Each node of a kernel takes its time.
+absl::StatusOr<double> ByNodes(const Search& s, const KernelCandidate& k) {
+  return 1e-3 * static_cast<double>(s.task(k.task).graph.nodes.size());
+}
+
+TEST(SearchTest, ABetterFormIsFound) {
+  std::vector<Graph> forms;
+  for (int steps : {6, 3, 1}) forms.push_back(Scaled(steps));
+  Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, ByNodes);
+  const SearchReport report = search.Report();
+  EXPECT_EQ(report.forms_tried, 2);
+  EXPECT_EQ(report.forms_taken, 2);
+  EXPECT_EQ(report.rules, "r2");
+  EXPECT_NEAR(report.predicted, 4.0 / 9.0, 1e-6);
+  ASSERT_EQ(report.regions.size(), 1);
+  EXPECT_EQ(report.regions[0].instances, 3);
+  ASSERT_GT(report.plans_proposed, 0);
+  EXPECT_EQ(search.plan(report.plans_proposed - 1).form, 2);
+}
+
+TEST(SearchTest, AFormThatFailsIsPutAside) {
+  std::vector<Graph> forms;
+  for (int steps : {6, 3}) forms.push_back(Scaled(steps));
+  Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    if (s.task(k.task).graph.nodes.size() == 6) return absl::DataLossError("wrong");
+    return ByNodes(s, k);
+  });
+  EXPECT_EQ(search.Report().forms_tried, 1);
+  EXPECT_EQ(search.Report().forms_taken, 0);
+  EXPECT_EQ(search.Report().rules, "");
+}
+
 TEST(SearchTest, AGraphWithoutKernelsIsDoneAtOnce) {
-  Search search({Parse("%0 = Input \"x\" : f32[b]\n output \"y\" = %0\n")}, Target(),
+  Search search(SingleForm(Parse("%0 = Input \"x\" : f32[b]\n output \"y\" = %0\n")), Target(),
                 Machine::Typical(Target()), {.sizes = {{16}}});
   EXPECT_TRUE(search.Next().done);
 }

@@ -1,0 +1,61 @@
+// Equal graphs that a search may choose from: what the rules make of one graph.
+//
+//   Search search(SingleForm(graph), target, machine, options);        // nothing is rewritten
+//   Search search(RegionForms::Create(graph, ...), target, machine, options);
+//
+// A form has a number for good: asked again, a space gives the same graph. All forms have the same
+// dims, inputs, parameters and outputs, by name and order. Used by one thread at a time.
+#ifndef ATHANOR_COMPILER_SEARCH_FORMS_H_
+#define ATHANOR_COMPILER_SEARCH_FORMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/egraph/report.h"
+#include "compiler/ir/graph.h"
+
+namespace athanor {
+
+// What a graph with the dims of form 0 costs by what is known so far: its kernels' measured times,
+// else predicted ones, as a share of the baseline's time. Changes as the search learns.
+using GraphCost = std::function<double(const Graph&)>;
+
+// What saturation made of one distinct region.
+struct RegionReport {
+  int instances = 0;    // places of the graph that it stands for
+  int graph_nodes = 0;  // of one instance
+  size_t e_nodes = 0, e_classes = 0;
+  int iterations = 0;
+  double seconds = 0;
+  size_t peak_bytes = 0;
+  egraph::StopReason stop = egraph::StopReason::kSaturated;
+  std::vector<std::pair<std::string, uint64_t>> fired;  // rows and how often they were applied
+};
+
+class FormSpace {
+ public:
+  virtual ~FormSpace() = default;
+
+  // Form 0 is what the baseline was made from. Valid as long as the space.
+  virtual const Graph& graph(int form) const = 0;
+  // The rows that lead to the form, "contract_takes_scale contracts_share_operand"; empty for 0.
+  virtual std::string About(int form) const = 0;
+  // Forms that differ from `form` by one choice, made the same way in all equal regions; best
+  // predicted first. Deterministic, given what the cost says, and bounded.
+  virtual std::vector<int> Neighbours(int form) = 0;
+  virtual std::vector<RegionReport> Report() const = 0;
+  // Called once, by the search that owns the space, before Neighbours; `cost` outlives the space.
+  virtual void UseCost(GraphCost cost) = 0;
+};
+
+// A space of one form.
+std::unique_ptr<FormSpace> SingleForm(Graph graph);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_SEARCH_FORMS_H_
