@@ -110,6 +110,14 @@ void CompileJob::Update(absl::FunctionRef<void(v1::CompileJob&)> change) {
   Changed();
 }
 
+void CompileJob::Enter(v1::CompileJob::Phase phase, float percent, std::string message) {
+  Update([&](v1::CompileJob& state) {
+    state.set_phase(phase);
+    state.set_percent(percent);
+    state.set_message(std::move(message));
+  });
+}
+
 void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason reason) {
   std::shared_ptr<TapPlan> done;  // goes without the lock
   MutexLock lock(mu_);

@@ -27,14 +27,6 @@ std::string NewIdPrefix() {
   return absl::StrFormat("job-%06x-", std::random_device()() & 0xffffff);
 }
 
-void Enter(CompileJob& job, v1::CompileJob::Phase phase, float percent, std::string message) {
-  job.Update([&](v1::CompileJob& state) {
-    state.set_phase(phase);
-    state.set_percent(percent);
-    state.set_message(std::move(message));
-  });
-}
-
 class Stopwatch {
  public:
   // Milliseconds since the lap before.
@@ -47,10 +39,6 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
-
-double Seconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double>(d).count();
-}
 
 // Plan.kind of a search's plans (compiler/pipeline/search_session.cc).
 constexpr absl::string_view kSearchedPlan = "search";
@@ -82,8 +70,7 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
     running_.resize(options.compile_workers);
   }
   for (int i = 0; i < options.compile_workers; ++i) {
-    workers_.push_back(std::make_unique<Worker>());
-    workers_.back()->backend = factory(ledger);
+    workers_.push_back(std::make_unique<Worker>(options, registry, factory(ledger)));
   }
   for (int i = 0; i < options.compile_workers; ++i) {
     Worker* worker = workers_[i].get();
@@ -298,7 +285,7 @@ void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& j
   // What a version is pinned to is given up for nothing.
   if (tapped == nullptr && before != nullptr &&
       (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty())) {
-    StartSearch(worker, job, before->made);
+    worker->searches.Start(job, before->made);
     return;
   }
   Stopwatch watch;
@@ -332,113 +319,19 @@ void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& j
   } else if (!serves || tapped != nullptr) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
   } else {
-    StartSearch(worker, job, made);
+    worker->searches.Start(job, made);
   }
-}
-
-void CompileWorkers::StartSearch(Worker* worker, const std::shared_ptr<CompileJob>& job,
-                                 std::shared_ptr<const PlanSearch::Found> serving) {
-  ModelVersion& version = *job->version();
-  // A pinned version is served by the plan it is pinned to, whatever there may be.
-  if (job->budget() <= std::chrono::milliseconds(0) || !version.pinned_plan().empty()) {
-    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
-    return;
-  }
-  auto search = worker->backend->NewSearch(version.graph(), *serving, {});
-  if (!search.ok()) {
-    if (const auto stop = job->stop_requested()) {
-      job->Finish(absl::OkStatus(), *stop);
-      return;
-    }
-    LogWarn("no search", {{"model", version.name()}, {"error", search.status().ToString()}});
-    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
-    return;
-  }
-  Enter(*job, Phase::SEARCHING, 96, "looks for a faster plan");
-  worker->searches.push_back({job, *std::move(search), {}, job->budget()});
-}
-
-bool CompileWorkers::Swap(CompileBackend& backend, CompileJob& job,
-                          const PlanSearch::Found& found) {
-  ModelVersion& version = *job.version();
-  if (!version.pinned_plan().empty()) return false;
-  auto served = LoadPlan(backend, *registry_, version, version.graph(),
-                         std::make_shared<const PlanSearch::Found>(found), options_.contexts);
-  if (!served.ok()) {
-    LogWarn("plan found, not served", {{"model", version.name()},
-                                       {"plan", found.plan.plan_id()},
-                                       {"error", served.status().ToString()}});
-    return false;
-  }
-  return registry_->Publish(job.version(), *std::move(served));
-}
-
-std::optional<v1::CompileJob::StopReason> CompileWorkers::Step(CompileBackend& backend,
-                                                               Searching& s) {
-  CompileJob& job = *s.job;
-  const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<PlanSearch::Step> step = s.search->Next();
-  if (step.ok() && step->found.has_value()) {
-    const bool taken = Swap(backend, job, *step->found);
-    s.search->Taken(taken);
-    if (taken) {
-      LogInfo("plan swapped in", {{"job", job.id()},
-                                  {"model", job.version()->name()},
-                                  {"version", job.version()->version()},
-                                  {"plan", step->found->plan.plan_id()},
-                                  {"share_of_baseline", s.search->progress().best()}});
-    }
-  }
-  s.used += std::chrono::steady_clock::now() - start;
-  const double seconds = Seconds(s.used);
-  job.Update([&](v1::CompileJob& state) {
-    *state.mutable_search() = s.search->progress();
-    state.mutable_search()->set_seconds(seconds);
-    state.set_percent(96 + static_cast<float>(3.9 * std::min(1.0, seconds / Seconds(s.budget))));
-    state.set_message(absl::StrFormat("%d candidates, %.1f %% of the baseline's time",
-                                      s.search->progress().candidates(),
-                                      100 * s.search->progress().best()));
-  });
-  if (const auto stop = job.stop_requested()) return stop;
-  if (!step.ok()) {
-    // What serves, serves on: the search's end is no failure of the job.
-    LogWarn("search ended",
-            {{"model", job.version()->name()}, {"error", step.status().ToString()}});
-    return v1::CompileJob::STOP_SEARCH_FAILED;
-  }
-  if (step->stop.has_value()) return step->stop;
-  if (s.used >= s.budget) s.search->Finish();
-  return std::nullopt;
 }
 
 void CompileWorkers::StepSearch(Worker* worker, int index) {
-  Searching s = std::move(worker->searches.front());
-  worker->searches.pop_front();
+  const std::shared_ptr<CompileJob> job = worker->searches.next();
   {
     MutexLock lock(mu_);
-    running_[index] = s.job;
+    running_[index] = job;
   }
-  std::optional<v1::CompileJob::StopReason> stop = s.job->stop_requested();
-  if (!stop) stop = Step(*worker->backend, s);
-  {
-    MutexLock lock(mu_);
-    running_[index] = nullptr;
-  }
-  if (!stop) {
-    worker->searches.push_back(std::move(s));
-    return;
-  }
-  const v1::SearchProgress& progress = s.search->progress();
-  LogInfo("search ended", {{"job", s.job->id()},
-                           {"model", s.job->version()->name()},
-                           {"version", s.job->version()->version()},
-                           {"reason", v1::CompileJob::StopReason_Name(*stop)},
-                           {"seconds", Seconds(s.used)},
-                           {"candidates", progress.candidates()},
-                           {"failed", progress.candidates_failed()},
-                           {"plans_taken", progress.plans_taken()},
-                           {"share_of_baseline", progress.best()}});
-  s.job->Finish(absl::OkStatus(), *stop);
+  worker->searches.Step();
+  MutexLock lock(mu_);
+  running_[index] = nullptr;
 }
 
 void CompileWorkers::EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms) {
@@ -472,7 +365,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileB
   if (tapped != nullptr) with_taps = WithTaps(job.version()->graph(), tapped->taps);
   const Graph& graph = with_taps.has_value() ? *with_taps : job.version()->graph();
   Stopwatch watch;
-  Enter(job, Phase::LOWERING, 1, "lowers the graph to kernels");
+  job.Enter(Phase::LOWERING, 1, "lowers the graph to kernels");
   absl::StatusOr<v1::Plan> plan = backend.Lower(graph);
   times->lower = watch.Lap();
   if (!plan.ok()) return plan.status();
@@ -480,11 +373,11 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileB
   times->kernels = watch.Lap();
   if (!objects.ok()) return objects.status();
   if (absl::Status s = Stopped(job); !s.ok()) return s;
-  Enter(job, Phase::CHECKING, 80, "checks kernels against the reference evaluator");
+  job.Enter(Phase::CHECKING, 80, "checks kernels against the reference evaluator");
   if (absl::Status s = backend.Check(graph, *plan, *objects); !s.ok()) return s;
   times->check = watch.Lap();
   if (absl::Status s = Stopped(job); !s.ok()) return s;
-  Enter(job, Phase::PREPARING, 95, "loads kernels and lays out weights");
+  job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
   auto made = std::make_shared<PlanSearch::Found>();
   made->plan = *std::move(plan);
   made->objects = *std::move(objects);
@@ -498,7 +391,7 @@ absl::StatusOr<std::vector<KernelObject>> CompileWorkers::BuildKernels(CompileBa
                                                                        CompileJob& job,
                                                                        const v1::Plan& plan) {
   const int total = plan.kernels_size();
-  Enter(job, Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", total, " kernels"));
+  job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", total, " kernels"));
   job.Update([&](v1::CompileJob& state) { state.set_kernels_total(total); });
   std::vector<KernelObject> objects;
   for (int i = 0; i < total; ++i) {

@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,7 @@
 #include "server/compile_job.h"
 #include "server/options.h"
 #include "server/registry.h"
+#include "server/worker_searches.h"
 
 namespace athanor {
 
@@ -71,16 +73,13 @@ class CompileWorkers {
   void Stop();
 
  private:
-  // A job whose baseline serves and whose search goes on, a step at a time.
-  struct Searching {
-    std::shared_ptr<CompileJob> job;
-    std::unique_ptr<PlanSearch> search;
-    std::chrono::steady_clock::duration used{}, budget{};
-  };
   // Searches belong to their worker: its child process holds their state.
   struct Worker {
-    std::unique_ptr<CompileBackend> backend;
-    std::deque<Searching> searches;  // the next first; used by the thread alone
+    Worker(const ServerOptions& options, Registry* registry, std::unique_ptr<CompileBackend> own)
+        : backend(std::move(own)), searches(options, registry, backend.get()) {}
+
+    const std::unique_ptr<CompileBackend> backend;
+    WorkerSearches searches;  // used by the thread alone
     std::thread thread;
   };
 
@@ -88,14 +87,8 @@ class CompileWorkers {
   // The next job to build, which comes before any search; null when there is none but a search goes
   // on, or to stop.
   std::shared_ptr<CompileJob> NextJob(Worker* worker, int index);
-  void StartSearch(Worker* worker, const std::shared_ptr<CompileJob>& job,
-                   std::shared_ptr<const PlanSearch::Found> serving);
-  // One step of the next search; those that have ended leave.
+  // One step of the next search.
   void StepSearch(Worker* worker, int index);
-  // The reason if the search ends with this step.
-  std::optional<v1::CompileJob::StopReason> Step(CompileBackend& backend, Searching& s);
-  // Loads and publishes what a search found; false if it cannot serve.
-  bool Swap(CompileBackend& backend, CompileJob& job, const PlanSearch::Found& found);
   void RunJob(Worker* worker, const std::shared_ptr<CompileJob>& job);
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   // How long the phases of a job took, in milliseconds.
