@@ -28,18 +28,6 @@ std::string RenameLetters(const std::string& text) {
   return spec->ToString();
 }
 
-Attrs CanonicalAttrs(Op op, const Attrs& given) {
-  Attrs attrs = given;
-  for (const AttrSpec& spec : OpInfo(op).attrs) {
-    if (spec.otherwise) attrs.emplace(spec.name, *spec.otherwise);
-  }
-  if (op == Op::kContract) {
-    auto& spec = std::get<std::string>(attrs.find("spec")->second);
-    spec = RenameLetters(spec);
-  }
-  return attrs;
-}
-
 class Canonicalizer {
  public:
   explicit Canonicalizer(const Graph& graph) : graph_(graph), moved_(graph.nodes.size(), -1) {}
@@ -103,6 +91,19 @@ class Canonicalizer {
 };
 
 }  // namespace
+
+Attrs CanonicalAttrs(Op op, const Attrs& given) {
+  Attrs attrs = given;
+  for (const AttrSpec& spec : OpInfo(op).attrs) {
+    if (spec.otherwise) attrs.emplace(spec.name, *spec.otherwise);
+  }
+  if (op == Op::kContract) {
+    auto spec = attrs.find("spec");
+    auto* text = spec == attrs.end() ? nullptr : std::get_if<std::string>(&spec->second);
+    if (text != nullptr) *text = RenameLetters(*text);
+  }
+  return attrs;
+}
 
 Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names) {
   return Canonicalizer(graph).Run(dim_names);

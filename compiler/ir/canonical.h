@@ -1,4 +1,5 @@
-// What Canonicalize and CanonicalHash share; private to canonical*.cc.
+// The parts of the canonical form: what Canonicalize and CanonicalHash share, and what makes the
+// e-graph's payloads equal.
 #ifndef ATHANOR_COMPILER_IR_CANONICAL_H_
 #define ATHANOR_COMPILER_IR_CANONICAL_H_
 
@@ -9,6 +10,11 @@
 #include "compiler/ir/graph.h"
 
 namespace athanor {
+
+// Defaults written out, the letters of a Contract renamed in order of appearance: equal nodes have
+// equal attributes. Attributes that the op
+// table refuses stay as they are.
+Attrs CanonicalAttrs(Op op, const Attrs& given);
 
 // Unambiguous bytes of a node: op, operands, attributes, type; not the name. Literals above a few
 // bytes stand there as their SHA-256.

@@ -7,6 +7,8 @@
 //     %2 = IndexMap(%1) {map=map[b, 2]($1)} : f32[b, 2]
 //     output "y" = %2
 //   }
+#include "compiler/ir/text.h"
+
 #include <bit>
 #include <string>
 
@@ -70,6 +72,15 @@ struct AppendValue {
   }
 };
 
+void AppendAttrs(const Attrs& attrs, std::string* text) {
+  std::string_view before;
+  for (const auto& [name, value] : attrs) {
+    *text += Cat(before, name, "=");
+    std::visit(AppendValue{text}, value);
+    before = ", ";
+  }
+}
+
 void AppendNode(const Node& node, size_t id, std::string* text) {
   *text += Cat("  %", id, " = ", OpName(node.op));
   if (!node.name.empty()) *text += " " + Literal(node.name);
@@ -77,17 +88,37 @@ void AppendNode(const Node& node, size_t id, std::string* text) {
     *text += Cat(i == 0 ? "(%" : ", %", node.inputs[i]);
   }
   if (!node.inputs.empty()) *text += ")";
-  std::string_view before = " {";
-  for (const auto& [name, value] : node.attrs) {
-    *text += Cat(before, name, "=");
-    std::visit(AppendValue{text}, value);
-    before = ", ";
+  if (!node.attrs.empty()) {
+    *text += " {";
+    AppendAttrs(node.attrs, text);
+    *text += "}";
   }
-  if (!node.attrs.empty()) *text += "}";
   *text += Cat(" : ", TypeToString(node.type), "\n");
 }
 
 }  // namespace
+
+std::string AttrsText(const Attrs& attrs) {
+  std::string text;
+  AppendAttrs(attrs, &text);
+  return text;
+}
+
+std::string DeclarationText(const Declaration& declaration) {
+  // An escaped quote would open a quotation for those who count quotes only.
+  const std::string literal = Literal(declaration.name);
+  std::string name;
+  for (size_t i = 0; i < literal.size(); ++i) {
+    if (literal[i] != '\\') {
+      name += literal[i];
+    } else if (literal[++i] == '"') {
+      name += "\\042";
+    } else {
+      name += {'\\', literal[i]};
+    }
+  }
+  return Cat(name, " : ", TypeToString(declaration.type));
+}
 
 std::string ToText(const Graph& graph) {
   std::string text = Cat("graph ", Literal(graph.name), " {\n");

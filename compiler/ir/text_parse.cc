@@ -10,6 +10,7 @@
 #include "compiler/ir/check.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/message.h"
+#include "compiler/ir/text.h"
 #include "compiler/ir/text_cursor.h"
 #include "compiler/ir/text_values.h"
 
@@ -40,6 +41,24 @@ class GraphParser {
     if (!in_.AtEnd()) return in_.Error("expected the end after '}'");
     if (absl::Status s = Verify(graph_, limits_); !s.ok()) return s;
     return std::move(graph_);
+  }
+
+  absl::StatusOr<Attrs> ParseAttrs() {
+    Attrs attrs;
+    if (in_.AtEnd()) return attrs;
+    if (absl::Status s = ReadAttrList(&attrs); !s.ok()) return s;
+    if (!in_.AtEnd()) return in_.Error("expected the end after the attributes");
+    return attrs;
+  }
+
+  absl::StatusOr<Declaration> ParseDeclaration() {
+    absl::StatusOr<std::string> name = in_.String("the name");
+    if (!name.ok()) return name.status();
+    if (absl::Status s = in_.Expect(':'); !s.ok()) return s;
+    absl::StatusOr<TensorType> type = ReadType();
+    if (!type.ok()) return type.status();
+    if (!in_.AtEnd()) return in_.Error("expected the end after the type");
+    return Declaration{*std::move(name), *std::move(type)};
   }
 
  private:
@@ -170,18 +189,23 @@ class GraphParser {
   absl::StatusOr<Attrs> ReadAttrs() {
     Attrs attrs;
     if (!in_.Take('{') || in_.Take('}')) return attrs;
+    if (absl::Status s = ReadAttrList(&attrs); !s.ok()) return s;
+    if (absl::Status s = in_.Expect('}'); !s.ok()) return s;
+    return attrs;
+  }
+
+  absl::Status ReadAttrList(Attrs* attrs) {
     do {
       absl::StatusOr<std::string_view> name = in_.Word("an attribute's name");
       if (!name.ok()) return name.status();
       if (absl::Status s = in_.Expect('='); !s.ok()) return s;
       absl::StatusOr<AttrValue> value = ReadValue();
       if (!value.ok()) return value.status();
-      if (!attrs.emplace(std::string(*name), *std::move(value)).second) {
+      if (!attrs->emplace(std::string(*name), *std::move(value)).second) {
         return in_.Error(Cat("attribute ", *name, " is given twice"));
       }
     } while (in_.Take(','));
-    if (absl::Status s = in_.Expect('}'); !s.ok()) return s;
-    return attrs;
+    return absl::OkStatus();
   }
 
   template <typename T>
@@ -255,7 +279,7 @@ class GraphParser {
 
   TextCursor in_;
   size_t statement_ = 0;  // where the node being read began
-  const GraphLimits& limits_;
+  const GraphLimits limits_;
   Graph graph_;
   absl::flat_hash_map<int64_t, NodeId> ids_;  // by the text's numbers
 };
@@ -264,6 +288,14 @@ class GraphParser {
 
 absl::StatusOr<Graph> ParseGraph(std::string_view text, const GraphLimits& limits) {
   return GraphParser(text, limits).Parse();
+}
+
+absl::StatusOr<Attrs> ParseAttrs(std::string_view text) {
+  return GraphParser(text, {}).ParseAttrs();
+}
+
+absl::StatusOr<Declaration> ParseDeclaration(std::string_view text) {
+  return GraphParser(text, {}).ParseDeclaration();
 }
 
 }  // namespace athanor

@@ -1,3 +1,5 @@
+#include "compiler/ir/text.h"
+
 #include <bit>
 #include <limits>
 #include <string>
@@ -157,6 +159,30 @@ TEST(Text, LargeLiteralsRoundTripAsBytes) {
   const absl::StatusOr<Graph> again = ParseGraph(ToText(graph));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(GetAttr<Tensor>(again->nodes[0].attrs, "value"), value);
+}
+
+TEST(Text, AttributesByThemselves) {
+  const Attrs attrs = {{"axis", int64_t{1}}, {"dtype", DType::kF32}, {"spec", std::string("a,b")}};
+  EXPECT_EQ(AttrsText(attrs), "axis=1, dtype=f32, spec=\"a,b\"");
+  EXPECT_EQ(*ParseAttrs(AttrsText(attrs)), attrs);
+  EXPECT_EQ(*ParseAttrs(" "), Attrs());
+  for (const char* bad : {"axis", "axis=", "axis=1,", "axis=1 2", "axis=1, axis=2", "{axis=1}"}) {
+    EXPECT_FALSE(ParseAttrs(bad).ok()) << bad;
+  }
+}
+
+TEST(Text, DeclarationsByThemselves) {
+  const TensorType type{DType::kF16, {Expr::Symbol("b"), 3}};
+  EXPECT_EQ(DeclarationText({"x", type}), "\"x\" : f16[b, 3]");
+  for (const char* name : {"x", "a\"b", "\\", "\\\"", "]", "\xc3\xa9\n"}) {
+    const Declaration declaration{name, type};
+    const std::string text = DeclarationText(declaration);
+    EXPECT_EQ(*ParseDeclaration(text), declaration) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '"'), 2) << text;
+  }
+  for (const char* bad : {"", "x : f32[2]", "\"x\"", "\"x\" : f32", "\"x\" : f32[2] y"}) {
+    EXPECT_FALSE(ParseDeclaration(bad).ok()) << bad;
+  }
 }
 
 // Every bit pattern of the narrow dtypes, and edges of the wide ones.

@@ -1,4 +1,4 @@
-// Numbers of the text form, written so that they read back bit for bit; private to text*.cc.
+// Numbers of the text form, written so that they read back bit for bit.
 //
 //   FloatText(DType::kF32, 0x3fc00000) == "1.5";  FloatText(DType::kF32, 0x7fc00001) ==
 //   "nan(0x7fc00001)" ParseFloat(DType::kF32, "1.5") == 0x3fc00000

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/rules/rule_example.h"
 
 namespace athanor {
 
@@ -271,17 +272,84 @@ NodeId ExpandEmbeddingBag(Expansion& x, const Node& node, Inputs in) {
   return x.Cast(result, node.type.dtype);
 }
 
+template <Op kOp>
+void ElementwiseExample(ExampleBuilder& e) {
+  e.Output(e.x().Add(kOp, {e.Input({e.Size(), e.Size()})}));
+}
+
+void GeluExample(ExampleBuilder& e) {
+  e.Output(e.x().Add(Op::kGelu, {e.Input({e.Size()})},
+                     {{"approximate", std::string(e.Coin() ? "tanh" : "none")}}));
+}
+
+void SoftmaxExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size(), e.Size()});
+  e.Output(e.x().Add(Op::kSoftmax, {x}, {{"axis", e.Pick(0, 2)}}));
+}
+
+void LayerNormExample(ExampleBuilder& e) {
+  const int64_t width = e.ConstantSize();
+  const NodeId x = e.Input({e.Size(), width}), scale = e.Parameter({width});
+  e.Output(e.x().Add(Op::kLayerNorm, {x, scale, e.Parameter({width})}, {{"epsilon", 1e-5}}));
+}
+
+void RmsNormExample(ExampleBuilder& e) {
+  const int64_t width = e.ConstantSize();
+  const NodeId x = e.Input({e.Size(), width});
+  e.Output(e.x().Add(Op::kRmsNorm, {x, e.Parameter({width})}, {{"epsilon", 1e-5}}));
+}
+
+void ContractExample(ExampleBuilder& e) {
+  const char* const kSpecs[] = {"mk,kn->mn", "mk,nk->nm", "bqd,bkd->bqk", "k,k->", "m,n->mn"};
+  const ContractSpec spec = *ContractSpec::Parse(kSpecs[e.Pick(0, std::size(kSpecs) - 1)]);
+  std::map<char, Expr> extents;
+  const auto operand = [&](const std::string& letters) {
+    Shape shape;
+    for (const char c : letters) shape.push_back(extents.try_emplace(c, e.Size()).first->second);
+    return e.Input(std::move(shape));
+  };
+  const NodeId lhs = operand(spec.lhs);
+  e.Output(e.x().Add(Op::kContract, {lhs, operand(spec.rhs)}, {{"spec", spec.ToString()}}));
+}
+
+void AttentionExample(ExampleBuilder& e) {
+  const Expr batch = e.Size(), queries = e.Size(), keys = e.Size();
+  const int64_t width = e.ConstantSize(1);
+  const NodeId q = e.Input({batch, queries, width}), k = e.Input({batch, keys, width});
+  std::vector<NodeId> inputs = {q, k, e.FiniteInput({batch, keys, e.ConstantSize()})};
+  if (e.Coin()) inputs.push_back(e.Input({queries, keys}, e.Coin() ? DType::kBool : e.dtype()));
+  Attrs attrs = {{"causal", e.Coin()}};
+  if (e.Coin()) attrs["scale"] = 0.25;
+  e.Output(e.x().Add(Op::kAttention, std::move(inputs), std::move(attrs)));
+}
+
+void EmbeddingBagExample(ExampleBuilder& e) {
+  const int64_t rows = e.ConstantSize(1), ids = e.ConstantSize(), bags = e.ConstantSize(1);
+  std::vector<int64_t> offsets(bags);  // 0 first, never less, at most all ids
+  for (int64_t i = 1; i < bags; ++i) offsets[i] = e.Pick(offsets[i - 1], ids);
+  const NodeId table = e.Parameter({rows, e.ConstantSize()}), index = e.Indices({ids}, rows);
+  const NodeId at =
+      e.x().Add(Op::kConstant, {}, {{"value", Tensor::Of<int64_t>(DType::kI64, {bags}, offsets)}});
+  const char* const kModes[] = {"sum", "mean", "max"};
+  e.Output(e.x().Add(Op::kEmbeddingBag, {table, index, at},
+                     {{"mode", std::string(kModes[e.Pick(0, 2)])}}));
+}
+
 constexpr DecompositionRow kRows[] = {
-    {Op::kContract, "contract", "sum of products over expanded operands", ExpandContract},
-    {Op::kSigmoid, "sigmoid", "1 / (1 + exp(-x))", ExpandSigmoid},
-    {Op::kGelu, "gelu", "x/2 * (1 + erf(x / sqrt 2)), or its tanh form", ExpandGelu},
-    {Op::kSilu, "silu", "x / (1 + exp(-x))", ExpandSilu},
-    {Op::kRelu, "relu", "max(x, 0)", ExpandRelu},
-    {Op::kSoftmax, "softmax", "exp(x - max) / sum(exp(x - max))", ExpandSoftmax},
-    {Op::kLayerNorm, "layer_norm", "(x - mean) / sqrt(var + eps) * scale + bias", ExpandLayerNorm},
-    {Op::kRmsNorm, "rms_norm", "x / sqrt(mean(x^2) + eps) * scale", ExpandRmsNorm},
-    {Op::kAttention, "attention", "softmax(scale * q k^T + mask) v", ExpandAttention},
-    {Op::kEmbeddingBag, "embedding_bag", "select rows by bag, reduce", ExpandEmbeddingBag},
+    {Op::kContract, "contract", "sum of products over expanded operands", ExpandContract,
+     ContractExample},
+    {Op::kSigmoid, "sigmoid", "1 / (1 + exp(-x))", ExpandSigmoid, ElementwiseExample<Op::kSigmoid>},
+    {Op::kGelu, "gelu", "x/2 * (1 + erf(x / sqrt 2)), or its tanh form", ExpandGelu, GeluExample},
+    {Op::kSilu, "silu", "x / (1 + exp(-x))", ExpandSilu, ElementwiseExample<Op::kSilu>},
+    {Op::kRelu, "relu", "max(x, 0)", ExpandRelu, ElementwiseExample<Op::kRelu>},
+    {Op::kSoftmax, "softmax", "exp(x - max) / sum(exp(x - max))", ExpandSoftmax, SoftmaxExample},
+    {Op::kLayerNorm, "layer_norm", "(x - mean) / sqrt(var + eps) * scale + bias", ExpandLayerNorm,
+     LayerNormExample},
+    {Op::kRmsNorm, "rms_norm", "x / sqrt(mean(x^2) + eps) * scale", ExpandRmsNorm, RmsNormExample},
+    {Op::kAttention, "attention", "softmax(scale * q k^T + mask) v", ExpandAttention,
+     AttentionExample},
+    {Op::kEmbeddingBag, "embedding_bag", "select rows by bag, reduce", ExpandEmbeddingBag,
+     EmbeddingBagExample},
 };
 
 }  // namespace

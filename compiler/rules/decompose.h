@@ -18,6 +18,8 @@
 
 namespace athanor {
 
+class ExampleBuilder;
+
 // Adds nodes to a graph with the shorthands that rows are written in. A failing Add is remembered
 // and makes the rest no-ops: rows are correct by construction, so a failure is a bug of the row.
 class Expansion {
@@ -53,6 +55,7 @@ struct DecompositionRow {
   std::string_view name;
   std::string_view algebra;  // what the row says, for people
   NodeId (*expand)(Expansion& x, const Node& node, absl::Span<const NodeId> inputs);
+  void (*example)(ExampleBuilder& e);  // a small graph that has the op
 };
 
 // One row per composite of the op table.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/rules/decompose.h"
 #include "compiler/rules/recognise_match.h"
+#include "compiler/rules/rule_example.h"
 
 namespace athanor {
 
@@ -111,15 +112,57 @@ std::optional<Recognised> MatchRoundsOnce(const RecognitionSite& site, NodeId n)
   return r;
 }
 
+// The op as its decomposition row says it.
+NodeId InPrimitives(ExampleBuilder& e, Op op, const std::vector<NodeId>& inputs, Attrs attrs) {
+  const NodeId n = e.x().Add(op, inputs, std::move(attrs));
+  if (!e.status().ok()) return n;
+  const absl::Span<const DecompositionRow> rows = DecompositionRows();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const DecompositionRow& r) { return r.op == op; });
+  const Node node = e.graph().node(n);  // a copy: the graph grows
+  return row->expand(e.x(), node, node.inputs);
+}
+
+void ContractExample(ExampleBuilder& e) {
+  const Expr m = e.Size(), n = e.Size(), k = e.Size();
+  const NodeId lhs = e.Input({m, k});
+  e.Output(
+      InPrimitives(e, Op::kContract, {lhs, e.Input({k, n})}, {{"spec", std::string("mk,kn->mn")}}));
+}
+
+void ContractOfViewExample(ExampleBuilder& e) {
+  const Expr m = e.Size(), n = e.Size(), k = e.Size();
+  const NodeId turned = e.x().Map(e.Input({k, m}), {m, k}, {Expr::Axis(1), Expr::Axis(0)});
+  e.Output(
+      e.x().Add(Op::kContract, {turned, e.Input({k, n})}, {{"spec", std::string("mk,kn->mn")}}));
+}
+
+void AttentionExample(ExampleBuilder& e) {
+  const Expr batch = e.Size(), queries = e.Size(), keys = e.Size();
+  const int64_t width = e.ConstantSize(1);
+  const NodeId q = e.Input({batch, queries, width}), k = e.Input({batch, keys, width});
+  const NodeId v = e.Input({batch, keys, e.ConstantSize()});
+  e.Output(InPrimitives(e, Op::kAttention, {q, k, v}, {{"scale", 0.25}}));
+}
+
+void RoundsOnceExample(ExampleBuilder& e) {
+  const DType low = e.Coin() ? DType::kF16 : DType::kBF16;
+  const Expr m = e.Size(), n = e.Size(), k = e.Size();
+  const NodeId a = e.x().Cast(e.Input({m, k}, low), DType::kF32);
+  const NodeId b = e.x().Cast(e.Input({k, n}, low), DType::kF32);
+  const NodeId y = e.x().Add(Op::kContract, {a, b}, {{"spec", std::string("mk,kn->mn")}});
+  e.Output(e.x().Cast(y, low));
+}
+
 constexpr RecognitionRow kRows[] = {
-    {"contract", "sum(repeat(a) * repeat(b)) = contract(a, b)", MatchContract},
+    {"contract", "sum(repeat(a) * repeat(b)) = contract(a, b)", MatchContract, ContractExample},
     {"contract_of_view", "contract(permute(a), b) = contract(a, b), its letters permuted",
-     MatchContractOfView},
+     MatchContractOfView, ContractOfViewExample},
     {"attention", "softmax(scale * contract(q, k)) contracted with v = attention(q, k, v)",
-     MatchAttention},
+     MatchAttention, AttentionExample},
     {"rounds_once",
      "cast(op(cast(a), cast(b))) = op(a, b) where op computes in the accumulator's dtype",
-     MatchRoundsOnce},
+     MatchRoundsOnce, RoundsOnceExample},
 };
 
 }  // namespace

@@ -20,6 +20,8 @@
 
 namespace athanor {
 
+class ExampleBuilder;
+
 // A graph to look at, with what rows ask of it. Does not own the graph.
 struct RecognitionSite {
   explicit RecognitionSite(const Graph& g);
@@ -50,6 +52,7 @@ struct RecognitionRow {
   std::string_view name;
   std::string_view algebra;  // what the row says, for people
   std::optional<Recognised> (*match)(const RecognitionSite& site, NodeId n);
+  void (*example)(ExampleBuilder& e);  // a small graph in which it finds something
 };
 
 // In the order they are applied: later rows build on what earlier ones found.
