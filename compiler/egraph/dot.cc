@@ -8,8 +8,14 @@
 namespace athanor::egraph {
 namespace {
 
-// As it may stand between double quotes.
-std::string Escaped(const std::string& text) {
+// As it may stand between double quotes, cut where it would fill the page.
+std::string Escaped(std::string text) {
+  constexpr size_t kMaxLabel = 160;
+  if (text.size() > kMaxLabel) {
+    size_t end = kMaxLabel;
+    while ((text[end] & 0xc0) == 0x80) --end;  // not within a character of UTF-8
+    text = text.substr(0, end) + "...";
+  }
   std::string result;
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';

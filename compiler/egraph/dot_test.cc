@@ -45,6 +45,20 @@ TEST(Dot, LabelsAreEscaped) {
   EXPECT_THAT(DotText(graph), HasSubstr(R"([label="f[say \"\\\"\n]"])"));
 }
 
+TEST(Dot, LongLabelsAreCut) {
+  // Two bytes a character, so that a cut could fall within one.
+  std::string long_text = "x";
+  for (int i = 0; i < 200; ++i) long_text += "\xc3\xa9";
+  const PayloadText text{[&](PayloadId) { return long_text; },
+                         [](std::string_view) { return PayloadId{0}; }};
+  const absl::StatusOr<Language> language = Language::Make({{"f", 0, text}});
+  EGraph graph(&*language);
+  ASSERT_TRUE(graph.Add(OpId{0}, PayloadId{0}, {}).ok());
+  graph.Rebuild();
+  EXPECT_THAT(DotText(graph), HasSubstr("\xc3\xa9...\"]"));
+  EXPECT_LT(DotText(graph).size(), 400u);
+}
+
 TEST(Dot, LargeGraphsAreCut) {
   const Math math;
   EGraph graph(&math.language());
