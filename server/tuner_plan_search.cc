@@ -220,13 +220,13 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::TryPlan() {
   progress_.set_plans_measured(progress_.plans_measured() + 1);
   if (!times.ok()) {
     Fail(id, "plan", times.status());
-    RecordPlan(id, false);
+    RecordPlan(id, false, 0);
     return Step{};
   }
   LogInfo("plan measured", {{"plan", id}, {"ratio", times->ratio}, {"surely", times->surely}});
   // Quartiles may overlap a little where the medians of many rounds are clearly apart.
   if (times->ratio > 1 - kLeastGain || times->surely > 1 + 2 * kLeastGain) {
-    RecordPlan(id, false);
+    RecordPlan(id, false, times->ratio);
     return Step{};
   }
   found_ = *std::move(made);
@@ -236,7 +236,7 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::TryPlan() {
 
 void TunerPlanSearch::Taken(bool taken) {
   if (!found_) return;
-  RecordPlan(found_->plan.plan_id(), taken);
+  RecordPlan(found_->plan.plan_id(), taken, found_ratio_);
   if (taken) {
     serving_ = *std::move(found_);
     progress_.set_plans_taken(progress_.plans_taken() + 1);
@@ -245,10 +245,11 @@ void TunerPlanSearch::Taken(bool taken) {
   found_.reset();
 }
 
-void TunerPlanSearch::RecordPlan(const std::string& plan_id, bool taken) {
+void TunerPlanSearch::RecordPlan(const std::string& plan_id, bool taken, double ratio) {
   internal::PlanOutcome told;
   told.set_plan_id(plan_id);
   told.set_taken(taken);
+  told.set_ratio(ratio);
   *news_.add_plans() = told;
   plans_[plan_id] = std::move(told);
 }

@@ -47,7 +47,7 @@ class TunerPlanSearch final : public PlanSearch {
   absl::StatusOr<Comparison> Compare(const Found& candidate, const internal::SearchPlan& plan);
   void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
   void Fail(const std::string& kernel, const std::string& about, const absl::Status& status);
-  void RecordPlan(const std::string& plan_id, bool taken);
+  void RecordPlan(const std::string& plan_id, bool taken, double ratio);  // 0: not measured
 
   const uint64_t session_;
   const std::string graph_text_;

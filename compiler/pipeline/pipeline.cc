@@ -29,7 +29,7 @@ absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v
   absl::StatusOr<CheckedPlan> plan = BuildFrom(graph, *prepared, target, {});
   if (!absl::IsInternal(plan.status())) return plan;
   // Slower and always possible.
-  return BuildFrom(graph, *prepared, target, {.epilogues = false});
+  return BuildFrom(graph, *prepared, target, {.rules = {.epilogues = false}});
 }
 
 absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target) {

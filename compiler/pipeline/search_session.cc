@@ -1,6 +1,7 @@
 #include "compiler/pipeline/search_session.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -79,6 +80,17 @@ void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
   }
 }
 
+SearchMode ModeOf(v1::SearchMode mode) {
+  switch (mode) {
+    case v1::SEARCH_FAST:
+      return SearchMode::kFast;
+    case v1::SEARCH_EXHAUST:
+      return SearchMode::kExhaust;
+    default:
+      return SearchMode::kBudget;
+  }
+}
+
 Machine MachineOf(const internal::SearchStart& start) {
   Machine machine = Machine::Typical(start.target());
   const internal::MachineReply& m = start.machine();
@@ -99,6 +111,7 @@ absl::StatusOr<std::unique_ptr<SearchSession>> SearchSession::Create(
   if (!prepared.ok()) return prepared.status();
   SearchOptions options;
   options.seed = start.seed();
+  options.mode = ModeOf(start.mode());
   if (start.max_kernels() > 0) options.max_kernels = start.max_kernels();
   for (const internal::Sizes& sizes : start.sizes()) {
     absl::StatusOr<SizePoint> point = PreparedSizes(*graph, *prepared, sizes);
@@ -119,6 +132,7 @@ SearchSession::SearchSession(const internal::SearchStart& start, std::string gra
       graph_hash_(std::move(graph_hash)),
       sizes_(options.sizes),
       weight_bytes_(WeightBytes(prepared_.graph)),
+      mode_(start.mode() == v1::SEARCH_MODE_UNSPECIFIED ? v1::SEARCH_BUDGET : start.mode()),
       search_(SingleForm(prepared_.graph), target_, MachineOf(start), std::move(options)) {}
 
 absl::Status SearchSession::TakeIn(const internal::SearchRequest& request) {
@@ -138,7 +152,7 @@ absl::Status SearchSession::TakeIn(const internal::SearchRequest& request) {
                             Seconds(outcome.seconds().begin(), outcome.seconds().end()));
   }
   for (const internal::PlanOutcome& outcome : request.plans()) {
-    plans_known_[outcome.plan_id()] = outcome.taken();
+    plans_known_[outcome.plan_id()] = outcome;
   }
   return absl::OkStatus();
 }
@@ -170,6 +184,12 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
   out->set_weight_bytes(weight_bytes_);
 }
 
+void SearchSession::TellPlan(int id, const internal::PlanOutcome& outcome) {
+  std::optional<double> ratio;
+  if (outcome.ratio() > 0) ratio = outcome.ratio();
+  search_.TellPlan(id, outcome.taken(), ratio);
+}
+
 absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   const PlanCandidate& candidate = search_.plan(id);
   absl::StatusOr<BuiltPlan> built =
@@ -181,7 +201,7 @@ absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   }
   const std::string& plan_id = built->plan.plan_id();
   if (auto known = plans_known_.find(plan_id); known != plans_known_.end()) {
-    search_.TellPlan(id, known->second);
+    TellPlan(id, known->second);
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<internal::KernelCheck>> checks = builder_.Checks(*built);
@@ -210,7 +230,7 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
     if (known == plans_known_.end()) {
       return absl::InvalidArgumentError(absl::StrCat("search: no outcome for plan ", plan_id_));
     }
-    search_.TellPlan(std::exchange(plan_waiting_, -1), known->second);
+    TellPlan(std::exchange(plan_waiting_, -1), known->second);
   }
   if (request.finish()) search_.Finish();
   internal::SearchReply reply;
@@ -230,9 +250,10 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
   return reply;
 }
 
-v1::SearchProgress SearchSession::Progress() const {
+v1::SearchProgress SearchSession::Progress() {
   const SearchReport report = search_.Report();
   v1::SearchProgress progress;
+  progress.set_mode(mode_);
   progress.set_candidates(report.kernels_measured);
   progress.set_candidates_failed(report.kernels_failed);
   progress.set_genomes_tried(report.genomes_tried);

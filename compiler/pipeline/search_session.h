@@ -41,8 +41,9 @@ class SearchSession {
   absl::Status TakeIn(const internal::SearchRequest& request);
   // Adds a kernel to `reply` if its outcome is not known; else tells the search.
   void Ask(int id, internal::SearchReply* reply);
+  void TellPlan(int id, const internal::PlanOutcome& outcome);
   absl::Status AskPlan(int id, internal::SearchReply* reply);
-  v1::SearchProgress Progress() const;
+  v1::SearchProgress Progress();
 
   const v1::Target target_;
   const PlanBuilder builder_;
@@ -50,10 +51,11 @@ class SearchSession {
   const std::string graph_hash_;
   const std::vector<SizePoint> sizes_;  // by prepared_.graph.dims, which is every plan's order
   const int64_t weight_bytes_;
+  const v1::SearchMode mode_;
   Search search_;
-  std::map<std::string, absl::StatusOr<Seconds>> known_;  // by kernel key
-  std::map<std::string, bool> plans_known_;               // by plan id
-  std::map<int, std::string> waiting_;                    // kernel to its key
+  std::map<std::string, absl::StatusOr<Seconds>> known_;      // by kernel key
+  std::map<std::string, internal::PlanOutcome> plans_known_;  // by plan id
+  std::map<int, std::string> waiting_;                        // kernel to its key
   int plan_waiting_ = -1;
   std::string plan_id_;  // of that
 };

@@ -24,6 +24,17 @@ std::vector<bool> OperandsOf(const KernelTask& task) {
   return MemoryOf(task.graph, {{task.choice}});
 }
 
+// What a kernel touches lies where its producer or the call before left it: in the cores' own
+// caches if it fits them, else in the last level's, beyond that in memory.
+double Bandwidth(double bytes, const v1::Target& target, const Machine& machine) {
+  constexpr double kCached = 16e6;
+  constexpr double kTypicalNear = 512 << 10;
+  const double near = target.l2_bytes() > 0 ? static_cast<double>(target.l2_bytes()) : kTypicalNear;
+  if (bytes > kCached) return machine.read_bytes_per_second;
+  if (bytes > near * std::max(1, target.threads())) return machine.cache_bytes_per_second;
+  return std::max(machine.near_bytes_per_second, machine.cache_bytes_per_second);
+}
+
 // Work items that threads share: what the last round leaves idle.
 double Imbalance(double items, int threads) {
   if (items <= 0 || threads <= 1) return 1;
@@ -49,68 +60,6 @@ double SlotsOfRows(double rows, const ContractSchedule& s, double column_load) {
   return slots;
 }
 
-double ContractSeconds(const KernelTask& task, const KernelChoice& choice, const Expr::Env& env,
-                       const v1::Target& target, const Machine& machine) {
-  const Node& node = task.graph.node(choice.anchor);
-  const ContractSchedule& s = choice.contract;
-  const ContractRoles roles = FindContractRoles(task.graph, node, s.swap);
-  const double m = ValueOf(roles.SizeOf(roles.rows), env);
-  const double n = ValueOf(roles.SizeOf(roles.columns), env);
-  const double k = ValueOf(roles.SizeOf(roles.sums), env);
-  const double batch = ValueOf(roles.SizeOf(roles.batch), env);
-  if (m * n * batch == 0) return 0;
-  const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
-  const double lanes = static_cast<double>(target.vector_bytes()) / bytes;
-  const double width = lanes * s.nv;
-  const double kc = std::min<double>(k, static_cast<double>(s.kc));
-  // A panel beyond the first-level cache comes in at about half the speed.
-  const double column_load =
-      kc * width * bytes > 0.75 * static_cast<double>(target.l1_bytes()) ? 2 : 1;
-  const double blocks = std::ceil(m / static_cast<double>(s.rows_per_item));
-  const double panels = std::ceil(n / width);
-  const double items = batch * blocks * std::ceil(panels / static_cast<double>(s.panels_per_item));
-  const double rows = std::min<double>(m, static_cast<double>(s.rows_per_item));
-  double slots = (blocks - 1) * SlotsOfRows(rows, s, column_load) * k +
-                 SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
-  // Sums go through memory once for each piece of the reduction, and once to the epilogue.
-  slots += m * s.nv * 2 * std::ceil(k / kc);
-  if (!s.pack_ahead) {
-    const bool contiguous = !roles.columns.empty() &&
-                            roles.letters[roles.column_operand].back() == roles.columns.back();
-    slots += blocks * k * s.nv * (contiguous ? 4 : 3 * lanes);
-  }
-  slots *= panels * batch;
-  const int threads = std::max(1, target.threads());
-  const double slots_per_second = machine.f32_flops_per_second / 2 / (target.vector_bytes() / 4.0);
-  return slots / slots_per_second * Imbalance(items, threads);
-}
-
-double AttentionSeconds(const KernelTask& task, const KernelChoice& choice, const Expr::Env& env,
-                        const v1::Target& target, const Machine& machine) {
-  const Node& node = task.graph.node(choice.anchor);
-  const AttentionSchedule& s = choice.attention;
-  const Shape& q = task.graph.node(node.inputs[0]).type.shape;
-  const Shape& v = task.graph.node(node.inputs[2]).type.shape;
-  double batch = 1;
-  for (size_t i = 0; i + 2 < q.size(); ++i) batch *= ValueOf(q[i], env);
-  const double queries = ValueOf(q[q.size() - 2], env), depth = ValueOf(q.back(), env);
-  const double keys = ValueOf(v[v.size() - 2], env), value_depth = ValueOf(v.back(), env);
-  const double lanes =
-      static_cast<double>(target.vector_bytes()) / DTypeBytes(AccumulatorOf(node.type.dtype));
-  const double groups = std::ceil(queries / (lanes * s.nv));
-  ContractSchedule tile;
-  tile.mr = s.mr;
-  tile.nv = s.nv;
-  constexpr double kExpSlots = 12;  // of a vector's exponential and its share of maximum and sum
-  double slots = SlotsOfRows(keys, tile, 1) * depth + SlotsOfRows(value_depth, tile, 1) * keys +
-                 keys * s.nv * kExpSlots;
-  // Each block of keys corrects the sums so far.
-  slots += std::ceil(keys / static_cast<double>(s.key_block)) * value_depth * s.nv * 3;
-  const double slots_per_second = machine.f32_flops_per_second / 2 / (target.vector_bytes() / 4.0);
-  return slots * groups * batch / slots_per_second *
-         Imbalance(groups * batch, std::max(1, target.threads()));
-}
-
 }  // namespace
 
 Machine Machine::Typical(const v1::Target& target) {
@@ -118,34 +67,110 @@ Machine Machine::Typical(const v1::Target& target) {
   Machine m;
   m.read_bytes_per_second = 15e9 * threads;
   m.cache_bytes_per_second = 60e9 * threads;
+  m.near_bytes_per_second = 150e9 * threads;
   // Two pipes, each a vector of f32 multiply-adds a cycle, at 3 GHz.
   m.f32_flops_per_second = threads * 3e9 * 2 * 2 * std::max(16, target.vector_bytes()) / 4;
   m.launch_seconds = 1e-7;
   return m;
 }
 
-double RooflineSeconds(const KernelTask& task, const SizePoint& sizes, const Machine& machine) {
-  const Expr::Env env = EnvOf(task.graph, sizes);
+TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
+                   const Machine& machine)
+    : launch_(machine.launch_seconds),
+      slots_per_second_(machine.f32_flops_per_second / 2 / (target.vector_bytes() / 4.0)),
+      threads_(std::max(1, target.threads())),
+      vector_bytes_(target.vector_bytes()),
+      l1_bytes_(static_cast<double>(target.l1_bytes())) {
+  const Graph& graph = task.graph;
+  const Expr::Env env = EnvOf(graph, sizes);
   const std::vector<bool> memory = OperandsOf(task);
-  const double bytes = ValueOf(MovedBytes(task.graph, memory, task.choice.root), env);
-  const double flops = ValueOf(Flops(task.graph, memory, task.choice.root), env);
-  // What the caches hold between two calls is not read from memory again.
-  constexpr double kCached = 16e6;
-  const double bandwidth =
-      bytes > kCached ? machine.read_bytes_per_second : machine.cache_bytes_per_second;
-  return std::max(bytes / bandwidth, flops / machine.f32_flops_per_second);
+  const double bytes = ValueOf(MovedBytes(graph, memory, task.choice.root), env);
+  const double flops = ValueOf(Flops(graph, memory, task.choice.root), env);
+  roofline_ =
+      std::max(bytes / Bandwidth(bytes, target, machine), flops / machine.f32_flops_per_second);
+  if (task.choice.anchor < 0) return;
+  const Node& anchor = graph.node(task.choice.anchor);
+  accumulator_bytes_ = DTypeBytes(AccumulatorOf(anchor.type.dtype));
+  if (anchor.op == Op::kContract) {
+    for (bool swap : {false, true}) {
+      const ContractRoles roles = FindContractRoles(graph, anchor, swap);
+      Extents& e = extents_[swap];
+      e.batch = ValueOf(roles.SizeOf(roles.batch), env);
+      e.rows = ValueOf(roles.SizeOf(roles.rows), env);
+      e.columns = ValueOf(roles.SizeOf(roles.columns), env);
+      e.sums = ValueOf(roles.SizeOf(roles.sums), env);
+      e.contiguous = !roles.columns.empty() &&
+                     roles.letters[roles.column_operand].back() == roles.columns.back();
+    }
+    return;
+  }
+  const Shape& q = graph.node(anchor.inputs[0]).type.shape;
+  const Shape& v = graph.node(anchor.inputs[2]).type.shape;
+  Extents& e = extents_[0];
+  for (size_t i = 0; i + 2 < q.size(); ++i) e.batch *= ValueOf(q[i], env);
+  e.rows = ValueOf(v[v.size() - 2], env);
+  e.columns = ValueOf(q[q.size() - 2], env);
+  e.sums = ValueOf(q.back(), env);
+  e.value_depth = ValueOf(v.back(), env);
+}
+
+double TaskCost::Contract(const ContractSchedule& s) const {
+  const Extents& e = extents_[s.swap];
+  const double m = e.rows, n = e.columns, k = e.sums;
+  if (m * n * e.batch == 0) return 0;
+  const double lanes = vector_bytes_ / accumulator_bytes_;
+  const double width = lanes * s.nv;
+  const double kc = std::min<double>(k, static_cast<double>(s.kc));
+  // A panel beyond the first-level cache comes in at about half the speed.
+  const double column_load = kc * width * accumulator_bytes_ > 0.75 * l1_bytes_ ? 2 : 1;
+  const double blocks = std::ceil(m / static_cast<double>(s.rows_per_item));
+  const double panels = std::ceil(n / width);
+  const double items =
+      e.batch * blocks * std::ceil(panels / static_cast<double>(s.panels_per_item));
+  const double rows = std::min<double>(m, static_cast<double>(s.rows_per_item));
+  double slots = (blocks - 1) * SlotsOfRows(rows, s, column_load) * k +
+                 SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
+  // Sums go through memory once for each piece of the reduction, and once to the epilogue.
+  slots += m * s.nv * 2 * std::ceil(k / kc);
+  if (!s.pack_ahead) slots += blocks * k * s.nv * (e.contiguous ? 4 : 3 * lanes);
+  return Slots(slots * panels * e.batch) * Imbalance(items, threads_);
+}
+
+double TaskCost::Attention(const AttentionSchedule& s) const {
+  const Extents& e = extents_[0];
+  const double lanes = vector_bytes_ / accumulator_bytes_;
+  const double groups = std::ceil(e.columns / (lanes * s.nv));
+  ContractSchedule tile;
+  tile.mr = s.mr;
+  tile.nv = s.nv;
+  constexpr double kExpSlots = 12;  // of a vector's exponential and its share of maximum and sum
+  double slots = SlotsOfRows(e.rows, tile, 1) * e.sums +
+                 SlotsOfRows(e.value_depth, tile, 1) * e.rows + e.rows * s.nv * kExpSlots;
+  // Each block of keys corrects the sums so far.
+  slots += std::ceil(e.rows / static_cast<double>(s.key_block)) * e.value_depth * s.nv * 3;
+  return Slots(slots * groups * e.batch) * Imbalance(groups * e.batch, threads_);
+}
+
+double TaskCost::Slots(double slots) const { return slots / slots_per_second_; }
+
+double TaskCost::Predict(const KernelChoice& choice) const {
+  double seconds = roofline_;
+  if (choice.kind == KernelKind::kContract) {
+    seconds = std::max(seconds, Contract(choice.contract));
+  } else if (choice.kind == KernelKind::kAttention) {
+    seconds = std::max(seconds, Attention(choice.attention));
+  }
+  return seconds + launch_;
+}
+
+double RooflineSeconds(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
+                       const Machine& machine) {
+  return TaskCost(task, sizes, target, machine).roofline();
 }
 
 double PredictSeconds(const KernelTask& task, const KernelChoice& choice, const SizePoint& sizes,
                       const v1::Target& target, const Machine& machine) {
-  const Expr::Env env = EnvOf(task.graph, sizes);
-  double seconds = RooflineSeconds(task, sizes, machine);
-  if (choice.kind == KernelKind::kContract) {
-    seconds = std::max(seconds, ContractSeconds(task, choice, env, target, machine));
-  } else if (choice.kind == KernelKind::kAttention) {
-    seconds = std::max(seconds, AttentionSeconds(task, choice, env, target, machine));
-  }
-  return seconds + machine.launch_seconds;
+  return TaskCost(task, sizes, target, machine).Predict(choice);
 }
 
 }  // namespace athanor

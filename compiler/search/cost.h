@@ -22,6 +22,7 @@ namespace athanor {
 struct Machine {
   double read_bytes_per_second = 0;   // from memory beyond the caches
   double cache_bytes_per_second = 0;  // from the last-level cache
+  double near_bytes_per_second = 0;   // from the second-level caches of its cores
   double f32_flops_per_second = 0;    // a multiply-add is two
   double launch_seconds = 0;          // of one step of a plan
 
@@ -32,11 +33,43 @@ struct Machine {
 // Values of the graph's dims.
 using SizePoint = std::vector<int64_t>;
 
-// The least time the task can take at `sizes`; 0 where a size has no value.
-double RooflineSeconds(const KernelTask& task, const SizePoint& sizes, const Machine& machine);
+// One task at one size, its shapes evaluated once: predictions of thousands of schedules share
+// them.
+//
+//   TaskCost cost(task, sizes, target, machine);
+//   for (const KernelChoice& c : Schedules(task, target)) Rank(c, cost.Predict(c));
+class TaskCost {
+ public:
+  TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
+           const Machine& machine);
 
-// What `choice` should take: the roofline, and for contractions and attention what their tiles
-// lose.
+  // The least time the task can take; 0 where a size has no value.
+  double roofline() const { return roofline_; }
+  // What `choice`, of the task's kind, should take: the roofline, for contractions and attention
+  // what their tiles lose, and the launch.
+  double Predict(const KernelChoice& choice) const;
+
+ private:
+  // Sizes of the task's anchor: of a contraction for swap = false and true, of attention in [0].
+  struct Extents {
+    double batch = 1, rows = 0, columns = 0, sums = 0;
+    bool contiguous = false;  // the column operand's last axis is one of the columns
+    double value_depth = 0;   // of attention, whose rows are keys and whose sums are the depth
+  };
+
+  double Contract(const ContractSchedule& s) const;
+  double Attention(const AttentionSchedule& s) const;
+  double Slots(double slots) const;  // to seconds
+
+  Extents extents_[2];
+  double roofline_ = 0, launch_ = 0, slots_per_second_ = 1;
+  int threads_ = 1, accumulator_bytes_ = 4;
+  double vector_bytes_ = 4, l1_bytes_ = 0;
+};
+
+// For single questions.
+double RooflineSeconds(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
+                       const Machine& machine);
 double PredictSeconds(const KernelTask& task, const KernelChoice& choice, const SizePoint& sizes,
                       const v1::Target& target, const Machine& machine);
 

@@ -188,7 +188,8 @@ bool Grouping::CanInline(NodeId n) {
   if (groups_[n].size() != 1) {
     // Computed again in each kernel, which only the search asks for.
     auto asked = fusion_.nodes.find(n);
-    return asked != fusion_.nodes.end() && asked->second == Fuse::kInline && CanRepeat(x);
+    return fusion_.rules.again && asked != fusion_.nodes.end() && asked->second == Fuse::kInline &&
+           CanRepeat(x);
   }
   const NodeId root = *groups_[n].begin();
   switch (x.op) {
@@ -198,12 +199,12 @@ bool Grouping::CanInline(NodeId n) {
       return false;
     case Op::kSumReduce:
     case Op::kMaxReduce:
-      return CanInlineReduction(n, root);
+      return fusion_.rules.reductions && CanInlineReduction(n, root);
     case Op::kContract:
     case Op::kAttention:
-      return CanInlineAnchor(n, root);
+      return fusion_.rules.epilogues && CanInlineAnchor(n, root);
     default:
-      return true;
+      return roots_.at(root).has_reduction() ? fusion_.rules.reductions : fusion_.rules.producers;
   }
 }
 
@@ -266,7 +267,7 @@ bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
 
 bool Grouping::CanInlineAnchor(NodeId n, NodeId root) {
   Group& g = roots_[root];
-  if (!fusion_.epilogues || g.anchor >= 0 || g.has_reduction()) return false;
+  if (g.anchor >= 0 || g.has_reduction()) return false;
   if (node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag) return false;
   std::optional<ContractSchedule> schedule;
   if (node(n).op == Op::kContract) {
@@ -312,7 +313,8 @@ Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion&
   return Grouping(graph, target, fusion).Choose();
 }
 
-std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome) {
+std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome,
+                                                 const FusionRules& rules) {
   const std::vector<bool> memory = MemoryOf(graph, genome);
   const std::vector<bool> weights = WeightsOf(graph);
   std::vector<bool> computed(graph.nodes.size()), output(graph.nodes.size());
@@ -328,7 +330,7 @@ std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genom
     if (!computed[n] || output[n] || weights[n] || node.inputs.empty()) continue;
     if (!memory[n]) {
       flips.emplace_back(n, Fuse::kMemory);
-    } else if (CanRepeat(node)) {
+    } else if (CanRepeat(node) && (rules.again || rules.producers)) {
       flips.emplace_back(n, Fuse::kInline);
     }
   }

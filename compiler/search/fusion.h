@@ -25,11 +25,19 @@ enum class Fuse : uint8_t {
   kInline,  // computed in every kernel that uses it
 };
 
+// What may be fused at all; movement is always computed where it is read.
+struct FusionRules {
+  bool producers = true;   // a value that one kernel uses, inside that kernel
+  bool reductions = true;  // a reduction, in one kernel with what it reads and what reads it
+  bool epilogues = true;   // what follows a contraction or attention, before it writes its result
+  bool again = true;       // a cheap value, in each of several kernels that use it
+
+  bool operator==(const FusionRules&) const = default;
+};
+
 struct Fusion {
   std::map<NodeId, Fuse> nodes;  // others are decided by rule of thumb
-  // False: contractions and attention write their own results, for a graph in which codegen finds
-  // that an epilogue needs elements of several tiles.
-  bool epilogues = true;
+  FusionRules rules;
 
   bool operator==(const Fusion&) const = default;
 };
@@ -37,8 +45,10 @@ struct Fusion {
 // `graph` holds no composites but Contract, Attention (with constant head sizes) and EmbeddingBag.
 Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion = {});
 
-// The nodes about which the search may have a say other than the one in `genome`, with that say.
-std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome);
+// The nodes about which the search may have a say other than the one in `genome`, with that say, as
+// far as the rules allow it.
+std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome,
+                                                 const FusionRules& rules = {});
 
 // Nodes that depend on parameters and constants only, and whose shape no dim changes.
 std::vector<bool> WeightsOf(const Graph& graph);

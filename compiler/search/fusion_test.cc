@@ -40,7 +40,7 @@ std::string Kernels(const std::string& text, bool epilogues = true) {
       ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return "";
-  Genome genome = ChooseKernels(*g, Target(), {.epilogues = epilogues});
+  Genome genome = ChooseKernels(*g, Target(), {.rules = {.epilogues = epilogues}});
   PackWeights(&*g, &genome, Target());
   std::string kernels;
   for (const KernelChoice& k : genome.kernels) {

@@ -12,57 +12,58 @@
 //
 // Two levels (DESIGN §6.5). Kernels: each distinct task of the genome has a space of schedules, of
 // which the best predicted, the neighbours of the best, and some random ones are measured. Genomes:
-// which nodes have memory, and which of several equal forms of the graph is used; changed in one
-// place at a time, in all equal layers at once, and scored by the sum of the tasks' best times.
-// Whole plans are proposed when the sum promises enough; only their own measurement counts in the
-// end.
+// which nodes have memory, and which of the equal forms of the graph is used; changed in one place
+// at a time, in all equal layers at once, and scored by the sum of the tasks' best times. Whole
+// plans are proposed when the sum promises enough; only their own measurement counts in the end.
 //
 // Deterministic: the same forms, options and outcomes give the same questions, so a search that was
 // lost is resumed by telling a new one what the old one knew. Used by one thread at a time.
 #ifndef ATHANOR_COMPILER_SEARCH_SEARCH_H_
 #define ATHANOR_COMPILER_SEARCH_SEARCH_H_
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph.h"
 #include "compiler/search/cost.h"
 #include "compiler/search/forms.h"
 #include "compiler/search/fusion.h"
 #include "compiler/search/schedule.h"
+#include "compiler/search/search_report.h"
 #include "compiler/search/task.h"
+#include "compiler/search/task_index.h"
+#include "compiler/search/tuning.h"
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {
+
+// How far a search goes.
+enum class SearchMode : uint8_t {
+  kFast,     // forms, fusions and schedules as the cost model has them; a few plans are measured
+  kBudget,   // until nothing left promises a gain
+  kExhaust,  // until all schedules and all changes within reach were measured
+};
 
 struct SearchOptions {
   // At which sizes everything is measured; each counts the same. Not empty.
   std::vector<SizePoint> sizes;
   uint64_t seed = 1;
+  SearchMode mode = SearchMode::kBudget;
   int64_t max_kernels = 1 << 20;  // measured candidates, failed ones included
   int batch = 4;                  // kernels asked for at once
   double least_gain = 0.02;       // of the whole time, that makes a plan worth proposing
+  FusionRules fusion;             // what genomes may fuse
 };
-
-enum class SearchStop : uint8_t {
-  kNone,        // goes on
-  kRoofline,    // the sum of the tasks is near what the machine allows
-  kStagnation,  // nothing left promises a gain
-  kExhausted,   // everything was measured
-  kBudget,      // max_kernels, or Finish
-};
-std::string_view SearchStopName(SearchStop stop);
-
-// Seconds of one call at each of SearchOptions::sizes.
-using Seconds = std::vector<double>;
 
 struct KernelCandidate {
   int task;
@@ -74,29 +75,6 @@ struct PlanCandidate {
   Fusion fusion;
   ScheduledGraph scheduled;
   double predicted = 1;  // time as a share of the baseline's, by the sum of its tasks
-};
-
-struct TaskReport {
-  std::string key;
-  std::string about;  // "Mul over Contract"
-  int calls = 0;      // in the best genome
-  int measured = 0, failed = 0;
-  std::string schedule;  // of the best
-  Seconds first, best;   // by size; empty: nothing measured
-  Seconds roofline;
-};
-
-struct SearchReport {
-  int64_t kernels_measured = 0, kernels_failed = 0;
-  int genomes_tried = 0, genomes_taken = 0;
-  int forms_tried = 0, forms_taken = 0;  // of those: changes of the graph by rules
-  std::string rules;                     // that lead to the best genome's form
-  std::vector<RegionReport> regions;
-  int plans_proposed = 0;
-  double predicted = 1;  // of the best genome, share of the baseline's time
-  double roofline = 0;   // share of the baseline's time that the machine's limits allow
-  SearchStop stop = SearchStop::kNone;
-  std::vector<TaskReport> tasks;  // of the best genome, longest first
 };
 
 class Search {
@@ -119,33 +97,21 @@ class Search {
   // The time is up: Next() proposes the best plan if it promises a gain, and then is done.
   void Finish() { finishing_ = true; }
 
-  const KernelTask& task(int id) const { return tasks_[id].task; }
+  const KernelTask& task(int id) const { return tasks_[id].task(); }
   const KernelCandidate& kernel(int id) const { return kernels_[id]; }
   const PlanCandidate& plan(int id) const { return plans_[id]; }
   // Times of the task's best schedule so far; empty: none is known.
-  const Seconds& BestOf(int task) const { return tasks_[task].best; }
+  const Seconds& BestOf(int task) const { return tasks_[task].best(); }
 
   // An error: it cannot be lowered, compiled, checked or measured; the reason is its text.
   void TellKernel(int id, const absl::StatusOr<Seconds>& outcome);
-  // True if it serves now: the best genome so far is measured against it from here on.
-  void TellPlan(int id, bool taken);
+  // True if it serves now: the best genome so far is measured against it from here on. `ratio`: its
+  // time, measured whole, as a share of what served before; none: it was not measured.
+  void TellPlan(int id, bool taken, std::optional<double> ratio = std::nullopt);
 
-  SearchReport Report() const;
+  SearchReport Report();
 
  private:
-  // A task and what is known about its schedules.
-  struct Tuning {
-    KernelTask task;
-    std::vector<KernelChoice> schedules;  // best predicted first
-    std::vector<bool> asked;
-    Seconds roofline;
-    Seconds first, best;  // measured
-    int best_schedule = -1;
-    int asked_count = 0, measured = 0, failed = 0;
-    int since_better = 0;  // measured since the best was found
-    bool exhausted() const { return next_unasked >= schedules.size(); }
-    size_t next_unasked = 0;
-  };
   using Calls = std::map<int, int>;  // by task
   // A genome to be: what ChooseKernels needs, and the tasks it comes to.
   struct State {
@@ -156,63 +122,106 @@ class Search {
   // A change of the best genome that is worth a look.
   struct Move {
     std::string key;  // equal in equal layers: tried once
-    State state;
+    int form;
+    Fusion fusion;
     double gain;  // predicted share of the baseline's time
   };
+  static constexpr size_t kKinds = static_cast<size_t>(KernelKind::kScatter) + 1;
 
+  // Below this share of the whole time an action is not worth its measurement.
+  static constexpr double kLeastAction = 0.001;
+  // A change of the genome must be better by this much to be taken: kernels are measured alone and
+  // with noise.
+  static constexpr double kLeastMove = 0.005;
+
+  // search.cc: what is known, and the order of things.
+  void SettleBaseline();
+  std::optional<Step> Improve();
+  Step NextFinalist();
+  Step Done(SearchStop stop);
+  bool NearRoofline();
+  double RooflineOf(const Tuning& t) const;
+  // Weighted best; of what is not measured the least it may take, or in kFast the prediction.
+  double TimeOf(Tuning& t) const;
+  double TimeOf(const Calls& calls);
+  // Of what is not measured the prediction, as right as predictions were for its kind.
+  double ExpectedOf(const Calls& calls);
+  // Every kernel was measured, or serves in the baseline already and cannot be.
+  bool Known(const State& state) const;
+  bool fast() const { return options_.mode == SearchMode::kFast; }
+  bool exhaust() const { return options_.mode == SearchMode::kExhaust; }
+
+  // search_tuning.cc: which schedules are asked for.
+  bool MayAsk() const { return static_cast<int64_t>(kernels_.size()) < options_.max_kernels; }
+  void AskFor(int task, size_t schedule, Step* step);
+  // Asks for what a state's tasks lack before they can be compared.
+  void AskForState(const State& state, Step* step);
+  double TuningGain(int task, int calls);
+  std::optional<Step> Tune(const Calls& calls, double least);
+  std::optional<Step> TuneRest();
+  std::optional<size_t> Inherited(int task);
+
+  // search_moves.cc: which genomes are compared.
   State MakeState(int form, Fusion fusion);
-  Calls CallsOf(const Graph& graph, const Fusion& fusion);
-  int TaskOf(KernelTask task);
-  void MakeSchedules(Tuning& t);
-  double Weighted(const Seconds& seconds) const;
-  // The machine's limits were measured on a busy machine if kernels are faster than them.
-  double RooflineOf(const Tuning& t) const { return Weighted(t.roofline) * slack_; }
-  double TimeOf(const Tuning& t) const;  // weighted best, or predicted
-  double TimeOf(const Calls& calls) const;
-  double TimeOf(const State& state) const { return TimeOf(state.calls); }
-  bool Failed(const State& state) const;
-  int AskFor(int task, size_t schedule);
-  // The next schedule of a task worth measuring; none: nothing left.
-  std::optional<size_t> PickSchedule(Tuning& t);
-  double TuningGain(int task, int calls) const;
-  void FindMoves();
-  void AddFlips(const State& from);
-  void AddForms(const State& from);
+  Calls CallsOf(const Graph& graph, TaskIndex& index, const Fusion& fusion);
+  TaskIndex& IndexOf(int form);
+  int TaskOf(const Graph& graph, TaskIndex& index, const std::vector<bool>& memory,
+             const KernelChoice& kernel, std::vector<NodeId>* nodes = nullptr);
   // GraphCost: of the rule of thumb's genome.
   double CostOf(const Graph& graph);
-  // Asks for what a state's tasks lack before they can be compared.
-  std::vector<int> AskForState(const State& state);
-  std::optional<Step> TuneBest();
+  // The same say over the same values of another form.
+  Fusion Carried(const State& from, int form);
+  void FindMoves();
+  void SettleBias();
+  // Between what a change may bring and what it should: `less` and `more` are the kernels it takes
+  // the place of, and its own.
+  double GainOf(const Calls& less, const Calls& more);
+  void AddFlips(const State& from);
+  void AddForms(const State& from);
+  State Try(Move move);
   std::optional<Step> TryMove();
-  std::optional<Step> ProposePlan(double least_gain);
-  void Settle();
-  ScheduledGraph Schedule(const State& state) const;
+  std::optional<Step> GoOnTrying();
+  bool Take(State state);
+  // A state put aside before that looks best by now.
+  bool Reconsider();
+  ScheduledGraph Schedule(const State& state, bool as_started = false);
+  std::optional<Step> Propose(const State& state, bool as_started = false);
+  void RememberBaseline();
+  std::optional<Step> ProposeBest(double least_gain);
 
   const std::unique_ptr<FormSpace> forms_;
-  const v1::Target target_;
-  const Machine machine_;
   const SearchOptions options_;
+  TuningContext context_;
   std::mt19937_64 random_;
 
-  std::vector<Tuning> tasks_;
-  std::map<std::string, int> task_of_;  // by key
+  NodeNumbers numbers_;
+  std::map<int, TaskIndex> indexes_;  // by form
+  std::deque<Tuning> tasks_;
+  absl::flat_hash_map<std::string, int> task_of_;  // by signature
+  std::map<std::string, int> tuned_;               // by anchor: the task that was made faster last
   std::vector<KernelCandidate> kernels_;
   std::vector<size_t> schedule_of_;  // by kernel: in its task's schedules
-  std::vector<PlanCandidate> plans_;
+  std::deque<PlanCandidate> plans_;
   std::set<std::string> proposed_;  // texts of genomes
 
-  double slack_ = 1;            // share of the rooflines that kernels were seen to take
-  std::vector<double> weight_;  // by size: 1 / (sizes * baseline seconds)
-  State best_;
+  // By kind of kernel: the share of their rooflines that kernels were seen to take, at most 1, and
+  // how much longer than predicted they took.
+  std::array<double, kKinds> slack_, bias_;
+  State baseline_, best_;
   bool baseline_known_ = false;
   std::optional<State> trying_;
+  int trying_steps_ = 0;
+  std::vector<State> aside_;  // tried and not taken, or left
+  // What flips change and forms come to, by key: met again, they are not made again to be ranked.
+  std::map<std::string, std::pair<Calls, Calls>> changes_;
   std::vector<Move> moves_;      // least promising first
   std::set<std::string> moved_;  // keys of moves made
-  double served_ = 1;            // predicted share of the plan that serves
+  double served_ = 1;            // predicted share at which a plan would be as fast as what serves
   int kernels_since_plan_ = 0;
   int genomes_tried_ = 0, genomes_taken_ = 0;
   int forms_tried_ = 0, forms_taken_ = 0;  // of those
   int64_t failed_ = 0;
+  size_t finalists_ = 0;  // asked for, in kFast
   bool finishing_ = false;
   SearchStop stop_ = SearchStop::kNone;
 };

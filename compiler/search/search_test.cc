@@ -1,6 +1,7 @@
 #include "compiler/search/search.h"
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,40 @@ Cost PrefersTile(int mr, int nv) {
   };
 }
 
+// Forms 0, 1, ... in a row: each is a neighbour of the one before.
+class RowOfForms final : public FormSpace {
+ public:
+  explicit RowOfForms(std::vector<Graph> graphs) : graphs_(std::move(graphs)) {}
+
+  const Graph& graph(int form) const override { return graphs_[form]; }
+  std::string About(int form) const override { return form == 0 ? "" : absl::StrCat("r", form); }
+  std::vector<int> Neighbours(int form) override {
+    if (form + 1 == static_cast<int>(graphs_.size())) return {};
+    EXPECT_GT(cost_(graphs_[form + 1]), 0);
+    return {form + 1};
+  }
+  std::vector<RegionReport> Report() const override { return {{.instances = 3, .e_nodes = 12}}; }
+  void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
+
+ private:
+  const std::vector<Graph> graphs_;
+  GraphCost cost_;
+};
+
+// The same function in one, two or three multiplications.
+Graph Scaled(int steps) {
+  std::string text =
+      "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 256]\n"
+      "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"}\n";
+  for (int i = 0; i < steps; ++i) absl::StrAppend(&text, "%", i + 3, " = Mul(%2, %", i + 2, ")\n");
+  return Parse(absl::StrCat(text, "output \"y\" = %", steps + 2, "\n"));
+}
+
+// Each node of a kernel takes its time.
+absl::StatusOr<double> ByNodes(const Search& s, const KernelCandidate& k) {
+  return 1e-3 * static_cast<double>(s.task(k.task).graph.nodes.size());
+}
+
 TEST(SearchTest, FindsTheScheduleThatTheMachineLikes) {
   Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, PrefersTile(8, 3));
@@ -122,6 +157,21 @@ TEST(SearchTest, TheSameAnswersGiveTheSameQuestions) {
   };
   EXPECT_EQ(run(1), run(1));
   EXPECT_NE(run(1), run(2));
+}
+
+TEST(SearchTest, OneThatIsToldWhatAnotherKnewAsksTheSame) {
+  for (SearchMode mode : {SearchMode::kFast, SearchMode::kBudget}) {
+    auto run = [&] {
+      std::vector<Graph> forms;
+      for (int steps : {6, 3, 1}) forms.push_back(Scaled(steps));
+      Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                    Machine::Typical(Target()), {.sizes = {{1}, {64}}, .mode = mode});
+      return absl::StrJoin(Drive(search, PrefersTile(4, 4), 2), "\n");
+    };
+    const std::string first = run();
+    EXPECT_FALSE(first.empty());
+    for (int again = 0; again < 3; ++again) EXPECT_EQ(run(), first);
+  }
 }
 
 TEST(SearchTest, FailuresCostOnlyThemselves) {
@@ -167,40 +217,6 @@ TEST(SearchTest, StopsAtItsBudgetAndAtTheRoofline) {
   EXPECT_EQ(fast.Report().stop, SearchStop::kRoofline);
 }
 
-// Forms 0, 1, ... in a row: each is a neighbour of the one before.
-class RowOfForms final : public FormSpace {
- public:
-  explicit RowOfForms(std::vector<Graph> graphs) : graphs_(std::move(graphs)) {}
-
-  const Graph& graph(int form) const override { return graphs_[form]; }
-  std::string About(int form) const override { return form == 0 ? "" : absl::StrCat("r", form); }
-  std::vector<int> Neighbours(int form) override {
-    if (form + 1 == static_cast<int>(graphs_.size())) return {};
-    EXPECT_GT(cost_(graphs_[form + 1]), 0);
-    return {form + 1};
-  }
-  std::vector<RegionReport> Report() const override { return {{.instances = 3, .e_nodes = 12}}; }
-  void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
-
- private:
-  const std::vector<Graph> graphs_;
-  GraphCost cost_;
-};
-
-// The same function in one, two or three multiplications.
-Graph Scaled(int steps) {
-  std::string text =
-      "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 256]\n"
-      "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"}\n";
-  for (int i = 0; i < steps; ++i) absl::StrAppend(&text, "%", i + 3, " = Mul(%2, %", i + 2, ")\n");
-  return Parse(absl::StrCat(text, "output \"y\" = %", steps + 2, "\n"));
-}
-
-// Each node of a kernel takes its time.
-absl::StatusOr<double> ByNodes(const Search& s, const KernelCandidate& k) {
-  return 1e-3 * static_cast<double>(s.task(k.task).graph.nodes.size());
-}
-
 TEST(SearchTest, ABetterFormIsFound) {
   std::vector<Graph> forms;
   for (int steps : {6, 3, 1}) forms.push_back(Scaled(steps));
@@ -230,6 +246,89 @@ TEST(SearchTest, AFormThatFailsIsPutAside) {
   EXPECT_EQ(search.Report().forms_tried, 1);
   EXPECT_EQ(search.Report().forms_taken, 0);
   EXPECT_EQ(search.Report().rules, "");
+}
+
+TEST(SearchTest, FastAsksForNoKernelAndForFewPlans) {
+  std::vector<Graph> forms;
+  for (int steps : {40, 20, 1}) forms.push_back(Scaled(steps));
+  Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}, .mode = SearchMode::kFast});
+  const std::vector<std::string> asked = Drive(search, PrefersTile(8, 3));
+  EXPECT_GE(asked.size(), 1);
+  EXPECT_LE(asked.size(), 3);
+  for (const std::string& line : asked) EXPECT_EQ(line.substr(0, 4), "plan");
+  const SearchReport report = search.Report();
+  EXPECT_EQ(report.kernels_measured, 0);
+  EXPECT_EQ(report.stop, SearchStop::kExhausted);
+  EXPECT_LE(report.predicted, 1);
+}
+
+TEST(SearchTest, ExhaustMeasuresEverySchedule) {
+  Search search(SingleForm(Scaled(1)), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .mode = SearchMode::kExhaust});
+  Drive(search, PrefersTile(8, 3));
+  const SearchReport report = search.Report();
+  EXPECT_EQ(report.stop, SearchStop::kExhausted);
+  ASSERT_EQ(report.tasks.size(), 1);
+  // A budget in this mode ends it before.
+  Search budget(SingleForm(Scaled(1)), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .mode = SearchMode::kExhaust, .max_kernels = 9});
+  Drive(budget, PrefersTile(8, 3));
+  EXPECT_EQ(budget.Report().stop, SearchStop::kBudget);
+  EXPECT_EQ(budget.Report().kernels_measured, 9);
+}
+
+TEST(SearchTest, BudgetsOfNoneOneAndMore) {
+  for (SearchMode mode : {SearchMode::kFast, SearchMode::kBudget, SearchMode::kExhaust}) {
+    Search none(SingleForm(Layers(1)), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .mode = mode, .max_kernels = 0});
+    const Search::Step step = none.Next();
+    EXPECT_TRUE(step.done);
+    EXPECT_EQ(step.stop, SearchStop::kBudget);
+  }
+  for (int64_t kernels : {int64_t{1}, int64_t{2}, std::numeric_limits<int64_t>::max()}) {
+    Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()),
+                  {.sizes = {{16}}, .max_kernels = kernels});
+    Drive(search, PrefersTile(8, 3));
+    EXPECT_LE(search.Report().kernels_measured, kernels);
+    EXPECT_GE(search.Report().kernels_measured, 1);
+  }
+}
+
+TEST(SearchTest, WhatIsSwitchedOffIsNeverFused) {
+  Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .fusion = {.epilogues = false}});
+  int fused = 0, plans = 0;
+  Drive(search, [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    fused += k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
+    return PrefersTile(8, 3)(s, k);
+  });
+  EXPECT_EQ(fused, 1);  // the baseline's, of which all times are shares
+  plans = search.Report().plans_proposed;
+  for (int p = 0; p < plans; ++p) {
+    for (const KernelChoice& k : search.plan(p).scheduled.genome.kernels) {
+      if (k.kind == KernelKind::kContract) EXPECT_EQ(k.anchor, k.root);
+    }
+  }
+  EXPECT_GT(plans, 0);
+}
+
+// Ten times the baseline's time with the schedules that the sum likes, when measured whole.
+TEST(SearchTest, AfterAPlanThatDidNotHoldTheNextMustPromiseMore) {
+  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  std::vector<double> predicted;
+  for (int steps = 0; steps < 10000; ++steps) {
+    const Search::Step step = search.Next();
+    if (step.done) break;
+    for (int id : step.kernels) {
+      search.TellKernel(id, Seconds{*PrefersTile(8, 3)(search, search.kernel(id))});
+    }
+    if (step.plan < 0) continue;
+    predicted.push_back(search.plan(step.plan).predicted);
+    search.TellPlan(step.plan, false, 1.25);
+  }
+  ASSERT_GT(predicted.size(), 0);
+  for (size_t i = 1; i < predicted.size(); ++i) EXPECT_LT(predicted[i], predicted[i - 1] / 1.25);
 }
 
 TEST(SearchTest, AGraphWithoutKernelsIsDoneAtOnce) {

@@ -24,11 +24,6 @@ std::vector<bool> NodesOf(const Graph& graph, const std::vector<bool>& memory, N
 // A larger literal would travel with each kernel that reads it.
 constexpr size_t kMaxLiteralBytes = 64 << 10;
 
-bool IsSmallLiteral(const Node& node) {
-  return node.op == Op::kConstant &&
-         GetAttr<Tensor>(node.attrs, "value").bytes.size() <= kMaxLiteralBytes;
-}
-
 Expr Product(const Shape& shape) {
   Expr p = 1;
   for (const Expr& e : shape) p *= e;
@@ -66,6 +61,11 @@ Expr NodeFlops(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+bool IsSmallLiteral(const Node& node) {
+  return node.op == Op::kConstant &&
+         GetAttr<Tensor>(node.attrs, "value").bytes.size() <= kMaxLiteralBytes;
+}
 
 KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
                    const std::vector<bool>& weights, const KernelChoice& choice) {

@@ -31,6 +31,9 @@ struct KernelTask {
 KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
                    const std::vector<bool>& weights, const KernelChoice& choice);
 
+// A constant that a task holds itself; a larger one is an operand.
+bool IsSmallLiteral(const Node& node);
+
 // What codegen takes: a graph with its packed weights added, and its kernels; of a task one or two,
 // the last of which is the task's.
 struct ScheduledGraph {

@@ -1,0 +1,145 @@
+#include "compiler/search/tuning.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "compiler/search/space.h"
+
+namespace athanor {
+
+double TuningContext::Weighted(const Seconds& seconds) const {
+  return std::inner_product(weights.begin(), weights.end(), seconds.begin(), 0.0);
+}
+
+Tuning::Tuning(KernelTask task, const TuningContext* context)
+    : context_(*context), task_(std::move(task)), schedules_({task_.choice}), asked_({false}) {
+  for (const SizePoint& sizes : context_.sizes) {
+    const TaskCost cost(task_, sizes, context_.target, context_.machine);
+    roofline_.push_back(cost.roofline() + context_.machine.launch_seconds);
+    start_.push_back(cost.Predict(task_.choice));
+  }
+  by_text_[ScheduleText(task_.choice)] = 0;
+}
+
+void Tuning::Rank() {
+  if (ranked_ || context_.weights.empty()) return;
+  ranked_ = true;
+  std::vector<TaskCost> costs;
+  for (const SizePoint& sizes : context_.sizes) {
+    costs.emplace_back(task_, sizes, context_.target, context_.machine);
+  }
+  struct Ranked {
+    double predicted;
+    std::string text;
+    KernelChoice choice;
+  };
+  std::vector<Ranked> ranked;
+  for (KernelChoice& choice : Schedules(task_, context_.target)) {
+    std::string text = ScheduleText(choice);
+    if (by_text_.contains(text)) continue;
+    double predicted = 0;
+    for (size_t s = 0; s < costs.size(); ++s) {
+      predicted += context_.weights[s] * costs[s].Predict(choice);
+    }
+    ranked.push_back({predicted, std::move(text), std::move(choice)});
+  }
+  std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
+    return std::tie(a.predicted, a.text) < std::tie(b.predicted, b.text);
+  });
+  predicted_ = {PredictedStart()};
+  for (Ranked& r : ranked) {
+    by_text_[std::move(r.text)] = schedules_.size();
+    predicted_.push_back(r.predicted);
+    schedules_.push_back(std::move(r.choice));
+  }
+  asked_.resize(schedules_.size());
+}
+
+size_t Tuning::BestPredicted() {
+  Rank();
+  return schedules_.size() > 1 && predicted_[1] < predicted_[0] ? 1 : 0;
+}
+
+double Tuning::PredictedBest() {
+  const size_t best = BestPredicted();
+  return predicted_.empty() ? PredictedStart() : predicted_[best];
+}
+
+bool Tuning::Exhausted() {
+  Rank();
+  while (next_unasked_ < asked_.size() && asked_[next_unasked_]) ++next_unasked_;
+  return next_unasked_ >= asked_.size();
+}
+
+std::optional<size_t> Tuning::Find(const KernelChoice& like) {
+  Rank();
+  auto found = by_text_.find(ScheduleText(like));
+  if (found == by_text_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<size_t> Tuning::OpenNeighbour() {
+  if (near_to_ != best_schedule_) {
+    near_to_ = best_schedule_;
+    near_.clear();
+    for (const KernelChoice& c : Neighbours(schedules_[near_to_], schedules_)) {
+      near_.push_back(by_text_.at(ScheduleText(c)));
+    }
+    std::sort(near_.begin(), near_.end());
+  }
+  for (size_t s : near_) {
+    if (!asked_[s]) return s;
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> Tuning::Pick(std::mt19937_64& random) {
+  if (Exhausted()) return std::nullopt;
+  if (best_schedule_ < 0) return next_unasked_;
+  // Every other one is a neighbour of the best, every eighth a random one.
+  const int turn = asked_count_ % 8;
+  if (turn == 7) {
+    std::vector<size_t> open;
+    for (size_t s = 0; s < asked_.size(); ++s) {
+      if (!asked_[s]) open.push_back(s);
+    }
+    // The better half: what is predicted to be many times slower is not worth its time.
+    return open[random() % (open.size() / 2 + 1)];
+  }
+  if (turn % 2 == 1) {
+    if (std::optional<size_t> near = OpenNeighbour()) return near;
+  }
+  return next_unasked_;
+}
+
+void Tuning::Ask(size_t schedule) {
+  asked_[schedule] = true;
+  ++asked_count_;
+}
+
+bool Tuning::Tell(size_t schedule, const absl::StatusOr<Seconds>& outcome) {
+  ++measured_;
+  if (!outcome.ok()) {
+    ++failed_;
+    ++since_better_;
+    return false;
+  }
+  if (first_.empty()) first_ = *outcome;
+  const Seconds even(outcome->size(), 1);
+  const Seconds& weights = context_.weights.empty() ? even : context_.weights;
+  auto weighted = [&](const Seconds& seconds) {
+    return std::inner_product(weights.begin(), weights.end(), seconds.begin(), 0.0);
+  };
+  if (!best_.empty() && weighted(*outcome) >= weighted(best_)) {
+    ++since_better_;
+    return false;
+  }
+  best_ = *outcome;
+  best_schedule_ = static_cast<int>(schedule);
+  since_better_ = 0;
+  return true;
+}
+
+}  // namespace athanor

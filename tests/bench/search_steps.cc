@@ -1,0 +1,129 @@
+// What a search itself costs: its own steps on a graph, with nothing compiled and nothing measured.
+// Every kernel it asks for "takes" what the cost model predicts for it, times a number between one
+// and two drawn from the kernel's text, so that schedules, forms and fusions have something to win.
+//
+//   search_steps --graph graph.pb [--kernels N]
+//
+// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Prints one line of JSON: the
+// milliseconds of CPU time to prepare the graph and to begin, of all steps together and of the
+// longest, and what the search did in them.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/frontend.h"
+#include "compiler/pipeline/prepare.h"
+#include "compiler/search/search.h"
+#include "proto/athanor/v1/graph.pb.h"
+
+namespace athanor {
+namespace {
+
+// Of this process's CPU time.
+double Milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+absl::StatusOr<Graph> ReadGraph(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  v1::Graph message;
+  if (!file || !message.ParseFromString({std::istreambuf_iterator<char>(file), {}})) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no serialised athanor.v1.Graph"));
+  }
+  absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
+  if (!imported.ok()) return imported.status();
+  return std::move(imported->graph);
+}
+
+v1::Target ServerCore() {
+  v1::Target t;
+  t.set_vector_bytes(64);
+  t.set_vector_registers(32);
+  t.set_l1_bytes(32 << 10);
+  t.set_l2_bytes(1 << 20);
+  t.set_threads(2);
+  return t;
+}
+
+// FNV-1a: the same on every machine.
+double Drawn(std::string_view text) {
+  uint64_t hash = 1469598103934665603u;
+  for (unsigned char c : text) hash = (hash ^ c) * 1099511628211u;
+  return 1 + static_cast<double>(hash % 1000) / 1000;
+}
+
+absl::Status Main(const std::string& path, int64_t kernels) {
+  absl::StatusOr<Graph> graph = ReadGraph(path);
+  if (!graph.ok()) return graph.status();
+  const double start = Milliseconds();
+  absl::StatusOr<Prepared> prepared = Prepare(*graph);
+  if (!prepared.ok()) return prepared.status();
+  const double preparing = Milliseconds() - start;
+  const v1::Target target = ServerCore();
+  const Machine machine = Machine::Typical(target);
+  SizePoint sizes;
+  for (const Dim& d : prepared->graph.dims) sizes.push_back(std::min<int64_t>(d.max, 128));
+  const double begin = Milliseconds();
+  Search search(SingleForm(prepared->graph), target, machine,
+                {.sizes = {sizes}, .max_kernels = kernels});
+  const double beginning = Milliseconds() - begin;
+  double all = 0, longest = 0;
+  int steps = 0;
+  for (bool done = false; !done; ++steps) {
+    const double next = Milliseconds();
+    const Search::Step step = search.Next();
+    const double took = Milliseconds() - next;
+    all += took;
+    longest = std::max(longest, took);
+    done = step.done;
+    for (int id : step.kernels) {
+      const KernelCandidate& k = search.kernel(id);
+      const KernelTask& task = search.task(k.task);
+      const double drawn = Drawn(absl::StrCat(task.key, ScheduleText(k.choice)));
+      search.TellKernel(id,
+                        Seconds{drawn * PredictSeconds(task, k.choice, sizes, target, machine)});
+    }
+    if (step.plan >= 0) search.TellPlan(step.plan, true);
+  }
+  const SearchReport report = search.Report();
+  std::printf(
+      "{\"nodes\":%zu,\"prepare_ms\":%.2f,\"begin_ms\":%.2f,\"steps\":%d,\"steps_ms\":%.2f,"
+      "\"longest_step_ms\":%.2f,\"kernels\":%ld,\"genomes_tried\":%d,\"genomes_taken\":%d,"
+      "\"plans\":%d,\"predicted\":%.4f,\"stop\":\"%s\"}\n",
+      prepared->graph.nodes.size(), preparing, beginning, steps, all, longest,
+      static_cast<long>(report.kernels_measured), report.genomes_tried, report.genomes_taken,
+      report.plans_proposed, report.predicted, std::string(SearchStopName(report.stop)).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) {
+  std::string graph;
+  int64_t kernels = 200;
+  absl::Status status;
+  for (int i = 1; i < argc && status.ok(); i += 2) {
+    const std::string_view name = argv[i];
+    const bool given = i + 1 < argc;
+    if (given && name == "--graph") {
+      graph = argv[i + 1];
+    } else if (!given || name != "--kernels" || !absl::SimpleAtoi(argv[i + 1], &kernels)) {
+      status = absl::InvalidArgumentError("--graph FILE [--kernels N]");
+    }
+  }
+  if (status.ok()) status = athanor::Main(graph, kernels);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "search_steps: %s\n", status.ToString().c_str());
+  return 1;
+}
