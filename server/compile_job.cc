@@ -45,6 +45,11 @@ bool EndsWell(v1::CompileJob::StopReason reason) {
 
 std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason reason) {
   if (reason == v1::CompileJob::STOP_BASELINE_ONLY) return "the baseline serves";
+  if (state.has_comparison()) {
+    return absl::StrFormat("plan %s takes %.3f times as long as %s, which serves",
+                           state.comparison().plan_id(), state.comparison().ratio(),
+                           state.comparison().against());
+  }
   if (state.search().plans_taken() == 0) return "no faster plan was found than the one that serves";
   return absl::StrFormat(
       "a plan serves that takes %.1f %% of the time of the one before the search",
@@ -54,11 +59,11 @@ std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason 
 }  // namespace
 
 CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
-                       std::shared_ptr<TapPlan> tapped, std::chrono::milliseconds budget)
+                       std::shared_ptr<TapPlan> tapped, SearchPolicy policy)
     : id_(std::move(id)),
       version_(std::move(version)),
       for_taps_(tapped != nullptr),
-      budget_(budget),
+      policy_(std::move(policy)),
       tapped_(std::move(tapped)) {
   state_.set_id(id_);
   state_.set_model(version_->name());
@@ -66,6 +71,7 @@ CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
   state_.set_phase(v1::CompileJob::QUEUED);
   state_.set_message("waits for a compile worker");
   SetNow(state_.mutable_created());
+  if (!for_taps_) *state_.mutable_search_options() = policy_.ToProto();
   if (for_taps_) state_.mutable_taps()->Assign(tapped_->names.begin(), tapped_->names.end());
 }
 

@@ -7,7 +7,6 @@
 #ifndef ATHANOR_SERVER_COMPILE_JOB_H_
 #define ATHANOR_SERVER_COMPILE_JOB_H_
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,19 +19,21 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/compile.pb.h"
 #include "server/model_version.h"
+#include "server/search_policy.h"
 
 namespace athanor {
 
 class CompileJob {
  public:
   // Makes the plan that serves `version`, or `tapped`, one of its plans with taps.
-  // `budget` is what its search may take.
+  // `policy` is what it searches with.
   CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
-             std::shared_ptr<TapPlan> tapped = nullptr, std::chrono::milliseconds budget = {});
+             std::shared_ptr<TapPlan> tapped = nullptr, SearchPolicy policy = {});
 
   const std::string& id() const { return id_; }
   const std::shared_ptr<ModelVersion>& version() const { return version_; }
-  std::chrono::milliseconds budget() const { return budget_; }
+  const SearchPolicy& policy() const { return policy_; }
+  bool for_taps() const { return for_taps_; }
   // The plan with taps it makes; null if it makes another, and once it has finished: a job that is
   // remembered holds no plan.
   std::shared_ptr<TapPlan> tapped() const;
@@ -63,7 +64,7 @@ class CompileJob {
   const std::string id_;
   const std::shared_ptr<ModelVersion> version_;
   const bool for_taps_;
-  const std::chrono::milliseconds budget_;
+  const SearchPolicy policy_;
   mutable Mutex mu_;
   std::shared_ptr<TapPlan> tapped_ ABSL_GUARDED_BY(mu_);
   v1::CompileJob state_ ABSL_GUARDED_BY(mu_);

@@ -80,9 +80,9 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
 }
 
 absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Start(
-    const std::shared_ptr<ModelVersion>& version, std::optional<std::chrono::milliseconds> budget) {
+    const std::shared_ptr<ModelVersion>& version, SearchPolicy policy) {
   version->taps().ForgetFailed();
-  auto job = Submit(version, nullptr, budget);
+  auto job = Submit(version, nullptr, std::move(policy));
   if (!absl::IsResourceExhausted(job.status())) return job;
   return Prefixed(absl::StrCat(version->Describe(), ": "), job.status());
 }
@@ -95,17 +95,16 @@ absl::StatusOr<std::shared_ptr<TapPlan>> CompileWorkers::Tap(
   }
   const PlanSlot::View serving = version->serving().view();
   if (!serving.error.ok()) return serving.error;
-  auto tapped = version->taps().Get(std::move(taps), options_.tap_plans,
-                                    [&](const std::shared_ptr<TapPlan>& added) {
-                                      return Submit(version, added, std::nullopt).status();
-                                    });
+  auto tapped = version->taps().Get(
+      std::move(taps), options_.tap_plans,
+      [&](const std::shared_ptr<TapPlan>& added) { return Submit(version, added, {}).status(); });
   if (!absl::IsResourceExhausted(tapped.status())) return tapped;
   return Prefixed(absl::StrCat(version->Describe(), ": "), tapped.status());
 }
 
 absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
     const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
-    std::optional<std::chrono::milliseconds> budget) {
+    SearchPolicy policy) {
   std::shared_ptr<CompileJob> job;
   {
     MutexLock lock(mu_);
@@ -114,7 +113,7 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
       return absl::ResourceExhaustedError(absl::StrCat(
           queue_.size(), " compile jobs wait already, the most allowed (--max_compile_jobs)"));
     }
-    job = Enqueue(version, tapped, budget);
+    job = Enqueue(version, tapped, std::move(policy));
   }
   cv_.NotifyOne();
   return job;
@@ -149,19 +148,23 @@ void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& 
                               const std::vector<std::shared_ptr<ModelVersion>>& old) {
   {
     MutexLock lock(mu_);
-    for (const auto& version : versions) Enqueue(version, nullptr, std::nullopt);
-    for (const auto& version : old) Enqueue(version, nullptr, std::chrono::milliseconds(0));
+    for (const auto& version : versions) Enqueue(version, nullptr, AutomaticPolicy(*version));
+    for (const auto& version : old) {
+      SearchPolicy policy = AutomaticPolicy(*version);
+      policy.budget.search = false;
+      Enqueue(version, nullptr, std::move(policy));
+    }
     old_ += old.size();
   }
   cv_.NotifyAll();
 }
 
-std::shared_ptr<CompileJob> CompileWorkers::Enqueue(
-    const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
-    std::optional<std::chrono::milliseconds> budget) {
+std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version,
+                                                    const std::shared_ptr<TapPlan>& tapped,
+                                                    SearchPolicy policy) {
   const uint64_t number = ++last_id_;
   auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version, tapped,
-                                          budget.value_or(BudgetOf(*version)));
+                                          std::move(policy));
   job->slot()->SetJob(job->id(), /*compiling=*/false);
   jobs_.emplace(number, job);
   queue_.insert(queue_.end() - static_cast<std::ptrdiff_t>(old_), job);
@@ -205,13 +208,9 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
   bool queued = false;
   {
     MutexLock lock(mu_);
-    for (auto it = queue_.begin(); it != queue_.end() && !queued; ++it) {
-      if (*it != job) continue;
-      if (queue_.end() - it <= static_cast<std::ptrdiff_t>(old_)) --old_;
-      queue_.erase(it);
-      queued = true;
-      break;
-    }
+    const auto it = std::find(queue_.begin(), queue_.end(), job);
+    queued = it != queue_.end();
+    if (queued) RemoveQueued(it);
     for (size_t i = 0; i < running_.size(); ++i) {
       if (running_[i] == job) workers_[i]->backend->Interrupt();
     }
@@ -244,29 +243,71 @@ void CompileWorkers::Stop() {
   for (auto& worker : workers_) worker->thread.join();
 }
 
-std::chrono::milliseconds CompileWorkers::BudgetOf(const ModelVersion& version) const {
-  const std::string& own = version.row().search_budget;
-  if (own.empty()) return std::chrono::milliseconds(options_.search_budget_ms);
-  // Checked when it was uploaded.
-  return std::chrono::milliseconds(ParseDuration(own).value_or(options_.search_budget_ms));
+SearchPolicy CompileWorkers::PolicyOf(const ModelVersion& version) const {
+  SearchPolicy policy = ServerPolicy(options_);
+  const VersionRow& row = version.row();
+  // Both were checked when they were uploaded.
+  if (!row.search_budget.empty()) {
+    policy.budget = ParseSearchBudget(row.search_budget).value_or(policy.budget);
+  }
+  if (auto rules = ParseRuleNames(row.disable_rules); rules.ok()) {
+    policy.disabled_rules.merge(*rules);
+  }
+  policy.approximate = row.approximate;
+  if (row.deterministic) policy.use = v1::SearchOptions::KEEP;
+  return policy;
+}
+
+SearchPolicy CompileWorkers::AutomaticPolicy(const ModelVersion& version) const {
+  SearchPolicy policy = PolicyOf(version);
+  if (version.row().deterministic) policy.budget.search = false;
+  return policy;
+}
+
+std::deque<std::shared_ptr<CompileJob>>::iterator CompileWorkers::Eligible() {
+  auto job = queue_.begin();
+  // Plans with taps have slots of their own.
+  while (job != queue_.end() && !(*job)->for_taps() && busy_.contains((*job)->version().get())) {
+    ++job;
+  }
+  return job;
+}
+
+void CompileWorkers::RemoveQueued(std::deque<std::shared_ptr<CompileJob>>::iterator job) {
+  if (queue_.end() - job <= static_cast<std::ptrdiff_t>(old_)) --old_;
+  queue_.erase(job);
 }
 
 std::shared_ptr<CompileJob> CompileWorkers::NextJob(Worker* worker, int index) {
   MutexLock lock(mu_);
-  while (queue_.empty() && !stopping_ && worker->searches.empty()) cv_.Wait(lock);
-  if (stopping_ || queue_.empty()) return nullptr;
-  running_[index] = std::move(queue_.front());
-  queue_.pop_front();
-  old_ = std::min(old_, queue_.size());
+  auto next = Eligible();
+  while (next == queue_.end() && !stopping_ && worker->searches.empty()) {
+    cv_.Wait(lock);
+    next = Eligible();
+  }
+  if (stopping_ || next == queue_.end()) return nullptr;
+  running_[index] = *next;
+  RemoveQueued(next);
+  if (!running_[index]->for_taps()) busy_[running_[index]->version().get()] = running_[index];
   return running_[index];
+}
+
+void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
+  if (!job->finished() || job->for_taps()) return;
+  MutexLock lock(mu_);
+  busy_.erase(job->version().get());
+  cv_.NotifyAll();
 }
 
 void CompileWorkers::Loop(Worker* worker, int index) {
   while (true) {
     if (std::shared_ptr<CompileJob> job = NextJob(worker, index)) {
       RunJob(worker, job);
-      MutexLock lock(mu_);
-      running_[index] = nullptr;
+      {
+        MutexLock lock(mu_);
+        running_[index] = nullptr;
+      }
+      Release(job);
     } else if (!worker->searches.empty()) {
       StepSearch(worker, index);
     } else {
@@ -282,9 +323,11 @@ void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& j
   const std::shared_ptr<const ServedPlan> before = slot->plan();
   slot->SetJob(job->id(), /*compiling=*/true);
   // A plan that a search found is not given up for the baseline: the new search goes on from it.
-  // What a version is pinned to is given up for nothing.
+  // What a version is pinned to is given up for nothing, and nothing is for a search whose plans
+  // will not serve.
   if (tapped == nullptr && before != nullptr &&
-      (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty())) {
+      (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty() ||
+       job->policy().use != v1::SearchOptions::SERVE)) {
     worker->searches.Start(job, before->made);
     return;
   }
@@ -330,8 +373,11 @@ void CompileWorkers::StepSearch(Worker* worker, int index) {
     running_[index] = job;
   }
   worker->searches.Step();
-  MutexLock lock(mu_);
-  running_[index] = nullptr;
+  {
+    MutexLock lock(mu_);
+    running_[index] = nullptr;
+  }
+  Release(job);
 }
 
 void CompileWorkers::EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms) {

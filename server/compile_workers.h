@@ -14,11 +14,9 @@
 #define ATHANOR_SERVER_COMPILE_WORKERS_H_
 
 #include <atomic>
-#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,10 +41,16 @@ class CompileWorkers {
   ~CompileWorkers() { Stop(); }
 
   // RESOURCE_EXHAUSTED when too many jobs are unfinished.
-  // `budget` is for its search; without one the version's or the server's.
-  absl::StatusOr<std::shared_ptr<CompileJob>> Start(
-      const std::shared_ptr<ModelVersion>& version,
-      std::optional<std::chrono::milliseconds> budget = std::nullopt);
+  // A version has one job at a time, those for taps aside: a second waits for the first to end.
+  absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version,
+                                                    SearchPolicy policy);
+  absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version) {
+    return Start(version, AutomaticPolicy(*version));
+  }
+  // What the version's searches are done with unless they are asked for otherwise.
+  SearchPolicy PolicyOf(const ModelVersion& version) const;
+  // That of the job which nobody asked for: a deterministic version has no search then.
+  SearchPolicy AutomaticPolicy(const ModelVersion& version) const;
   // The plan of `version` that returns `taps` too (nodes, ascending, each once), for which a job is
   // started if it is not there yet. The version's own error if it has failed; NOT_FOUND if it was
   // deleted; RESOURCE_EXHAUSTED when too many are being compiled.
@@ -99,14 +103,18 @@ class CompileWorkers {
                                                           Times* times);
   absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
                                                          const v1::Plan& plan);
-  absl::StatusOr<std::shared_ptr<CompileJob>> Submit(
-      const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
-      std::optional<std::chrono::milliseconds> budget);
+  absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
+                                                     const std::shared_ptr<TapPlan>& tapped,
+                                                     SearchPolicy policy);
   std::shared_ptr<CompileJob> Enqueue(const std::shared_ptr<ModelVersion>& version,
-                                      const std::shared_ptr<TapPlan>& tapped,
-                                      std::optional<std::chrono::milliseconds> budget)
+                                      const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::chrono::milliseconds BudgetOf(const ModelVersion& version) const;
+  // The first job of the queue whose version no other job works on.
+  std::deque<std::shared_ptr<CompileJob>>::iterator Eligible() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RemoveQueued(std::deque<std::shared_ptr<CompileJob>>::iterator job)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lets the version's next job begin if this one has finished.
+  void Release(const std::shared_ptr<CompileJob>& job);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ServerOptions& options_;
@@ -122,6 +130,8 @@ class CompileWorkers {
   std::deque<std::shared_ptr<CompileJob>> queue_ ABSL_GUARDED_BY(mu_);
   size_t old_ ABSL_GUARDED_BY(mu_) = 0;  // the last of queue_: those of old versions
   std::vector<std::shared_ptr<CompileJob>> running_ ABSL_GUARDED_BY(mu_);  // one slot per worker
+  // By version: the job that builds or searches for it, so that none overwrites another's plan.
+  std::map<const ModelVersion*, std::shared_ptr<CompileJob>> busy_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Worker>> workers_;
 };

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/core_testing.h"
+#include "server/search_policy.h"
 
 namespace athanor {
 namespace {
@@ -22,12 +23,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Job = v1::CompileJob;
 
-constexpr std::chrono::milliseconds kLong = std::chrono::hours(1);
+SearchPolicy WithBudget(const char* budget, v1::SearchOptions::Use use = v1::SearchOptions::SERVE) {
+  SearchPolicy policy;
+  policy.budget = ParseSearchBudget(budget).value();
+  policy.use = use;
+  return policy;
+}
 
 class SearchTest : public CoreTest {
  protected:
   void SetUp() override {
-    options_.search_budget_ms = kLong.count();
+    options_.search_budget = "1h";
     Begin(1);
   }
 
@@ -141,7 +147,7 @@ TEST_F(SearchTest, EndsWithTheSearchsReason) {
 TEST_F(SearchTest, EndsWhenItsTimeIsUsed) {
   control_->Search({.endless = true});
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  auto job = core_->workers().Start(version, std::chrono::milliseconds(1));
+  auto job = core_->workers().Start(version, WithBudget("1ms"));
   ASSERT_TRUE(job.ok()) << job.status();
   const Job end = AwaitEnd(**job);
   EXPECT_EQ(end.phase(), Job::DONE);
@@ -152,7 +158,7 @@ TEST_F(SearchTest, EndsWhenItsTimeIsUsed) {
 TEST_F(SearchTest, WithoutTimeThereIsNone) {
   control_->Search({.plans = 1});
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  auto job = core_->workers().Start(version, std::chrono::milliseconds(0));
+  auto job = core_->workers().Start(version, WithBudget("0"));
   ASSERT_TRUE(job.ok()) << job.status();
   const Job end = AwaitEnd(**job);
   EXPECT_EQ(end.phase(), Job::DONE);
@@ -164,7 +170,7 @@ TEST_F(SearchTest, WithoutTimeThereIsNone) {
 TEST_F(SearchTest, APinnedVersionHasNone) {
   control_->Search({.plans = 1});
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  auto first = core_->workers().Start(version, std::chrono::milliseconds(0));
+  auto first = core_->workers().Start(version, WithBudget("0"));
   ASSERT_TRUE(first.ok()) << first.status();
   AwaitEnd(**first);
   const std::string baseline = ServedBy(*version);
@@ -391,6 +397,142 @@ TEST_F(SearchTest, PinsBesideSwaps) {
   EXPECT_EQ(ServedBy(*version), baseline);
   stop = true;
   for (std::thread& thread : threads) thread.join();
+}
+
+// A version as an upload with `deterministic` makes it.
+std::vector<v1::UploadModelRequest> Deterministic(const std::string& name) {
+  std::vector<v1::UploadModelRequest> messages = UploadMessages(name, ScaleModel({2}));
+  for (v1::UploadModelRequest& message : messages) {
+    if (message.has_header()) message.mutable_header()->set_deterministic(true);
+  }
+  return messages;
+}
+
+TEST_F(SearchTest, ADeterministicVersionKeepsItsPlan) {
+  control_->Search({.plans = 2});
+  std::shared_ptr<ModelVersion> version = Store(Deterministic("m"));
+  EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_BASELINE_ONLY);
+  const std::string baseline = ServedBy(*version);
+  EXPECT_TRUE(version->ToProto(true).deterministic());
+  // Asked for, it searches, and leaves what serves alone.
+  const SearchPolicy policy = core_->workers().PolicyOf(*version);
+  EXPECT_EQ(policy.use, v1::SearchOptions::KEEP);
+  const std::shared_ptr<const ServedPlan> serving = version->plan();
+  auto job = core_->workers().Start(version, policy);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const Job end = AwaitEnd(**job);
+  EXPECT_EQ(end.stop_reason(), Job::STOP_EXHAUSTED);
+  EXPECT_EQ(version->plan(), serving);
+  EXPECT_EQ(PlanIds(version->ToProto(true)),
+            (std::vector<std::string>{"found-2", "found-1", baseline}));
+  EXPECT_EQ(end.comparison().plan_id(), "found-2");
+  EXPECT_EQ(end.comparison().against(), baseline);
+  EXPECT_EQ(end.comparison().ratio(), 0.5);
+  const v1::PlanInfo found = version->ToProto(true).plans(0);
+  EXPECT_EQ(found.search().budget(), "3600s");
+  EXPECT_FALSE(version->ToProto(true).plans(2).has_search());
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-2").ok());
+  EXPECT_EQ(ServedBy(*version), "found-2");
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  EXPECT_EQ(ServedBy(*version), baseline);
+}
+
+TEST_F(SearchTest, KeptPlansDoNotPushOutWhatServes) {
+  control_->Search({.plans = 3});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  AwaitEnd(*Start(version));
+  ASSERT_EQ(ServedBy(*version), "found-3");
+  control_->Search({.plans = 20});
+  auto job = core_->workers().Start(version, WithBudget("1h", v1::SearchOptions::KEEP));
+  ASSERT_TRUE(job.ok()) << job.status();
+  AwaitEnd(**job);
+  EXPECT_EQ(ServedBy(*version), "found-3");
+  const std::vector<std::string> ids = PlanIds(version->ToProto(true));
+  EXPECT_EQ(ids.size(), 8u);
+  EXPECT_EQ(ids[0], "found-23");
+  EXPECT_EQ(ids[6], "found-3");
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-23").ok());
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  EXPECT_EQ(ServedBy(*version), "found-3");
+}
+
+TEST_F(SearchTest, ComparingBeginsAtTheBaselineAndKeepsNothing) {
+  control_->Search({.plans = 2});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  AwaitEnd(*Start(version));
+  const std::vector<std::string> before = PlanIds(version->ToProto(true));
+  ASSERT_EQ(ServedBy(*version), "found-2");
+  SearchPolicy policy = WithBudget("fast:7c", v1::SearchOptions::COMPARE);
+  policy.seed = 5;
+  policy.disabled_rules = {"fuse"};
+  const size_t events = control_->events().size();
+  auto job = core_->workers().Start(version, policy);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const Job end = AwaitEnd(**job);
+  EXPECT_EQ(control_->events()[events], "search from " + before.back());
+  EXPECT_EQ(control_->events().back(), "compare found-4 with found-2");
+  EXPECT_EQ(end.comparison().ratio(), 0.5);
+  EXPECT_EQ(PlanIds(version->ToProto(true)), before);
+  EXPECT_EQ(ServedBy(*version), "found-2");
+  const PlanSearchOptions options = control_->search_options();
+  EXPECT_EQ(options.seed, 5u);
+  EXPECT_EQ(options.max_candidates, 7);
+  EXPECT_EQ(options.mode, v1::SEARCH_FAST);
+  EXPECT_THAT(options.disabled_rules, ElementsAre("fuse"));
+  EXPECT_EQ(end.search_options().SerializeAsString(), policy.ToProto().SerializeAsString());
+}
+
+// Two workers, so that nothing but the rule keeps the second from overwriting the first's plan.
+TEST_F(SearchTest, AVersionHasOneJobAtATime) {
+  Begin(2);
+  control_->Search({.plans = 1, .endless = true});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  std::shared_ptr<CompileJob> first = StartSearching(version);
+  std::shared_ptr<CompileJob> second = Start(version);
+  std::shared_ptr<CompileJob> third = Start(version);
+  // Another version's job passes the two that wait.
+  std::shared_ptr<CompileJob> other = Start(Store("other", ScaleModel({1, 2})));
+  control_->LetSearch(8);
+  ASSERT_TRUE(Await(*other->version()).ok());
+  EXPECT_EQ(second->state().phase(), Job::QUEUED);
+  EXPECT_EQ(third->state().phase(), Job::QUEUED);
+  core_->workers().Cancel(third, Job::STOP_CANCELLED);
+  EXPECT_EQ(third->state().phase(), Job::CANCELLED);
+  control_->ReleaseSearches();
+  core_->workers().Cancel(first, Job::STOP_CANCELLED);
+  AwaitEnd(*first);
+  while (second->state().search().plans_taken() == 0) std::this_thread::yield();
+  EXPECT_EQ(second->state().phase(), Job::SEARCHING);
+  core_->workers().Cancel(second, Job::STOP_CANCELLED);
+  core_->workers().Cancel(other, Job::STOP_CANCELLED);
+  EXPECT_EQ(AwaitEnd(*second).stop_reason(), Job::STOP_CANCELLED);
+  AwaitEnd(*other);
+}
+
+// Many jobs of one version on several workers: never two at once, and all come to their end.
+TEST_F(SearchTest, ManyJobsOfOneVersion) {
+  Begin(3);
+  control_->Search({.plans = 2});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      std::vector<std::shared_ptr<CompileJob>> jobs;
+      for (int i = 0; i < 5; ++i) jobs.push_back(Start(version));
+      core_->workers().Cancel(jobs[2], Job::STOP_CANCELLED);
+      for (const auto& job : jobs) AwaitEnd(*job);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // A search goes on from the plan that the one before it left: none was lost.
+  std::string serving;
+  for (const std::string& event : control_->events()) {
+    if (event.rfind("search from ", 0) == 0 && !serving.empty()) {
+      EXPECT_EQ(event, "search from " + serving);
+    }
+    if (event.rfind("taken ", 0) == 0) serving = event.substr(6);
+  }
+  EXPECT_EQ(ServedBy(*version), serving);
 }
 
 // Many searches of several workers, ended in every way at once.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "server/core.h"
@@ -24,8 +25,12 @@ class CoreTest : public testing::Test {
   }
 
   std::shared_ptr<ModelVersion> Store(const std::string& name, const TestModel& model) {
+    return Store(UploadMessages(name, model));
+  }
+
+  std::shared_ptr<ModelVersion> Store(const std::vector<v1::UploadModelRequest>& messages) {
     Upload upload(&core_->registry(), &core_->ledger(), core_->options());
-    for (const auto& message : UploadMessages(name, model)) {
+    for (const auto& message : messages) {
       const absl::Status status = upload.Take(message);
       EXPECT_TRUE(status.ok()) << status;
     }

@@ -1,20 +1,40 @@
 #include "server/kept_plans.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace athanor {
 
 void KeptPlans::Add(const ServedPlan& plan) {
   if (plan.made == nullptr) return;
   MutexLock lock(mu_);
+  AddLocked({plan.info, plan.made, true}, plan.info.plan_id());
+}
+
+void KeptPlans::AddFound(const v1::PlanInfo& info, std::shared_ptr<const PlanSearch::Found> made,
+                         const std::string& serving) {
+  MutexLock lock(mu_);
+  for (const Kept& kept : plans_) {
+    if (kept.info.plan_id() == info.plan_id()) return;
+  }
+  AddLocked({info, std::move(made), false}, serving);
+}
+
+void KeptPlans::AddLocked(Kept added, const std::string& serving) {
   if (closed_) return;
   auto same = std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
-    return kept.info.plan_id() == plan.info.plan_id();
+    return kept.info.plan_id() == added.info.plan_id();
   });
   if (same != plans_.end()) plans_.erase(same);
-  plans_.push_back({plan.info, plan.made});
+  plans_.push_back(std::move(added));
+  if (plans_.size() <= kMost) return;
   // The first is the baseline, as a rule: what one goes back to when all else is doubted.
-  if (plans_.size() > kMost) plans_.erase(plans_.begin() + 1);
+  const auto latest =
+      std::find_if(plans_.rbegin(), plans_.rend(), [](const Kept& kept) { return kept.served; });
+  const std::string unpinned = latest == plans_.rend() ? "" : latest->info.plan_id();
+  plans_.erase(std::find_if(plans_.begin() + 1, plans_.end(), [&](const Kept& kept) {
+    return kept.info.plan_id() != serving && kept.info.plan_id() != unpinned;
+  }));
 }
 
 std::shared_ptr<const PlanSearch::Found> KeptPlans::Find(const std::string& plan_id) const {
@@ -27,7 +47,15 @@ std::shared_ptr<const PlanSearch::Found> KeptPlans::Find(const std::string& plan
 
 std::shared_ptr<const PlanSearch::Found> KeptPlans::latest() const {
   MutexLock lock(mu_);
-  return plans_.empty() ? nullptr : plans_.back().made;
+  for (auto it = plans_.rbegin(); it != plans_.rend(); ++it) {
+    if (it->served) return it->made;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const PlanSearch::Found> KeptPlans::first() const {
+  MutexLock lock(mu_);
+  return plans_.empty() ? nullptr : plans_.front().made;
 }
 
 std::vector<v1::PlanInfo> KeptPlans::infos() const {

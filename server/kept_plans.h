@@ -1,6 +1,8 @@
-// The plans that a version was served by, the one that serves included: what can be pinned.
+// The plans that a version was served by, the one that serves included, and those that a search
+// found to be kept: what can be pinned.
 //
 //   plans.Add(*served);
+//   plans.AddFound(PlanInfoOf(*found), found, "p-12ab");
 //   std::shared_ptr<const PlanSearch::Found> made = plans.Find("p-12ab");   // to be loaded again
 //
 // Holds what they are loaded from, neither prepared weights nor arenas. Thread-safe.
@@ -25,10 +27,15 @@ class KeptPlans {
 
   // The latest from now on. Nothing if it was loaded from nothing that is kept (`made` is null).
   void Add(const ServedPlan& plan);
+  // One that does not serve. `serving`, the id of the plan that does, is not given up for it.
+  void AddFound(const v1::PlanInfo& info, std::shared_ptr<const PlanSearch::Found> made,
+                const std::string& serving);
   // Null: there is none of this id.
   std::shared_ptr<const PlanSearch::Found> Find(const std::string& plan_id) const;
-  // Null before the first Add.
+  // The last of those given to Add; null before the first.
   std::shared_ptr<const PlanSearch::Found> latest() const;
+  // Where every search could begin; null before the first Add.
+  std::shared_ptr<const PlanSearch::Found> first() const;
   // Latest first.
   std::vector<v1::PlanInfo> infos() const;
   // For good.
@@ -38,7 +45,10 @@ class KeptPlans {
   struct Kept {
     v1::PlanInfo info;
     std::shared_ptr<const PlanSearch::Found> made;
+    bool served = false;
   };
+  void AddLocked(Kept added, const std::string& serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Kept> plans_ ABSL_GUARDED_BY(mu_);  // the latest last

@@ -53,7 +53,7 @@ int Serve(const ServerOptions& options, const sigset_t& ending) {
                       {"device", "cpu"},
                       {"threads", (*server)->core().options().threads},
                       {"memory_limit", (*server)->core().ledger().limit()},
-                      {"search_budget_ms", options.search_budget_ms}});
+                      {"search_budget", options.search_budget}});
   int signal = 0;
   sigwait(&ending, &signal);
   LogInfo("signal", {{"signal", signal == SIGTERM ? "SIGTERM" : "SIGINT"}});

@@ -80,6 +80,7 @@ v1::Model ModelVersion::ToProto(bool serving) const {
   model.set_serving(serving);
   AddTensors(&model);
   model.set_graph_hash(graph_hash_);
+  model.set_deterministic(row_.deterministic);
   model.mutable_created()->set_seconds(row_.created_us / 1'000'000);
   model.mutable_created()->set_nanos(static_cast<int32_t>(row_.created_us % 1'000'000 * 1000));
   for (const TensorRow& tensor : row_.tensors) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "server/search_policy.h"
 
 namespace athanor {
 namespace {
@@ -40,8 +41,17 @@ constexpr FlagRow kFlags[] = {
     {"threads", FlagType::kInt, &O::threads, 0, 4096, "threads that execute; 0: one per core"},
     {"compile_workers", FlagType::kInt, &O::compile_workers, 1, 256,
      "compile jobs that run at once, each with its own child process"},
-    {"search_budget", FlagType::kDuration, &O::search_budget_ms, 0, kTop,
-     "time to search for faster plans per model; 0: baseline only"},
+    {"search_budget", FlagType::kString, &O::search_budget, 0, 0,
+     "how long to search for faster plans per model: a time (30s), a number of measured candidates "
+     "(200c), fast (the cost model chooses) or exhaust (all is measured), alone or within a limit "
+     "(exhaust:5m); 0: baseline only"},
+    {"search_seed", FlagType::kInt, &O::search_seed, 1, kTop, "of every search's random choices"},
+    {"disable_rules", FlagType::kString, &O::disable_rules, 0, 0,
+     "rules, or families of rules, that no search uses, separated by commas"},
+    {"deterministic", FlagType::kBool, &O::deterministic, 0, 0,
+     "each model version is served by one plan until another is pinned; searches run when asked "
+     "for "
+     "with StartCompile, and what they find is kept"},
     {"memory_limit", FlagType::kBytes, &O::memory_limit, 0, kTop,
      "bytes that weights, prepared weights, arenas, uploads and requests may hold together; 0: "
      "nine tenths of the machine's memory"},
@@ -337,6 +347,12 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   if (options->log_format != "text" && options->log_format != "json") {
     return absl::InvalidArgumentError(
         absl::StrCat("--log_format=", options->log_format, ": there are: text, json"));
+  }
+  if (absl::Status s = ParseSearchBudget(options->search_budget).status(); !s.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--search_budget: ", s.message()));
+  }
+  if (absl::Status s = ParseRuleNames(options->disable_rules).status(); !s.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--disable_rules: ", s.message()));
   }
   if (options->state_dir.empty()) {
     const char* state = environment("XDG_STATE_HOME");

@@ -31,7 +31,10 @@ struct ServerOptions {
   std::string device = "auto";
   int64_t threads = 0;  // 0: one per core
   int64_t compile_workers = 1;
-  int64_t search_budget_ms = 30'000;
+  std::string search_budget = "30s";  // see search_policy.h
+  int64_t search_seed = 1;
+  std::string disable_rules;  // names, separated by commas
+  bool deterministic = false;
   int64_t memory_limit = 0;  // bytes; 0: nine tenths of the machine's memory
   std::string config;
   std::string log_level = "info";

@@ -76,6 +76,21 @@ TEST(OptionsTest, ErrorsNameTheFlagAndItsSource) {
   EXPECT_THAT(Error({"--config", path}), HasSubstr("bad.conf:2: unknown setting 'threds'"));
 }
 
+TEST(OptionsTest, WhatASearchMayDo) {
+  absl::StatusOr<ServerOptions> options =
+      Parse({"--search_budget=exhaust:200c", "--search_seed=7", "--disable_rules=algebra,layout",
+             "--deterministic"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->search_budget, "exhaust:200c");
+  EXPECT_EQ(options->search_seed, 7);
+  EXPECT_TRUE(options->deterministic);
+  EXPECT_THAT(Error({"--search_budget=-1s"}), HasSubstr("--search_budget: \"-1s\" is no search"));
+  EXPECT_THAT(Error({}, {{"ATHANOR_SEARCH_BUDGET", "0s"}}), HasSubstr("--search_budget: \"0s\""));
+  EXPECT_THAT(Error({"--search_seed=0"}), HasSubstr("--search_seed"));
+  EXPECT_THAT(Error({"--search_seed=99999999999999999999"}), HasSubstr("--search_seed"));
+  EXPECT_THAT(Error({"--disable_rules=a, b"}), HasSubstr("--disable_rules: ' b' is no name"));
+}
+
 TEST(OptionsTest, DevicesThatAreNotBuiltAreRefusedByName) {
   EXPECT_THAT(Error({"--device=cuda:1"}), HasSubstr("--device=cuda:1: this build has no such"));
   EXPECT_THAT(Error({"--device=metal"}), HasSubstr("--device=metal"));

@@ -15,6 +15,17 @@ std::string BucketText(const v1::Plan& plan) {
   return text;
 }
 
+v1::PlanInfo PlanInfoOf(const PlanSearch::Found& made) {
+  v1::PlanInfo info;
+  info.set_plan_id(made.plan.plan_id());
+  info.set_kind(made.plan.kind());
+  *info.mutable_bucket() = made.plan.dims();
+  info.set_kernels(made.plan.kernels_size());
+  info.set_steps(made.plan.run_size());
+  if (!made.how.budget().empty()) *info.mutable_search() = made.how;
+  return info;
+}
+
 absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(
     CompileBackend& backend, Registry& registry, const ModelVersion& version, const Graph& graph,
     std::shared_ptr<const PlanSearch::Found> made, int64_t contexts) {
@@ -32,11 +43,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(
   served->contexts = std::make_shared<ContextPool>(served->runner, contexts);
   if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return s;
   served->bucket = BucketText(plan);
-  served->info.set_plan_id(plan.plan_id());
-  served->info.set_kind(plan.kind());
-  *served->info.mutable_bucket() = plan.dims();
-  served->info.set_kernels(plan.kernels_size());
-  served->info.set_steps(plan.run_size());
+  served->info = PlanInfoOf(*made);
   served->made = std::move(made);
   return std::shared_ptr<const ServedPlan>(std::move(served));
 }

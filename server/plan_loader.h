@@ -17,6 +17,9 @@ namespace athanor {
 // "b=1..64 s=1..512"
 std::string BucketText(const v1::Plan& plan);
 
+// What clients see of it.
+v1::PlanInfo PlanInfoOf(const PlanSearch::Found& made);
+
 // `made`, a plan of `graph` with the parameters of `version`, with its first context of at most
 // `contexts`. Maps the parameters and runs `prepare`.
 absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(

@@ -31,6 +31,9 @@ struct KernelObject {
 struct PlanSearchOptions {
   uint64_t seed = 1;
   int64_t max_candidates = 0;  // kernels to be measured; 0: no limit
+  v1::SearchMode mode = v1::SEARCH_BUDGET;
+  std::vector<std::string> disabled_rules;  // rules or families
+  bool approximate = false;
 };
 
 class PlanSearch {
@@ -39,6 +42,7 @@ class PlanSearch {
   struct Found {
     v1::Plan plan;
     std::vector<KernelObject> objects;
+    v1::SearchOptions how;  // what it was found with; empty of a baseline
   };
   struct Step {
     std::optional<Found> found;
@@ -56,6 +60,8 @@ class PlanSearch {
   // After `found`, before Next: whether it serves now.
   virtual void Taken(bool taken) = 0;
   virtual const v1::SearchProgress& progress() const = 0;
+  // The best plan so far timed whole beside `other`, in turn.
+  virtual absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) = 0;
 };
 
 }  // namespace athanor

@@ -94,6 +94,7 @@ void Registry::LoadVersion(VersionRow row) {
       status = reservation.status();
     }
   }
+  row.deterministic |= options_.deterministic;
   GraphLimits limits;
   limits.max_nodes = options_.max_nodes;
   const std::string name = row.name;

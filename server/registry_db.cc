@@ -23,6 +23,9 @@ constexpr const char* kSchemaSteps[] = {
        CREATE TABLE names(
          name TEXT PRIMARY KEY, next_version INTEGER NOT NULL, serving INTEGER NOT NULL,
          rolled_back INTEGER NOT NULL) STRICT;)",
+    R"(ALTER TABLE versions ADD COLUMN disable_rules TEXT NOT NULL DEFAULT '';
+       ALTER TABLE versions ADD COLUMN approximate INTEGER NOT NULL DEFAULT 0;
+       ALTER TABLE versions ADD COLUMN deterministic INTEGER NOT NULL DEFAULT 0;)",
 };
 constexpr int kSchema = sizeof(kSchemaSteps) / sizeof(kSchemaSteps[0]);
 
@@ -156,20 +159,24 @@ absl::Status RegistryDb::ReadTensors(VersionRow* row) {
 absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
   MutexLock lock(mu_);
   std::vector<VersionRow> rows;
-  Statement read(db_,
-                 "SELECT name, version, format, graph, search_budget, buckets, pinned_plan, "
-                 "created_us FROM versions ORDER BY name, version");
+  Statement read(
+      db_,
+      "SELECT name, version, format, graph, search_budget, buckets, pinned_plan, "
+      "created_us, disable_rules, approximate, deterministic FROM versions ORDER BY name, version");
   int code = 0;
   while ((code = read.Step()) == SQLITE_ROW) {
-    rows.push_back({read.Bytes(0),
-                    read.Int(1),
-                    read.Bytes(2),
-                    read.Bytes(3),
-                    read.Bytes(4),
-                    read.Bytes(5),
-                    read.Bytes(6),
-                    read.Int(7),
-                    {}});
+    rows.push_back({.name = read.Bytes(0),
+                    .version = read.Int(1),
+                    .format = read.Bytes(2),
+                    .graph = read.Bytes(3),
+                    .search_budget = read.Bytes(4),
+                    .disable_rules = read.Bytes(8),
+                    .approximate = read.Int(9) != 0,
+                    .deterministic = read.Int(10) != 0,
+                    .buckets = read.Bytes(5),
+                    .pinned_plan = read.Bytes(6),
+                    .created_us = read.Int(7),
+                    .tensors = {}});
   }
   if (code != SQLITE_DONE) return Error("read");
   for (VersionRow& row : rows) {
@@ -195,10 +202,13 @@ absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
                  "INSERT INTO names VALUES(?1, ?2, 0, 0) "
                  "ON CONFLICT(name) DO UPDATE SET next_version=?2");
   if (name.Text(1, row.name).Int(2, row.version + 1).Step() != SQLITE_DONE) return Error("write");
-  Statement version(db_, "INSERT INTO versions VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
+  Statement version(db_,
+                    "INSERT INTO versions VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)");
   version.Text(1, row.name).Int(2, row.version).Text(3, row.format).Blob(4, row.graph);
   version.Text(5, row.search_budget).Blob(6, row.buckets).Text(7, row.pinned_plan);
-  if (version.Int(8, row.created_us).Step() != SQLITE_DONE) return Error("write");
+  version.Int(8, row.created_us).Text(9, row.disable_rules);
+  version.Int(10, row.approximate ? 1 : 0).Int(11, row.deterministic ? 1 : 0);
+  if (version.Step() != SQLITE_DONE) return Error("write");
   for (const TensorRow& tensor : row.tensors) {
     Statement insert(db_, "INSERT INTO version_tensors VALUES(?1, ?2, ?3, ?4)");
     insert.Text(1, row.name).Int(2, row.version).Blob(3, tensor.hash).Int(4, tensor.bytes);

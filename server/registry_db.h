@@ -37,6 +37,9 @@ struct VersionRow {
   std::string format;  // as in UploadHeader
   std::string graph;
   std::string search_budget;
+  std::string disable_rules;  // names, separated by commas
+  bool approximate = false;
+  bool deterministic = false;
   std::string buckets;      // a serialised UploadHeader with nothing but buckets
   std::string pinned_plan;  // plan id or empty
   int64_t created_us = 0;   // since 1970

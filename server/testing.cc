@@ -87,9 +87,20 @@ class ScriptedSearch final : public PlanSearch {
   void Finish() override { finishing_ = true; }
   void Taken(bool taken) override {
     control_->Tell((taken ? "taken " : "refused ") + offered_);
-    if (taken) progress_.set_plans_taken(progress_.plans_taken() + 1);
+    if (!taken) return;
+    progress_.set_plans_taken(progress_.plans_taken() + 1);
+    taken_ = offered_;
   }
   const v1::SearchProgress& progress() const override { return progress_; }
+  absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override {
+    const std::string best = taken_.empty() ? from_.plan.plan_id() : taken_;
+    control_->Tell("compare " + best + " with " + other.plan.plan_id());
+    v1::PlanComparison comparison;
+    comparison.set_plan_id(best);
+    comparison.set_against(other.plan.plan_id());
+    comparison.set_ratio(best == other.plan.plan_id() ? 1 : 0.5);
+    return comparison;
+  }
 
  private:
   Found Another() {
@@ -106,7 +117,7 @@ class ScriptedSearch final : public PlanSearch {
   const std::shared_ptr<TestControl> control_;
   int found_ = 0;
   bool finishing_ = false;
-  std::string offered_;
+  std::string offered_, taken_;
   v1::SearchProgress progress_;
 };
 
@@ -161,12 +172,13 @@ class EvaluatorBackend final : public CompileBackend {
   }
 
   absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, PlanSearch::Found from,
-                                                        const PlanSearchOptions&) override {
+                                                        const PlanSearchOptions& options) override {
     std::optional<TestSearch> script = control_->search();
     if (!script.has_value()) {
       return absl::UnimplementedError("the reference evaluator has no faster plans");
     }
     control_->Tell("search from " + from.plan.plan_id());
+    control_->SetSearchOptions(options);
     return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_);
   }
   void Interrupt() override { control_->Interrupt(); }
@@ -207,6 +219,16 @@ void TestControl::Search(TestSearch search) {
 std::optional<TestSearch> TestControl::search() {
   MutexLock lock(mu_);
   return search_;
+}
+
+void TestControl::SetSearchOptions(PlanSearchOptions options) {
+  MutexLock lock(mu_);
+  search_options_ = std::move(options);
+}
+
+PlanSearchOptions TestControl::search_options() {
+  MutexLock lock(mu_);
+  return search_options_;
 }
 
 void TestControl::HoldSearches() {

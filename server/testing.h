@@ -41,6 +41,9 @@ class TestControl {
  public:
   // For the searches that begin from now on; without one the backend has none.
   void Search(TestSearch search);
+  // Of the search that began last.
+  PlanSearchOptions search_options();
+  void SetSearchOptions(PlanSearchOptions options);
   // Steps wait before they begin, until interrupted or let go.
   void HoldSearches();
   void LetSearch(int steps);
@@ -82,6 +85,7 @@ class TestControl {
   int steps_waiting_ = 0;
   int last_plan_ = 0;
   std::optional<TestSearch> search_;
+  PlanSearchOptions search_options_;
   std::vector<std::string> events_;
   absl::Status error_;
   std::atomic<int> runs_waiting_{0};

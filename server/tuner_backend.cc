@@ -70,8 +70,13 @@ class TunerBackend final : public CompileBackend {
   absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph,
                                                         PlanSearch::Found serving,
                                                         const PlanSearchOptions& options) override {
+    if (!tuner_.ok()) return tuner_.status();
     absl::StatusOr<internal::MachineReply> limits = shared_.Limits(**tuner_);
     if (!limits.ok()) return limits.status();
+    // The plan may have been lowered by another worker.
+    absl::StatusOr<internal::TargetReply> machine = shared_.Target(**tuner_);
+    if (!machine.ok()) return machine.status();
+    machine_ = *std::move(machine);
     return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
                                              tuner_->get(), machine_, *limits, options);
   }

@@ -45,6 +45,10 @@ TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found ser
   *start_.mutable_machine() = limits;
   start_.set_seed(options.seed);
   start_.set_max_kernels(options.max_candidates);
+  start_.set_mode(options.mode);
+  start_.mutable_disabled_rules()->Assign(options.disabled_rules.begin(),
+                                          options.disabled_rules.end());
+  start_.set_approximate(options.approximate);
   progress_.set_best(1);
   progress_.set_predicted(1);
 }
@@ -196,8 +200,40 @@ absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(
   return Comparison{std::exp(ratio), std::exp(surely)};
 }
 
+absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& other) {
+  v1::PlanComparison comparison;
+  comparison.set_plan_id(serving_.plan.plan_id());
+  comparison.set_against(other.plan.plan_id());
+  comparison.set_ratio(1);
+  comparison.set_low(1);
+  comparison.set_high(1);
+  if (comparison.plan_id() == comparison.against()) return comparison;
+  internal::MeasureRequest request;
+  AddPlan(other, &request);
+  AddPlan(serving_, &request);
+  request.set_graph_text(graph_text_);
+  *request.mutable_sizes() = step_.sizes();
+  request.set_seed(start_.seed());
+  request.set_threads(machine_.target().threads());
+  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  if (!times.ok()) return times.status();
+  double ratio = 0, low = 0, high = 0;
+  const int sizes = times->plans(0).sizes_size();
+  for (int s = 0; s < sizes; ++s) {
+    const internal::SizeTimes& was = times->plans(0).sizes(s);
+    const internal::SizeTimes& is = times->plans(1).sizes(s);
+    ratio += std::log(is.seconds() / was.seconds()) / sizes;
+    low += std::log(is.low() / was.high()) / sizes;
+    high += std::log(is.high() / was.low()) / sizes;
+  }
+  comparison.set_ratio(std::exp(ratio));
+  comparison.set_low(std::exp(low));
+  comparison.set_high(std::exp(high));
+  return comparison;
+}
+
 absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::SearchPlan& plan) {
-  Found made{plan.plan(), {}};
+  Found made{plan.plan(), {}, {}};
   for (const v1::Kernel& kernel : plan.plan().kernels()) {
     absl::StatusOr<KernelObject> object = maker_.Compile(kernel);
     if (!object.ok()) return object.status();

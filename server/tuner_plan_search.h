@@ -31,6 +31,7 @@ class TunerPlanSearch final : public PlanSearch {
   void Finish() override { finishing_ = true; }
   void Taken(bool taken) override;
   const v1::SearchProgress& progress() const override { return progress_; }
+  absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override;
 
  private:
   absl::Status Ask();

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_join.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/message.h"
+#include "server/search_policy.h"
 #include "server/sha256.h"
 
 namespace athanor {
@@ -34,8 +36,20 @@ absl::Status CheckHash(std::string_view what, const std::string& hash) {
 }  // namespace
 
 absl::Status CheckSearchBudget(std::string_view what, const std::string& text) {
-  if (text.empty() || ParseDuration(text).ok()) return absl::OkStatus();
-  return Invalid(what, ": ", Quoted(text), " is not a time such as \"30s\" or \"0\"");
+  if (text.empty()) return absl::OkStatus();
+  return Prefixed(Cat(what, ": "), ParseSearchBudget(text).status());
+}
+
+absl::Status CheckRuleNames(std::string_view what,
+                            const google::protobuf::RepeatedPtrField<std::string>& names) {
+  for (const std::string& name : names) {
+    // A comma separates them where they are stored.
+    absl::Status s = name.find(',') == std::string::npos && !name.empty()
+                         ? ParseRuleNames(name).status()
+                         : Invalid(Quoted(name), " is no name of a rule or a family of rules");
+    if (!s.ok()) return Prefixed(Cat(what, ": "), s);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckBuckets(std::string_view what,
@@ -125,6 +139,9 @@ absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
     return Invalid("header.graph_sha256: ", ToHex(header.graph_sha256()),
                    ", but the graph's bytes have ", ToHex(found));
   }
+  if (absl::Status s = CheckRuleNames("header.disable_rules", header.disable_rules()); !s.ok()) {
+    return s;
+  }
   return CheckSearchBudget("header.search_budget", header.search_budget());
 }
 
@@ -138,11 +155,16 @@ absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
   row_.format = header.format();
   row_.graph = header.graph();
   row_.search_budget = header.search_budget();
+  row_.disable_rules = absl::StrJoin(header.disable_rules(), ",");
+  row_.approximate = header.approximate();
+  row_.deterministic = header.deterministic();
   v1::UploadHeader buckets;
   *buckets.mutable_buckets() = header.buckets();
   row_.buckets = buckets.SerializeAsString();
+  VersionRow row = row_;
+  row.deterministic |= options_.deterministic;  // while the flag is given, it is not stored
   absl::StatusOr<std::shared_ptr<ModelVersion>> version =
-      ModelVersion::Create(row_, *std::move(graph));
+      ModelVersion::Create(std::move(row), *std::move(graph));
   if (!version.ok()) return version.status();
   pending_ = *std::move(version);
   return absl::OkStatus();

@@ -76,8 +76,10 @@ class Upload {
   std::shared_ptr<ModelVersion> version_;
 };
 
-// A time such as "30s" or "0", or empty. `what` names the field.
+// Empty, or as search_policy.h has it. `what` names the field.
 absl::Status CheckSearchBudget(std::string_view what, const std::string& text);
+absl::Status CheckRuleNames(std::string_view what,
+                            const google::protobuf::RepeatedPtrField<std::string>& names);
 // Dims of the graph, each once, ranges inside their bounds.
 absl::Status CheckBuckets(std::string_view what,
                           const google::protobuf::RepeatedPtrField<v1::DimBuckets>& buckets,

@@ -1,6 +1,7 @@
 #include "server/worker_searches.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -19,12 +20,23 @@ double Seconds(std::chrono::steady_clock::duration d) {
 void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
                            std::shared_ptr<const PlanSearch::Found> serving) {
   ModelVersion& version = *job->version();
+  const SearchPolicy& policy = job->policy();
   // A pinned version is served by the plan it is pinned to, whatever there may be.
-  if (job->budget() <= std::chrono::milliseconds(0) || !version.pinned_plan().empty()) {
+  const bool in_vain = policy.use == v1::SearchOptions::SERVE && !version.pinned_plan().empty();
+  if (!policy.budget.search || in_vain) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
     return;
   }
-  auto search = backend_.NewSearch(version.graph(), *serving, {});
+  if (policy.use == v1::SearchOptions::COMPARE) {
+    if (auto first = version.kept().first(); first != nullptr) serving = std::move(first);
+  }
+  PlanSearchOptions options;
+  options.seed = policy.seed;
+  options.max_candidates = policy.budget.candidates;
+  options.mode = policy.budget.mode;
+  options.disabled_rules.assign(policy.disabled_rules.begin(), policy.disabled_rules.end());
+  options.approximate = policy.approximate;
+  auto search = backend_.NewSearch(version.graph(), *serving, options);
   if (!search.ok()) {
     if (const auto stop = job->stop_requested()) {
       job->Finish(absl::OkStatus(), *stop);
@@ -35,21 +47,65 @@ void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
     return;
   }
   job->Enter(v1::CompileJob::SEARCHING, 96, "looks for a faster plan");
-  searches_.push_back({job, *std::move(search), {}, job->budget()});
+  searches_.push_back({job, *std::move(search)});
 }
 
-bool WorkerSearches::Swap(CompileJob& job, const PlanSearch::Found& found) {
+bool WorkerSearches::Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found) {
   ModelVersion& version = *job.version();
   if (!version.pinned_plan().empty()) return false;
-  auto served = LoadPlan(backend_, registry_, version, version.graph(),
-                         std::make_shared<const PlanSearch::Found>(found), options_.contexts);
-  if (!served.ok()) {
-    LogWarn("plan found, not served", {{"model", version.name()},
-                                       {"plan", found.plan.plan_id()},
-                                       {"error", served.status().ToString()}});
-    return false;
+  const std::string id = found->plan.plan_id();
+  auto served =
+      LoadPlan(backend_, registry_, version, version.graph(), std::move(found), options_.contexts);
+  if (served.ok()) return registry_.Publish(job.version(), *std::move(served));
+  LogWarn("plan found, not served",
+          {{"model", version.name()}, {"plan", id}, {"error", served.status().ToString()}});
+  return false;
+}
+
+bool WorkerSearches::Take(CompileJob& job, PlanSearch::Found found) {
+  found.how = job.policy().ToProto();
+  const auto made = std::make_shared<const PlanSearch::Found>(std::move(found));
+  ModelVersion& version = *job.version();
+  switch (job.policy().use) {
+    case v1::SearchOptions::COMPARE:
+      return true;
+    case v1::SearchOptions::KEEP: {
+      const std::shared_ptr<const ServedPlan> serving = version.plan();
+      if (serving == nullptr) return false;  // deleted meanwhile
+      version.kept().AddFound(PlanInfoOf(*made), made, serving->info.plan_id());
+      return true;
+    }
+    default:
+      return Swap(job, made);
   }
-  return registry_.Publish(job.version(), *std::move(served));
+}
+
+void WorkerSearches::ShowProgress(const Searching& s) {
+  const double seconds = Seconds(s.used);
+  const SearchBudget& budget = s.job->policy().budget;
+  const v1::SearchProgress& progress = s.search->progress();
+  double done = 0;
+  if (budget.time.count() > 0) done = std::min(1.0, seconds / Seconds(budget.time));
+  if (budget.candidates > 0) {
+    done = std::min(
+        1.0, static_cast<double>(progress.candidates()) / static_cast<double>(budget.candidates));
+  }
+  s.job->Update([&](v1::CompileJob& state) {
+    *state.mutable_search() = progress;
+    state.mutable_search()->set_seconds(seconds);
+    state.set_percent(96 + static_cast<float>(3.9 * done));
+    state.set_message(absl::StrFormat("%d candidates, %.1f %% of the baseline's time",
+                                      progress.candidates(), 100 * progress.best()));
+  });
+}
+
+absl::Status WorkerSearches::Compare(Searching& s) {
+  const std::shared_ptr<const ServedPlan> serving = s.job->version()->plan();
+  if (serving == nullptr || serving->made == nullptr) return absl::OkStatus();
+  absl::StatusOr<v1::PlanComparison> comparison = s.search->CompareWith(*serving->made);
+  if (!comparison.ok()) return comparison.status();
+  s.job->Update([&](v1::CompileJob& state) { *state.mutable_comparison() = *comparison; });
+  return absl::OkStatus();
 }
 
 std::optional<v1::CompileJob::StopReason> WorkerSearches::Step(Searching& s) {
@@ -57,35 +113,33 @@ std::optional<v1::CompileJob::StopReason> WorkerSearches::Step(Searching& s) {
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<PlanSearch::Step> step = s.search->Next();
   if (step.ok() && step->found.has_value()) {
-    const bool taken = Swap(job, *step->found);
+    const std::string id = step->found->plan.plan_id();
+    const bool taken = Take(job, *std::move(step->found));
     s.search->Taken(taken);
     if (taken) {
-      LogInfo("plan swapped in", {{"job", job.id()},
-                                  {"model", job.version()->name()},
-                                  {"version", job.version()->version()},
-                                  {"plan", step->found->plan.plan_id()},
-                                  {"share_of_baseline", s.search->progress().best()}});
+      LogInfo("plan taken", {{"job", job.id()},
+                             {"model", job.version()->name()},
+                             {"version", job.version()->version()},
+                             {"plan", id},
+                             {"use", v1::SearchOptions::Use_Name(job.policy().use)},
+                             {"share_of_baseline", s.search->progress().best()}});
     }
   }
+  absl::Status status = step.status();
+  if (step.ok() && step->stop.has_value() && job.policy().use != v1::SearchOptions::SERVE) {
+    status = Compare(s);
+  }
   s.used += std::chrono::steady_clock::now() - start;
-  const double seconds = Seconds(s.used);
-  job.Update([&](v1::CompileJob& state) {
-    *state.mutable_search() = s.search->progress();
-    state.mutable_search()->set_seconds(seconds);
-    state.set_percent(96 + static_cast<float>(3.9 * std::min(1.0, seconds / Seconds(s.budget))));
-    state.set_message(absl::StrFormat("%d candidates, %.1f %% of the baseline's time",
-                                      s.search->progress().candidates(),
-                                      100 * s.search->progress().best()));
-  });
+  ShowProgress(s);
   if (const auto stop = job.stop_requested()) return stop;
-  if (!step.ok()) {
+  if (!status.ok()) {
     // What serves, serves on: the search's end is no failure of the job.
-    LogWarn("search ended",
-            {{"model", job.version()->name()}, {"error", step.status().ToString()}});
+    LogWarn("search ended", {{"model", job.version()->name()}, {"error", status.ToString()}});
     return v1::CompileJob::STOP_SEARCH_FAILED;
   }
   if (step->stop.has_value()) return step->stop;
-  if (s.used >= s.budget) s.search->Finish();
+  const SearchBudget& budget = job.policy().budget;
+  if (budget.time.count() > 0 && s.used >= budget.time) s.search->Finish();
   return std::nullopt;
 }
 
@@ -103,6 +157,8 @@ void WorkerSearches::Step() {
                            {"model", s.job->version()->name()},
                            {"version", s.job->version()->version()},
                            {"reason", v1::CompileJob::StopReason_Name(*stop)},
+                           {"budget", ToText(s.job->policy().budget)},
+                           {"seed", s.job->policy().seed},
                            {"seconds", Seconds(s.used)},
                            {"candidates", progress.candidates()},
                            {"failed", progress.candidates_failed()},

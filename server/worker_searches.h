@@ -4,8 +4,8 @@
 //   searches.Start(job, served->made);
 //   while (!searches.empty()) searches.Step();
 //
-// A plan that is found is loaded and published; a job ends with its search's reason. Used by the
-// worker's thread alone.
+// A plan that is found is loaded and published, or kept, as the job's policy says; a job ends with
+// its search's reason. Used by the worker's thread alone.
 #ifndef ATHANOR_SERVER_WORKER_SEARCHES_H_
 #define ATHANOR_SERVER_WORKER_SEARCHES_H_
 
@@ -27,8 +27,8 @@ class WorkerSearches {
   WorkerSearches(const ServerOptions& options, Registry* registry, CompileBackend* backend)
       : options_(options), registry_(*registry), backend_(*backend) {}
 
-  // Goes on from `serving`, the plan that serves the job's version. Ends the job where there is
-  // nothing to search.
+  // Goes on from `serving`, the plan that serves the job's version; COMPARE begins at its baseline.
+  // Ends the job where there is nothing to search.
   void Start(const std::shared_ptr<CompileJob>& job,
              std::shared_ptr<const PlanSearch::Found> serving);
   bool empty() const { return searches_.empty(); }
@@ -41,13 +41,19 @@ class WorkerSearches {
   struct Searching {
     std::shared_ptr<CompileJob> job;
     std::unique_ptr<PlanSearch> search;
-    std::chrono::steady_clock::duration used{}, budget{};
+    std::chrono::steady_clock::duration used{};
   };
 
   // The reason if the search ends with this step.
   std::optional<v1::CompileJob::StopReason> Step(Searching& s);
-  // Loads and publishes what a search found; false if it cannot serve.
-  bool Swap(CompileJob& job, const PlanSearch::Found& found);
+  // Does with what a search found as the job's policy says. False: the search goes on from what it
+  // had before.
+  bool Take(CompileJob& job, PlanSearch::Found found);
+  // Loads and publishes; false if it cannot serve.
+  bool Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found);
+  void ShowProgress(const Searching& s);
+  // Times what the search came to beside what serves.
+  absl::Status Compare(Searching& s);
 
   const ServerOptions& options_;
   Registry& registry_;

@@ -76,6 +76,10 @@ v1::UploadHeader MakeHeader(const UploadRequest& request,
   header.set_graph(request.graph.data(), request.graph.size());
   header.set_graph_sha256(Sha256(request.graph));
   header.set_search_budget(request.search_budget);
+  header.mutable_disable_rules()->Assign(request.disable_rules.begin(),
+                                         request.disable_rules.end());
+  header.set_approximate(request.approximate);
+  header.set_deterministic(request.deterministic);
   header.mutable_buckets()->Assign(request.buckets.begin(), request.buckets.end());
   for (const UploadTensor& tensor : missing) {
     v1::TensorInfo* info = header.add_tensors();

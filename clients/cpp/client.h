@@ -72,7 +72,10 @@ struct UploadRequest {
   absl::string_view graph;
   std::vector<UploadTensor>
       tensors;  // all of the graph's; those that the server holds are not sent
-  std::string search_budget;
+  std::string search_budget;  // as UploadHeader has it
+  std::vector<std::string> disable_rules;
+  bool approximate = false;
+  bool deterministic = false;
   std::vector<v1::DimBuckets> buckets;
 };
 

@@ -1,4 +1,5 @@
 // athanor compile, athanor watch: compile jobs.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,8 +12,9 @@ namespace {
 
 struct Options {
   std::string model, budget;
-  std::vector<std::string> buckets;
-  bool no_wait = false;
+  std::vector<std::string> buckets, disable_rules;
+  uint64_t seed = 0;
+  bool no_wait = false, approximate = false, keep = false, compare = false;
 };
 
 absl::Status Compile(Context* context, const Options& options) {
@@ -21,6 +23,12 @@ absl::Status Compile(Context* context, const Options& options) {
   request.set_model(model.name);
   request.set_version(model.version);
   request.set_search_budget(options.budget);
+  request.mutable_disable_rules()->Assign(options.disable_rules.begin(),
+                                          options.disable_rules.end());
+  request.set_approximate(options.approximate);
+  request.set_search_seed(options.seed);
+  if (options.keep) request.set_use(v1::SearchOptions::KEEP);
+  if (options.compare) request.set_use(v1::SearchOptions::COMPARE);
   for (const std::string& text : options.buckets) {
     absl::StatusOr<v1::DimBuckets> buckets = ParseBuckets(text);
     if (!buckets.ok()) return buckets.status();
@@ -63,8 +71,21 @@ void AddCompile(CLI::App* app, Context* context) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand("compile", "Compiles a stored model again");
   command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
-  command->add_option("--budget", options->budget,
-                      "how long to search, as in 30s; else the server's");
+  command->add_option("--budget", options->budget, kBudgetHelp);
+  command
+      ->add_option("--disable_rules", options->disable_rules,
+                   "rules, or families of rules, not to be used")
+      ->delimiter(',');
+  command->add_flag("--approximate", options->approximate,
+                    "rules that change results beyond rounding may be used");
+  command->add_option("--seed", options->seed, "of the search's random choices; 0: the server's");
+  CLI::Option* keep = command->add_flag(
+      "--keep", options->keep, "a faster plan is kept, to be pinned; what serves is left alone");
+  command
+      ->add_flag(
+          "--compare", options->compare,
+          "searches from the baseline, times what it finds beside what serves, keeps nothing")
+      ->excludes(keep);
   command->add_option("--buckets", options->buckets,
                       "ranges of a dim, as in b=1-1,2-64; repeatable");
   command->add_flag("--no_wait", options->no_wait, "return once the job is queued");

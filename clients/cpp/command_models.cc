@@ -12,6 +12,10 @@ absl::Status Models(Context* context, const std::string& name) {
   absl::StatusOr<v1::ListModelsResponse> reply =
       context->client().ListModels(name, context->call());
   if (!reply.ok()) return reply.status();
+  if (reply->models().empty() && !name.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("model \"", name, "\" does not exist; athanor models lists those that do"));
+  }
   for (const v1::Model& model : reply->models()) context->out().Model(model);
   if (reply->models().empty() && !context->json) context->out().Line("no models");
   return absl::OkStatus();

@@ -17,8 +17,8 @@ namespace {
 
 struct Options {
   std::string file, name, format, budget;
-  std::vector<std::string> buckets;
-  bool no_wait = false;
+  std::vector<std::string> buckets, disable_rules;
+  bool no_wait = false, deterministic = false, approximate = false;
 };
 
 absl::Status Usage(absl::Status status) {
@@ -44,6 +44,9 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, absl::string_v
   request.format = *std::move(format);
   request.graph = bytes;
   request.search_budget = options.budget;
+  request.disable_rules = options.disable_rules;
+  request.approximate = options.approximate;
+  request.deterministic = options.deterministic;
   for (const std::string& text : options.buckets) {
     absl::StatusOr<v1::DimBuckets> buckets = ParseBuckets(text);
     if (!buckets.ok()) return buckets.status();
@@ -93,8 +96,15 @@ void AddUpload(CLI::App* app, Context* context) {
       ->required();
   command->add_option("--name", options->name, "of the model; else the file's without its suffix");
   command->add_option("--format", options->format, "athanor or onnx; else by the file's suffix");
-  command->add_option("--budget", options->budget,
-                      "how long to search, as in 30s; else the server's");
+  command->add_option("--budget", options->budget, kBudgetHelp);
+  command
+      ->add_option("--disable_rules", options->disable_rules,
+                   "rules, or families of rules, that its searches do not use")
+      ->delimiter(',');
+  command->add_flag("--approximate", options->approximate,
+                    "its searches may use rules that change results beyond rounding");
+  command->add_flag("--deterministic", options->deterministic,
+                    "one plan serves until another is pinned; searches run when asked for");
   command->add_option("--buckets", options->buckets,
                       "ranges of a dim, as in b=1-1,2-64; repeatable");
   command->add_flag("--no_wait", options->no_wait, "return once the model is stored");

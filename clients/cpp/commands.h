@@ -46,6 +46,12 @@ struct Context {
   std::unique_ptr<Printer> out_;
 };
 
+inline constexpr char kBudgetHelp[] =
+    "how long to search: a time (30s), a number of measured candidates (200c), fast (the cost "
+    "model "
+    "chooses) or exhaust (all is measured), alone or within a limit (exhaust:5m), 0 for none; else "
+    "the model's or the server's";
+
 void AddUpload(CLI::App* app, Context* context);
 void AddModels(CLI::App* app, Context* context);
 void AddInfer(CLI::App* app, Context* context);

@@ -72,7 +72,8 @@ json PlanJson(const v1::PlanInfo& plan) {
           {"kind", plan.kind()},
           {"bucket", bucket},
           {"kernels", plan.kernels()},
-          {"steps", plan.steps()}};
+          {"steps", plan.steps()},
+          {"search", plan.has_search() ? SearchOptionsJson(plan.search()) : json()}};
 }
 
 json ModelJson(const v1::Model& model) {
@@ -91,6 +92,7 @@ json ModelJson(const v1::Model& model) {
           {"graph_hash", model.graph_hash()},
           {"plan_id", model.plan_id()},
           {"pinned", model.pinned()},
+          {"deterministic", model.deterministic()},
           {"plans", plans},
           {"created", TimeJson(model.has_created(), model.created())},
           {"compile_job_id", model.compile_job_id()},
@@ -117,7 +119,10 @@ json JobJson(const v1::CompileJob& job) {
           {"finished", TimeJson(job.has_finished(), job.finished())},
           {"error_code", job.error_code()},
           {"error", job.error()},
-          {"search", job.has_search() ? SearchJson(job.search()) : json()}};
+          {"search", job.has_search() ? SearchJson(job.search()) : json()},
+          {"search_options",
+           job.has_search_options() ? SearchOptionsJson(job.search_options()) : json()},
+          {"comparison", job.has_comparison() ? ComparisonJson(job.comparison()) : json()}};
 }
 
 json TensorJson(const std::string& name, const Tensor& tensor) {
@@ -150,7 +155,8 @@ void Printer::Model(const v1::Model& model) {
   if (json_) return Object(ModelJson(model));
   Line(absl::StrCat(model.name(), "/", model.version(), model.serving() ? " (serving)" : "", ": ",
                     v1::Model::State_Name(model.state()), model.plan_id().empty() ? "" : ", plan ",
-                    model.plan_id(), model.pinned() ? " (pinned)" : "", "; ",
+                    model.plan_id(), model.pinned() ? " (pinned)" : "",
+                    model.deterministic() ? " (deterministic)" : "", "; ",
                     TensorsText(model.inputs()), " -> ", TensorsText(model.outputs())));
   for (const v1::GraphDim& dim : model.dims()) {
     Line(absl::StrCat("  ", dim.name(), " in [", dim.min(), ", ", dim.max(), "]"));

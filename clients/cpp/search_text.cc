@@ -1,11 +1,14 @@
 #include "clients/cpp/search_text.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace athanor::client {
 namespace {
@@ -35,6 +38,50 @@ std::string CountsText(const v1::SearchProgress& search) {
 std::string SharesText(const v1::SearchProgress& search) {
   return absl::StrCat("time ", ShareText(search.best()), " of the baseline's; best genome ",
                       ShareText(search.predicted()), ", roofline ", ShareText(search.roofline()));
+}
+
+// "26 regions, 3 distinct (2 saturated), 1840 e-nodes; 5 rules applied 312 times"; empty without
+// regions.
+std::string RegionsText(const v1::SearchProgress& search) {
+  if (search.regions().empty()) return "";
+  int64_t instances = 0, saturated = 0, e_nodes = 0, applied = 0;
+  std::set<std::string> rules;
+  for (const v1::SearchRegion& region : search.regions()) {
+    instances += region.instances();
+    saturated += region.stop() == "saturated";
+    e_nodes += region.e_nodes();
+    for (const auto& fired : region.fired()) {
+      rules.insert(fired.rule());
+      applied += fired.applied();
+    }
+  }
+  return absl::StrFormat(
+      "%d regions, %d distinct (%d saturated), %d e-nodes; %d rules applied %d times", instances,
+      search.regions_size(), saturated, e_nodes, rules.size(), applied);
+}
+
+// "1 of 12 forms taken, by contracts_share_operand"; empty where the rules made none.
+std::string FormsText(const v1::SearchProgress& search) {
+  if (search.forms_tried() == 0) return "";
+  return absl::StrCat(search.forms_taken(), " of ", search.forms_tried(), " forms taken",
+                      search.rules().empty() ? "" : ", by ", absl::StrJoin(search.rules(), ", "));
+}
+
+void AddRules(const v1::SearchProgress& search, std::vector<std::string>* lines) {
+  for (std::string text : {RegionsText(search), FormsText(search)}) {
+    if (!text.empty()) lines->push_back(std::move(text));
+  }
+}
+
+std::string RegionText(const v1::SearchRegion& region) {
+  std::string text = absl::StrFormat(
+      "%d x %d nodes: %d e-nodes in %d e-classes after %d iterations and %.1f ms, %.1f MB, %s",
+      region.instances(), region.nodes(), region.e_nodes(), region.e_classes(), region.iterations(),
+      region.milliseconds(), static_cast<double>(region.peak_bytes()) / 1e6, region.stop());
+  for (const auto& fired : region.fired()) {
+    absl::StrAppend(&text, "\n    ", fired.rule(), " ", fired.applied());
+  }
+  return text;
 }
 
 // One value of a list by size, or "-" where it is not known.
@@ -68,6 +115,26 @@ void AddKernel(const v1::SearchProgress& search, const KernelCost& cost, int num
         At(task.seconds(), size), At(task.first_seconds(), size), At(task.roofline_seconds(), size),
         PercentAt(cost.of_roofline, size, 0)));
   }
+}
+
+json RegionsJson(const v1::SearchProgress& search) {
+  json regions = json::array();
+  for (const v1::SearchRegion& region : search.regions()) {
+    json fired = json::array();
+    for (const auto& rule : region.fired()) {
+      fired.push_back({{"rule", rule.rule()}, {"applied", rule.applied()}});
+    }
+    regions.push_back({{"instances", region.instances()},
+                       {"nodes", region.nodes()},
+                       {"e_nodes", region.e_nodes()},
+                       {"e_classes", region.e_classes()},
+                       {"iterations", region.iterations()},
+                       {"milliseconds", region.milliseconds()},
+                       {"peak_bytes", region.peak_bytes()},
+                       {"stop", region.stop()},
+                       {"fired", fired}});
+  }
+  return regions;
 }
 
 }  // namespace
@@ -147,6 +214,7 @@ std::string SearchText(const v1::SearchProgress& search) {
 
 std::vector<std::string> SearchLines(const v1::SearchProgress& search, int kernels) {
   std::vector<std::string> lines = {CountsText(search), SharesText(search)};
+  AddRules(search, &lines);
   const int last = search.sizes_size() - 1;
   const std::vector<KernelCost> costs = KernelCosts(search);
   const int shown = std::min<int>(kernels, costs.size());
@@ -171,6 +239,7 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
   std::vector<std::string> lines = {
       absl::StrFormat("%.1f s of search: %s", search.seconds(), CountsText(search)),
       SharesText(search)};
+  AddRules(search, &lines);
   size_t width = 4;
   for (const std::string& size : search.sizes()) width = std::max(width, size.size());
   const std::vector<KernelCost> costs = KernelCosts(search);
@@ -183,6 +252,15 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
   for (size_t i = 0; i < costs.size(); ++i) {
     AddKernel(search, costs[i], static_cast<int>(i) + 1, static_cast<int>(width), &lines);
   }
+  if (!search.regions().empty()) {
+    lines.push_back("");
+    lines.push_back("Distinct regions, as the rules saturated them, with what each rule did:");
+  }
+  for (const v1::SearchRegion& region : search.regions()) {
+    for (absl::string_view line : absl::StrSplit(RegionText(region), '\n')) {
+      lines.push_back(absl::StrCat("  ", line));
+    }
+  }
   if (!search.failures().empty()) {
     lines.push_back("");
     lines.push_back(absl::StrFormat("Put aside, the last %d of %d:", search.failures_size(),
@@ -193,6 +271,23 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
                                  "): ", CodeText(failure.code()), ": ", failure.message()));
   }
   return lines;
+}
+
+json SearchOptionsJson(const v1::SearchOptions& options) {
+  return {{"budget", options.budget()},
+          {"seed", options.seed()},
+          {"disabled_rules", std::vector<std::string>(options.disabled_rules().begin(),
+                                                      options.disabled_rules().end())},
+          {"approximate", options.approximate()},
+          {"use", v1::SearchOptions::Use_Name(options.use())}};
+}
+
+json ComparisonJson(const v1::PlanComparison& comparison) {
+  return {{"plan_id", comparison.plan_id()},
+          {"against", comparison.against()},
+          {"ratio", comparison.ratio()},
+          {"low", comparison.low()},
+          {"high", comparison.high()}};
 }
 
 json SearchJson(const v1::SearchProgress& search) {
@@ -226,6 +321,11 @@ json SearchJson(const v1::SearchProgress& search) {
           {"seconds", search.seconds()},
           {"sizes", std::vector<std::string>(search.sizes().begin(), search.sizes().end())},
           {"tasks", tasks},
+          {"regions", RegionsJson(search)},
+          {"forms_tried", search.forms_tried()},
+          {"forms_taken", search.forms_taken()},
+          {"rules", std::vector<std::string>(search.rules().begin(), search.rules().end())},
+          {"mode", v1::SearchMode_Name(search.mode())},
           {"failures", failures}};
 }
 

@@ -37,6 +37,8 @@ std::vector<std::string> SearchLines(const v1::SearchProgress& search, int kerne
 // The whole: every kernel at every size, then what was put aside.
 std::vector<std::string> SearchReport(const v1::SearchProgress& search);
 
+nlohmann::json SearchOptionsJson(const v1::SearchOptions& options);
+nlohmann::json ComparisonJson(const v1::PlanComparison& comparison);
 nlohmann::json SearchJson(const v1::SearchProgress& search);
 nlohmann::json KernelsJson(const v1::SearchProgress& search);
 

@@ -153,13 +153,55 @@ Put aside, the last 1 of 3:
   EXPECT_EQ(Joined(SearchReport(Searching().search())), expected);
 }
 
+void AddRegion(int instances, const std::string& stop, v1::SearchProgress* search) {
+  v1::SearchRegion* region = search->add_regions();
+  region->set_instances(instances);
+  region->set_nodes(18);
+  region->set_e_nodes(1204);
+  region->set_e_classes(400);
+  region->set_iterations(5);
+  region->set_milliseconds(12.14);
+  region->set_peak_bytes(400'000);
+  region->set_stop(stop);
+  auto* fired = region->add_fired();
+  fired->set_rule("contracts_share_operand");
+  fired->set_applied(12);
+}
+
+TEST(SearchText, WhatTheRulesDid) {
+  v1::CompileJob job = Searching();
+  AddRegion(24, "saturated", job.mutable_search());
+  AddRegion(1, "node limit", job.mutable_search());
+  job.mutable_search()->set_forms_tried(12);
+  job.mutable_search()->set_forms_taken(1);
+  job.mutable_search()->add_rules("contracts_share_operand");
+  const std::string shown = Joined(ProgressLines(job, 80, 24));
+  EXPECT_NE(shown.find("\n25 regions, 2 distinct (1 saturated), 2408 e-nodes; "
+                       "1 rules applied 24 times\n"
+                       "1 of 12 forms taken, by contracts_share_operand\n"),
+            std::string::npos)
+      << shown;
+  const std::string report = Joined(SearchReport(job.search()));
+  EXPECT_NE(report.find("  24 x 18 nodes: 1204 e-nodes in 400 e-classes after 5 iterations and "
+                        "12.1 ms, 0.4 MB, saturated\n      contracts_share_operand 12\n"),
+            std::string::npos)
+      << report;
+}
+
 TEST(SearchText, JsonHasEveryField) {
-  const v1::CompileJob job = Searching();
+  v1::CompileJob job = Searching();
+  AddRegion(24, "saturated", job.mutable_search());
+  job.mutable_search_options();
+  job.mutable_comparison();
   const nlohmann::json search = JobJson(job)["search"];
   for (const auto& [object, message] :
        {std::pair(search, v1::SearchProgress::descriptor()),
         std::pair(search["tasks"][0], v1::SearchTask::descriptor()),
         std::pair(search["failures"][0], v1::SearchFailure::descriptor()),
+        std::pair(search["regions"][0], v1::SearchRegion::descriptor()),
+        std::pair(search["regions"][0]["fired"][0], v1::SearchRegion::RuleFirings::descriptor()),
+        std::pair(JobJson(job)["search_options"], v1::SearchOptions::descriptor()),
+        std::pair(JobJson(job)["comparison"], v1::PlanComparison::descriptor()),
         std::pair(JobJson(job), v1::CompileJob::descriptor())}) {
     for (int i = 0; i < message->field_count(); ++i) {
       EXPECT_TRUE(object.contains(std::string(message->field(i)->name())))

@@ -247,6 +247,7 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
     }
   }
   *reply.mutable_progress() = Progress();
+  AddSizes(sizes_, reply.mutable_sizes());
   return reply;
 }
 

@@ -132,9 +132,19 @@ TEST(CompileServiceTest, StartCompilesAStoredVersionAgain) {
     grpc::ClientContext other;
     return test.compile->StartCompile(&other, wrong, &job);
   };
-  request.set_search_budget("soon");
-  EXPECT_EQ(refused(request).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  for (const char* budget : {"soon", "0s", "-1c", "99999999999999999999h", "fast:exhaust"}) {
+    request.set_search_budget(budget);
+    const grpc::Status status = refused(request);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("search_budget: \"" + std::string(budget)));
+  }
   request.clear_search_budget();
+  request.add_disable_rules("algebra,layout");
+  EXPECT_THAT(refused(request).error_message(), HasSubstr("disable_rules: \"algebra,layout\""));
+  request.clear_disable_rules();
+  request.set_use(static_cast<v1::SearchOptions::Use>(9));
+  EXPECT_THAT(refused(request).error_message(), HasSubstr("use: 9; there are: 1 (SERVE)"));
+  request.clear_use();
   request.add_buckets()->set_dim("b");
   EXPECT_THAT(refused(request).error_message(), HasSubstr("buckets: dim \"b\""));
   request.set_model("absent");
@@ -252,6 +262,40 @@ TEST(CompileServiceTest, TooManyJobsAreRefused) {
   const grpc::Status status = test.compile->StartCompile(&context, request, &job);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("--max_compile_jobs"));
+}
+
+TEST(CompileServiceTest, AJobSaysWhatItSearchesWith) {
+  TestServer test;
+  test.control->Search({.plans = 1});
+  std::vector<v1::UploadModelRequest> messages = UploadMessages("m", ScaleModel({2}));
+  v1::UploadHeader* header = messages[0].mutable_header();
+  header->set_search_budget("exhaust:90c");
+  header->add_disable_rules("layout");
+  header->set_deterministic(true);
+  v1::UploadModelResponse stored;
+  ASSERT_TRUE(test.Send(messages, &stored).ok());
+  const Job first = test.WaitForJob(stored.compile_job_id());
+  EXPECT_EQ(first.stop_reason(), Job::STOP_BASELINE_ONLY);
+  EXPECT_EQ(first.search_options().budget(), "0");
+  test.Restart();  // what was uploaded is known again
+  EXPECT_TRUE(test.Get("m").deterministic());
+  grpc::ClientContext context;
+  v1::StartCompileRequest request;
+  request.set_model("m");
+  request.add_disable_rules("algebra");
+  request.set_search_seed(11);
+  Job job;
+  ASSERT_TRUE(test.compile->StartCompile(&context, request, &job).ok());
+  EXPECT_EQ(job.search_options().budget(), "exhaust:90c");
+  EXPECT_EQ(job.search_options().seed(), 11u);
+  EXPECT_THAT(job.search_options().disabled_rules(), testing::ElementsAre("algebra", "layout"));
+  EXPECT_EQ(job.search_options().use(), v1::SearchOptions::KEEP);
+  EXPECT_EQ(test.WaitForJob(job.id()).comparison().ratio(), 0.5);
+  request.set_use(v1::SearchOptions::SERVE);
+  grpc::ClientContext other;
+  const grpc::Status refused = test.compile->StartCompile(&other, request, &job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), HasSubstr("use: SERVE, but model \"m\", version 1"));
 }
 
 }  // namespace

@@ -1,24 +1,47 @@
-#include <chrono>
-#include <optional>
+#include <utility>
 
+#include "compiler/ir/message.h"
 #include "server/rpc/call.h"
 #include "server/rpc/compile_service.h"
+#include "server/search_policy.h"
 #include "server/upload.h"
 
 namespace athanor {
 namespace {
 
+// The version's policy with what `asked` says otherwise.
+absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& version,
+                                      const v1::StartCompileRequest& asked) {
+  SearchPolicy policy = core.workers().PolicyOf(version);
+  if (!asked.search_budget().empty()) {
+    absl::StatusOr<SearchBudget> budget = ParseSearchBudget(asked.search_budget());
+    if (!budget.ok()) return Prefixed("search_budget: ", budget.status());
+    policy.budget = *std::move(budget);
+  }
+  if (absl::Status s = CheckRuleNames("disable_rules", asked.disable_rules()); !s.ok()) return s;
+  policy.disabled_rules.insert(asked.disable_rules().begin(), asked.disable_rules().end());
+  policy.approximate |= asked.approximate();
+  if (asked.search_seed() != 0) policy.seed = asked.search_seed();
+  if (!v1::SearchOptions::Use_IsValid(asked.use())) {
+    return Invalid("use: ", static_cast<int>(asked.use()),
+                   "; there are: 1 (SERVE), 2 (KEEP), 3 (COMPARE)");
+  }
+  if (asked.use() == v1::SearchOptions::SERVE && version.row().deterministic) {
+    return Invalid("use: SERVE, but ", version.Describe(),
+                   " is deterministic: KEEP what the search finds, and pin it with PinPlan");
+  }
+  if (asked.use() != v1::SearchOptions::USE_UNSPECIFIED) policy.use = asked.use();
+  return policy;
+}
+
 absl::Status Start(ServerCore& core, const v1::StartCompileRequest& asked, v1::CompileJob* answer) {
   auto version = core.registry().Find(asked.model(), asked.version());
   if (!version.ok()) return version.status();
-  if (absl::Status s = CheckSearchBudget("search_budget", asked.search_budget()); !s.ok()) return s;
   absl::Status buckets = CheckBuckets("buckets", asked.buckets(), (*version)->graph());
   if (!buckets.ok()) return buckets;
-  std::optional<std::chrono::milliseconds> budget;
-  if (!asked.search_budget().empty()) {
-    budget = std::chrono::milliseconds(ParseDuration(asked.search_budget()).value());
-  }
-  auto job = core.workers().Start(*version, budget);
+  absl::StatusOr<SearchPolicy> policy = PolicyOf(core, **version, asked);
+  if (!policy.ok()) return policy.status();
+  auto job = core.workers().Start(*version, *std::move(policy));
   if (!job.ok()) return job.status();
   *answer = (*job)->state();
   return absl::OkStatus();

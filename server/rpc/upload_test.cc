@@ -181,7 +181,12 @@ TEST_F(UploadTest, WrongBudgetAndBuckets) {
   Messages messages = Valid();
   HeaderOf(messages)->set_search_budget("soon");
   Invalid(messages, "header.search_budget: \"soon\"");
+  HeaderOf(messages)->set_search_budget("721h");
+  Invalid(messages, "header.search_budget: \"721h\" is no search budget: 721h is more than 720h");
   HeaderOf(messages)->set_search_budget("30s");
+  HeaderOf(messages)->add_disable_rules("Algebra");
+  Invalid(messages, "header.disable_rules: 'Algebra' is no name of a rule");
+  HeaderOf(messages)->clear_disable_rules();
   HeaderOf(messages)->add_buckets()->set_dim("b");
   Invalid(messages, "header.buckets: dim \"b\"");
   Messages relu = UploadMessages("m", ReluModel());

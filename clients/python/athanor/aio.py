@@ -74,7 +74,9 @@ class AsyncClient:
 
     async def upload(self, source: object, name: str, format: str | None = None,
                      buckets: wire.Buckets | None = None, budget: str | None = None,
-                     timeout: float | None = None) -> AsyncModel:
+                     timeout: float | None = None, *, deterministic: bool = False,
+                     disable_rules: Sequence[str] | None = None,
+                     approximate: bool = False) -> AsyncModel:
         """Stores a model and starts compiling it; see `athanor.Client.upload`."""
         with _translated():
             read = wire.read_source(source, format)
@@ -84,7 +86,8 @@ class AsyncClient:
                 reply = await self._models.MissingTensors(
                     model_pb2.MissingTensorsRequest(hashes=hashes), timeout=timeout)
                 missing = list(reply.hashes)
-            requests = wire.upload_requests(read, name, missing, buckets, budget)
+            requests = wire.upload_requests(read, name, missing, buckets, budget, deterministic,
+                                            disable_rules, approximate)
             reply = await self._models.UploadModel(requests, timeout=timeout)
         return AsyncModel(self, reply.name, reply.version)
 
@@ -114,11 +117,26 @@ class AsyncClient:
         return AsyncModel(self, reply.name, reply.version)
 
     async def compile(self, name: str, version: str = "", buckets: wire.Buckets | None = None,
-                      budget: str | None = None) -> CompileJob:
-        """Starts compiling a stored version again."""
-        request = compile_pb2.StartCompileRequest(
-            model=name, version=version, search_budget=budget or "",
-            buckets=wire.bucket_messages(buckets))
+                      budget: str | None = None, *, disable_rules: Sequence[str] | None = None,
+                approximate: bool = False, seed: int = 0, use: str | None = None) -> CompileJob:
+        """Starts compiling a stored version again.
+
+        A version has one job at a time: another waits until it has ended.
+
+        Parameters
+        ----------
+        budget, disable_rules, approximate
+            As in `upload`; without `budget` the version's own. Rules that the version or the server
+            disables stay so.
+        seed : int
+            Of the search's random choices; 0: the server's.
+        use : {"serve", "keep", "compare"}, optional
+            What becomes of a faster plan: it is swapped in (the default); kept, to be pinned (the
+            default and the only one of the two for deterministic versions); or timed beside what
+            serves (`CompileJob.comparison`) and dropped, after a search from the baseline.
+        """
+        request = wire.start_compile(name, version, buckets, budget, disable_rules, approximate,
+                                     seed, use)
         with _translated():
             return wire.compile_job(await self._compile.StartCompile(request))
 
@@ -233,6 +251,16 @@ class AsyncModel:
         if last is not None and last.phase == "CANCELLED":
             raise Cancelled(f"{what}: compile job {last.id} was cancelled ({last.stop_reason})")
         raise FailedPrecondition(f"{what} is {info.state}: {info.error or 'no plan serves'}")
+
+    async def pin_plan(self, plan_id: str = "") -> ModelInfo:
+        """Serves this plan until it is unpinned; see `athanor.Model.pin_plan`."""
+        request = model_pb2.PinPlanRequest(name=self.name, version=self.version, plan_id=plan_id)
+        with _translated():
+            return wire.model_info(await self.client._models.PinPlan(request))
+
+    async def rollback(self) -> AsyncModel:
+        """Makes this version serve requests that name none; without a version, the one before."""
+        return await self.client.rollback(self.name, self.version)
 
     async def delete(self) -> list[str]:
         """Deletes this version, or all where none was named."""

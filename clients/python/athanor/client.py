@@ -82,19 +82,31 @@ class Client:
 
     def upload(self, source: object, name: str, format: str | None = None,
                buckets: wire.Buckets | None = None, budget: str | None = None,
-               timeout: float | None = None) -> Model:
+               timeout: float | None = None, *, deterministic: bool = False,
+               disable_rules: Sequence[str] | None = None, approximate: bool = False) -> Model:
         """Stores a model and starts compiling it; returns when it is stored.
 
         Parameters
         ----------
         source : Graph, path or bytes
-            A path ends in ``.athanor`` or ``.onnx``; bytes need `format`.
+            A path ends in ``.athanor`` (`Graph.save`); bytes need `format`. ONNX is sent too, but
+            no server reads it yet: `Unimplemented`.
         name : str
             The model; an existing name gets a new version.
         buckets : mapping, optional
             Ranges of dims to be compiled for, as in ``{"b": [(1, 1), (2, 64)]}``.
         budget : str, optional
-            How long to search for a faster plan: ``"30s"``, ``"0"``; else the server's default.
+            How far to search for a faster plan: a time (``"30s"``), a number of measured candidates
+            (``"200c"``), ``"fast"`` (the cost model chooses) or ``"exhaust"`` (everything is
+            measured), alone or within a limit (``"exhaust:5m"``); ``"0"`` for no search; else the
+            server's default.
+        deterministic : bool
+            One plan serves until another is pinned, so that equal requests get equal bits. Its
+            searches run in jobs that `compile` asks for, and what they find is kept.
+        disable_rules : sequence of str, optional
+            Rules, or families of rules, that its searches do not use.
+        approximate : bool
+            Whether its searches may use rules that change results beyond rounding.
 
         Returns
         -------
@@ -110,7 +122,8 @@ class Client:
                     model_pb2.MissingTensorsRequest(hashes=hashes), timeout=timeout)
                 missing = list(reply.hashes)
             reply = self._models.UploadModel(
-                wire.upload_requests(read, name, missing, buckets, budget), timeout=timeout)
+                wire.upload_requests(read, name, missing, buckets, budget, deterministic,
+                                     disable_rules, approximate), timeout=timeout)
         return Model(self, reply.name, reply.version)
 
     def model(self, name: str, version: str = "") -> Model:
@@ -144,11 +157,26 @@ class Client:
         return Model(self, reply.name, reply.version)
 
     def compile(self, name: str, version: str = "", buckets: wire.Buckets | None = None,
-                budget: str | None = None) -> CompileJob:
-        """Starts compiling a stored version again."""
-        request = compile_pb2.StartCompileRequest(
-            model=name, version=version, search_budget=budget or "",
-            buckets=wire.bucket_messages(buckets))
+                budget: str | None = None, *, disable_rules: Sequence[str] | None = None,
+                approximate: bool = False, seed: int = 0, use: str | None = None) -> CompileJob:
+        """Starts compiling a stored version again.
+
+        A version has one job at a time: another waits until it has ended.
+
+        Parameters
+        ----------
+        budget, disable_rules, approximate
+            As in `upload`; without `budget` the version's own. Rules that the version or the server
+            disables stay so.
+        seed : int
+            Of the search's random choices; 0: the server's.
+        use : {"serve", "keep", "compare"}, optional
+            What becomes of a faster plan: it is swapped in (the default); kept, to be pinned (the
+            default and the only one of the two for deterministic versions); or timed beside what
+            serves (`CompileJob.comparison`) and dropped, after a search from the baseline.
+        """
+        request = wire.start_compile(name, version, buckets, budget, disable_rules, approximate,
+                                     seed, use)
         with _translated():
             return wire.compile_job(self._compile.StartCompile(request))
 
@@ -322,6 +350,27 @@ class Model:
         if job is not None and not job.finished:
             raise DeadlineExceeded(f"{what}: the watch ended in phase {job.phase}")
         raise FailedPrecondition(f"{what} is {info.state}: {info.error or 'no plan serves'}")
+
+    def pin_plan(self, plan_id: str = "") -> ModelInfo:
+        """Serves this plan until it is unpinned, whatever else is found; ``""`` unpins.
+
+        Parameters
+        ----------
+        plan_id : str
+            One of `ModelInfo.plan_ids`: plans that served this version, or that a search kept.
+
+        Raises
+        ------
+        NotFound
+            Naming the plans there are.
+        """
+        request = model_pb2.PinPlanRequest(name=self.name, version=self.version, plan_id=plan_id)
+        with _translated():
+            return wire.model_info(self.client._models.PinPlan(request))
+
+    def rollback(self) -> Model:
+        """Makes this version serve requests that name none; without a version, the one before."""
+        return self.client.rollback(self.name, self.version)
 
     def delete(self) -> list[str]:
         """Deletes this version, or all where none was named."""

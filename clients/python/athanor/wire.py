@@ -35,8 +35,9 @@ class Source:
 def read_source(source: object, format: str | None) -> Source:
     """A `Graph`, a path or bytes as what is uploaded.
 
-    A path that ends in ``.athanor`` is a bundle (`Graph.save`), one in ``.onnx`` is ONNX; bytes
-    need `format`: ``"onnx"``, or ``"athanor"`` for a serialised athanor.v1.Graph.
+    A path that ends in ``.athanor`` is a bundle (`Graph.save`); bytes need `format`, ``"athanor"``
+    for a serialised athanor.v1.Graph. ONNX (``.onnx``, ``"onnx"``) is sent as it is, and refused by
+    servers that do not read it: none does yet.
     """
     if isinstance(source, Graph):
         message = source.proto()
@@ -68,13 +69,49 @@ def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
     ]
 
 
+def rule_names(disable_rules: Sequence[str] | None) -> list[str]:
+    """Names of rules or families.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is one str, or holds something else than names.
+    """
+    if isinstance(disable_rules, str):
+        raise InvalidArgument(f"disable_rules={disable_rules!r}: it must be a sequence of names, "
+                              f"as in [{disable_rules!r}]")
+    names = list(disable_rules or ())
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"disable_rules: {name!r} is a {type(name).__name__}; it must be "
+                                  "the name of a rule or of a family")
+    return names
+
+
+def budget_text(budget: str | None) -> str:
+    """A search budget as the server reads it.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no str: what number would mean is not guessed.
+    """
+    if budget is not None and not isinstance(budget, str):
+        raise InvalidArgument(f"budget={budget!r}: it must be a str such as \"30s\", \"200c\", "
+                              "\"fast\", \"exhaust:5m\" or \"0\"")
+    return budget or ""
+
+
 def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets: Buckets | None,
-                    budget: str | None) -> Iterator[model_pb2.UploadModelRequest]:
+                    budget: str | None, deterministic: bool = False,
+                    disable_rules: Sequence[str] | None = None,
+                    approximate: bool = False) -> Iterator[model_pb2.UploadModelRequest]:
     """Header, chunks of the tensors that the server lacks, commit."""
     header = model_pb2.UploadHeader(
         name=name, format=source.format, graph=source.graph,
-        graph_sha256=content_hash(source.graph), search_budget=budget or "",
-        buckets=bucket_messages(buckets))
+        graph_sha256=content_hash(source.graph), search_budget=budget_text(budget),
+        buckets=bucket_messages(buckets), deterministic=deterministic,
+        disable_rules=rule_names(disable_rules), approximate=approximate)
     for key in missing:
         header.tensors.add(hash=key, bytes=len(source.tensors[key]))
     yield model_pb2.UploadModelRequest(header=header)
@@ -117,6 +154,7 @@ class ModelInfo:
     pinned: bool
     plan_ids: tuple[str, ...]
     memory: dict[str, int]  # bytes: parameters, prepared, arenas
+    deterministic: bool = False
 
 
 def _tensors(messages: Sequence[model_pb2.ModelTensor]) -> tuple[Tensor, ...]:
@@ -133,7 +171,8 @@ def model_info(m: model_pb2.Model) -> ModelInfo:
         compile_job_id=m.compile_job_id, plan_id=m.plan_id, pinned=m.pinned,
         plan_ids=tuple(p.plan_id for p in m.plans),
         memory={"parameters": m.memory.parameters, "prepared": m.memory.prepared,
-                "arenas": m.memory.arenas})
+                "arenas": m.memory.arenas},
+        deterministic=m.deterministic)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,6 +214,80 @@ class SearchFailure:
 
 
 @dataclasses.dataclass(frozen=True)
+class SearchRegion:
+    """What the rules made of one distinct region of the graph.
+
+    Attributes
+    ----------
+    instances, nodes : int
+        Places of the graph that it stands for, and nodes of the graph in one of them.
+    e_nodes, e_classes, iterations, peak_bytes : int
+        Of its e-graph.
+    milliseconds : float
+        How long it was grown.
+    stop : str
+        Why that ended: ``"saturated"``, or the limit met.
+    fired : dict of str to int
+        How often each rule was applied.
+    """
+
+    instances: int
+    nodes: int
+    e_nodes: int
+    e_classes: int
+    iterations: int
+    milliseconds: float
+    peak_bytes: int
+    stop: str
+    fired: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchOptions:
+    """What a compile job searches with.
+
+    Attributes
+    ----------
+    budget : str
+        As `Client.upload` takes it.
+    seed : int
+        Of the search's random choices.
+    disabled_rules : tuple of str
+        Rules or families that are not used.
+    approximate : bool
+        Whether rules may be used that change results beyond rounding.
+    use : {"SERVE", "KEEP", "COMPARE"}
+        What becomes of a faster plan: swapped in; kept, to be pinned; timed beside what serves and
+        dropped.
+    """
+
+    budget: str
+    seed: int
+    disabled_rules: tuple[str, ...]
+    approximate: bool
+    use: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanComparison:
+    """Two plans timed whole and in turn, as a geometric mean over the search's sizes.
+
+    Attributes
+    ----------
+    plan_id, against : str
+        What the search came to, and what served.
+    ratio, low, high : float
+        Time of the first by that of the second, and the same by the quartiles of both.
+    """
+
+    plan_id: str
+    against: str
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
 class SearchProgress:
     """How far the search for a faster plan has come, and what it found.
 
@@ -185,9 +298,9 @@ class SearchProgress:
     genomes_tried, genomes_taken : int
         Changes of what is fused: looked at, and better than the one before.
     plans_measured, plans_taken : int
-        Whole plans measured beside what serves, and those that were faster and came to serve.
+        Whole plans measured, and those that were faster and came to serve or are kept.
     best : float
-        Of the plan that serves, measured whole: its time as a share of the baseline's.
+        Of the best plan, measured whole: its time as a share of the baseline's.
     predicted : float
         The same of the best genome, as the sum of its kernels.
     roofline : float
@@ -200,6 +313,14 @@ class SearchProgress:
         Kernels of the best genome, longest first.
     failures : tuple of SearchFailure
         The last few, newest first.
+    regions : tuple of SearchRegion
+        Distinct regions of the graph, as the rules saturated them.
+    forms_tried, forms_taken : int
+        Graphs that the rules made: compared by their kernels, and better.
+    rules : tuple of str
+        That led from the baseline's graph to that of the best genome.
+    mode : str
+        ``"SEARCH_FAST"``, ``"SEARCH_BUDGET"`` or ``"SEARCH_EXHAUST"``.
     """
 
     candidates: int
@@ -215,6 +336,11 @@ class SearchProgress:
     sizes: tuple[str, ...]
     tasks: tuple[SearchTask, ...]
     failures: tuple[SearchFailure, ...]
+    regions: tuple[SearchRegion, ...] = ()
+    forms_tried: int = 0
+    forms_taken: int = 0
+    rules: tuple[str, ...] = ()
+    mode: str = "SEARCH_BUDGET"
 
     def __str__(self) -> str:
         return (f"{self.seconds:.1f} s, {self.candidates} candidates ({self.candidates_failed} "
@@ -237,7 +363,42 @@ def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
         genomes_tried=m.genomes_tried, genomes_taken=m.genomes_taken,
         plans_measured=m.plans_measured, plans_taken=m.plans_taken, best=m.best,
         predicted=m.predicted, roofline=m.roofline, seconds=m.seconds, sizes=tuple(m.sizes),
-        tasks=tasks, failures=failures)
+        tasks=tasks, failures=failures,
+        regions=tuple(_region(r) for r in m.regions), forms_tried=m.forms_tried,
+        forms_taken=m.forms_taken, rules=tuple(m.rules), mode=search_pb2.SearchMode.Name(m.mode))
+
+
+def _region(m: search_pb2.SearchRegion) -> SearchRegion:
+    return SearchRegion(
+        instances=m.instances, nodes=m.nodes, e_nodes=m.e_nodes, e_classes=m.e_classes,
+        iterations=m.iterations, milliseconds=m.milliseconds, peak_bytes=m.peak_bytes, stop=m.stop,
+        fired={f.rule: f.applied for f in m.fired})
+
+
+def _search_options(m: search_pb2.SearchOptions) -> SearchOptions:
+    return SearchOptions(budget=m.budget, seed=m.seed, disabled_rules=tuple(m.disabled_rules),
+                         approximate=m.approximate, use=search_pb2.SearchOptions.Use.Name(m.use))
+
+
+def start_compile(name: str, version: str, buckets: Buckets | None, budget: str | None,
+                  disable_rules: Sequence[str] | None, approximate: bool, seed: int,
+                  use: str | None) -> compile_pb2.StartCompileRequest:
+    """The request.
+
+    Raises
+    ------
+    InvalidArgument
+        If `use`, `budget`, `seed` or `disable_rules` cannot be said in it.
+    """
+    uses = {None: 0, "serve": 1, "keep": 2, "compare": 3}
+    if use not in uses:
+        raise InvalidArgument(f'use={use!r}: it must be "serve", "keep" or "compare"')
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+        raise InvalidArgument(f"seed={seed!r}: it must be an int in [0, 2**64); 0 is the server's")
+    return compile_pb2.StartCompileRequest(
+        model=name, version=version, search_budget=budget_text(budget),
+        buckets=bucket_messages(buckets), disable_rules=rule_names(disable_rules),
+        approximate=approximate, search_seed=seed, use=uses[use])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,6 +424,8 @@ class CompileJob:
     error: Error | None
     taps: tuple[str, ...] = ()  # inner values that its plan returns too; none: the plan that serves
     search: SearchProgress | None = None  # None before SEARCHING, and where nothing is searched
+    search_options: SearchOptions | None = None  # None of plans with taps
+    comparison: PlanComparison | None = None  # at the end, where a search's plan does not serve
 
     @property
     def finished(self) -> bool:
@@ -286,7 +449,11 @@ def compile_job(m: compile_pb2.CompileJob) -> CompileJob:
         stop_reason=kind.StopReason.Name(m.stop_reason),
         error=from_number(m.error_code, m.error) if m.phase == kind.FAILED else None,
         taps=tuple(m.taps),
-        search=search_progress(m.search) if m.HasField("search") else None)
+        search=search_progress(m.search) if m.HasField("search") else None,
+        search_options=_search_options(m.search_options) if m.HasField("search_options") else None,
+        comparison=PlanComparison(m.comparison.plan_id, m.comparison.against, m.comparison.ratio,
+                                  m.comparison.low, m.comparison.high)
+        if m.HasField("comparison") else None)
 
 
 class InferResult(dict):

@@ -131,19 +131,58 @@ def searching() -> compile_pb2.CompileJob:
     search.tasks.add(about="Max", calls=1)
     search.failures.add(kernel="ab", about="Max", message="too slow",
                         code=grpc.StatusCode.DEADLINE_EXCEEDED.value[0])
+    search.rules.append("double_not")
+    search.mode = search_pb2.SEARCH_EXHAUST
+    region = search.regions.add(instances=24, nodes=18, stop="saturated")
+    region.fired.add(rule="double_not", applied=3)
+    message.search_options.CopyFrom(search_pb2.SearchOptions(
+        budget="exhaust:5m", seed=7, disabled_rules=["algebra"], approximate=True,
+        use=search_pb2.SearchOptions.KEEP))
+    message.comparison.CopyFrom(search_pb2.PlanComparison(plan_id="p-1", against="p-2", ratio=0.5,
+                                                          low=0.25, high=0.75))
     return message
+
+
+def test_what_a_search_may_do() -> None:
+    header = next(wire.upload_requests(wire.Source("athanor", b"g", {}), "m", [], None, "fast",
+                                       deterministic=True, disable_rules=("layout",),
+                                       approximate=True)).header
+    assert (header.search_budget, header.deterministic, header.approximate) == ("fast", True, True)
+    assert list(header.disable_rules) == ["layout"]
+    request = wire.start_compile("m", "2", None, "200c", ["algebra"], False, 5, "compare")
+    assert (request.search_budget, request.search_seed) == ("200c", 5)
+    assert request.use == search_pb2.SearchOptions.COMPARE
+    assert list(request.disable_rules) == ["algebra"]
+    assert wire.start_compile("m", "", None, None, None, False, 0, None).use == 0
+    for wrong, text in (({"budget": 30}, "budget=30: it must be a str"),
+                        ({"rules": "layout"}, "disable_rules='layout': it must be a sequence"),
+                        ({"rules": [3]}, "disable_rules: 3 is a int"),
+                        ({"seed": -1}, "seed=-1"), ({"seed": 1.0}, "seed=1.0"),
+                        ({"use": "SERVE"}, "use='SERVE'.*\"serve\", \"keep\" or \"compare\"")):
+        with pytest.raises(athanor.InvalidArgument, match=text):
+            wire.start_compile("m", "", None, wrong.get("budget"), wrong.get("rules"), False,
+                               wrong.get("seed", 0), wrong.get("use"))
 
 
 def test_search_progress_mirrors_the_message() -> None:
     message = searching()
     search = wire.compile_job(message).search
-    for value, name in ((search, "SearchProgress"), (search.tasks[0], "SearchTask")):
+    for value, name in ((search, "SearchProgress"), (search.tasks[0], "SearchTask"),
+                        (search.regions[0], "SearchRegion"),
+                        (wire.compile_job(message).search_options, "SearchOptions"),
+                        (wire.compile_job(message).comparison, "PlanComparison")):
         fields = {field.name for field in dataclasses.fields(value)}
         assert fields == set(search_pb2.DESCRIPTOR.message_types_by_name[name].fields_by_name)
     for field in dataclasses.fields(search):
-        if field.name not in ("tasks", "failures", "sizes"):
+        if field.name not in ("tasks", "failures", "sizes", "regions", "rules", "mode"):
             assert getattr(search, field.name) == getattr(message.search, field.name), field.name
     assert search.sizes == ("b=1", "b=8")
+    assert search.rules == ("double_not",) and search.mode == "SEARCH_EXHAUST"
+    assert search.regions[0].fired == {"double_not": 3} and search.regions[0].stop == "saturated"
+    assert wire.compile_job(message).search_options == athanor.SearchOptions(
+        "exhaust:5m", 7, ("algebra",), True, "KEEP")
+    assert wire.compile_job(message).comparison == athanor.PlanComparison("p-1", "p-2", 0.5, 0.25,
+                                                                          0.75)
     assert search.tasks[0] == athanor.SearchTask("Mul over Contract", 3, "contract mr=12", 9, 1,
                                                  (1, 2), (3, 4), (5, 6))
     assert search.tasks[1].schedule == "" and search.tasks[1].seconds == ()

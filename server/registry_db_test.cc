@@ -1,0 +1,96 @@
+// The registry's file over versions of its schema.
+#include "server/registry_db.h"
+
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+std::string FreshPath(const std::string& name) {
+  std::string path = testing::TempDir() + "/" + name + ".db";
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
+  return path;
+}
+
+void Execute(const std::string& path, const std::string& sql) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  char* error = nullptr;
+  EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
+  sqlite3_free(error);
+  sqlite3_close(db);
+}
+
+// As the server wrote it before searches had rules and modes.
+constexpr char kSchema1[] = R"(
+  CREATE TABLE versions(
+    name TEXT NOT NULL, version INTEGER NOT NULL, format TEXT NOT NULL, graph BLOB NOT NULL,
+    search_budget TEXT NOT NULL, buckets BLOB NOT NULL, pinned_plan TEXT NOT NULL,
+    created_us INTEGER NOT NULL, PRIMARY KEY(name, version)) STRICT;
+  CREATE TABLE version_tensors(
+    name TEXT NOT NULL, version INTEGER NOT NULL, hash BLOB NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY(name, version, hash)) STRICT, WITHOUT ROWID;
+  CREATE TABLE names(
+    name TEXT PRIMARY KEY, next_version INTEGER NOT NULL, serving INTEGER NOT NULL,
+    rolled_back INTEGER NOT NULL) STRICT;
+  INSERT INTO versions VALUES('m', 3, 'athanor', x'00ff', '5m', x'0102', 'p-1', 77);
+  INSERT INTO version_tensors VALUES('m', 3, x'aa', 12);
+  INSERT INTO names VALUES('m', 4, 3, 0);
+  PRAGMA user_version=1;)";
+
+TEST(RegistryDbTest, ReadsAndGoesOnFromTheFirstSchema) {
+  const std::string path = FreshPath("schema1");
+  Execute(path, kSchema1);
+  auto db = RegistryDb::Open(path);
+  ASSERT_TRUE(db.ok()) << db.status();
+  const std::vector<VersionRow> rows = (*db)->ReadVersions().value();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].name, "m");
+  EXPECT_EQ(rows[0].version, 3);
+  EXPECT_EQ(rows[0].graph, std::string("\0\xff", 2));
+  EXPECT_EQ(rows[0].search_budget, "5m");
+  EXPECT_EQ(rows[0].buckets, "\x01\x02");
+  EXPECT_EQ(rows[0].pinned_plan, "p-1");
+  EXPECT_EQ(rows[0].created_us, 77);
+  EXPECT_EQ(rows[0].tensors.size(), 1u);
+  EXPECT_EQ(rows[0].disable_rules, "");
+  EXPECT_FALSE(rows[0].approximate);
+  EXPECT_FALSE(rows[0].deterministic);
+  VersionRow next = rows[0];
+  next.version = 4;
+  EXPECT_TRUE((*db)->AddVersion(next).ok());
+}
+
+TEST(RegistryDbTest, KeepsWhatASearchMayDo) {
+  const std::string path = FreshPath("search");
+  VersionRow row{.name = "m", .version = 1, .format = "athanor"};
+  row.search_budget = "exhaust:200c";
+  row.disable_rules = "algebra,layout";
+  row.approximate = true;
+  row.deterministic = true;
+  ASSERT_TRUE(RegistryDb::Open(path).value()->AddVersion(row).ok());
+  const std::vector<VersionRow> rows = RegistryDb::Open(path).value()->ReadVersions().value();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].search_budget, "exhaust:200c");
+  EXPECT_EQ(rows[0].disable_rules, "algebra,layout");
+  EXPECT_TRUE(rows[0].approximate);
+  EXPECT_TRUE(rows[0].deterministic);
+}
+
+TEST(RegistryDbTest, ANewerSchemaIsRefused) {
+  const std::string path = FreshPath("newer");
+  RegistryDb::Open(path).value();
+  Execute(path, "PRAGMA user_version=99");
+  const absl::Status status = RegistryDb::Open(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("has schema 99"));
+}
+
+}  // namespace
+}  // namespace athanor
