@@ -31,7 +31,7 @@ struct ExecutorRunner::Context final : RunContext {
 absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
     const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
     absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
-    MemoryLedger* ledger) {
+    MemoryLedger* ledger, Traffic* traffic) {
   std::vector<absl::string_view> object_bytes;
   for (const KernelObject& object : objects) object_bytes.push_back(object.object);
   std::vector<ParameterView> views;
@@ -43,6 +43,7 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
          parameters[i]});
   }
   auto runner = std::make_shared<ExecutorRunner>();
+  runner->traffic_ = traffic;
   LoadOptions options;
   options.ledger = ledger;
   auto executable = Executable::Load(plan, object_bytes, views, device, options);
@@ -121,6 +122,7 @@ absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::NewContext() {
 absl::Status ExecutorRunner::Run(RunContext& run_context, absl::Span<const int64_t> dims,
                                  absl::Span<const std::string_view> inputs,
                                  absl::Span<const RunOutput> outputs, const RunLimits& limits) {
+  const Traffic::Request request(traffic_);
   auto& context = static_cast<Context&>(run_context);
   for (size_t i = 0; i < dims_.size(); ++i) context.dims[i] = dims[dims_[i]];
   for (size_t i = 0; i < inputs_.size(); ++i) {

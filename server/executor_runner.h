@@ -1,6 +1,7 @@
 // A loaded plan of the runtime's executor, as the server runs plans.
 //
-//   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device, &ledger).value();
+//   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device, &ledger,
+//                                      &traffic).value();
 #ifndef ATHANOR_SERVER_EXECUTOR_RUNNER_H_
 #define ATHANOR_SERVER_EXECUTOR_RUNNER_H_
 
@@ -17,17 +18,18 @@
 #include "server/compile_backend.h"
 #include "server/plan_runner.h"
 #include "server/tensor_store.h"
+#include "server/traffic.h"
 
 namespace athanor {
 
 class ExecutorRunner final : public PlanRunner {
  public:
-  // `device` and `ledger` outlive the runner and its contexts. `parameters` are in the order of
-  // graph.ParameterIds().
+  // `device`, `ledger` and `traffic` outlive the runner and its contexts. `parameters` are in the
+  // order of graph.ParameterIds(). Runs are counted in `traffic` unless it is null.
   static absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
-      MemoryLedger* ledger);
+      MemoryLedger* ledger, Traffic* traffic);
 
   absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override;
   absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
@@ -50,6 +52,7 @@ class ExecutorRunner final : public PlanRunner {
   SizeTable work_;
   std::vector<int> work_ids_;
   int64_t launches_ = 0;
+  Traffic* traffic_ = nullptr;
   // Shared with the contexts, which may outlive the runner.
   std::shared_ptr<std::atomic<int64_t>> arena_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
 };

@@ -84,7 +84,8 @@ class TunerBackend final : public CompileBackend {
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters) override {
-    return ExecutorRunner::Load(graph, plan, objects, parameters, shared_.device(), ledger_);
+    return ExecutorRunner::Load(graph, plan, objects, parameters, shared_.device(), ledger_,
+                                shared_.traffic());
   }
 
   void Interrupt() override {
@@ -116,7 +117,11 @@ absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const Serve
   backends->threads_ = options.threads > 0
                            ? options.threads
                            : std::max<int64_t>(1, std::thread::hardware_concurrency());
+  absl::StatusOr<std::unique_ptr<Traffic>> traffic = Traffic::Create();
+  if (!traffic.ok()) return traffic.status();
+  backends->traffic_ = *std::move(traffic);
   backends->tuner_options_ = std::move(tuner);
+  backends->tuner_options_.traffic = backends->traffic_.get();
   ThreadPoolOptions threads;
   threads.threads = static_cast<int>(backends->threads_);
   absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(threads);
@@ -168,6 +173,7 @@ absl::StatusOr<internal::MachineReply> TunerBackends::Limits(TunerProcess& tuner
     MutexLock lock(mu_);
     if (limits_.has_value()) return *limits_;
   }
+  const TunerProcess::Background background(&tuner);
   absl::StatusOr<internal::MachineReply> limits =
       tuner.Machine(machine->target(), static_cast<int>(threads_));
   if (!limits.ok() && WorthRetrying(limits.status())) {

@@ -4,8 +4,8 @@
 //   std::unique_ptr<TunerBackends> backends = TunerBackends::Create(options).value();
 //   CompileBackendFactory factory = [&](MemoryLedger* ledger) { return backends->New(ledger); };
 //
-// Each backend owns one child process. What they share (device, kernel store, the machine's target)
-// lives here and outlives them.
+// Each backend owns one child process. What they share (device, kernel store, the machine's target,
+// the page of running requests) lives here and outlives them.
 #ifndef ATHANOR_SERVER_TUNER_BACKEND_H_
 #define ATHANOR_SERVER_TUNER_BACKEND_H_
 
@@ -20,6 +20,7 @@
 #include "runtime/cpu/device.h"
 #include "server/compile_backend.h"
 #include "server/options.h"
+#include "server/traffic.h"
 #include "server/tuner_process.h"
 
 namespace athanor {
@@ -37,12 +38,14 @@ class TunerBackends {
   // What it reaches, measured with the serving threads by `tuner` once.
   absl::StatusOr<internal::MachineReply> Limits(TunerProcess& tuner);
   Device* device() { return device_.get(); }
+  Traffic* traffic() { return traffic_.get(); }
   KernelStore& store() { return *store_; }
 
  private:
   TunerBackends() = default;
 
   int64_t threads_ = 1;
+  std::unique_ptr<Traffic> traffic_;
   TunerOptions tuner_options_;
   std::unique_ptr<CpuDevice> device_;
   std::unique_ptr<KernelStore> store_;

@@ -22,6 +22,8 @@ namespace athanor {
 inline constexpr int64_t kMaxTunerFrame = int64_t{1} << 30;
 // The descriptor of the child's end.
 inline constexpr int kTunerFd = 3;
+// That of the page of running requests (server/traffic.h), where the server has one.
+inline constexpr int kTrafficFd = 4;
 // How the child says that memory ran out where it could notice it.
 inline constexpr int kTunerExitMemory = 86;
 

@@ -91,6 +91,7 @@ absl::Status TunerPlanSearch::Ask() {
 }
 
 absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
+  const TunerProcess::Background background(&tuner_);
   const bool nothing = next_kernel_ >= step_.kernels_size() && !step_.has_plan();
   if (nothing) {
     if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
@@ -98,11 +99,14 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
     if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
   }
   if (next_kernel_ < step_.kernels_size()) {
-    if (absl::Status s = TryKernel(step_.kernels(next_kernel_)); !s.ok()) return s;
+    const absl::Status tried = TryKernel(step_.kernels(next_kernel_));
+    if (TryAgain(tried)) return Step{};
+    if (!tried.ok()) return tried;
     ++next_kernel_;
     return Step{};
   }
   absl::StatusOr<Step> step = TryPlan();
+  if (TryAgain(step.status())) return Step{};
   step_.clear_plan();
   return step;
 }
@@ -139,7 +143,7 @@ void TunerPlanSearch::Fail(const std::string& kernel, const std::string& about,
 
 absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
   absl::StatusOr<std::vector<double>> outcome = MeasureKernel(kernel);
-  if (absl::IsCancelled(outcome.status())) return outcome.status();
+  if (absl::IsCancelled(outcome.status()) || TryAgain(outcome.status())) return outcome.status();
   if (!outcome.ok()) {
     const v1::Plan& plan = kernel.check().plan();
     Fail(kernel.key(), plan.kernels(plan.kernels_size() - 1).name(), outcome.status());
@@ -252,7 +256,7 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::TryPlan() {
   const std::string& id = plan.plan().plan_id();
   absl::StatusOr<Found> made = MakePlan(plan);
   absl::StatusOr<Comparison> times = made.ok() ? Compare(*made, plan) : made.status();
-  if (absl::IsCancelled(times.status())) return times.status();
+  if (absl::IsCancelled(times.status()) || TryAgain(times.status())) return times.status();
   progress_.set_plans_measured(progress_.plans_measured() + 1);
   if (!times.ok()) {
     Fail(id, "plan", times.status());

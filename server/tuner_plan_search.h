@@ -35,7 +35,8 @@ class TunerPlanSearch final : public PlanSearch {
 
  private:
   absl::Status Ask();
-  // Compiles, checks and measures; only CANCELLED is an error, all else is an outcome.
+  // Compiles, checks and measures; only CANCELLED and ABORTED (requests left no time to measure, to
+  // be tried again) are errors, all else is an outcome.
   absl::Status TryKernel(const internal::SearchKernel& kernel);
   absl::StatusOr<std::vector<double>> MeasureKernel(const internal::SearchKernel& kernel);
   absl::StatusOr<Found> MakePlan(const internal::SearchPlan& plan);
@@ -46,6 +47,8 @@ class TunerPlanSearch final : public PlanSearch {
     double surely = 1;  // the same, of the new one's upper quartiles over the old one's lower ones
   };
   absl::StatusOr<Comparison> Compare(const Found& candidate, const internal::SearchPlan& plan);
+  // Whether what could not be measured for requests is tried again: as long as there is time.
+  bool TryAgain(const absl::Status& status) const { return absl::IsAborted(status) && !finishing_; }
   void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
   void Fail(const std::string& kernel, const std::string& about, const absl::Status& status);
   void RecordPlan(const std::string& plan_id, bool taken, double ratio);  // 0: not measured

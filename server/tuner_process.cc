@@ -32,6 +32,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr off_t kMaxWords = 2000;
+// How much longer a call may take when others go first.
+constexpr int kBackgroundPatience = 4;
 
 // Nothing of the server's environment is the kernels' business.
 constexpr const char* kPassedOn[] = {"LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS",
@@ -68,7 +70,9 @@ std::string Describe(int wait_status) {
 }
 
 // Spawning is not forking: nothing of a threaded process may run between fork and exec.
-absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socket, int words) {
+// `traffic` may be -1.
+absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socket, int words,
+                                 int traffic) {
   std::vector<char*> argv, envp;
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
@@ -88,12 +92,13 @@ absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socke
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
   };
-  // Both are above the targets (Spawn), so that neither overwrites the other.
+  // All are above the targets (MoveUp), so that none overwrites another.
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&files, words, 2);
   posix_spawn_file_actions_adddup2(&files, socket, kTunerFd);
-  posix_spawn_file_actions_addclosefrom_np(&files, kTunerFd + 1);
+  if (traffic >= 0) posix_spawn_file_actions_adddup2(&files, traffic, kTrafficFd);
+  posix_spawn_file_actions_addclosefrom_np(&files, traffic >= 0 ? kTrafficFd + 1 : kTunerFd + 1);
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
@@ -113,8 +118,10 @@ absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socke
 }
 
 // The same file, close-on-exec, with a number that the child's fixed ones cannot meet.
+int CopyUp(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, kTrafficFd + 1); }
+
 int MoveUp(int fd) {
-  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, kTunerFd + 1);
+  const int moved = CopyUp(fd);
   close(fd);
   return moved;
 }
@@ -145,17 +152,23 @@ absl::Status TunerProcess::Spawn() {
   }
   int child_end = MoveUp(ends[1]);
   int words = MoveUp(memfd_create("athanor-tuner-stderr", MFD_CLOEXEC));
-  absl::Cleanup closer = [&] { CloseFd(&child_end); };
+  int traffic = options_.traffic == nullptr ? -1 : CopyUp(options_.traffic->fd());
+  absl::Cleanup closer = [&] {
+    CloseFd(&child_end);
+    CloseFd(&traffic);
+  };
   absl::StatusOr<pid_t> pid = absl::UnavailableError("descriptors for the tuner: none left");
-  if (child_end >= 0 && words >= 0) {
+  if (child_end >= 0 && words >= 0 && (traffic >= 0 || options_.traffic == nullptr)) {
     const auto seconds = [](milliseconds t) { return std::chrono::ceil<std::chrono::seconds>(t); };
-    pid = SpawnChild(
-        {binary_, absl::StrCat("--parent=", getpid()),
-         absl::StrCat("--memory_limit=", options_.memory_limit),
-         absl::StrCat("--compile_seconds=", seconds(options_.compile_timeout).count() + 1),
-         absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2),
-         absl::StrCat("--max_reply_bytes=", options_.max_reply_bytes)},
-        child_end, words);
+    std::vector<std::string> args = {
+        binary_,
+        absl::StrCat("--parent=", getpid()),
+        absl::StrCat("--memory_limit=", options_.memory_limit),
+        absl::StrCat("--compile_seconds=", seconds(options_.compile_timeout).count() + 1),
+        absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2),
+        absl::StrCat("--max_reply_bytes=", options_.max_reply_bytes)};
+    if (traffic >= 0) args.push_back("--traffic");
+    pid = SpawnChild(args, child_end, words, traffic);
   }
   if (!pid.ok()) {
     close(ends[0]);
@@ -227,9 +240,11 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
       absl::StrCat(doing, ": the tuner ", Describe(status), words.empty() ? "" : ": ", words));
 }
 
-absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(const internal::TunerRequest& request,
+absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(internal::TunerRequest& request,
                                                             absl::string_view doing,
                                                             milliseconds timeout) {
+  request.set_background(background_);
+  if (background_) timeout *= kBackgroundPatience;
   uint64_t stale;
   while (read(wake_fd_, &stale, sizeof(stale)) > 0) {
   }
@@ -254,7 +269,7 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(const internal::Tune
   return reply;
 }
 
-absl::StatusOr<internal::TunerReply> TunerProcess::Call(const internal::TunerRequest& request,
+absl::StatusOr<internal::TunerReply> TunerProcess::Call(internal::TunerRequest& request,
                                                         absl::string_view doing,
                                                         milliseconds timeout) {
   absl::StatusOr<internal::TunerReply> reply = Exchange(request, doing, timeout);
@@ -359,8 +374,7 @@ absl::StatusOr<internal::MachineReply> TunerProcess::Machine(const v1::Target& t
   return std::move(*reply->mutable_machine());
 }
 
-absl::StatusOr<internal::SearchReply> TunerProcess::Search(
-    const internal::SearchRequest& request) {
+absl::StatusOr<internal::SearchReply> TunerProcess::Search(const internal::SearchRequest& request) {
   constexpr absl::string_view kDoing = "searching";
   internal::TunerRequest message;
   *message.mutable_search() = request;

@@ -24,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "compiler/ir/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/traffic.h"
 
 namespace athanor {
 
@@ -37,6 +38,9 @@ struct TunerOptions {
   int64_t max_graph_text_bytes = int64_t{512} << 20;  // large literals are in hexadecimal
   int64_t max_source_bytes = int64_t{8} << 20;
   int64_t max_reply_bytes = int64_t{512} << 20;
+  // The requests that measuring and work in the background yield to; null: to none. Outlives the
+  // process.
+  const Traffic* traffic = nullptr;
 };
 
 // Used by one thread at a time, but for Interrupt. The child dies with the thread that started it
@@ -66,13 +70,28 @@ class TunerProcess {
   absl::StatusOr<internal::MeasureReply> Measure(const internal::MeasureRequest& request);
   // The machine's limits with `threads` (server/tuner/machine.h).
   absl::StatusOr<internal::MachineReply> Machine(const v1::Target& target, int threads);
-  // The next step of a search (compiler/pipeline/search_session.h). FAILED_PRECONDITION: this child does
-  // not know the session; it begins one when request.start is set.
+  // The next step of a search (compiler/pipeline/search_session.h). FAILED_PRECONDITION: this child
+  // does not know the session; it begins one when request.start is set.
   absl::StatusOr<internal::SearchReply> Search(const internal::SearchRequest& request);
   // The machine as LLVM and the system see it, without target.threads.
   absl::StatusOr<internal::TargetReply> Target();
   // Besides these, every call: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory), INTERNAL (ended by a
   // signal, or a senseless reply), CANCELLED (Interrupt), UNAVAILABLE (no child can be started).
+
+  // Calls made while one lives are background work: at low priority while there are
+  // requests, and with four times the time, since others go first.
+  class Background {
+   public:
+    explicit Background(TunerProcess* tuner)
+        : tuner_(*tuner), before_(std::exchange(tuner->background_, true)) {}
+    ~Background() { tuner_.background_ = before_; }
+    Background(const Background&) = delete;
+    Background& operator=(const Background&) = delete;
+
+   private:
+    TunerProcess& tuner_;
+    const bool before_;
+  };
 
   // From any thread: a call that is running returns CANCELLED. Without one, nothing happens.
   void Interrupt();
@@ -85,11 +104,11 @@ class TunerProcess {
 
   absl::Status Spawn();
   // A reply of any code, or how the child was lost.
-  absl::StatusOr<internal::TunerReply> Exchange(const internal::TunerRequest& request,
+  absl::StatusOr<internal::TunerReply> Exchange(internal::TunerRequest& request,
                                                 absl::string_view doing,
                                                 std::chrono::milliseconds timeout);
   // As Exchange; the child's errors are this call's, with `doing` before them.
-  absl::StatusOr<internal::TunerReply> Call(const internal::TunerRequest& request,
+  absl::StatusOr<internal::TunerReply> Call(internal::TunerRequest& request,
                                             absl::string_view doing,
                                             std::chrono::milliseconds timeout);
   // Ends the child and says what became of it.
@@ -105,6 +124,7 @@ class TunerProcess {
   int words_fd_ = -1;  // memory file: the child's standard error
   int wake_fd_ = -1;   // event of Interrupt
   bool warm_ = false;  // this child has answered before
+  bool background_ = false;
   int64_t starts_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "runtime/cpu/device.h"
 #include "server/tuner/host_target.h"
+#include "server/tuner/pacer.h"
 #include "server/tuner_channel.h"
 
 namespace athanor {
@@ -17,9 +18,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRounds = 25;
+constexpr int64_t kRounds = 25;
 constexpr int64_t kChunk = 256 << 10;   // bytes of one work item
 constexpr int64_t kMemory = 192 << 20;  // beyond the caches of most machines
+constexpr int64_t kParts = 6;           // read in turn, each in less than a slice
 constexpr int64_t kSteps = 20'000;      // of the reduction of one arithmetic item
 constexpr int64_t kSums = 16;           // independent ones
 constexpr int64_t kItems = 64;
@@ -68,31 +70,50 @@ absl::StatusOr<std::string> CompileFor(const char* source, const v1::Target& tar
       {.opt_level = flags.opt_level, .prefer_vector_width = flags.prefer_vector_width});
 }
 
-// Least seconds of a launch.
-double BestSeconds(DeviceQueue& queue, const DeviceKernel& kernel, void* const* buffers,
-                   int64_t size, int64_t grid) {
-  double best = 1e30;
-  for (int round = 0; round < kRounds; ++round) {
-    KernelError error;
-    const Clock::time_point start = Clock::now();
-    queue.Launch(kernel, {.buffers = buffers,
-                          .sizes = &size,
-                          .grid = grid,
-                          .work = int64_t{1} << 40,
-                          .error = &error});
-    queue.Wait();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+class Reach {
+ public:
+  Reach(DeviceQueue* queue, char* out, char* in, Pacer* pacer)
+      : queue_(*queue), out_(out), in_(in), pacer_(*pacer) {}
+
+  // Least seconds of a launch of `grid` items. `parts` of the input are taken in turn, each as
+  // large as what one launch reads.
+  double BestSeconds(const DeviceKernel& kernel, int64_t size, int64_t grid, int64_t parts = 1) {
+    static_assert(kRounds > kParts);
+    double best = 1e30, last = 0;
+    for (int64_t round = 0; round < kRounds; ++round) {
+      pacer_.Yield(last);
+      void* const buffers[] = {out_, in_ + round % parts * grid * size};
+      KernelError error;
+      const Clock::time_point start = Clock::now();
+      queue_.Launch(kernel, {.buffers = buffers,
+                             .sizes = &size,
+                             .grid = grid,
+                             .work = int64_t{1} << 40,
+                             .error = &error});
+      queue_.Wait();
+      last = std::chrono::duration<double>(Clock::now() - start).count();
+      best = std::min(best, last);
+    }
+    return best;
   }
-  return best;
-}
+
+ private:
+  DeviceQueue& queue_;
+  char* const out_;
+  char* const in_;
+  Pacer& pacer_;
+};
 
 struct Limits {
   double read = 0, cache = 0, flops = 0;
 };
 
 absl::Status Measure(const internal::MachineRequest& request, const std::string& arithmetic,
-                     const std::string& read, Limits* limits) {
-  auto device = CpuDevice::Create({.threads = std::max(1, request.threads()), .pin = false});
+                     const std::string& read, const TrafficReader& traffic, Limits* limits) {
+  const int threads = std::max(1, request.threads());
+  const std::unique_ptr<PacerView> view = MakePacerView(&traffic);
+  Pacer pacer({.cores = UsableCores(), .threads = threads}, view.get());
+  auto device = CpuDevice::Create({.threads = threads, .pin = false});
   if (!device.ok()) return device.status();
   auto fma = (*device)->LoadKernel(arithmetic), sum = (*device)->LoadKernel(read);
   if (!fma.ok()) return fma.status();
@@ -105,21 +126,23 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   if (!queue.ok()) return queue.status();
   // Pages that were never written are all one page of zeros.
   std::fill_n(static_cast<char*>((*in)->data()), kMemory, 1);
-  void* const buffers[] = {(*out)->data(), (*in)->data()};
+  Reach reach(queue->get(), static_cast<char*>((*out)->data()), static_cast<char*>((*in)->data()),
+              &pacer);
   const double flops = 2.0 * request.target().vector_bytes() / 4 * kSums * kSteps * kItems;
-  limits->flops = flops / BestSeconds(**queue, **fma, buffers, kSteps, kItems);
-  limits->read = kMemory / BestSeconds(**queue, **sum, buffers, kChunk, kMemory / kChunk);
+  limits->flops = flops / reach.BestSeconds(**fma, kSteps, kItems);
+  limits->read =
+      kMemory / kParts / reach.BestSeconds(**sum, kChunk, kMemory / kParts / kChunk, kParts);
   const int64_t cached =
       std::max<int64_t>(kChunk * 8, std::min<int64_t>(request.target().l3_bytes() / 4, 8 << 20));
-  limits->cache =
-      static_cast<double>(cached) / BestSeconds(**queue, **sum, buffers, kChunk, cached / kChunk);
+  limits->cache = static_cast<double>(cached) / reach.BestSeconds(**sum, kChunk, cached / kChunk);
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<internal::MachineReply> MeasureMachine(const internal::MachineRequest& request,
-                                                      const IsolationLimits& limits) {
+                                                      const IsolationLimits& limits,
+                                                      const TrafficReader& traffic) {
   absl::StatusOr<std::string> arithmetic = CompileFor(kArithmetic, request.target());
   if (!arithmetic.ok()) return arithmetic.status();
   absl::StatusOr<std::string> read = CompileFor(kRead, request.target());
@@ -127,8 +150,9 @@ absl::StatusOr<internal::MachineReply> MeasureMachine(const internal::MachineReq
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(sizeof(Limits));
   if (!memory.ok()) return memory.status();
   Limits* found = new (memory->data()) Limits();
-  absl::Status status = RunIsolated("measuring the machine", limits,
-                                    [&] { return Measure(request, *arithmetic, *read, found); });
+  absl::Status status = RunIsolated("measuring the machine", limits, [&] {
+    return Measure(request, *arithmetic, *read, traffic, found);
+  });
   if (!status.ok()) return status;
   internal::MachineReply reply;
   reply.set_read_bytes_per_second(found->read);

@@ -1,23 +1,27 @@
 // What this machine reaches with a number of threads: the roofline that kernels are held against.
 //
-//   internal::MachineReply machine = MeasureMachine(request, {.timeout = 5s}).value();
+//   internal::MachineReply machine = MeasureMachine(request, {.timeout = 5s}, traffic).value();
 //
 // Bandwidths are of reading alone, every thread its own part: of memory far beyond the caches, and
 // of a part that fits the last-level cache. The arithmetic peak is that of independent
-// multiply-adds in registers. Each is the best of some rounds, as a limit should be. Takes about
-// 100 ms.
+// multiply-adds in registers. Each is the best of some rounds, as a limit should be, so rounds
+// beside a request are only slow; each is shorter than a slice and waits for gaps between requests,
+// as long as its share of the time demands (pacer.h). Takes about 100 ms, and a second or two under
+// load.
 #ifndef ATHANOR_SERVER_TUNER_MACHINE_H_
 #define ATHANOR_SERVER_TUNER_MACHINE_H_
 
 #include "absl/status/statusor.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/traffic.h"
 #include "server/tuner/isolated.h"
 
 namespace athanor {
 
 // The compiler's errors, the runtime's, and RunIsolated's.
 absl::StatusOr<internal::MachineReply> MeasureMachine(const internal::MachineRequest& request,
-                                                      const IsolationLimits& limits);
+                                                      const IsolationLimits& limits,
+                                                      const TrafficReader& traffic);
 
 }  // namespace athanor
 

@@ -4,6 +4,7 @@
 //
 // Started by server/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3 and
 // ends when the other end closes or dies.
+#include <malloc.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -25,12 +26,14 @@
 #include "compiler/ir/message.h"
 #include "compiler/pipeline/search_session.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/traffic.h"
 #include "server/tuner/check.h"
 #include "server/tuner/host_target.h"
 #include "server/tuner/lower.h"
 #include "server/tuner/machine.h"
 #include "server/tuner/measure.h"
 #include "server/tuner/sandbox.h"
+#include "server/tuner/yielding.h"
 #include "server/tuner_channel.h"
 
 namespace athanor {
@@ -42,6 +45,7 @@ struct Flags {
   int64_t compile_seconds = 0;
   int64_t kernel_ms = 0;
   int64_t max_reply_bytes = 0;
+  bool traffic = false;  // there is a page of running requests
 };
 
 bool ParseFlags(int argc, char** argv, Flags* flags) {
@@ -54,6 +58,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags) {
   };
   for (int i = 1; i < argc; ++i) {
     bool known = false;
+    if (absl::string_view(argv[i]) == "--traffic") known = flags->traffic = true;
     for (const auto& [name, value] : rows) {
       absl::string_view text = argv[i];
       if (!absl::ConsumePrefix(&text, name)) continue;
@@ -102,15 +107,19 @@ constexpr size_t kMaxSearches = 8;
 // What lasts from one request to the next.
 class Child {
  public:
-  explicit Child(const Flags& flags) : flags_(flags) {}
+  Child(const Flags& flags, TrafficReader traffic) : flags_(flags), traffic_(std::move(traffic)) {}
 
+  // Of a request in the background, or of one that somebody waits for.
   absl::Status Serve(const internal::TunerRequest& request, internal::TunerReply* reply);
 
  private:
+  absl::Status Answer(const internal::TunerRequest& request, internal::TunerReply* reply);
   absl::StatusOr<internal::TargetReply> Target() const;
   absl::StatusOr<internal::SearchReply> Search(const internal::SearchRequest& request);
 
   const Flags& flags_;
+  const TrafficReader traffic_;
+  YieldingWork yielding_{&traffic_};
   const IsolationLimits kernels_{.timeout = std::chrono::milliseconds(flags_.kernel_ms),
                                  .memory_bytes = flags_.memory_limit};
   std::map<uint64_t, std::unique_ptr<SearchSession>>
@@ -139,6 +148,13 @@ absl::StatusOr<internal::SearchReply> Child::Search(const internal::SearchReques
 }
 
 absl::Status Child::Serve(const internal::TunerRequest& request, internal::TunerReply* reply) {
+  if (!request.background()) return Answer(request, reply);
+  absl::Status status;
+  yielding_.Run([&] { status = Answer(request, reply); });
+  return status;
+}
+
+absl::Status Child::Answer(const internal::TunerRequest& request, internal::TunerReply* reply) {
   // The parent's clock ends whatever takes too long; Clang has a limit of its own besides.
   LimitCpuFromNow(int64_t{1} << 30);
   switch (request.kind_case()) {
@@ -152,9 +168,9 @@ absl::Status Child::Serve(const internal::TunerRequest& request, internal::Tuner
     case internal::TunerRequest::kCheck:
       return Put(CheckKernels(request.check(), kernels_), reply->mutable_check());
     case internal::TunerRequest::kMeasure:
-      return Put(MeasurePlans(request.measure(), kernels_), reply->mutable_measure());
+      return Put(MeasurePlans(request.measure(), kernels_, traffic_), reply->mutable_measure());
     case internal::TunerRequest::kMachine:
-      return Put(MeasureMachine(request.machine(), kernels_), reply->mutable_machine());
+      return Put(MeasureMachine(request.machine(), kernels_, traffic_), reply->mutable_machine());
     case internal::TunerRequest::kSearch:
       return Put(Search(request.search()), reply->mutable_search());
     case internal::TunerRequest::KIND_NOT_SET:
@@ -171,8 +187,8 @@ void WarmUp() {
       .IgnoreError();
 }
 
-int Run(const Flags& flags) {
-  Child child(flags);
+int Run(const Flags& flags, TrafficReader traffic) {
+  Child child(flags, std::move(traffic));
   for (;;) {
     absl::StatusOr<std::string> bytes = ReadFrame(kTunerFd, kMaxTunerFrame, {});
     if (!bytes.ok()) return absl::IsUnavailable(bytes.status()) ? 0 : 1;
@@ -205,7 +221,20 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", confined.ToString().c_str());
     return 1;
   }
+  athanor::TrafficReader traffic;
+  if (flags.traffic) {
+    absl::StatusOr<athanor::TrafficReader> page = athanor::TrafficReader::Open(athanor::kTrafficFd);
+    if (!page.ok()) {
+      std::fprintf(stderr, "%s\n", page.status().ToString().c_str());
+      return 1;
+    }
+    traffic = *std::move(page);
+    close(athanor::kTrafficFd);
+  }
+  // Work in the background has threads that come and go: one heap for all keeps no memory of
+  // theirs.
+  mallopt(M_ARENA_MAX, 1);
   std::set_new_handler([] { _exit(athanor::kTunerExitMemory); });
   athanor::WarmUp();
-  return athanor::Run(flags);
+  return athanor::Run(flags, std::move(traffic));
 }

@@ -1,7 +1,6 @@
 #include "server/tuner/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -13,19 +12,17 @@
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "server/tuner/inputs.h"
+#include "server/tuner/pacer.h"
 
 namespace athanor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr double kSample = 300e-6;      // seconds of one sample
+constexpr double kSample = 300e-6;  // seconds of one sample
+static_assert(kSample <= Pacer::kMaxSlice);
 constexpr double kSizeSeconds = 40e-3;  // of one plan at one size, about
 constexpr int kMinRounds = 5, kMaxRounds = 31;
 constexpr int64_t kMaxHeld = int64_t{96} << 20;  // bytes of weights held in turns
 constexpr int kMaxCopies = 8;
-
-double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 // Plain data that the forked process leaves behind.
 struct Result {
@@ -68,8 +65,13 @@ absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
 
 class Measurement {
  public:
-  Measurement(const internal::MeasureRequest& request, const IsolationLimits& limits)
-      : request_(request), limits_(limits) {}
+  Measurement(const internal::MeasureRequest& request, const IsolationLimits& limits,
+              const TrafficReader& traffic)
+      : request_(request),
+        limits_(limits),
+        threads_(std::max(1, request.threads())),
+        view_(MakePacerView(&traffic)),
+        pacer_({.cores = UsableCores(), .threads = threads_}, view_.get()) {}
 
   absl::StatusOr<internal::MeasureReply> Run();
 
@@ -85,6 +87,9 @@ class Measurement {
 
   const internal::MeasureRequest& request_;
   const IsolationLimits limits_;
+  const int threads_;
+  const std::unique_ptr<PacerView> view_;
+  Pacer pacer_;
   Graph graph_;
   std::vector<std::string> input_names_;  // inputs, then parameters
   size_t parameters_ = 0;
@@ -165,7 +170,7 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
 
 absl::Status Measurement::RunAll(Result* results) {
   absl::StatusOr<std::unique_ptr<CpuDevice>> device =
-      CpuDevice::Create({.threads = std::max(1, request_.threads()), .pin = false});
+      CpuDevice::Create({.threads = threads_, .pin = false});
   if (!device.ok()) return device.status();
   std::vector<Subject> subjects;
   for (const internal::MeasuredPlan& plan : request_.plans()) {
@@ -229,15 +234,17 @@ absl::Status Measurement::Bind(int size, absl::Span<const int64_t> dims, Subject
 }
 
 absl::Status Measurement::Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
-  const Clock::time_point start = Clock::now();
-  for (int64_t i = 0; i < s.calls; ++i) {
-    s.turn = (s.turn + 1) % s.copies.size();
-    absl::Status status =
-        s.copies[s.turn]->Run(s.contexts[s.turn].get(), dims, s.inputs, s.outputs, {});
-    if (!status.ok()) return status;
-  }
-  *seconds = Seconds(Clock::now() - start) / static_cast<double>(s.calls);
-  return absl::OkStatus();
+  absl::StatusOr<double> one = pacer_.Sample(&s.calls, [&](int64_t calls) {
+    for (int64_t i = 0; i < calls; ++i) {
+      s.turn = (s.turn + 1) % s.copies.size();
+      absl::Status status =
+          s.copies[s.turn]->Run(s.contexts[s.turn].get(), dims, s.inputs, s.outputs, {});
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+  if (one.ok()) *seconds = *one;
+  return one.status();
 }
 
 absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Result* results) {
@@ -289,8 +296,9 @@ Result Measurement::Summary(std::vector<double> samples) {
 }  // namespace
 
 absl::StatusOr<internal::MeasureReply> MeasurePlans(const internal::MeasureRequest& request,
-                                                    const IsolationLimits& limits) {
-  return Measurement(request, limits).Run();
+                                                    const IsolationLimits& limits,
+                                                    const TrafficReader& traffic) {
+  return Measurement(request, limits, traffic).Run();
 }
 
 }  // namespace athanor

@@ -1,25 +1,29 @@
 // Times plans against each other: all of them in one process of their own (isolated.h), in turn
 // within each round, so that whatever disturbs the machine disturbs all.
 //
-//   internal::MeasureReply times = MeasurePlans(request, {.timeout = 5s}).value();
+//   internal::MeasureReply times = MeasurePlans(request, {.timeout = 5s}, traffic).value();
 //   // times.plans(0).sizes(1).seconds(): median of one call of the first plan at the second sizes
 //
-// A sample is as many calls as take about kSample, so that the clock's grain does not matter;
-// weights are held several times and taken in turn where the whole model's would not stay in the
-// caches. A plan slower than its limit is given up after its first calls.
+// A sample is as many calls as take about kSample, so that the clock's grain does not matter; it is
+// taken between requests (pacer.h), and one call is the least that can be taken. Weights are
+// copied, prepared and first touched without such pauses, at the priority of this process
+// (yielding.h); weights are held several times and taken in turn where the whole model's would not
+// stay in the caches. A plan slower than its limit is given up after its first calls.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_H_
 
 #include "absl/status/statusor.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/traffic.h"
 #include "server/tuner/isolated.h"
 
 namespace athanor {
 
-// INVALID_ARGUMENT: the request does not fit together. Besides, the runtime's errors and
-// RunIsolated's.
+// INVALID_ARGUMENT: the request does not fit together. ABORTED: the requests of `traffic` left no
+// gaps to measure in. Besides, the runtime's errors and RunIsolated's.
 absl::StatusOr<internal::MeasureReply> MeasurePlans(const internal::MeasureRequest& request,
-                                                    const IsolationLimits& limits);
+                                                    const IsolationLimits& limits,
+                                                    const TrafficReader& traffic);
 
 }  // namespace athanor
 

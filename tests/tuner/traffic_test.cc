@@ -1,0 +1,159 @@
+// Measuring in a real child process beside requests: it waits for them, says when there was no gap,
+// and a child that takes another's place sees the same requests.
+#include "server/traffic.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "compiler/ir/graph.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/tuner_process.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kModel[] = R"(graph "g" { dim b in [1, 64]
+  %0 = Input "x" : f32[b, 64] %1 = Tanh(%0) output "y" = %1 })";
+
+class TrafficTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<TunerProcess> StartTuner() {
+    TunerOptions options;
+    options.binary = "server/athanor-tuner";
+    options.traffic = traffic_.get();
+    auto tuner = TunerProcess::Start(options);
+    EXPECT_TRUE(tuner.ok()) << tuner.status();
+    return *std::move(tuner);
+  }
+
+  // Of the model's baseline, with all cores, so that any request is in the way.
+  internal::MeasureRequest Request(TunerProcess& tuner) {
+    internal::MeasureRequest request;
+    request.set_graph_text(kModel);
+    request.set_threads(static_cast<int>(std::thread::hardware_concurrency()));
+    request.add_sizes()->add_values(8);
+    auto machine = tuner.Target();
+    EXPECT_TRUE(machine.ok()) << machine.status();
+    machine->mutable_target()->set_threads(request.threads());
+    auto lowered = tuner.Lower(*ParseGraph(kModel), machine->target());
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    internal::MeasuredPlan* plan = request.add_plans();
+    *plan->mutable_plan() = lowered->plan();
+    for (const v1::Kernel& kernel : lowered->plan().kernels()) {
+      auto object = tuner.Compile(kernel.source(), machine->target());
+      EXPECT_TRUE(object.ok()) << object.status();
+      plan->add_objects(*std::move(object));
+    }
+    return request;
+  }
+
+  std::unique_ptr<Traffic> traffic_ = Traffic::Create().value();
+};
+
+void ExpectNoGaps(const absl::StatusOr<internal::MeasureReply>& reply) {
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kAborted) << reply.status();
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("no gaps to measure in"));
+}
+
+TEST_F(TrafficTest, MeasuringWaitsForARequestAndThenSaysWhyItCannot) {
+  auto tuner = StartTuner();
+  const internal::MeasureRequest request = Request(*tuner);
+  EXPECT_TRUE(tuner->Measure(request).ok());
+  {
+    Traffic::Request running(traffic_.get());
+    ExpectNoGaps(tuner->Measure(request));
+  }
+  EXPECT_TRUE(tuner->Measure(request).ok());
+  EXPECT_EQ(tuner->starts(), 1);
+}
+
+TEST_F(TrafficTest, TheNextChildSeesTheSameRequests) {
+  auto tuner = StartTuner();
+  const internal::MeasureRequest request = Request(*tuner);
+  Traffic::Request running(traffic_.get());
+  kill(tuner->pid(), SIGKILL);
+  EXPECT_FALSE(tuner->Measure(request).ok());
+  ExpectNoGaps(tuner->Measure(request));
+  EXPECT_EQ(tuner->starts(), 2);
+}
+
+TEST_F(TrafficTest, SeveralChildrenShareThePage) {
+  auto first = StartTuner(), second = StartTuner();
+  const internal::MeasureRequest request = Request(*first);
+  {
+    Traffic::Request running(traffic_.get());
+    std::thread beside([&] { ExpectNoGaps(first->Measure(request)); });
+    ExpectNoGaps(second->Measure(request));
+    beside.join();
+  }
+  EXPECT_TRUE(first->Measure(request).ok());
+  EXPECT_TRUE(second->Measure(request).ok());
+}
+
+TEST_F(TrafficTest, GapsBetweenRequestsAreEnough) {
+  auto tuner = StartTuner();
+  const internal::MeasureRequest request = Request(*tuner);
+  std::atomic<bool> stop = false;
+  std::thread client([&] {
+    while (!stop) {
+      {
+        Traffic::Request running(traffic_.get());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  auto reply = tuner->Measure(request);
+  stop = true;
+  client.join();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_GE(reply->plans(0).sizes(0).rounds(), 5);
+}
+
+TEST_F(TrafficTest, WorkInTheBackgroundGivesTheSameReplies) {
+  auto tuner = StartTuner();
+  const internal::MeasureRequest request = Request(*tuner);
+  const TunerProcess::Background background(tuner.get());
+  auto machine = tuner->Target();
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  {
+    Traffic::Request ran(traffic_.get());
+  }  // lowers the priority of what follows
+  auto lowered = tuner->Lower(*ParseGraph(kModel), machine->target());
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->plan().kernels_size(), request.plans(0).plan().kernels_size());
+  for (const internal::KernelCheck& check : lowered->checks()) {
+    internal::CheckRequest with_objects = check.request();
+    for (const v1::Kernel& kernel : check.request().plan().kernels()) {
+      auto object = tuner->Compile(kernel.source(), machine->target());
+      ASSERT_TRUE(object.ok()) << object.status();
+      with_objects.add_objects(*std::move(object));
+    }
+    EXPECT_TRUE(tuner->Check(with_objects).ok()) << tuner->Check(with_objects);
+  }
+  EXPECT_TRUE(tuner->Measure(request).ok());
+  EXPECT_EQ(tuner->starts(), 1);
+}
+
+TEST_F(TrafficTest, TheMachineIsMeasuredBesideRequestsToo) {
+  auto tuner = StartTuner();
+  auto target = tuner->Target();
+  ASSERT_TRUE(target.ok()) << target.status();
+  Traffic::Request running(traffic_.get());
+  auto machine =
+      tuner->Machine(target->target(), static_cast<int>(std::thread::hardware_concurrency()));
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  EXPECT_GT(machine->f32_flops_per_second(), 1e8);
+  EXPECT_GT(machine->read_bytes_per_second(), 1e8);
+}
+
+}  // namespace
+}  // namespace athanor
