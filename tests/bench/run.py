@@ -12,14 +12,10 @@ import argparse
 import json
 import os
 import platform
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "bazel-bin"
 sys.path[:0] = [str(ROOT / "tests/models"), str(ROOT / "tests/bench"),
                 str(ROOT / "clients/python/examples")]
+
+from serving import free_address, server  # noqa: E402
 
 Row = dict[str, object]
 
@@ -84,53 +82,24 @@ MODELS: dict[str, list[Callable[[str], list[Row]]]] = {
 
 def add() -> list[Row]:
     """Adding 16 floats through the server against a bare gRPC echo of the same bytes."""
-    with server() as address, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        echo_address = f"127.0.0.1:{probe.getsockname()[1]}"
-        probe.close()
+    with server() as served:
+        echo_address = free_address()
         echo = subprocess.Popen([str(BIN / "tests/bench/echo_server"), f"--listen={echo_address}"])
         try:
             time.sleep(0.5)
             return [row | {"bench": "add16"} for row in json_lines(
-                [str(BIN / "tests/bench/add_latency"), f"--server={address}",
+                [str(BIN / "tests/bench/add_latency"), f"--server={served.address}",
                  f"--echo={echo_address}"])]
         finally:
             echo.terminate()
             echo.wait(10)
 
 
-@contextmanager
-def server() -> Iterator[str]:
-    """A fresh server with empty state; its address."""
-    with tempfile.TemporaryDirectory() as state, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-        probe.close()
-        process = subprocess.Popen([str(BIN / "server/athanord"), f"--listen={address}",
-                                    f"--state_dir={state}", "--search_budget=0"],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            import athanor
-
-            with athanor.Client(address) as client:
-                deadline = time.monotonic() + 20
-                while time.monotonic() < deadline:
-                    try:
-                        if client.ready(timeout=1):
-                            break
-                    except athanor.Error:
-                        time.sleep(0.02)
-            yield address
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-
-
 def _first_answer(graph, name: str, inputs: dict[str, np.ndarray], weights_first: bool) -> float:
     """Seconds from the upload call to the first answer, nothing compiled before."""
     import athanor
 
-    with server() as address, athanor.Client(address) as client:
+    with server() as served, athanor.Client(served.address) as client:
         if weights_first:
             # A model whose outputs are the weights brings them and compiles no other kernel.
             holder = athanor.Graph("weights")
@@ -166,10 +135,15 @@ def cold() -> list[Row]:
     return rows
 
 
+def neighbour(model: str) -> Callable[[str], list[Row]]:
+    """What calls of a model notice of another's search; rows of neighbour.py."""
+    return lambda _: json_lines([sys.executable, "tests/bench/neighbour.py", "--model", model])
+
+
 # Each gives its rows part by part, so that one that fails leaves the others.
 BENCHES: dict[str, list[Callable[[str], list[Row]]]] = {
     "contraction": [lambda _: contraction()], **MODELS, "cold": [lambda _: cold()],
-    "add": [lambda _: add()]}
+    "add": [lambda _: add()], "neighbour": [neighbour(name) for name in ("mlp", "digits")]}
 
 
 def main() -> int:

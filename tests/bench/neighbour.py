@@ -1,0 +1,129 @@
+"""What a model's callers notice of another model's search on the same server.
+
+    .venv/bin/python tests/bench/neighbour.py [--model mlp|digits] [--rate 200] [--rounds 8]
+
+The server has one compile worker and serves with one thread, which leaves a core of two to the
+search. Turns with and without a search alternate; each search is for a model of widths not seen
+before, so that nothing of it is in the kernel cache. Prints JSON lines: times of a call in
+microseconds, the ratios beside over alone, turn by turn, and how much of a core the search had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/bench"), str(ROOT / "tests/models")]
+
+import athanor  # noqa: E402
+import encoder  # noqa: E402
+import mlp  # noqa: E402
+from serving import Served, server  # noqa: E402
+
+LOAD = ROOT / "bazel-bin/tests/bench/call_load"
+CONFIGS = {"mlp": mlp.DEFAULT, "digits": mlp.DIGITS}
+# Until a search has left its first steps.
+SETTLE_SECONDS = 1.0
+QUANTILES = ("p50", "p90", "p99")
+
+Row = dict[str, object]
+
+
+def load(address: str, config: mlp.Config, rate: float, seconds: float) -> dict[str, float]:
+    """One turn of calls of `config`'s model with batch 1."""
+    done = subprocess.run(
+        [str(LOAD), f"--server={address}", f"--model={config.name}", f"--input={config.input}",
+         f"--shape=1x{config.widths[0]}", f"--seconds={seconds}", f"--rate={rate}"],
+        capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"call_load: {done.stderr[-800:]}")
+    return json.loads(done.stdout)
+
+
+def neighbour_graph(turn: int) -> athanor.Graph:
+    """A model to search for that no turn before had; its search takes longer than a turn."""
+    heads = 5 + turn
+    return encoder.encoder_graph(True, encoder.Config(
+        layers=2, width=32 * heads, heads=heads, hidden=96 * heads, vocabulary=500, positions=128))
+
+
+def beside(client: athanor.Client, served: Served, config: mlp.Config, rate: float, seconds: float,
+           turn: int) -> tuple[dict[str, float], float]:
+    """A turn of calls while a new model is searched for; also the cores the search had.
+
+    Raises
+    ------
+    RuntimeError
+        The search was over before the turn was.
+    """
+    found = client.upload(neighbour_graph(turn), name=f"neighbour{turn}", budget="10m")
+    found.wait("baseline")
+    job = next(job for job in client.jobs(found.name) if not job.finished)
+    time.sleep(SETTLE_SECONDS)
+    before, start = served.child_seconds(), time.monotonic()
+    times = load(served.address, config, rate, seconds)
+    cores = (served.child_seconds() - before) / (time.monotonic() - start)
+    state = client.job(job.id)
+    if state.phase != "SEARCHING":
+        raise RuntimeError(f"the search ended during the turn: {state}")
+    client.cancel(job.id)
+    while not client.job(job.id).finished:
+        time.sleep(0.02)
+    client.delete(found.name)
+    return times, cores
+
+
+def neighbour(model: str, rate: float, threads: int, rounds: int, seconds: float) -> Row:
+    """A row: `model` called at `rate` per second (0: one call after the other)."""
+    config = CONFIGS[model]
+    turns: dict[str, list[dict[str, float]]] = {"alone": [], "beside": []}
+    cores = []
+    with (server(f"--threads={threads}", "--compile_workers=1") as served,
+          athanor.Client(served.address) as client):
+        client.upload(mlp.mlp_graph(config=config), name=config.name).wait("baseline")
+        load(served.address, config, rate, 1.0)
+        for turn in range(rounds):
+            turns["alone"].append(load(served.address, config, rate, seconds))
+            times, used = beside(client, served, config, rate, seconds, turn)
+            turns["beside"].append(times)
+            cores.append(used)
+    row: Row = {"bench": "neighbour", "model": model, "rate": rate, "threads": threads,
+                "rounds": rounds, "seconds": seconds, "load": os.getloadavg()[0],
+                "search_cores": float(np.mean(cores))}
+    for name, each in turns.items():
+        row[name] = {q: float(np.median([turn[q] for turn in each])) for q in QUANTILES} | {
+            "calls": sum(turn["calls"] for turn in each)}
+    for q in QUANTILES:
+        ratios = [b[q] / a[q] for a, b in zip(turns["alone"], turns["beside"], strict=True)]
+        q1, median, q3 = np.percentile(ratios, (25, 50, 75))
+        row[f"{q}_ratio"] = {"median": median, "q1": q1, "q3": q3}
+    return row
+
+
+def main() -> int:
+    """Prints the rows."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", nargs="+", choices=CONFIGS, default=list(CONFIGS))
+    parser.add_argument("--rate", nargs="+", type=float, default=[200.0, 0.0],
+                        help="calls per second; 0: one after the other")
+    parser.add_argument("--threads", type=int, default=1, help="that serve")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of one turn")
+    args = parser.parse_args()
+    for model in args.model:
+        for rate in args.rate:
+            row = neighbour(model, rate, args.threads, args.rounds, args.seconds)
+            print(json.dumps(row), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
