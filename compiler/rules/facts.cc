@@ -85,6 +85,9 @@ absl::StatusOr<Facts> FactsAnalysis::Make(const egraph::EGraph& graph, egraph::N
   if (!type.ok()) return type.status();
   Facts facts;
   facts.weight = op != Op::kInput && weights && IsConstantShape(type->shape);
+  const bool view = op == Op::kIndexMap && !language_.attrs(graph.payload(node)).contains("fill");
+  facts.stored = facts.weight && (op == Op::kParameter || op == Op::kConstant ||
+                                  (view && Get(graph, graph.children(node)[0]).stored));
   if (IsDeclared(op)) facts.declared = graph.payload(node);
   facts.uniform = MakeUniform(graph, node, *type);
   facts.type = *std::move(type);
@@ -149,6 +152,7 @@ absl::StatusOr<egraph::DidMerge> FactsAnalysis::Merge(Facts* into, const Facts& 
   }
   Facts joined = *into;
   joined.weight = into->weight || from.weight;
+  joined.stored = into->stored || from.stored;
   if (from.declared.valid()) joined.declared = from.declared;
   joined.uniform_disputed = into->uniform_disputed || from.uniform_disputed ||
                             (into->uniform && from.uniform && into->uniform != from.uniform);

@@ -30,6 +30,8 @@ struct Facts {
   // It depends on parameters and constants only, and no dim changes its shape: it can be computed
   // once per model.
   bool weight = false;
+  // A weight as it was given, or a view of one: no rule computed it.
+  bool stored = false;
   // Every element is this scalar (rank 0, of the type's dtype), as far as there are elements. Found
   // from constants through views and elementwise ops.
   std::optional<Tensor> uniform;

@@ -38,6 +38,7 @@ class FactsTest : public testing::Test {
   }
   std::optional<double> Uniform(egraph::ClassId id) { return facts_.Uniform(terms_, id); }
   bool Weight(egraph::ClassId id) { return facts_.Get(terms_, id).weight; }
+  bool Stored(egraph::ClassId id) { return facts_.Get(terms_, id).stored; }
 
   TermLanguage language_;
   FactsAnalysis facts_{&language_, {{"b", 1, 64}}};
@@ -92,6 +93,22 @@ TEST_F(FactsTest, WeightsDependOnNoInputAndNoDim) {
   terms_.Rebuild();
   EXPECT_TRUE(Weight(sum));
   EXPECT_TRUE(Weight(product));
+  EXPECT_TRUE(terms_.Verify().ok()) << terms_.Verify();
+}
+
+TEST_F(FactsTest, StoredWeightsAreThoseThatNobodyComputed) {
+  const egraph::ClassId w = Declared(Op::kParameter, "w", {4});
+  EXPECT_TRUE(Stored(w));
+  EXPECT_TRUE(Stored(Literal({1, 2})));
+  EXPECT_TRUE(Stored(Map(w, {2, 2}, {2 * Expr::Axis(0) + Expr::Axis(1)})));
+  EXPECT_FALSE(Stored(Map(w, {6}, {Expr::Axis(0)}, 0)));
+  EXPECT_FALSE(Stored(Map(w, {kB, 4}, {Expr::Axis(1)})));
+  EXPECT_FALSE(Stored(Declared(Op::kInput, "x", {4})));
+  const egraph::ClassId product = Add(Op::kMul, {w, w});
+  EXPECT_FALSE(Stored(product));
+  ASSERT_TRUE(*terms_.Union(product, w));
+  terms_.Rebuild();
+  EXPECT_TRUE(Stored(product));
   EXPECT_TRUE(terms_.Verify().ok()) << terms_.Verify();
 }
 

@@ -61,7 +61,7 @@ std::vector<RuleRow> DecomposeRows() {
 absl::Span<const RuleRow> RuleRows() {
   static const std::vector<RuleRow>& rows = *[] {
     auto* all = new std::vector<RuleRow>();
-    for (auto family : {RecogniseRows, DecomposeRows, FuseRows}) {
+    for (auto family : {AlgebraRows, RecogniseRows, DecomposeRows, FuseRows, LayoutRows}) {
       const std::vector<RuleRow> some = family();
       all->insert(all->end(), some.begin(), some.end());
     }

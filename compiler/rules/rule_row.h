@@ -91,9 +91,11 @@ struct RuleChoice {
 absl::Status CheckRuleChoice(const RuleChoice& choice);
 
 // The families' rows, which RuleRows() joins.
+std::vector<RuleRow> AlgebraRows();
 std::vector<RuleRow> RecogniseRows();
 std::vector<RuleRow> DecomposeRows();
 std::vector<RuleRow> FuseRows();  // switches
+std::vector<RuleRow> LayoutRows();
 
 }  // namespace athanor
 

@@ -1,0 +1,395 @@
+// Algebra of element-wise ops and reductions. Contractions are in algebra_contract.cc and
+// algebra_share.cc.
+#include "compiler/rules/algebra.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "compiler/rules/row_terms.h"
+
+namespace athanor {
+namespace {
+
+using egraph::Match;
+using Specs = std::vector<egraph::RuleSpec>;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// --- Neutral elements and what undoes itself ---
+
+Specs TimesOne(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const egraph::Condition one = t.UniformIs("s", 1);
+  return Joined({Orders({.name = "times_one",
+                         .premises = {"(Mul~ ?x ?s)"},
+                         .conclusions = {"?x"},
+                         .conditions = {one}}),
+                 {{.name = "times_one.div",
+                   .premises = {"(Div ?x ?s)"},
+                   .conclusions = {"?x"},
+                   .conditions = {one}}}});
+}
+
+void TimesOneExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()});
+  const NodeId one = e.x().FillLike(x, 1);
+  const int form = static_cast<int>(e.Pick(0, 2));
+  e.Output(form == 0   ? e.x().Add(Op::kDiv, {x, one})
+           : form == 1 ? e.x().Add(Op::kMul, {x, one})
+                       : e.x().Add(Op::kMul, {one, x}));
+}
+
+// +0 is no neutral element: -0 + 0 is 0.
+Specs PlusZero(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const egraph::Condition neutral("is neutral", {"s"}, [t](const Match& m) {
+    const std::optional<double> s = t.Uniform(m, "s");
+    return s == 0.0 && (std::signbit(*s) || !IsFloat(t.Type(m, "s").dtype));
+  });
+  return Orders({.name = "plus_zero",
+                 .premises = {"(Add~ ?x ?s)"},
+                 .conclusions = {"?x"},
+                 .conditions = {neutral}});
+}
+
+void PlusZeroExample(ExampleBuilder& e) {
+  const bool integer = e.Coin();
+  const NodeId x = e.Input({e.Size(), e.Size()}, integer ? DType::kI32 : e.dtype());
+  e.Output(e.x().Add(Op::kAdd, {x, e.x().FillLike(x, integer ? 0.0 : -0.0)}));
+}
+
+Specs DoubleNegation(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  return Orders({.name = "double_negation",
+                 .premises = {"(Mul~ (Mul~ ?x ?s) ?t)"},
+                 .conclusions = {"?x"},
+                 .conditions = {t.UniformIs("s", -1), t.UniformIs("t", -1)}});
+}
+
+void DoubleNegationExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()});
+  const NodeId minus = e.x().FillLike(x, -1);
+  e.Output(e.x().Add(Op::kMul, {e.x().Add(Op::kMul, {x, minus}), minus}));
+}
+
+Specs DoubleNot(const TermLanguage&, const FactsAnalysis&) {
+  return {{.premises = {"(Not (Not ?x))"}, .conclusions = {"?x"}}};
+}
+
+void DoubleNotExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size()}, e.Coin() ? DType::kBool : DType::kU8);
+  e.Output(e.x().Add(Op::kNot, {e.x().Add(Op::kNot, {x})}));
+}
+
+Specs Idempotent(const TermLanguage&, const FactsAnalysis&) {
+  Specs specs;
+  for (const std::string op : {"And", "Or", "Min", "Max"}) {
+    specs.push_back(
+        {.name = "idempotent." + op, .premises = {"(" + op + " ?x ?x)"}, .conclusions = {"?x"}});
+    for (egraph::RuleSpec& spec :
+         Orders({.name = "idempotent.again." + op,
+                 .premises = {"?z = (" + op + "~ ?y ?x)", "?y = (" + op + "~ ?x ?_)"},
+                 .conclusions = {"?y"}})) {
+      specs.push_back(std::move(spec));
+    }
+  }
+  return specs;
+}
+
+void IdempotentExample(ExampleBuilder& e) {
+  const Op op = e.Coin() ? Op::kMax : Op::kMin;
+  const Expr rows = e.Size(), columns = e.Size();
+  const NodeId x = e.Input({rows, columns}), y = e.Input({rows, columns});
+  e.Output(e.x().Add(op, {x, x}));
+  e.Output(e.x().Add(op, {x, e.x().Add(op, {y, x})}));
+}
+
+Specs IntegralOnce(const TermLanguage&, const FactsAnalysis&) {
+  Specs specs;
+  for (const std::string outer : {"Floor", "Round"}) {
+    for (const std::string inner : {"Floor", "Round"}) {
+      specs.push_back({.name = "integral_once." + outer + inner,
+                       .premises = {"?z = (" + outer + " ?y)", "?y = (" + inner + " ?_)"},
+                       .conclusions = {"?y"}});
+    }
+  }
+  return specs;
+}
+
+void IntegralOnceExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()});
+  e.Output(e.x().Add(e.Coin() ? Op::kFloor : Op::kRound,
+                     {e.x().Add(e.Coin() ? Op::kFloor : Op::kRound, {x})}));
+}
+
+// --- Bounds by numbers ---
+
+// What `op` (Min or Max) leaves as it is, by dtype.
+double Extreme(Op op, DType dtype) {
+  const bool max = op == Op::kMax;
+  if (IsFloat(dtype)) return max ? -kInf : kInf;
+  const int bits = 8 * DTypeBytes(dtype);
+  if (dtype == DType::kBool) return max ? 0 : 1;
+  if (IsSigned(dtype)) return max ? -std::ldexp(1, bits - 1) : std::ldexp(1, bits - 1) - 1;
+  return max ? 0 : std::ldexp(1, bits) - 1;
+}
+
+Specs BoundsCollect(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  Specs specs;
+  for (const Op op : {Op::kMin, Op::kMax}) {
+    const std::string name(OpName(op));
+    const egraph::Condition extreme("bounds nothing", {"s"}, [t, op](const Match& m) {
+      return t.Uniform(m, "s") == Extreme(op, t.Type(m, "s").dtype);
+    });
+    for (egraph::RuleSpec& spec : Orders({.name = "bounds_collect.neutral." + name,
+                                          .premises = {"(" + name + "~ ?x ?s)"},
+                                          .conclusions = {"?x"},
+                                          .conditions = {extreme}})) {
+      specs.push_back(std::move(spec));
+    }
+    const auto build = [t, op](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+      const std::optional<double> a = t.Uniform(m, "s"), b = t.Uniform(m, "t");
+      if (!a || !b || std::isnan(*a) || std::isnan(*b) || *a == *b) return std::nullopt;
+      const NodeId x = e.Operand(m.Class("x"));
+      const double bound = op == Op::kMax ? std::max(*a, *b) : std::min(*a, *b);
+      return e.x().Add(op, {x, e.x().FillLike(x, bound)});
+    };
+    for (egraph::RuleSpec& spec :
+         Orders({.name = "bounds_collect." + name,
+                 .premises = {"?y = (" + name + "~ (" + name + "~ ?x ?s) ?t)"},
+                 .conditions = {t.IsNotUniform("x"), t.IsUniform("s"), t.IsUniform("t")},
+                 .apply = t.Equal("y", build)})) {
+      specs.push_back(std::move(spec));
+    }
+  }
+  return specs;
+}
+
+void BoundsCollectExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()});
+  const Op op = e.Coin() ? Op::kMax : Op::kMin;
+  const double low = static_cast<double>(e.Pick(-4, 4));
+  const NodeId once = e.x().Add(op, {x, e.x().FillLike(x, low)});
+  e.Output(e.x().Add(op, {e.x().FillLike(x, low + 1), once}));
+  e.Output(e.x().Add(op, {x, e.x().FillLike(x, op == Op::kMax ? -kInf : kInf)}));
+}
+
+// --- Numbers collected ---
+
+Specs FactorsCollect(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const std::optional<double> s = t.Uniform(m, "s"), u = t.Uniform(m, "t");
+    constexpr double kExactInteger = 9007199254740992;  // 2^53
+    if (!s || !u || !IsTame(*s * *u) || std::fabs(*s * *u) > kExactInteger) return std::nullopt;
+    const NodeId x = e.Operand(m.Class("x"));
+    return e.x().Add(Op::kMul, {x, e.x().FillLike(x, *s * *u)});
+  };
+  return Orders(
+      {.name = "factors_collect",
+       .premises = {"?y = (Mul~ (Mul~ ?x ?s) ?t)"},
+       .conditions = {t.HasWideDType("y"), t.IsNotUniform("x"), t.IsFactor("s"), t.IsFactor("t")},
+       .apply = t.Equal("y", build)});
+}
+
+void FactorsCollectExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()}, WideDType(e));
+  const double s = static_cast<double>(e.Pick(1, 9)) / 7, u = -static_cast<double>(e.Pick(1, 9));
+  e.Output(
+      e.x().Add(Op::kMul, {e.x().FillLike(x, u), e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)})}));
+}
+
+Specs TermsCollect(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const std::optional<double> s = t.Uniform(m, "s"), u = t.Uniform(m, "t");
+    const NodeId x = e.Operand(m.Class("x"));
+    if (!s || !u || !std::isfinite(*s) || !std::isfinite(*u)) return std::nullopt;
+    return e.x().Add(Op::kAdd, {x, e.x().FillLike(x, *s + *u)});
+  };
+  return Orders(
+      {.name = "terms_collect",
+       .premises = {"?y = (Add~ (Add~ ?x ?s) ?t)"},
+       .conditions = {t.HasWideDType("y"), t.IsNotUniform("x"), t.IsUniform("s"), t.IsUniform("t")},
+       .apply = t.Equal("y", build)});
+}
+
+void TermsCollectExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()}, WideDType(e));
+  const double s = static_cast<double>(e.Pick(1, 9)) / 4, u = static_cast<double>(e.Pick(1, 9)) / 8;
+  e.Output(
+      e.x().Add(Op::kAdd, {e.x().FillLike(x, u), e.x().Add(Op::kAdd, {x, e.x().FillLike(x, s)})}));
+}
+
+// Factors of one sign: inf*s + inf*t is then what inf*(s + t) is, and nothing cancels.
+Specs SameTermsAdd(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](double implied_s, double implied_u) {
+    return [t, implied_s, implied_u](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+      const double s = implied_s != 0 ? implied_s : t.Uniform(m, "s").value_or(0);
+      const double u = implied_u != 0 ? implied_u : t.Uniform(m, "t").value_or(0);
+      if (s * u <= 0 || !IsTame(s + u)) return std::nullopt;
+      const NodeId x = e.Operand(m.Class("x"));
+      return e.x().Add(Op::kMul, {x, e.x().FillLike(x, s + u)});
+    };
+  };
+  const egraph::Condition wide = t.HasWideDType("x"), other = t.IsNotUniform("x");
+  const egraph::Condition factor_s = t.IsFactor("s"), factor_t = t.IsFactor("t");
+  return Joined({Orders({.name = "same_terms_add",
+                         .premises = {"?y = (Add (Mul~ ?x ?s) (Mul~ ?x ?t))"},
+                         .conditions = {wide, other, factor_s, factor_t},
+                         .apply = t.Equal("y", build(0, 0))}),
+                 Orders({.name = "same_terms_add.one",
+                         .premises = {"?y = (Add~ ?x (Mul~ ?x ?t))"},
+                         .conditions = {wide, other, factor_t},
+                         .apply = t.Equal("y", build(1, 0))}),
+                 {{.name = "same_terms_add.twice",
+                   .premises = {"?y = (Add ?x ?x)"},
+                   .conditions = {wide, other},
+                   .apply = t.Equal("y", build(1, 1))}}});
+}
+
+void SameTermsAddExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()}, WideDType(e));
+  const double s = -static_cast<double>(e.Pick(1, 9)) / 7;
+  const NodeId scaled = e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)});
+  const NodeId other = e.x().Add(Op::kMul, {e.x().FillLike(x, s / 3), x});
+  e.Output(e.x().Add(Op::kAdd, {scaled, other}));
+  e.Output(e.x().Add(Op::kAdd, {x, x}));
+}
+
+// --- Division ---
+
+Specs DivideByPower(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const std::optional<double> s = t.Uniform(m, "s");
+    constexpr int kMaxExponent = 14;  // of an f16 whose reciprocal is one too, without loss
+    int exponent = 0;
+    if (!s || std::fabs(std::frexp(*s, &exponent)) != 0.5) return std::nullopt;
+    if (std::abs(exponent - 1) > kMaxExponent) return std::nullopt;
+    const NodeId x = e.Operand(m.Class("x"));
+    return e.x().Add(Op::kMul, {x, e.x().FillLike(x, 1 / *s)});
+  };
+  return {{.premises = {"?y = (Div ?x ?s)"},
+           .conditions = {t.IsNotUniform("x"), t.IsUniform("s")},
+           .apply = t.Equal("y", build)}};
+}
+
+void DivideByPowerExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()});
+  e.Output(
+      e.x().Add(Op::kDiv, {x, e.x().FillLike(x, std::ldexp(e.Coin() ? 1 : -1, e.Pick(-9, 9)))}));
+}
+
+Specs DivideByNumber(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const std::optional<double> s = t.Uniform(m, "s");
+    if (!s) return std::nullopt;
+    const NodeId x = e.Operand(m.Class("x"));
+    return e.x().Add(Op::kMul, {x, e.x().FillLike(x, 1 / *s)});
+  };
+  return {{.premises = {"?y = (Div ?x ?s)"},
+           .conditions = {t.HasWideDType("x"), t.IsNotUniform("x"), t.IsFactor("s")},
+           .apply = t.Equal("y", build)}};
+}
+
+void DivideByNumberExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()}, WideDType(e));
+  e.Output(e.x().Add(Op::kDiv, {x, e.x().FillLike(x, static_cast<double>(e.Pick(3, 99)))}));
+}
+
+// One reciprocal for all elements that are divided by it.
+Specs DivideByRepeated(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const IndexMap map = *t.View(m, "map");
+    const std::vector<bool> used = AxesUsed(map);
+    bool repeats = false;
+    for (size_t i = 0; i < used.size(); ++i)
+      repeats = repeats || (!used[i] && !map.shape[i].IsConstant(1));
+    if (!repeats) return std::nullopt;
+    const NodeId x = e.Operand(m.Class("x"));
+    const NodeId once = e.x().Add(Op::kRecip, {e.Operand(m.Class("r"))});
+    return e.x().Add(Op::kMul, {x, e.x().Map(once, map.shape, map.coordinates)});
+  };
+  return {{.premises = {"?y = (Div ?x (IndexMap[?map] ?r))"},
+           .conditions = {t.HasWideDType("x"), t.IsView("map"), t.IsNotUniform("r")},
+           .apply = t.Equal("y", build)}};
+}
+
+void DivideByRepeatedExample(ExampleBuilder& e) {
+  const Expr rows = e.Size(), columns = e.Size(2);
+  const NodeId x = e.Input({rows, columns}, WideDType(e)), r = e.Input({rows}, WideDType(e));
+  e.Output(e.x().Add(Op::kDiv, {x, e.x().Repeat(r, 1, {rows, columns})}));
+}
+
+Specs SmallPowers(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const std::optional<double> s = t.Uniform(m, "s");
+    const NodeId x = e.Operand(m.Class("x"));
+    if (s == 1.0) return x;
+    if (s == -1.0) return e.x().Add(Op::kRecip, {x});
+    if (s != 2.0 && s != 3.0) return std::nullopt;
+    const NodeId square = e.x().Add(Op::kMul, {x, x});
+    return s == 2.0 ? square : e.x().Add(Op::kMul, {square, x});
+  };
+  return {{.premises = {"?y = (Pow ?x ?s)"},
+           .conditions = {t.IsUniform("s")},
+           .apply = t.Equal("y", build)}};
+}
+
+void SmallPowersExample(ExampleBuilder& e) {
+  const NodeId x = e.Input({e.Size(), e.Size()});
+  constexpr double kPowers[] = {-1, 1, 2, 3};
+  e.Output(e.x().Add(Op::kPow, {x, e.x().FillLike(x, kPowers[e.Pick(0, 3)])}));
+}
+
+}  // namespace
+
+std::vector<RuleRow> AlgebraRows() {
+  constexpr std::string_view kFamily = "algebra";
+  constexpr RuleClass kExact = RuleClass::kExact, kReassociating = RuleClass::kReassociating;
+  std::vector<RuleRow> rows = {
+      {"times_one", kFamily, kExact, "x*1 = x/1 = x", TimesOne, nullptr, nullptr, TimesOneExample},
+      {"plus_zero", kFamily, kExact, "x + (-0) = x; integers: x + 0 = x", PlusZero, nullptr,
+       nullptr, PlusZeroExample},
+      {"double_negation", kFamily, kExact, "-(-x) = x", DoubleNegation, nullptr, nullptr,
+       DoubleNegationExample},
+      {"double_not", kFamily, kExact, "not(not(x)) = x", DoubleNot, nullptr, nullptr,
+       DoubleNotExample},
+      {"idempotent", kFamily, kExact, "max(x, x) = x; max(max(x, y), y) = max(x, y); min, and, or",
+       Idempotent, nullptr, nullptr, IdempotentExample},
+      {"integral_once", kFamily, kExact, "floor(round(x)) = round(x), and so on", IntegralOnce,
+       nullptr, nullptr, IntegralOnceExample},
+      {"bounds_collect", kFamily, kExact,
+       "max(max(x, s), t) = max(x, max(s, t)) for numbers s, t; max(x, -inf) = x; min",
+       BoundsCollect, nullptr, nullptr, BoundsCollectExample},
+      {"factors_collect", kFamily, kReassociating, "(x*s)*t = x*(s*t) for numbers s, t",
+       FactorsCollect, nullptr, nullptr, FactorsCollectExample},
+      {"terms_collect", kFamily, kReassociating, "(x+s)+t = x+(s+t) for numbers s, t", TermsCollect,
+       nullptr, nullptr, TermsCollectExample},
+      {"same_terms_add", kFamily, kReassociating,
+       "x*s + x*t = x*(s+t) for numbers s, t of one sign; x+x = x*2", SameTermsAdd, nullptr,
+       nullptr, SameTermsAddExample},
+      {"divide_by_power", kFamily, kExact, "x/s = x*(1/s) for powers of two s", DivideByPower,
+       nullptr, nullptr, DivideByPowerExample},
+      {"divide_by_number", kFamily, kReassociating, "x/s = x*(1/s) for numbers s", DivideByNumber,
+       nullptr, nullptr, DivideByNumberExample},
+      {"divide_by_repeated", kFamily, kReassociating, "x/repeat(r) = x*repeat(1/r)",
+       DivideByRepeated, nullptr, nullptr, DivideByRepeatedExample},
+      {"small_powers", kFamily, kExact, "x^2 = x*x; x^3 = x*x*x; x^1 = x; x^-1 = 1/x", SmallPowers,
+       nullptr, nullptr, SmallPowersExample},
+  };
+  for (const auto& more : {SelectionRows(), ReductionRows(), ContractionRows(), SharingRows()}) {
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  return rows;
+}
+
+}  // namespace athanor

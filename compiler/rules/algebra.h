@@ -1,0 +1,33 @@
+// The parts of the family `algebra`, one list per file, which AlgebraRows() joins.
+#ifndef ATHANOR_COMPILER_RULES_ALGEBRA_H_
+#define ATHANOR_COMPILER_RULES_ALGEBRA_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/rules/rule_row.h"
+#include "compiler/rules/term_expansion.h"
+
+namespace athanor {
+
+std::vector<RuleRow> SelectionRows();    // algebra_select.cc: selects and casts
+std::vector<RuleRow> ReductionRows();    // algebra_reduce.cc: sums and maxima
+std::vector<RuleRow> ContractionRows();  // algebra_contract.cc: one contraction
+std::vector<RuleRow> SharingRows();      // algebra_share.cc: contractions with an operand in common
+
+// Of the family `layout`.
+std::vector<RuleRow> ContractionLayoutRows();  // algebra_contract.cc: letters and views
+
+// What rows about contractions are written with.
+
+NodeId Contraction(TermExpansion& e, NodeId x, NodeId w, const ContractSpec& spec);
+// A view of a weight over axes `letters`, read instead over a tensor of shape `shape` with the axes
+// `wanted`; nullopt if it uses an axis that is not there.
+std::optional<NodeId> ReadAlong(TermExpansion& e, NodeId weight, const IndexMap& map,
+                                const std::string& letters, const std::string& wanted,
+                                const Shape& shape);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_RULES_ALGEBRA_H_
