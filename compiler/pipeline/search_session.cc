@@ -7,42 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "compiler/pipeline/search_sizes.h"
-#include "compiler/search/fusion.h"
 
 namespace athanor {
 namespace {
 
 // A kernel this many times slower than the best of its task is not timed to the end.
 constexpr double kGiveUp = 2.0;
-
-// Values of the prepared graph's dims, from values of the user's.
-absl::StatusOr<SizePoint> PreparedSizes(const Graph& graph, const Prepared& prepared,
-                                        const internal::Sizes& given) {
-  if (given.values_size() != static_cast<int>(graph.dims.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("search: ", given.values_size(), " sizes for ",
-                                                   graph.dims.size(), " dims of the graph"));
-  }
-  SizePoint sizes;
-  for (const std::string& name : prepared.dim_names) {
-    auto dim = std::find_if(graph.dims.begin(), graph.dims.end(),
-                            [&](const Dim& d) { return d.name == name; });
-    sizes.push_back(given.values(static_cast<int>(dim - graph.dims.begin())));
-  }
-  return sizes;
-}
-
-// Of the baseline's kernels.
-std::vector<SizePoint> ChooseSizes(const Graph& graph, const v1::Target& target) {
-  const Genome genome = ChooseKernels(graph, target);
-  const std::vector<bool> memory = MemoryOf(graph, genome);
-  Expr flops = 0, bytes = 0;
-  for (const KernelChoice& k : genome.kernels) {
-    flops += Flops(graph, memory, k.root);
-    bytes += MovedBytes(graph, memory, k.root);
-  }
-  return SearchSizes(graph, flops, bytes);
-}
 
 int64_t WeightBytes(const Graph& graph) {
   int64_t total = 0;
@@ -80,60 +50,24 @@ void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
   }
 }
 
-SearchMode ModeOf(v1::SearchMode mode) {
-  switch (mode) {
-    case v1::SEARCH_FAST:
-      return SearchMode::kFast;
-    case v1::SEARCH_EXHAUST:
-      return SearchMode::kExhaust;
-    default:
-      return SearchMode::kBudget;
-  }
-}
-
-Machine MachineOf(const internal::SearchStart& start) {
-  Machine machine = Machine::Typical(start.target());
-  const internal::MachineReply& m = start.machine();
-  if (m.read_bytes_per_second() > 0) machine.read_bytes_per_second = m.read_bytes_per_second();
-  if (m.cache_bytes_per_second() > 0) machine.cache_bytes_per_second = m.cache_bytes_per_second();
-  if (m.f32_flops_per_second() > 0) machine.f32_flops_per_second = m.f32_flops_per_second();
-  return machine;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SearchSession>> SearchSession::Create(
     const internal::SearchStart& start) {
-  absl::StatusOr<Graph> graph = ParseGraph(start.graph_text());
-  if (!graph.ok()) return graph.status();
-  if (absl::Status s = Verify(*graph); !s.ok()) return s;
-  absl::StatusOr<Prepared> prepared = Prepare(*graph);
-  if (!prepared.ok()) return prepared.status();
-  SearchOptions options;
-  options.seed = start.seed();
-  options.mode = ModeOf(start.mode());
-  if (start.max_kernels() > 0) options.max_kernels = start.max_kernels();
-  for (const internal::Sizes& sizes : start.sizes()) {
-    absl::StatusOr<SizePoint> point = PreparedSizes(*graph, *prepared, sizes);
-    if (!point.ok()) return point.status();
-    options.sizes.push_back(*std::move(point));
-  }
-  if (options.sizes.empty()) options.sizes = ChooseSizes(prepared->graph, start.target());
-  std::unique_ptr<SearchSession> session(
-      new SearchSession(start, CanonicalHash(*graph), *std::move(prepared), std::move(options)));
-  return session;
+  absl::StatusOr<SearchSetup> setup = ReadSearchStart(start);
+  if (!setup.ok()) return setup.status();
+  return std::unique_ptr<SearchSession>(new SearchSession(start, *std::move(setup)));
 }
 
-SearchSession::SearchSession(const internal::SearchStart& start, std::string graph_hash,
-                             Prepared prepared, SearchOptions options)
+SearchSession::SearchSession(const internal::SearchStart& start, SearchSetup setup)
     : target_(start.target()),
       builder_(target_),
-      prepared_(std::move(prepared)),
-      graph_hash_(std::move(graph_hash)),
-      sizes_(options.sizes),
+      prepared_(std::move(setup.prepared)),
+      graph_hash_(std::move(setup.graph_hash)),
+      sizes_(setup.options.sizes),
       weight_bytes_(WeightBytes(prepared_.graph)),
       mode_(start.mode() == v1::SEARCH_MODE_UNSPECIFIED ? v1::SEARCH_BUDGET : start.mode()),
-      search_(SingleForm(prepared_.graph), target_, MachineOf(start), std::move(options)) {}
+      search_(SingleForm(prepared_.graph), target_, setup.machine, std::move(setup.options)) {}
 
 absl::Status SearchSession::TakeIn(const internal::SearchRequest& request) {
   for (const internal::KernelOutcome& outcome : request.kernels()) {

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/pipeline/plan_builder.h"
 #include "compiler/pipeline/prepare.h"
+#include "compiler/pipeline/search_start.h"
 #include "compiler/search/search.h"
 #include "proto/athanor/internal/tuner.pb.h"
 
@@ -27,7 +28,7 @@ namespace athanor {
 
 class SearchSession {
  public:
-  // INVALID_ARGUMENT: the text is no graph, or the sizes are not those of its dims.
+  // As ReadSearchStart.
   static absl::StatusOr<std::unique_ptr<SearchSession>> Create(const internal::SearchStart& start);
 
   // Takes in the outcomes of `request` and goes on until something is unknown. Kernels that cannot
@@ -35,8 +36,7 @@ class SearchSession {
   absl::StatusOr<internal::SearchReply> Next(const internal::SearchRequest& request);
 
  private:
-  SearchSession(const internal::SearchStart& start, std::string graph_hash, Prepared prepared,
-                SearchOptions options);
+  SearchSession(const internal::SearchStart& start, SearchSetup setup);
 
   absl::Status TakeIn(const internal::SearchRequest& request);
   // Adds a kernel to `reply` if its outcome is not known; else tells the search.

@@ -49,11 +49,13 @@ void athanor_kernel(void* const* buffers, const long* sizes, long begin, long en
   for (long item = begin; item < end; ++item) {
     const V* in = (const V*)((const char*)buffers[1] + item * sizes[0]);
     V a = in[0], b = in[1], c = in[2], d = in[3];
-    for (long n = 4; n < sizes[0] / $BYTES; n += 4) {
-      a += in[n];
-      b += in[n + 1];
-      c += in[n + 2];
-      d += in[n + 3];
+    for (long again = 0; again < sizes[1]; ++again) {
+      for (long n = 4; n < sizes[0] / $BYTES; n += 4) {
+        a += in[n];
+        b += in[n + 1];
+        c += in[n + 2];
+        d += in[n + 3];
+      }
     }
     ((V*)buffers[0])[item] = a + b + c + d;
   }
@@ -75,9 +77,11 @@ class Reach {
   Reach(DeviceQueue* queue, char* out, char* in, Pacer* pacer)
       : queue_(*queue), out_(out), in_(in), pacer_(*pacer) {}
 
-  // Least seconds of a launch of `grid` items. `parts` of the input are taken in turn, each as
-  // large as what one launch reads.
-  double BestSeconds(const DeviceKernel& kernel, int64_t size, int64_t grid, int64_t parts = 1) {
+  // Least seconds of a launch of `grid` items, each done so many `times`. `parts` of the input are
+  // taken in turn, each as large as what one launch reads.
+  double BestSeconds(const DeviceKernel& kernel, int64_t size, int64_t grid, int64_t parts = 1,
+                     int64_t times = 1) {
+    const int64_t sizes[] = {size, times};
     static_assert(kRounds > kParts);
     double best = 1e30, last = 0;
     for (int64_t round = 0; round < kRounds; ++round) {
@@ -86,7 +90,7 @@ class Reach {
       KernelError error;
       const Clock::time_point start = Clock::now();
       queue_.Launch(kernel, {.buffers = buffers,
-                             .sizes = &size,
+                             .sizes = sizes,
                              .grid = grid,
                              .work = int64_t{1} << 40,
                              .error = &error});
@@ -105,7 +109,7 @@ class Reach {
 };
 
 struct Limits {
-  double read = 0, cache = 0, flops = 0;
+  double read = 0, cache = 0, near = 0, flops = 0;
 };
 
 absl::Status Measure(const internal::MachineRequest& request, const std::string& arithmetic,
@@ -135,6 +139,12 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   const int64_t cached =
       std::max<int64_t>(kChunk * 8, std::min<int64_t>(request.target().l3_bytes() / 4, 8 << 20));
   limits->cache = static_cast<double>(cached) / reach.BestSeconds(**sum, kChunk, cached / kChunk);
+  // A piece per thread that its second-level cache holds, so often that the launch does not count.
+  const int64_t l2 = request.target().l2_bytes() > 0 ? request.target().l2_bytes() : 512 << 10;
+  const int64_t own = std::clamp<int64_t>(l2 / 4, 16 << 10, kChunk);
+  constexpr int64_t kTimes = 64;
+  limits->near = static_cast<double>(own * threads * kTimes) /
+                 reach.BestSeconds(**sum, own, threads, 1, kTimes);
   return absl::OkStatus();
 }
 
@@ -157,6 +167,7 @@ absl::StatusOr<internal::MachineReply> MeasureMachine(const internal::MachineReq
   internal::MachineReply reply;
   reply.set_read_bytes_per_second(found->read);
   reply.set_cache_bytes_per_second(found->cache);
+  reply.set_near_bytes_per_second(found->near);
   reply.set_f32_flops_per_second(found->flops);
   return reply;
 }

@@ -35,6 +35,7 @@ class PlanSearchTest : public TunerTest {
     unreachable_ = limits_;
     unreachable_.set_read_bytes_per_second(1e15);
     unreachable_.set_cache_bytes_per_second(1e15);
+    unreachable_.set_near_bytes_per_second(1e15);
     unreachable_.set_f32_flops_per_second(1e18);
     store_ = KernelStore::Open("", [](absl::string_view) {});
     graph_ = *ParseGraph(kModel);
@@ -69,6 +70,7 @@ class PlanSearchTest : public TunerTest {
 TEST_F(PlanSearchTest, TheMachineIsMeasured) {
   EXPECT_GT(limits_.read_bytes_per_second(), 1e8);
   EXPECT_GT(limits_.cache_bytes_per_second(), 1e8);
+  EXPECT_GT(limits_.near_bytes_per_second(), 1e8);
   EXPECT_GT(limits_.f32_flops_per_second(), 1e8);
 }
 

@@ -1,0 +1,148 @@
+// A search as messages, its kernels' times made up: what is asked, and again after a loss.
+#include "compiler/pipeline/search_session.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/ir/graph.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+constexpr char kModel[] = R"(graph "g" { dim rows in [1, 64]
+  %0 = Input "x" : f32[rows, 128] %1 = Parameter "w0" : f32[128, 128]
+  %2 = Contract(%0, %1) {spec="bk,kn->bn"} %3 = Tanh(%2)
+  %4 = Parameter "w1" : f32[128, 128] %5 = Contract(%3, %4) {spec="bk,kn->bn"}
+  %6 = Softmax(%5) {axis=1} output "y" = %6 })";
+
+internal::SearchStart Start() {
+  internal::SearchStart start;
+  start.set_graph_text(kModel);
+  start.mutable_target()->set_vector_bytes(64);
+  start.mutable_target()->set_vector_registers(32);
+  start.mutable_target()->set_l1_bytes(32 << 10);
+  start.mutable_target()->set_l2_bytes(1 << 20);
+  start.mutable_target()->set_threads(2);
+  start.set_seed(1);
+  start.set_max_kernels(40);
+  return start;
+}
+
+// The same for the same kernel: from its key.
+internal::KernelOutcome Outcome(const internal::SearchKernel& kernel) {
+  internal::KernelOutcome outcome;
+  outcome.set_key(kernel.key());
+  const int digit = std::stoi(kernel.key().substr(0, 4), nullptr, 16);
+  for (int s = 0; s < kernel.sizes_size(); ++s) outcome.add_seconds(1e-4 * (1 + digit % 97));
+  return outcome;
+}
+
+std::string About(const internal::SearchReply& reply) {
+  std::vector<std::string> keys;
+  for (const internal::SearchKernel& k : reply.kernels()) keys.push_back(k.key());
+  return absl::StrCat(absl::StrJoin(keys, " "), "; ", reply.plan().plan().plan_id(), "; ",
+                      reply.stop());
+}
+
+struct Driven {
+  std::vector<std::string> asked;
+  std::vector<internal::SearchRequest> told;  // before each of these
+  internal::SearchReply last;
+};
+
+Driven Drive(const internal::SearchStart& start) {
+  Driven driven;
+  auto session = SearchSession::Create(start);
+  EXPECT_TRUE(session.ok()) << session.status();
+  internal::SearchRequest request;
+  for (int steps = 0; session.ok() && steps < 200; ++steps) {
+    auto reply = (*session)->Next(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    if (!reply.ok()) break;
+    driven.asked.push_back(About(*reply));
+    driven.told.push_back(request);
+    request.Clear();
+    driven.last = *reply;
+    if (reply->done()) break;
+    for (const internal::SearchKernel& k : reply->kernels()) *request.add_kernels() = Outcome(k);
+    if (reply->has_plan()) {
+      internal::PlanOutcome* plan = request.add_plans();
+      plan->set_plan_id(reply->plan().plan().plan_id());
+      plan->set_taken(driven.asked.size() % 2 == 0);
+      plan->set_ratio(0.97);
+    }
+  }
+  EXPECT_TRUE(driven.last.done());
+  return driven;
+}
+
+TEST(SearchSessionTest, AResumedOneGoesOnWhereTheOtherStopped) {
+  for (v1::SearchMode mode : {v1::SEARCH_BUDGET, v1::SEARCH_FAST}) {
+    internal::SearchStart start = Start();
+    start.set_mode(mode);
+    const Driven driven = Drive(start);
+    ASSERT_GE(driven.asked.size(), 2);
+    internal::SearchRequest all;
+    for (size_t lost = 0; lost < driven.asked.size(); ++lost) {
+      all.MergeFrom(driven.told[lost]);
+      auto again = SearchSession::Create(start);
+      ASSERT_TRUE(again.ok()) << again.status();
+      auto reply = (*again)->Next(all);
+      ASSERT_TRUE(reply.ok()) << reply.status();
+      EXPECT_EQ(About(*reply), driven.asked[lost]) << "after " << lost << " steps";
+    }
+  }
+}
+
+TEST(SearchSessionTest, SaysWhatItDid) {
+  const Driven driven = Drive(Start());
+  const v1::SearchProgress& progress = driven.last.progress();
+  EXPECT_EQ(progress.mode(), v1::SEARCH_BUDGET);
+  EXPECT_EQ(progress.candidates(), 40);
+  EXPECT_EQ(driven.last.stop(), "budget");
+  ASSERT_EQ(progress.sizes_size(), 3);
+  EXPECT_EQ(progress.sizes(0), "rows=1");
+  ASSERT_GT(progress.tasks_size(), 0);
+  EXPECT_LE(progress.predicted(), 1);
+}
+
+TEST(SearchSessionTest, FastAsksForPlansOnly) {
+  internal::SearchStart start = Start();
+  start.set_mode(v1::SEARCH_FAST);
+  const Driven driven = Drive(start);
+  EXPECT_EQ(driven.last.progress().candidates(), 0);
+  EXPECT_EQ(driven.last.stop(), "exhausted");
+  for (size_t i = 0; i + 1 < driven.asked.size(); ++i) {
+    EXPECT_EQ(driven.asked[i].substr(0, 2), "; ") << driven.asked[i];
+  }
+}
+
+TEST(SearchSessionTest, RefusesWhatItDoesNotKnow) {
+  internal::SearchStart start = Start();
+  start.add_disabled_rules("fuse");
+  EXPECT_TRUE(SearchSession::Create(start).ok());
+  start.add_disabled_rules("no_such_rule");
+  const absl::Status rule = SearchSession::Create(start).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(rule));
+  EXPECT_NE(rule.message().find("no_such_rule"), std::string::npos) << rule;
+  start = Start();
+  start.set_max_kernels(-1);
+  EXPECT_TRUE(absl::IsInvalidArgument(SearchSession::Create(start).status()));
+  start = Start();
+  start.add_sizes();
+  EXPECT_TRUE(absl::IsInvalidArgument(SearchSession::Create(start).status()));
+}
+
+TEST(SearchStartTest, FuseRowsAreSwitches) {
+  EXPECT_EQ(FusionRulesOf({}), FusionRules());
+  EXPECT_EQ(FusionRulesOf({.disabled = {"fuse_again"}}), FusionRules{.again = false});
+  const FusionRules none{false, false, false, false};
+  EXPECT_EQ(FusionRulesOf({.disabled = {"fuse"}}), none);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,107 @@
+#include "compiler/pipeline/search_start.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/pipeline/search_sizes.h"
+#include "compiler/search/fusion.h"
+
+namespace athanor {
+namespace {
+
+// Values of the prepared graph's dims, from values of the user's.
+absl::StatusOr<SizePoint> PreparedSizes(const Graph& graph, const Prepared& prepared,
+                                        const internal::Sizes& given) {
+  if (given.values_size() != static_cast<int>(graph.dims.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("search: ", given.values_size(), " sizes for ",
+                                                   graph.dims.size(), " dims of the graph"));
+  }
+  SizePoint sizes;
+  for (const std::string& name : prepared.dim_names) {
+    auto dim = std::find_if(graph.dims.begin(), graph.dims.end(),
+                            [&](const Dim& d) { return d.name == name; });
+    sizes.push_back(given.values(static_cast<int>(dim - graph.dims.begin())));
+  }
+  return sizes;
+}
+
+// Of the baseline's kernels.
+std::vector<SizePoint> ChooseSizes(const Graph& graph, const v1::Target& target) {
+  const Genome genome = ChooseKernels(graph, target);
+  const std::vector<bool> memory = MemoryOf(graph, genome);
+  Expr flops = 0, bytes = 0;
+  for (const KernelChoice& k : genome.kernels) {
+    flops += Flops(graph, memory, k.root);
+    bytes += MovedBytes(graph, memory, k.root);
+  }
+  return SearchSizes(graph, flops, bytes);
+}
+
+SearchMode ModeOf(v1::SearchMode mode) {
+  switch (mode) {
+    case v1::SEARCH_FAST:
+      return SearchMode::kFast;
+    case v1::SEARCH_EXHAUST:
+      return SearchMode::kExhaust;
+    default:
+      return SearchMode::kBudget;
+  }
+}
+
+Machine MachineOf(const internal::SearchStart& start) {
+  Machine machine = Machine::Typical(start.target());
+  const internal::MachineReply& m = start.machine();
+  if (m.read_bytes_per_second() > 0) machine.read_bytes_per_second = m.read_bytes_per_second();
+  if (m.cache_bytes_per_second() > 0) machine.cache_bytes_per_second = m.cache_bytes_per_second();
+  if (m.near_bytes_per_second() > 0) machine.near_bytes_per_second = m.near_bytes_per_second();
+  if (m.f32_flops_per_second() > 0) machine.f32_flops_per_second = m.f32_flops_per_second();
+  return machine;
+}
+
+absl::StatusOr<RuleChoice> RulesOf(const internal::SearchStart& start) {
+  RuleChoice rules{{start.disabled_rules().begin(), start.disabled_rules().end()},
+                   start.approximate()};
+  if (absl::Status s = CheckRuleChoice(rules); !s.ok()) return s;
+  return rules;
+}
+
+}  // namespace
+
+FusionRules FusionRulesOf(const RuleChoice& rules) {
+  auto allowed = [&](std::string_view name) { return rules.Allows(*FindRule(name)); };
+  return {.producers = allowed("fuse_producer"),
+          .reductions = allowed("fuse_reduction"),
+          .epilogues = allowed("fuse_epilogue"),
+          .again = allowed("fuse_again")};
+}
+
+absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) {
+  absl::StatusOr<Graph> graph = ParseGraph(start.graph_text());
+  if (!graph.ok()) return graph.status();
+  if (absl::Status s = Verify(*graph); !s.ok()) return s;
+  absl::StatusOr<RuleChoice> rules = RulesOf(start);
+  if (!rules.ok()) return rules.status();
+  absl::StatusOr<Prepared> prepared = Prepare(*graph);
+  if (!prepared.ok()) return prepared.status();
+  SearchSetup setup{
+      CanonicalHash(*graph), *std::move(prepared), MachineOf(start), *std::move(rules), {}};
+  SearchOptions& options = setup.options;
+  options.seed = start.seed();
+  options.mode = ModeOf(start.mode());
+  options.fusion = FusionRulesOf(setup.rules);
+  if (start.max_kernels() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("search: max_kernels is ", start.max_kernels(), ", not 0 or more"));
+  }
+  if (start.max_kernels() > 0) options.max_kernels = start.max_kernels();
+  for (const internal::Sizes& sizes : start.sizes()) {
+    absl::StatusOr<SizePoint> point = PreparedSizes(*graph, setup.prepared, sizes);
+    if (!point.ok()) return point.status();
+    options.sizes.push_back(*std::move(point));
+  }
+  if (options.sizes.empty()) options.sizes = ChooseSizes(setup.prepared.graph, start.target());
+  return setup;
+}
+
+}  // namespace athanor
