@@ -200,6 +200,7 @@ v1::SearchProgress SearchSession::Progress() {
   for (absl::string_view rule : absl::StrSplit(report.rules, ' ', absl::SkipEmpty())) {
     progress.add_rules(std::string(rule));
   }
+  if (!report.forms.ok()) progress.set_forms_error(report.forms.ToString());
   for (const RegionReport& region : report.regions) AddRegion(region, progress.add_regions());
   for (const SizePoint& sizes : sizes_) {
     std::string text;

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/egraph/report.h"
 #include "compiler/ir/graph.h"
 
@@ -51,10 +53,17 @@ class FormSpace {
   virtual std::vector<RegionReport> Report() const = 0;
   // Called once, by the search that owns the space, before Neighbours; `cost` outlives the space.
   virtual void UseCost(GraphCost cost) = 0;
+  // Why there are no forms but the first, where that is an error.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 // A space of one form.
 std::unique_ptr<FormSpace> SingleForm(Graph graph);
+
+// The space that `make` gives, made when neighbours are first asked for: a search measures its
+// baseline before. `graph` is its form 0. Of one form if `make` fails.
+using MakeForms = std::function<absl::StatusOr<std::unique_ptr<FormSpace>>()>;
+std::unique_ptr<FormSpace> DeferredForms(Graph graph, MakeForms make);
 
 }  // namespace athanor
 

@@ -45,6 +45,7 @@ SearchReport Search::Report() {
   report.forms_taken = forms_taken_;
   report.rules = forms_->About(best_.form);
   report.regions = forms_->Report();
+  report.forms = forms_->status();
   report.plans_proposed = static_cast<int>(plans_.size());
   report.stop = stop_;
   if (!baseline_known_) return report;

@@ -37,6 +37,7 @@ struct SearchReport {
   int forms_tried = 0, forms_taken = 0;  // of those: changes of the graph by rules
   std::string rules;                     // that lead to the best genome's form
   std::vector<RegionReport> regions;
+  absl::Status forms;  // FormSpace::status
   int plans_proposed = 0;
   double predicted = 1;  // of the best genome, share of the baseline's time
   double roofline = 0;   // share of the baseline's time that the machine's limits allow

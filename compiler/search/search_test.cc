@@ -234,6 +234,37 @@ TEST(SearchTest, ABetterFormIsFound) {
   EXPECT_EQ(search.plan(report.plans_proposed - 1).form, 2);
 }
 
+TEST(SearchTest, FormsAreMadeAfterTheBaselineWasMeasured) {
+  bool made = false;
+  auto make = [&]() -> absl::StatusOr<std::unique_ptr<FormSpace>> {
+    made = true;
+    std::vector<Graph> forms;
+    for (int steps : {6, 1}) forms.push_back(Scaled(steps));
+    return std::make_unique<RowOfForms>(std::move(forms));
+  };
+  Search search(DeferredForms(Scaled(6), make), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}});
+  const Search::Step first = search.Next();
+  EXPECT_FALSE(made);
+  ASSERT_EQ(first.kernels.size(), 1);
+  search.TellKernel(first.kernels[0], Seconds{9e-3});
+  Drive(search, ByNodes);
+  EXPECT_TRUE(made);
+  EXPECT_EQ(search.Report().forms_taken, 1);
+  EXPECT_EQ(search.Report().regions.size(), 1);
+}
+
+TEST(SearchTest, WithoutFormsTheGraphItselfIsTuned) {
+  auto make = []() -> absl::StatusOr<std::unique_ptr<FormSpace>> {
+    return absl::InternalError("rule double_not is wrong");
+  };
+  Search search(DeferredForms(Layers(1), make), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}});
+  Drive(search, PrefersTile(8, 3));
+  EXPECT_LT(search.Report().predicted, 0.5);
+  EXPECT_EQ(search.Report().forms.message(), "rule double_not is wrong");
+}
+
 TEST(SearchTest, AFormThatFailsIsPutAside) {
   std::vector<Graph> forms;
   for (int steps : {6, 3}) forms.push_back(Scaled(steps));
