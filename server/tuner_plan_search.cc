@@ -169,13 +169,15 @@ absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
   absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
   if (!times.ok()) return times.status();
   std::vector<double> seconds;
-  bool better = kernel.best_seconds().empty();
+  double is = 0, best = 0;
   for (int s = 0; s < times->plans(0).sizes_size(); ++s) {
     seconds.push_back(times->plans(0).sizes(s).seconds());
-    better = better || seconds.back() < kernel.best_seconds(s);
+    const double weight = kernel.size_weights().empty() ? 1 : kernel.size_weights(s);
+    is += weight * seconds.back();
+    best += weight * (kernel.best_seconds().empty() ? 0 : kernel.best_seconds(s));
   }
-  // Only what may be chosen has to be right: one that is slower at every size never is.
-  if (better) {
+  // Only what may be chosen has to be right: one that is slower in the sum never is.
+  if (kernel.best_seconds().empty() || is < best) {
     const v1::Kernel& about = check.plan().kernels(check.plan().kernels_size() - 1);
     if (absl::Status s = maker_.Check(check, about); !s.ok()) return s;
   }

@@ -12,7 +12,7 @@ namespace athanor {
 namespace {
 
 // A kernel this many times slower than the best of its task is not timed to the end.
-constexpr double kGiveUp = 2.0;
+constexpr double kGiveUp = 1.5;
 
 int64_t WeightBytes(const Graph& graph) {
   int64_t total = 0;
@@ -114,6 +114,8 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
     out->add_best_seconds(seconds);
     out->add_give_up_seconds(seconds * kGiveUp);
   }
+  const Seconds& weights = search_.size_weights();
+  out->mutable_size_weights()->Assign(weights.begin(), weights.end());
   AddSizes(sizes_, out->mutable_sizes());
   out->set_weight_bytes(weight_bytes_);
 }

@@ -102,6 +102,9 @@ class Search {
   const PlanCandidate& plan(int id) const { return plans_[id]; }
   // Times of the task's best schedule so far; empty: none is known.
   const Seconds& BestOf(int task) const { return tasks_[task].best(); }
+  // What a second counts at each size; empty until the baseline's times are known. The best is that
+  // of the least sum.
+  const Seconds& size_weights() const { return context_.weights; }
 
   // An error: it cannot be lowered, compiled, checked or measured; the reason is its text.
   void TellKernel(int id, const absl::StatusOr<Seconds>& outcome);
