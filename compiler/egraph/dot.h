@@ -13,7 +13,8 @@
 namespace athanor::egraph {
 
 // Classes in id order, with their values where there is an analysis. Beyond `max_nodes` a comment
-// in the text says how many nodes are left out; labels end in "..." after 160 bytes. REQUIRES: graph.clean().
+// in the text says how many nodes are left out; labels end in "..." after 160 bytes. REQUIRES:
+// graph.clean().
 std::string DotText(const EGraph& graph, size_t max_nodes = 500);
 
 }  // namespace athanor::egraph

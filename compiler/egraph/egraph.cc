@@ -29,7 +29,7 @@ absl::StatusOr<ClassId> EGraph::Add(OpId op, PayloadId payload, absl::Span<const
   const uint32_t hash = Hash(op, payload, canonical);
   if (const NodeId n = FindNode(hash, op, payload, canonical); n.valid()) return class_of(n);
 
-  const NodeId n = PushNode(op, payload, canonical, hash);
+  const NodeId n = PushNode(op, payload, canonical, hash, cause);
   const ClassId next{class_bound()};
   if (analysis_) {
     if (absl::Status why = analysis_->MakeClass(*this, n, next); !why.ok()) {
@@ -88,7 +88,7 @@ ClassId EGraph::Lookup(OpId op, PayloadId payload, absl::Span<const ClassId> chi
 }
 
 NodeId EGraph::PushNode(OpId op, PayloadId payload, absl::Span<const ClassId> children,
-                        uint32_t hash) {
+                        uint32_t hash, Cause cause) {
   Node node{};
   node.op = op;
   node.payload = payload;
@@ -96,6 +96,7 @@ NodeId EGraph::PushNode(OpId op, PayloadId payload, absl::Span<const ClassId> ch
   node.num_children = static_cast<uint32_t>(children.size());
   node.state = State::kLive;
   node.hash = hash;
+  node.added_by = cause;
   children_.insert(children_.end(), children.begin(), children.end());
   nodes_.push_back(node);
   return NodeId{static_cast<uint32_t>(nodes_.size() - 1)};

@@ -121,6 +121,8 @@ class EGraph {
   absl::Span<const ClassId> children(NodeId n) const {
     return {children_.data() + nodes_[n.value].first_child, nodes_[n.value].num_children};
   }
+  // Who added the node first.
+  Cause added_by(NodeId n) const { return nodes_[n.value].added_by; }
   // "(+ c3 c7)"
   std::string NodeText(NodeId n) const;
 
@@ -171,6 +173,7 @@ class EGraph {
     uint32_t repair_queued : 1;
     uint32_t update_queued : 1;
     uint32_t hash;  // that it is in the hash-cons under
+    Cause added_by;
     uint32_t stamp;
     uint32_t value_stamp;
   };
@@ -196,7 +199,8 @@ class EGraph {
   static uint32_t Hash(OpId op, PayloadId payload, absl::Span<const ClassId> children);
   NodeId FindNode(uint32_t hash, OpId op, PayloadId payload,
                   absl::Span<const ClassId> children) const;
-  NodeId PushNode(OpId op, PayloadId payload, absl::Span<const ClassId> children, uint32_t hash);
+  NodeId PushNode(OpId op, PayloadId payload, absl::Span<const ClassId> children, uint32_t hash,
+                  Cause cause);
   void CommitNode(NodeId n, ClassId cls);
   absl::Status Refuse(Refusal::Kind kind, Cause cause, ClassId a, ClassId b,
                       const absl::Status& why);

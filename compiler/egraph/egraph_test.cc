@@ -49,6 +49,23 @@ TEST(EGraph, CongruenceClimbsToTheTop) {
   EXPECT_EQ(graph.num_classes(), 6u);
 }
 
+TEST(EGraph, NodesSayWhoAddedThem) {
+  const Math math;
+  EGraph graph(&math.language());
+  const ClassId a = math.Add(&graph, "a"), b = math.Add(&graph, "b");
+  const OpId sin = math.language().Find("sin");
+  const ClassId of_a = *graph.Add(sin, {}, {a}, Cause{3});
+  EXPECT_EQ(*graph.Add(sin, {}, {a}, Cause{4}), of_a);
+  const ClassId of_b = *graph.Add(sin, {}, {b}, Cause{5});
+  EXPECT_EQ(graph.added_by(graph.nodes(a)[0]), Cause::kUser);
+  EXPECT_EQ(graph.added_by(graph.nodes(of_a)[0]), Cause{3});
+  // Of two nodes that become one, the one that is left keeps its cause.
+  ASSERT_TRUE(*graph.Union(a, b, Cause{6}));
+  Settle(&graph);
+  ASSERT_EQ(graph.nodes(of_b).size(), 1u);
+  EXPECT_NE(graph.added_by(graph.nodes(of_b)[0]), Cause{6});
+}
+
 TEST(EGraph, UnionOfOneClassIsNoChange) {
   const Math math;
   EGraph graph(&math.language());

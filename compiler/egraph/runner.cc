@@ -46,15 +46,16 @@ Runner::Runner(EGraph* graph, absl::Span<const Rule> rules, RunOptions options)
   }
 }
 
-Report Runner::Run() {
+Report Runner::Run(const Limits& limits) {
+  limits_ = limits;
   report_ = Report{};
   for (const Rule& rule : rules_) report_.rules.push_back({.name = rule.name, .tag = rule.tag});
-  deadline_ = absl::Now() + options_.limits.time;
+  deadline_ = absl::Now() + limits_.time;
   graph_.Rebuild();
   std::optional<StopReason> stop = CheckNodes();
   if (!stop) stop = CheckBytes();
   while (!stop) {
-    if (report_.iterations.size() >= options_.limits.iterations) {
+    if (report_.iterations.size() >= limits_.iterations) {
       stop = StopReason::kIterationLimit;
       break;
     }
@@ -169,18 +170,18 @@ std::optional<StopReason> Runner::ApplyRule(size_t rule, const MatchList& matche
 }
 
 std::optional<StopReason> Runner::CheckNodes() const {
-  if (graph_.num_nodes() > options_.limits.nodes) return StopReason::kNodeLimit;
+  if (graph_.num_nodes() > limits_.nodes) return StopReason::kNodeLimit;
   return std::nullopt;
 }
 
 std::optional<StopReason> Runner::CheckBytes() const {
-  if (graph_.Bytes() + match_bytes_ > options_.limits.bytes) return StopReason::kByteLimit;
+  if (graph_.Bytes() + match_bytes_ > limits_.bytes) return StopReason::kByteLimit;
   return std::nullopt;
 }
 
 std::optional<StopReason> Runner::CheckClock() const {
   if (options_.cancel && options_.cancel()) return StopReason::kCancelled;
-  if (options_.limits.time != absl::InfiniteDuration() && absl::Now() > deadline_) {
+  if (limits_.time != absl::InfiniteDuration() && absl::Now() > deadline_) {
     return StopReason::kTimeLimit;
   }
   return std::nullopt;

@@ -58,7 +58,9 @@ class Runner {
 
   // Leaves the e-graph clean. May be called again, to go on where it stopped under the same limits
   // (those of iterations and time start afresh) with what was added to the e-graph meanwhile.
-  Report Run();
+  Report Run() { return Run(options_.limits); }
+  // The same under other limits.
+  Report Run(const Limits& limits);
 
  private:
   struct RuleState {
@@ -88,6 +90,7 @@ class Runner {
   std::vector<uint64_t> refused_before_;
   size_t iteration_ = 0;    // over all runs
   size_t match_bytes_ = 0;  // of the matches at hand
+  Limits limits_;           // of this run
   absl::Time deadline_;
   Report report_;
 };

@@ -167,6 +167,14 @@ TEST_F(Explosion, OneRunnerGoesOnWhereItStopped) {
   EXPECT_EQ(graph_.num_nodes(), 6058u);
 }
 
+TEST_F(Explosion, EachRunMayHaveItsLimits) {
+  Runner runner(&graph_, rules_, {.match_limit = 1'000'000});
+  EXPECT_EQ(runner.Run({.iterations = 2}).iterations.size(), 2u);
+  EXPECT_EQ(runner.Run({.nodes = 1000}).reason, StopReason::kNodeLimit);
+  EXPECT_EQ(runner.Run().reason, StopReason::kSaturated);
+  EXPECT_EQ(graph_.num_nodes(), 6058u);
+}
+
 TEST_F(Explosion, BansGrowAndEnd) {
   math_.Add(&graph_, "(sin x)");
   rules_.pop_back();

@@ -169,7 +169,8 @@ constexpr RecognitionRow kRows[] = {
 
 absl::Span<const RecognitionRow> RecognitionRows() { return kRows; }
 
-absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow& row) {
+absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow& row,
+                                       Recognition* recognition) {
   RecognitionSite site(graph);
   Graph out;
   out.name = graph.name;
@@ -189,6 +190,7 @@ absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow&
       for (NodeId& i : out.nodes.back().inputs) i = at[i];
       continue;
     }
+    if (recognition != nullptr) recognition->found.push_back(static_cast<NodeId>(n));
     std::vector<NodeId> inputs;
     for (const RecognisedOperand& operand : found->operands) {
       inputs.push_back(view(at[operand.node], operand.view));
@@ -202,6 +204,7 @@ absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow&
     }
   }
   for (const Output& o : graph.outputs) out.outputs.push_back({o.name, at[o.node]});
+  if (recognition != nullptr) recognition->at = std::move(at);
   return out;
 }
 

@@ -58,7 +58,13 @@ struct RecognitionRow {
 // In the order they are applied: later rows build on what earlier ones found.
 absl::Span<const RecognitionRow> RecognitionRows();
 
-absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow& row);
+// What a row did to a graph.
+struct Recognition {
+  std::vector<NodeId> at;     // by node of the graph: the node of the result that is equal to it
+  std::vector<NodeId> found;  // the nodes that the row matched
+};
+absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow& row,
+                                       Recognition* recognition = nullptr);
 // All rows.
 absl::StatusOr<Graph> Recognise(const Graph& graph);
 

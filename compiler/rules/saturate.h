@@ -1,0 +1,63 @@
+// Grows the e-graph of a graph by the rules there are, until nothing new comes or a limit is
+// reached.
+//
+//   absl::StatusOr<egraph::Report> report =
+//       Saturate(terms.get(), {.disabled = {"layout"}}, {.limits = {.time = absl::Seconds(1)}});
+//   report->reason;                                          // why it stopped
+//   RuleRows()[report->rules[0].tag].name;                   // the row of a rule
+//   report->rules[static_cast<uint32_t>(terms->terms().added_by(n))];   // the rule that added n
+//
+// Rows of e-graph rules and decomposition rows run in the engine's Runner. Recognition rows look
+// far along a term, so they run between its runs, on graphs taken out of the e-graph: the original
+// first, then the cheapest, until they find nothing new. What they find is imported and united node
+// by node.
+//
+// Deterministic, unless the time limit or `cancel` stops it.
+#ifndef ATHANOR_COMPILER_RULES_SATURATE_H_
+#define ATHANOR_COMPILER_RULES_SATURATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/egraph/extract.h"
+#include "compiler/egraph/report.h"
+#include "compiler/egraph/rule.h"
+#include "compiler/egraph/runner.h"
+#include "compiler/rules/rule_row.h"
+#include "compiler/rules/term_graph.h"
+
+namespace athanor {
+
+struct SaturationOptions {
+  // Over all runs; bytes include the payloads.
+  egraph::Limits limits;
+  // Matches of one rule in one iteration, before it is banned for a while.
+  uint64_t match_limit = 1000;
+  // Asked every few thousand rows and between recognition rows; true stops with kCancelled.
+  std::function<bool()> cancel;
+  // By which the cheapest graph is chosen for recognition; nullptr: fewest ops, views at a tenth.
+  egraph::NodeCost cost;
+};
+
+// With the rows that `choice` allows. The report has one entry for each rule, several for a row
+// with several rules, and then one for each recognition row, whose matches are the nodes it found;
+// `tag` is the row's index in RuleRows(). INTERNAL: a row is wrong.
+absl::StatusOr<egraph::Report> Saturate(TermGraph* terms, const RuleChoice& choice,
+                                        const SaturationOptions& options);
+// With these rows; switches among them do nothing. Rows that are not in the registry have its size
+// as their tag.
+absl::StatusOr<egraph::Report> SaturateWith(TermGraph* terms, absl::Span<const RuleRow* const> rows,
+                                            const SaturationOptions& options);
+
+// The e-graph rules of rewriting and decomposition rows, tagged by the rows' indexes; none for
+// others. INTERNAL names the row that is wrong. The rules borrow the language and the facts.
+absl::StatusOr<std::vector<egraph::Rule>> CompileRules(absl::Span<const RuleRow* const> rows,
+                                                       const TermLanguage& language,
+                                                       const FactsAnalysis& facts);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_RULES_SATURATE_H_
