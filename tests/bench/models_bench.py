@@ -150,7 +150,9 @@ def search(graph: athanor.Graph, args: argparse.Namespace, folder: Path) -> dict
     """
     (folder / "graph.pb").write_bytes(graph.proto().SerializeToString())
     options = {"graph": folder / "graph.pb", "out": folder, "threads": args.threads,
-               "budget": args.search_budget, "tuner": ROOT / "bazel-bin/server/athanor-tuner"}
+               "budget": args.search_budget, "seed": args.search_seed,
+               "disable_rules": ",".join(args.disable_rules),
+               "tuner": ROOT / "bazel-bin/server/athanor-tuner"}
     command = [str(ROOT / "bazel-bin/tests/bench/search_plan")]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
@@ -180,7 +182,11 @@ def text(row: dict[str, object]) -> str:
              f"{row['load_s']:.2f} s; others had {row['busy_elsewhere_percent']:.0f} % of the "
              "machine"]
     if "search" in row:
-        lines.append("  search       " + ", ".join(f"{k} {v}" for k, v in row["search"].items()))
+        found = row["search"]
+        progress = found["progress"]
+        lines.append(f"  search       {found['stop']} after {found['seconds']} s, "
+                     f"{progress.get('candidates', 0)} candidates, {progress.get('best', 1):.4f} "
+                     f"of the baseline, rules: {' '.join(progress.get('rules', [])) or 'none'}")
     for name in ("ours", "onnxruntime", "torch"):
         side = row.get(name)
         if isinstance(side, dict):
@@ -207,9 +213,9 @@ def print_profile(case: Case, ours: InProcess) -> None:
     print(f"{total / 1e3:9.1f} us  sum")
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def parser(description: str) -> argparse.ArgumentParser:
+    """What is asked of any bench of these models; `finish` completes what it parses."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--model", choices=CASES, required=True)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--length", type=int, default=128, help="of the encoder's sequences")
@@ -221,6 +227,8 @@ def arguments() -> argparse.Namespace:
                         "first; or the plan in a folder (plan.pb and SOURCE_HASH.so for each "
                         "kernel; one without is compiled)")
     parser.add_argument("--search_budget", type=float, default=30, metavar="SECONDS")
+    parser.add_argument("--search_seed", type=int, default=1)
+    parser.add_argument("--disable_rules", nargs="*", default=[], metavar="RULE|FAMILY")
     parser.add_argument("--save_plan", type=Path, metavar="FOLDER", help="write what ran there")
     parser.add_argument("--peers", nargs="*", choices=["onnxruntime", "torch"],
                         default=["onnxruntime", "torch"])
@@ -228,14 +236,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--profile", action="store_true", help="also print the time of each step")
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
+    return parser
+
+
+def finish(args: argparse.Namespace) -> argparse.Namespace:
+    """Defaults that depend on other arguments."""
     args.form = args.form or ("composites" if args.model == "encoder" else "primitives")
     return args
 
 
 def main() -> int:
     """Prints one row as text or JSON; 1 if a value is wrong or the plan does not load."""
-    args = arguments()
+    args = finish(parser(__doc__.split("\n")[0]).parse_args())
     case = CASES[args.model](args)
     try:
         ours, found = load(case.graph, args)

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,13 @@ sys.path[:0] = [str(ROOT / "tests/models"), str(ROOT / "tests/bench"),
 from serving import free_address, server  # noqa: E402
 
 Row = dict[str, object]
+
+
+class Plan(NamedTuple):
+    """What of ours runs: "baseline" or "search", and the seconds that a search may take."""
+
+    which: str
+    budget: float
 
 
 def machine() -> Row:
@@ -60,16 +68,17 @@ def contraction() -> list[Row]:
     return rows
 
 
-def model(*options: object) -> Callable[[str], list[Row]]:
+def model(*options: object) -> Callable[[Plan], list[Row]]:
     """A row of models_bench.py, for its --plan; options as on its command line."""
-    def run(plan: str) -> list[Row]:
-        return json_lines([sys.executable, "tests/bench/models_bench.py", "--json", "--plan", plan,
+    def run(plan: Plan) -> list[Row]:
+        return json_lines([sys.executable, "tests/bench/models_bench.py", "--json",
+                           "--plan", plan.which, "--search_budget", str(plan.budget),
                            *map(str, options)])
 
     return run
 
 
-MODELS: dict[str, list[Callable[[str], list[Row]]]] = {
+MODELS: dict[str, list[Callable[[Plan], list[Row]]]] = {
     "encoder": [model("--model", "encoder", "--batch", b) for b in (1, 8)],
     "mlp": [model("--model", name, "--batch", b) for name in ("digits", "mlp") for b in (1, 64)],
     "dlrm": [model("--model", name, "--batch", 2048) for name in ("dlrm", "dlrm_mini")],
@@ -135,15 +144,26 @@ def cold() -> list[Row]:
     return rows
 
 
-def neighbour(model: str) -> Callable[[str], list[Row]]:
+def neighbour(model: str) -> Callable[[Plan], list[Row]]:
     """What calls of a model notice of another's search; rows of neighbour.py."""
     return lambda _: json_lines([sys.executable, "tests/bench/neighbour.py", "--model", model])
 
 
+def seeds(*options: object) -> Callable[[Plan], list[Row]]:
+    """A row of seeds_bench.py: five searches of one model, with the budget of --search_budget."""
+    return lambda plan: json_lines([sys.executable, "tests/bench/seeds_bench.py", "--json",
+                                    "--search_budget", str(plan.budget), *map(str, options)])
+
+
+SEEDS = [seeds("--model", name, "--batch", b)
+         for name, b in (("digits", 64), ("mlp", 64), ("dlrm", 2048), ("encoder", 1))]
+
+
 # Each gives its rows part by part, so that one that fails leaves the others.
-BENCHES: dict[str, list[Callable[[str], list[Row]]]] = {
+BENCHES: dict[str, list[Callable[[Plan], list[Row]]]] = {
     "contraction": [lambda _: contraction()], **MODELS, "cold": [lambda _: cold()],
-    "add": [lambda _: add()], "neighbour": [neighbour(name) for name in ("mlp", "digits")]}
+    "add": [lambda _: add()], "neighbour": [neighbour(name) for name in ("mlp", "digits")],
+    "seeds": SEEDS}
 
 
 def main() -> int:
@@ -151,16 +171,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", choices=sorted(BENCHES), default=list(BENCHES))
     parser.add_argument("--plan", choices=["baseline", "search"], default="baseline",
-                        help="what models run; a search takes 30 s for each")
+                        help="what models run; a search takes its budget for each")
+    parser.add_argument("--search_budget", type=float, default=30, metavar="SECONDS")
     parser.add_argument("--out", type=Path, help="also write the rows to this file")
     args = parser.parse_args()
+    plan = Plan(args.plan, args.search_budget)
     rows = [machine()]
     failed = 0
     print(json.dumps(rows[0]), flush=True)
     for name in args.only:
         for part in BENCHES[name]:
             try:
-                new = part(args.plan)
+                new = part(plan)
             except (RuntimeError, OSError) as error:
                 failed += 1
                 new = [{"bench": name, "error": str(error)}]

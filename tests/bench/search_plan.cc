@@ -1,12 +1,12 @@
 // Searches a plan for a graph as the server does, without a server, and writes the best to a folder
 // (plan_folder.h): what models_bench.py runs with --plan search.
 //
-//   search_plan --graph graph.pb --out FOLDER [--threads N] [--budget SECONDS] [--cache FILE]
+//   search_plan --graph graph.pb --out FOLDER [--threads N] [--budget SECONDS] [--seed N]
+//               [--mode budget|fast|exhaust] [--disable_rules A,B] [--cache FILE]
 //
-// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Prints one line of JSON: why
-// the search stopped, the seconds it took, candidates tried, and the time of the plan as a share of
-// the baseline's. Kernels are kept in the cache (none: in memory), so that a second search goes on
-// faster.
+// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Prints one line of JSON: the
+// plan, why the search stopped, the seconds it took, and its SearchProgress without tasks. Kernels
+// are kept in the cache (none: in memory), so that a second search goes on faster.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +19,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "compiler/frontend/frontend.h"
+#include "google/protobuf/util/json_util.h"
 #include "proto/athanor/v1/graph.pb.h"
 #include "server/options.h"
 #include "server/plan_search.h"
@@ -33,7 +35,15 @@ struct Arguments {
   std::string graph, out, tuner, cache;
   int64_t threads = 0;  // 0: one per core
   double budget = 30;   // seconds
+  PlanSearchOptions search;
 };
+
+bool ParseMode(const std::string& text, v1::SearchMode* mode) {
+  if (text == "budget") *mode = v1::SEARCH_BUDGET;
+  if (text == "fast") *mode = v1::SEARCH_FAST;
+  if (text == "exhaust") *mode = v1::SEARCH_EXHAUST;
+  return text == "budget" || text == "fast" || text == "exhaust";
+}
 
 absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   Arguments a;
@@ -54,6 +64,12 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
       right = absl::SimpleAtoi(value, &a.threads) && a.threads >= 0;
     } else if (name == "--budget") {
       right = absl::SimpleAtod(value, &a.budget) && a.budget >= 0;
+    } else if (name == "--seed") {
+      right = absl::SimpleAtoi(value, &a.search.seed);
+    } else if (name == "--mode") {
+      right = ParseMode(value, &a.search.mode);
+    } else if (name == "--disable_rules") {
+      a.search.disabled_rules = absl::StrSplit(value, ',', absl::SkipEmpty());
     } else {
       return absl::InvalidArgumentError(absl::StrCat("there is no ", name));
     }
@@ -97,13 +113,14 @@ struct Searched {
   double seconds = 0;
 };
 
-absl::StatusOr<Searched> SearchFor(CompileBackend& backend, const Graph& graph, double budget) {
+absl::StatusOr<Searched> SearchFor(CompileBackend& backend, const Graph& graph,
+                                   const Arguments& arguments) {
   absl::StatusOr<PlanSearch::Found> baseline = Baseline(backend, graph);
   if (!baseline.ok()) return baseline.status();
   Searched result;
   result.best = *baseline;
   const auto start = std::chrono::steady_clock::now();
-  auto search = backend.NewSearch(graph, *std::move(baseline), {});
+  auto search = backend.NewSearch(graph, *std::move(baseline), arguments.search);
   if (!search.ok()) return search.status();
   while (result.stop.empty()) {
     absl::StatusOr<PlanSearch::Step> step = (*search)->Next();
@@ -115,7 +132,7 @@ absl::StatusOr<Searched> SearchFor(CompileBackend& backend, const Graph& graph, 
     if (step->stop) result.stop = v1::CompileJob::StopReason_Name(*step->stop);
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (result.seconds >= budget) (*search)->Finish();
+    if (result.seconds >= arguments.budget) (*search)->Finish();
   }
   result.progress = (*search)->progress();
   return result;
@@ -132,18 +149,23 @@ absl::Status Main(const Arguments& arguments) {
   auto backends = TunerBackends::Create(options, tuner);
   if (!backends.ok()) return backends.status();
   std::unique_ptr<CompileBackend> backend = (*backends)->New(nullptr);
-  absl::StatusOr<Searched> result = SearchFor(*backend, *graph, arguments.budget);
+  absl::StatusOr<Searched> result = SearchFor(*backend, *graph, arguments);
   if (!result.ok()) return result.status();
   std::vector<std::string> objects;
   for (KernelObject& k : result->best.objects) objects.push_back(std::move(k.object));
   if (absl::Status s = WritePlan(arguments.out, result->best.plan, objects); !s.ok()) return s;
+  result->progress.clear_tasks();
+  std::string progress;
+  google::protobuf::util::JsonPrintOptions json;
+  json.preserve_proto_field_names = true;
+  if (!google::protobuf::util::MessageToJsonString(result->progress, &progress, json).ok()) {
+    return absl::InternalError("the search's progress cannot be printed");
+  }
   std::printf(
       "{\"plan_id\":\"%s\",\"plan_kind\":\"%s\",\"stop\":\"%s\",\"seconds\":%.2f,"
-      "\"candidates\":%ld,\"plans_measured\":%d,\"plans_taken\":%d,\"share_of_baseline\":%.4f}\n",
+      "\"progress\":%s}\n",
       result->best.plan.plan_id().c_str(), result->best.plan.kind().c_str(), result->stop.c_str(),
-      result->seconds, static_cast<long>(result->progress.candidates()),
-      static_cast<int>(result->progress.plans_measured()),
-      static_cast<int>(result->progress.plans_taken()), result->progress.best());
+      result->seconds, progress.c_str());
   return absl::OkStatus();
 }
 
