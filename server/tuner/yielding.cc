@@ -8,23 +8,35 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 #include <future>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace athanor {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // How long a request may have to wait for the priority to fall.
 constexpr std::chrono::milliseconds kLook{5};
-
-constexpr int kNicer = 10;  // a tenth of another thread's share of a core
+constexpr int kLooksPerCheck = 20;  // whether the work comes to run at all
+constexpr int kNicer = 10;          // a tenth of another thread's share of a core
 // The least the scheduler lets a thread run before a waking one may take its core (Linux 6.12 and
-// later; others decide by niceness alone). By default some milliseconds, which is what a request
-// would wait.
+// later; others decide by niceness alone). By default some milliseconds.
 constexpr uint64_t kSliceNs = 100'000;
+// Work that had a core for less than a twentieth of the time it wanted one, over at least a second,
+// is starved; for a minute what follows is.
+constexpr int64_t kStarvedNs = 1'000'000'000;
+constexpr int64_t kLeastShare = 20;
+constexpr std::chrono::seconds kStarvation{60};
 
 // As the system call has it; libc has no name for it.
 struct SchedAttributes {
@@ -38,8 +50,13 @@ struct SchedAttributes {
   uint64_t period = 0;
 };
 
-// A refusal costs others' speed, not correctness.
-void LowerPriority(pid_t thread) {
+// Refusals cost others' speed, not correctness, here and below.
+void SetIdle(pid_t thread) {
+  const sched_param none{};
+  sched_setscheduler(thread, SCHED_IDLE, &none);
+}
+
+void SetNice(pid_t thread) {
   SchedAttributes attributes;
   attributes.nice = std::min(19, getpriority(PRIO_PROCESS, thread) + kNicer);
   if (syscall(SYS_sched_setattr, thread, &attributes, 0) != 0) {
@@ -47,19 +64,68 @@ void LowerPriority(pid_t thread) {
   }
 }
 
+// How a thread fares that wants a core, in nanoseconds.
+class Fare {
+ public:
+  explicit Fare(pid_t thread) : path_(absl::StrCat("/proc/self/task/", thread, "/stat")) {}
+
+  // Called again and again; true once the thread has been starved. How long it waits can only be
+  // seen from here: its own account of it is written when it runs again.
+  bool Starved() {
+    const Clock::time_point now = Clock::now();
+    int64_t ran = 0;
+    const bool wants = Read(&ran);
+    if (wants && last_ != Clock::time_point()) {
+      const int64_t got = ran - last_ran_;
+      ran_ += got;
+      waited_ += std::max<int64_t>(0, std::chrono::nanoseconds(now - last_).count() - got);
+    }
+    last_ = wants ? now : Clock::time_point();
+    last_ran_ = ran;
+    return waited_ > kStarvedNs && ran_ < waited_ / kLeastShare;
+  }
+
+ private:
+  // Whether it wants a core now, and how long it had one so far.
+  bool Read(int64_t* ran) const {
+    std::FILE* file = std::fopen(path_.c_str(), "re");
+    if (file == nullptr) return false;
+    char state = '?';
+    int64_t user = 0, system = 0;
+    // The name, in brackets, is this program's.
+    const int found = std::fscanf(
+        file, "%*d %*[^)]) %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNd64 " %" SCNd64, &state,
+        &user, &system);
+    std::fclose(file);
+    *ran = (user + system) * (1'000'000'000 / sysconf(_SC_CLK_TCK));
+    return found == 3 && state == 'R';
+  }
+
+  const std::string path_;
+  Clock::time_point last_{};  // it wanted a core; epoch: it did not
+  int64_t last_ran_ = 0, ran_ = 0, waited_ = 0;
+};
+
 }  // namespace
 
+bool YieldingWork::Look() {
+  const TrafficState before = std::exchange(seen_, traffic_.Read());
+  if (before == seen_) return false;
+  last_ = Clock::now();
+  return true;
+}
+
 void YieldingWork::Run(absl::FunctionRef<void()> work) {
-  std::atomic<pid_t> thread_id = 0;
+  bool low = Look() || traffic_.Read().running > 0 || Clock::now() < last_ + recent_;
+  void (*const lower)(pid_t) = Clock::now() < starved_until_ ? SetNice : SetIdle;
+  std::atomic<pid_t> id = 0;
   std::promise<void> done;
   std::future<void> finished = done.get_future();
-  const TrafficState before = std::exchange(seen_, traffic_.Read());
-  bool low = before != seen_ || seen_.running > 0;
   std::thread thread;
   try {
     thread = std::thread([&, low] {
-      if (low) LowerPriority(0);
-      thread_id = gettid();
+      if (low) lower(gettid());
+      id = gettid();
       work();
       done.set_value();
     });
@@ -67,12 +133,20 @@ void YieldingWork::Run(absl::FunctionRef<void()> work) {
     work();
     return;
   }
-  while (finished.wait_for(kLook) != std::future_status::ready) {
-    if (low || traffic_.Read() == seen_ || thread_id == 0) continue;
-    LowerPriority(thread_id);
-    low = true;
+  std::optional<Fare> fare;
+  for (int look = 1; finished.wait_for(kLook) != std::future_status::ready; ++look) {
+    if (id == 0) continue;
+    if (!fare) fare.emplace(id);
+    if (!low && Look()) {
+      lower(id);
+      low = true;
+    }
+    if (low && lower == SetIdle && look % kLooksPerCheck == 0 && fare->Starved()) {
+      starved_until_ = Clock::now() + kStarvation;
+      SetNice(id);  // only where this process may raise priorities
+    }
   }
-  seen_ = traffic_.Read();
+  Look();
   thread.join();
 }
 

@@ -8,10 +8,16 @@
 // done by a thread of its own, and the priority ends with the thread; processes forked by it keep
 // it. Without requests nothing is lowered: an idle server's search is no slower for it.
 //
-// Rejected: SCHED_IDLE. On a machine that is busy with other things as well, it leaves a thread
-// next to nothing: compiling a kernel would run into its time limit.
+// Low is SCHED_IDLE: a waking thread takes the core from it at once, and the scheduler places it as
+// if the core were idle. With niceness alone (10), 7 times as many threads of the server waited
+// longer than a millisecond for a search's, with the shortest time slice 4 times as many, because a
+// running thread is left its slice. But where a machine is busy with other things too, SCHED_IDLE
+// gets next to nothing, and compiling a kernel would run into its time limit: work that is starved
+// makes what follows, for a minute, nice instead.
 #ifndef ATHANOR_SERVER_TUNER_YIELDING_H_
 #define ATHANOR_SERVER_TUNER_YIELDING_H_
+
+#include <chrono>
 
 #include "absl/functional/function_ref.h"
 #include "server/traffic.h"
@@ -21,17 +27,27 @@ namespace athanor {
 // Used by one thread.
 class YieldingWork {
  public:
-  // `traffic` outlives it.
-  explicit YieldingWork(const TrafficReader* traffic) : traffic_(*traffic) {}
+  // `traffic` outlives it. The next request is expected for `recent` after the last.
+  explicit YieldingWork(const TrafficReader* traffic,
+                        std::chrono::milliseconds recent = std::chrono::seconds(2))
+      : traffic_(*traffic), recent_(recent) {}
 
-  // Returns when `work` has. It begins at low priority if a request ran since the last call,
-  // or is running; else that comes as soon as one does. This thread only waits meanwhile, so the
-  // process may be forked as if it had one thread.
+  // Returns when `work` has. It begins at low priority if a request is running, ran recently or
+  // since the last call; else that comes as soon as one runs. This thread only waits meanwhile, so
+  // the process may be forked as if it had one thread.
   void Run(absl::FunctionRef<void()> work);
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // Whether requests came or went since the last look.
+  bool Look();
+
   const TrafficReader& traffic_;
+  const std::chrono::milliseconds recent_;
   TrafficState seen_;
+  Clock::time_point last_{};  // a request was seen
+  Clock::time_point starved_until_{};
 };
 
 }  // namespace athanor
