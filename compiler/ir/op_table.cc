@@ -249,7 +249,8 @@ void AddModels(Rows* rows) {
               "query i attends keys j <= i + (Lk - Lq) only. The result is softmax of the scores "
               "over the keys that are not hidden, times v; a query whose every key is hidden (or "
               "Lk = 0) gives zeros, by definition. Hidden scores have no influence, whatever they hold; "
-              "hidden values must be finite, else the result is unspecified. NaN or +inf in a score "
+              "hidden values must be finite, else the result is unspecified. Where every score that is "
+              "not hidden is -inf, the result is NaN or zeros. NaN or +inf in a score "
               "that is not hidden gives NaN. f16 and bf16 compute in f32 throughout and round once.");
   ATHANOR_ROW(EmbeddingBag, kComposite, 3, 3,
               ATHANOR_ATTRS(Required("mode", AttrType::kString, "\"sum\", \"mean\" or \"max\"")),
