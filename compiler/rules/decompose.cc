@@ -315,7 +315,8 @@ void ContractExample(ExampleBuilder& e) {
 void AttentionExample(ExampleBuilder& e) {
   const Expr batch = e.Size(), queries = e.Size(), keys = e.Size();
   const int64_t width = e.ConstantSize(1);
-  const NodeId q = e.Input({batch, queries, width}), k = e.Input({batch, keys, width});
+  const NodeId q = e.Input({batch, queries, width}, ExampleEdges::kNaN);
+  const NodeId k = e.Input({batch, keys, width}, ExampleEdges::kNaN);
   std::vector<NodeId> inputs = {q, k, e.FiniteInput({batch, keys, e.ConstantSize()})};
   if (e.Coin()) inputs.push_back(e.Input({queries, keys}, e.Coin() ? DType::kBool : e.dtype()));
   Attrs attrs = {{"causal", e.Coin()}};

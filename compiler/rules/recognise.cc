@@ -140,7 +140,8 @@ void ContractOfViewExample(ExampleBuilder& e) {
 void AttentionExample(ExampleBuilder& e) {
   const Expr batch = e.Size(), queries = e.Size(), keys = e.Size();
   const int64_t width = e.ConstantSize(1);
-  const NodeId q = e.Input({batch, queries, width}), k = e.Input({batch, keys, width});
+  const NodeId q = e.Input({batch, queries, width}, ExampleEdges::kNaN);
+  const NodeId k = e.Input({batch, keys, width}, ExampleEdges::kNaN);
   const NodeId v = e.Input({batch, keys, e.ConstantSize()});
   e.Output(InPrimitives(e, Op::kAttention, {q, k, v}, {{"scale", 0.25}}));
 }

@@ -68,9 +68,9 @@ NodeId ExampleBuilder::Input(Shape shape, DType dtype) {
   return Declare(Op::kInput, "x", std::move(shape), dtype);
 }
 
-NodeId ExampleBuilder::FiniteInput(Shape shape) {
+NodeId ExampleBuilder::Input(Shape shape, ExampleEdges edges) {
   const NodeId n = Input(std::move(shape));
-  finite_.insert(n);
+  edges_[n] = edges;
   return n;
 }
 

@@ -17,13 +17,15 @@
 #include <cstdint>
 #include <map>
 #include <random>
-#include <set>
 #include <utility>
 
 #include "compiler/ir/graph.h"
 #include "compiler/rules/decompose.h"
 
 namespace athanor {
+
+// What an Input may hold besides numbers.
+enum class ExampleEdges : uint8_t { kAll, kNaN, kNone };
 
 class ExampleBuilder {
  public:
@@ -44,8 +46,9 @@ class ExampleBuilder {
 
   NodeId Input(Shape shape) { return Input(std::move(shape), dtype_); }
   NodeId Input(Shape shape, DType dtype);
-  // One that never holds NaN or an infinity: where ops leave open what comes of them.
-  NodeId FiniteInput(Shape shape);
+  // Without infinities, or without NaN too: where ops leave open what comes of them.
+  NodeId Input(Shape shape, ExampleEdges edges);
+  NodeId FiniteInput(Shape shape) { return Input(std::move(shape), ExampleEdges::kNone); }
   // Integers in [0, size): valid indices of an axis of that size, which is at least 1.
   NodeId Indices(Shape shape, const Expr& size, DType dtype = DType::kI64);
   // A weight; the shape is constant.
@@ -69,7 +72,11 @@ class ExampleBuilder {
   const Expr::Env& dims() const { return dims_; }
   // Beyond which the values of an Input must stay, if it holds indices.
   const std::map<NodeId, int64_t>& index_limits() const { return index_limits_; }
-  bool IsFinite(NodeId input) const { return finite_.contains(input); }
+  ExampleEdges edges(NodeId input) const {
+    const auto it = edges_.find(input);
+    return it == edges_.end() ? ExampleEdges::kAll : it->second;
+  }
+  bool IsFinite(NodeId input) const { return edges(input) == ExampleEdges::kNone; }
 
  private:
   static Graph WithDims(std::mt19937_64& random, Expr::Env* sizes);
@@ -82,7 +89,7 @@ class ExampleBuilder {
   Graph graph_;  // with all its dims from the start, as the expansion wants it
   Expansion x_;
   std::map<NodeId, int64_t> index_limits_;
-  std::set<NodeId> finite_;
+  std::map<NodeId, ExampleEdges> edges_;
 };
 
 }  // namespace athanor

@@ -1,0 +1,129 @@
+// Every row of the registry against the reference evaluator.
+#include <cstdint>
+#include <string>
+
+#include "compiler/rules/rule_rows_testing.h"
+#include "compiler/rules/term_expansion.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+class RuleRowsTest : public testing::TestWithParam<size_t> {};
+
+TEST_P(RuleRowsTest, FiresAndIsRight) {
+  constexpr int kSeeds = 40;
+  const RuleRow& row = RuleRows()[GetParam()];
+  int fired = 0, compared = 0;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
+    const RowCheck check = CheckRow(row, dtype, kSeeds);
+    ASSERT_TRUE(check.status.ok()) << check.status;
+    fired += check.fired;
+    compared += check.compared;
+  }
+  // Examples are of use when the row fires on them, whatever the sizes.
+  EXPECT_GE(fired, kSeeds) << row.name << " fired on " << fired << " of " << 4 * kSeeds
+                           << " examples";
+  EXPECT_GE(compared, fired / 2) << row.name;
+}
+
+std::vector<size_t> RowsThatAct() {
+  std::vector<size_t> indexes;
+  for (size_t i = 0; i < RuleRows().size(); ++i) {
+    if (!RuleRows()[i].is_switch()) indexes.push_back(i);
+  }
+  return indexes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, RuleRowsTest, testing::ValuesIn(RowsThatAct()),
+                         [](const auto& info) { return std::string(RuleRows()[info.param].name); });
+
+// --- The check itself finds what is wrong. ---
+
+RuleRow Row(RuleRow::Rewrites rewrites, RuleClass rule_class = RuleClass::kExact) {
+  return {.name = "tried",
+          .family = "algebra",
+          .rule_class = rule_class,
+          .algebra = "what is tried on x * y + x",
+          .rewrites = rewrites,
+          .example = [](ExampleBuilder& e) {
+            const Shape shape = {e.Size(), e.Size()};
+            const NodeId x = e.Input(shape), y = e.Input(shape);
+            e.Output(e.x().Add(Op::kAdd, {e.x().Add(Op::kMul, {x, y}), x}));
+          }};
+}
+
+std::vector<egraph::RuleSpec> Rule(const char* premise, const char* conclusion) {
+  return {{.premises = {premise}, .conclusions = {conclusion}}};
+}
+
+TEST(CheckRowTest, ARightRowPasses) {
+  const RowCheck check = CheckRow(Row([](const TermLanguage&, const FactsAnalysis&) {
+                                    return Rule("(Mul ?x ?y)", "(Mul ?y ?x)");
+                                  }),
+                                  DType::kF32, 30);
+  EXPECT_TRUE(check.status.ok()) << check.status;
+  EXPECT_EQ(check.fired, 30);
+  EXPECT_EQ(check.compared, 30);
+}
+
+TEST(CheckRowTest, WrongValuesAreFound) {
+  const RowCheck check = CheckRow(Row([](const TermLanguage&, const FactsAnalysis&) {
+                                    return Rule("(Mul ?x ?y)", "(Add ?x ?y)");
+                                  }),
+                                  DType::kBF16, 30);
+  EXPECT_FALSE(check.status.ok());
+  EXPECT_NE(check.status.message().find("tried"), absl::string_view::npos) << check.status;
+}
+
+// x = x / 10 * 10, rounded twice more.
+TEST(CheckRowTest, RoundingIsForReassociatingRows) {
+  const auto there_and_back = [](const TermLanguage& language, const FactsAnalysis& facts) {
+    return std::vector<egraph::RuleSpec>{
+        {.premises = {"?root = (Add (Mul ?x ?y) ?x)"},
+         .apply = [&](const egraph::Match& m, egraph::Rewriter* rewriter) {
+           TermExpansion t(language, facts, rewriter);
+           const NodeId x = t.Operand(m.Class("x"));
+           const NodeId tenth = t.x().Add(Op::kMul, {x, t.x().FillLike(x, 0.1)});
+           const NodeId again = t.x().Add(Op::kMul, {tenth, t.x().FillLike(x, 10)});
+           const NodeId product = t.x().Add(Op::kMul, {again, t.Operand(m.Class("y"))});
+           return t.Unite(t.x().Add(Op::kAdd, {product, x}), m.Class("root"));
+         }}};
+  };
+  EXPECT_FALSE(CheckRow(Row(there_and_back), DType::kF32, 30).status.ok());
+  const absl::Status status =
+      CheckRow(Row(there_and_back, RuleClass::kReassociating), DType::kF32, 30).status;
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(CheckRowTest, InfinitiesMustStayWhereTheyAre) {
+  // x * y + x = x * y + x * x / x, but not where x is infinite or 0.
+  const auto cancel = [](const TermLanguage&, const FactsAnalysis&) {
+    return Rule("(Add (Mul ?x ?y) ?x)", "(Add (Mul ?x ?y) (Div (Mul ?x ?x) ?x))");
+  };
+  const absl::Status status =
+      CheckRow(Row(cancel, RuleClass::kReassociating), DType::kF64, 30).status;
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("special values"), absl::string_view::npos) << status;
+}
+
+TEST(CheckRowTest, WhatTheFactsRefuseIsAnError) {
+  const RowCheck check = CheckRow(Row([](const TermLanguage&, const FactsAnalysis&) {
+                                    return Rule("(Mul ?x ?y)", "(LessThan ?x ?y)");
+                                  }),
+                                  DType::kF32, 30);
+  EXPECT_FALSE(check.status.ok());
+}
+
+TEST(CheckRowTest, ARowThatNeverFiresIsSeen) {
+  const RowCheck check = CheckRow(Row([](const TermLanguage&, const FactsAnalysis&) {
+                                    return Rule("(Div ?x ?y)", "(Mul ?x (Recip ?y))");
+                                  }),
+                                  DType::kF32, 30);
+  EXPECT_TRUE(check.status.ok()) << check.status;
+  EXPECT_EQ(check.fired, 0);
+  EXPECT_EQ(check.compared, 0);
+}
+
+}  // namespace
+}  // namespace athanor

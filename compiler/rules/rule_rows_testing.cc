@@ -1,0 +1,265 @@
+#include "compiler/rules/rule_rows_testing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "compiler/ir/compare.h"
+#include "compiler/ir/message.h"
+#include "compiler/rules/saturate.h"
+
+namespace athanor {
+namespace {
+
+constexpr int kMaxAlternatives = 12;  // graphs compared of one example
+
+// --- How far apart both sides may be ---
+
+bool SumsFloats(const Node& node) {
+  switch (node.op) {
+    case Op::kSumReduce:
+    case Op::kContract:
+    case Op::kSoftmax:
+    case Op::kLayerNorm:
+    case Op::kRmsNorm:
+    case Op::kAttention:
+    case Op::kEmbeddingBag:
+    case Op::kScatter:
+      return IsFloat(node.type.dtype);
+    default:
+      return false;
+  }
+}
+
+// Ops whose results are not fixed bit for bit, and how often.
+std::map<Op, int> LooseOps(const Graph& graph) {
+  std::map<Op, int> ops;
+  for (const Node& node : graph.nodes) {
+    if (OpInfo(node.op).ulp > 0 || SumsFloats(node)) ++ops[node.op];
+  }
+  return ops;
+}
+
+bool HasAny(const Graph& graph, std::initializer_list<Op> ops) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return std::find(ops.begin(), ops.end(), node.op) != ops.end();
+  });
+}
+
+// Numbers at the end of a dtype's range stand for infinity, as a maximum's start does.
+double LargestFinite(const Tensor& t) {
+  constexpr double kEnd = 1e30;
+  double largest = 0;
+  if (!IsFloat(t.dtype)) return largest;
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    const double v = std::fabs(LoadScalar(t, i).f);
+    if (v < kEnd) largest = std::max(largest, v);
+  }
+  return largest;
+}
+
+// The scale of rounding errors in a graph, from its values: the coarsest roundoff, the number of
+// roundings in a row, the largest value that one may happen to.
+struct ErrorScale {
+  double roundoff = 0, roundings = 1, magnitude = 0;
+  void Join(const ErrorScale& other) {
+    roundoff = std::max(roundoff, other.roundoff);
+    roundings += other.roundings;
+    magnitude = std::max(magnitude, other.magnitude);
+  }
+};
+
+ErrorScale ScaleOf(const Graph& graph, const std::vector<Tensor>& values) {
+  ErrorScale scale;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    double largest = LargestFinite(values[n]), length = 1, product = 1;
+    for (const NodeId i : node.inputs) {
+      const double operand = LargestFinite(values[i]);
+      for (const int64_t size : values[i].shape) length = std::max<double>(length, size);
+      product *= std::max(operand, 1.0);
+      // A change of an exponent by d changes the power by the factor e^d.
+      if (HasAny({.nodes = {node}}, {Op::kExp, Op::kExp2, Op::kPow, Op::kSoftmax})) {
+        scale.roundings += operand;
+      }
+    }
+    if (SumsFloats(node)) {
+      // Partial sums may be larger than the sum.
+      largest = std::max(largest, length * product);
+      scale.roundings += length;
+      if (node.op == Op::kAttention) scale.roundings += length * product;
+    }
+    scale.roundings += 1 + OpInfo(node.op).ulp;
+    scale.magnitude = std::max(scale.magnitude, largest);
+    if (IsFloat(node.type.dtype) && !node.inputs.empty()) {
+      scale.roundoff = std::max(scale.roundoff, UnitRoundoff(node.type.dtype));
+    }
+  }
+  return scale;
+}
+
+// NaN equals NaN; zeros of both signs are one only where an op leaves the sign open.
+absl::Status CompareBits(const Tensor& got, const Tensor& want, bool zeros_are_one) {
+  if (absl::Status s = CompareTensors(got, want, 0, 0); !s.ok()) return s;
+  for (int64_t i = 0; i < want.elements() && IsFloat(want.dtype); ++i) {
+    const double a = LoadScalar(got, i).f, b = LoadScalar(want, i).f;
+    if (!std::isnan(b) && !zeros_are_one && std::signbit(a) != std::signbit(b)) {
+      return Invalid("element ", i, ": got ", a, ", want ", b, ", of the other sign");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// --- The graphs that a row leads to ---
+
+// Each e-node that the example does not have, in the place of the example's: as little else as may
+// be is different. What is left of the example comes first, where values of it became one.
+std::vector<Graph> OtherSides(const TermGraph& terms, absl::Status* status) {
+  const egraph::EGraph& e = terms.terms();
+  const std::vector<egraph::ClassId> roots = terms.Roots();
+  const egraph::Extractor extractor(e, [](egraph::NodeId) { return 1.0; });
+  const egraph::Choice original = terms.Original();
+  std::vector<Graph> sides;
+  const auto add = [&](const egraph::Choice& choice) {
+    absl::StatusOr<Graph> graph = terms.Extract(choice);
+    if (status->ok()) *status = graph.status();
+    if (!graph.ok()) return;
+    if (status->ok()) *status = Prefixed(ToText(*graph), Verify(*graph));
+    sides.push_back(*std::move(graph));
+  };
+  add(original);
+  if (status->ok() && CanonicalHash(sides[0]) == CanonicalHash(terms.graph())) sides.clear();
+  for (const egraph::ClassId id : e.Classes()) {
+    if (!original.Get(id).valid()) continue;  // reached through the nodes of those that have one
+    for (const egraph::NodeId n : e.nodes(id)) {
+      if (n == original.Get(id) || sides.size() >= kMaxAlternatives) continue;
+      egraph::Choice choice = original;
+      choice.Set(id, n);
+      if (!extractor.EnforceAcyclic(roots, &choice).ok() || choice.Get(id) != n) continue;
+      add(choice);
+      if (!status->ok()) return {};
+    }
+  }
+  return sides;
+}
+
+double SpecialValue(uint64_t draw, ExampleEdges edges) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const double kValues[] = {1.0, 0.0, -0.0, std::nan(""), kInf, -kInf};
+  const uint64_t allowed[] = {6, 4, 3};
+  return kValues[draw % allowed[static_cast<int>(edges)]];
+}
+
+Scalar WholeNumber(DType dtype, int64_t value) {
+  if (dtype == DType::kBool) return Scalar::Unsigned(dtype, value > 0);
+  return IsSigned(dtype) ? Scalar::Signed(dtype, value)
+                         : Scalar::Unsigned(dtype, static_cast<uint64_t>(std::abs(value)));
+}
+
+absl::Status CheckExample(const RuleRow& row, const ExampleBuilder& e, uint64_t seed,
+                          RowCheck* check) {
+  if (!e.status().ok()) return e.status();
+  if (absl::Status s = Verify(e.graph()); !s.ok()) return s;
+  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(e.graph());
+  if (!terms.ok()) return terms.status();
+  const RuleRow* const rows[] = {&row};
+  const absl::StatusOr<egraph::Report> report =
+      SaturateWith(terms->get(), rows, {.limits = {.iterations = 4, .nodes = 2000}});
+  if (!report.ok()) return report.status();
+  if (absl::Status s = (*terms)->terms().Verify(); !s.ok()) return s;
+  bool fired = false;
+  for (const egraph::RuleReport& rule : report->rules) {
+    fired |= rule.unions > 0;
+    if (rule.refused > 0) {
+      return Invalid(rule.name,
+                     " asked for what the facts refuse: ", (*terms)->terms().refusals()[0].message);
+    }
+    if (!rule.last_error.empty()) return Invalid(rule.name, ": ", rule.last_error);
+  }
+  check->fired += fired;
+  absl::Status status;
+  for (const Graph& side : OtherSides(**terms, &status)) {
+    for (const bool special : {false, true}) {
+      const std::vector<Tensor> values = ExampleValues(e, seed, special);
+      const absl::Status same = CompareSides(e.graph(), side, row.rule_class, values, e.dims());
+      if (!same.ok()) return Prefixed(Cat(ToText(side), special ? "special values: " : ""), same);
+    }
+    ++check->compared;
+  }
+  return status;
+}
+
+}  // namespace
+
+std::vector<Tensor> ExampleValues(const ExampleBuilder& e, uint64_t seed, bool special) {
+  std::mt19937_64 random(seed * 2 + special);
+  std::normal_distribution<double> normal(0, 2);
+  std::vector<NodeId> ids = e.graph().InputIds();
+  for (const NodeId n : e.graph().ParameterIds()) ids.push_back(n);
+  std::vector<Tensor> values;
+  for (const NodeId id : ids) {
+    const TensorType& type = e.graph().node(id).type;
+    Tensor t = Tensor::Zeros(type.dtype, *ConcreteShape(type.shape, e.dims()));
+    const auto limit = e.index_limits().find(id);
+    for (int64_t i = 0; i < t.elements(); ++i) {
+      const double v = normal(random);
+      const uint64_t draw = random();
+      if (limit != e.index_limits().end()) {
+        StoreScalar(t, i, WholeNumber(type.dtype, static_cast<int64_t>(draw % limit->second)));
+      } else if (!IsFloat(type.dtype)) {
+        // So large that products of two wrap in narrow dtypes.
+        StoreScalar(t, i, WholeNumber(type.dtype, std::llround(v * 50)));
+      } else {
+        const bool strewn = special && draw % 4 == 0;
+        const double value = strewn ? SpecialValue(draw / 4, e.edges(id)) : v;
+        StoreScalar(t, i, Scalar::Float(type.dtype, value));
+      }
+    }
+    values.push_back(std::move(t));
+  }
+  return values;
+}
+
+absl::Status CompareSides(const Graph& want, const Graph& got, RuleClass rule_class,
+                          const std::vector<Tensor>& values, const Expr::Env& dims) {
+  constexpr double kSlack = 4;
+  const absl::StatusOr<std::vector<Tensor>> a = EvaluateAll(want, values, &dims);
+  const absl::StatusOr<std::vector<Tensor>> b = EvaluateAll(got, values, &dims);
+  if (!a.ok()) return Prefixed("the example: ", a.status());
+  if (!b.ok()) return b.status();
+  const bool bits = rule_class == RuleClass::kExact && LooseOps(want) == LooseOps(got);
+  const bool zeros_are_one =
+      HasAny(want, {Op::kMax, Op::kMin, Op::kMaxReduce, Op::kRelu}) || !LooseOps(got).empty();
+  ErrorScale scale = ScaleOf(want, *a);
+  scale.Join(ScaleOf(got, *b));
+  const double tolerance =
+      kSlack * scale.magnitude *
+      std::min(Gamma(static_cast<int64_t>(scale.roundings), scale.roundoff), 1.0);
+  if (!std::isfinite(tolerance)) return absl::InternalError("no bound on the rounding errors");
+  for (size_t i = 0; i < want.outputs.size(); ++i) {
+    const Tensor& x = (*a)[want.outputs[i].node];
+    const Tensor& y = (*b)[got.outputs[i].node];
+    absl::Status same =
+        bits ? CompareBits(y, x, zeros_are_one) : CompareTensors(y, x, 0, tolerance);
+    if (!same.ok()) return Prefixed(Cat("output ", i, ": "), same);
+  }
+  return absl::OkStatus();
+}
+
+RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds) {
+  RowCheck check;
+  for (int seed = 0; seed < seeds && check.status.ok(); ++seed) {
+    ExampleBuilder e(static_cast<uint64_t>(seed), dtype);
+    row.example(e);
+    check.status = Prefixed(
+        Cat("row ", row.name, ", ", DTypeName(dtype), ", seed ", seed, ": ", ToText(e.graph())),
+        CheckExample(row, e, static_cast<uint64_t>(seed), &check));
+  }
+  return check;
+}
+
+}  // namespace athanor

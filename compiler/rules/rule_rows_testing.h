@@ -1,0 +1,39 @@
+// Checks a rule row: it must fire on its example, and every graph it leads to must have the values
+// of the example's, by the reference evaluator.
+//
+//   RowCheck check = CheckRow(row, DType::kF32, /*seeds=*/20);
+//   EXPECT_TRUE(check.status.ok()) << check.status;
+//   EXPECT_GT(check.fired, 0);
+#ifndef ATHANOR_COMPILER_RULES_RULE_ROWS_TESTING_H_
+#define ATHANOR_COMPILER_RULES_RULE_ROWS_TESTING_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compiler/ir/graph.h"
+#include "compiler/rules/rule_row.h"
+
+namespace athanor {
+
+struct RowCheck {
+  absl::Status status;  // the first thing that was wrong, with row, dtype, seed and both graphs
+  int fired = 0;        // examples in which the row added or united anything
+  int compared = 0;     // graphs other than the example's
+};
+
+// Examples with seeds 0 to seeds - 1, each on normal values and on values with NaN and infinities
+// among them.
+RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds);
+
+// Values for the example's Inputs and Parameters, in this order; `special` strews NaN, infinities
+// and zeros of both signs among them.
+std::vector<Tensor> ExampleValues(const ExampleBuilder& e, uint64_t seed, bool special);
+
+// OK if both graphs give the same on these values: as the class of a row demands.
+absl::Status CompareSides(const Graph& want, const Graph& got, RuleClass rule_class,
+                          const std::vector<Tensor>& values, const Expr::Env& dims);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_RULES_RULE_ROWS_TESTING_H_
