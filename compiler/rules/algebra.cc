@@ -335,6 +335,10 @@ Specs SmallPowers(const TermLanguage& language, const FactsAnalysis& facts) {
     const NodeId x = e.Operand(m.Class("x"));
     if (s == 1.0) return x;
     if (s == -1.0) return e.x().Add(Op::kRecip, {x});
+    if (s == 0.5) {  // of -0 it is 0, of minus infinity infinity
+      if (!t.FactsOf(m, "x").values.positive) return std::nullopt;
+      return e.x().Add(Op::kSqrt, {x});
+    }
     if (s != 2.0 && s != 3.0) return std::nullopt;
     const NodeId square = e.x().Add(Op::kMul, {x, x});
     return s == 2.0 ? square : e.x().Add(Op::kMul, {square, x});
@@ -348,6 +352,8 @@ void SmallPowersExample(ExampleBuilder& e) {
   const NodeId x = e.Input({e.Size(), e.Size()});
   constexpr double kPowers[] = {-1, 1, 2, 3};
   e.Output(e.x().Add(Op::kPow, {x, e.x().FillLike(x, kPowers[e.Pick(0, 3)])}));
+  const NodeId positive = e.x().Add(Op::kMax, {x, e.x().FillLike(x, 0.25)});
+  e.Output(e.x().Add(Op::kPow, {positive, e.x().FillLike(x, 0.5)}));
 }
 
 }  // namespace
@@ -383,10 +389,12 @@ std::vector<RuleRow> AlgebraRows() {
        nullptr, nullptr, DivideByNumberExample},
       {"divide_by_repeated", kFamily, kReassociating, "x/repeat(r) = x*repeat(1/r)",
        DivideByRepeated, nullptr, nullptr, DivideByRepeatedExample},
-      {"small_powers", kFamily, kExact, "x^2 = x*x; x^3 = x*x*x; x^1 = x; x^-1 = 1/x", SmallPowers,
+      {"small_powers", kFamily, kExact,
+       "x^2 = x*x; x^3 = x*x*x; x^1 = x; x^-1 = 1/x; x^0.5 = sqrt(x) for x > 0", SmallPowers,
        nullptr, nullptr, SmallPowersExample},
   };
-  for (const auto& more : {SelectionRows(), ReductionRows(), ContractionRows(), SharingRows()}) {
+  for (const auto& more :
+       {SelectionRows(), ReductionRows(), ContractionRows(), BoundedRows(), SharingRows()}) {
     rows.insert(rows.end(), more.begin(), more.end());
   }
   return rows;

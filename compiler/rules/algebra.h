@@ -14,6 +14,7 @@ namespace athanor {
 std::vector<RuleRow> SelectionRows();    // algebra_select.cc: selects and casts
 std::vector<RuleRow> ReductionRows();    // algebra_reduce.cc: sums and maxima
 std::vector<RuleRow> ContractionRows();  // algebra_contract.cc: one contraction
+std::vector<RuleRow> BoundedRows();      // algebra_bounded.cc: sums of products regrouped
 std::vector<RuleRow> SharingRows();      // algebra_share.cc: contractions with an operand in common
 
 // Of the family `layout`.

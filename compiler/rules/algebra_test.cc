@@ -40,7 +40,9 @@ std::vector<Tensor> RandomValues(const ExampleBuilder& e, const Graph& g, bool s
       }
       Scalar s = Scalar::Float(type.dtype, v);
       if (!IsFloat(type.dtype)) {
-        const int64_t whole = std::isfinite(v) ? std::llround(v * 50) : 127;
+        int64_t whole = std::isfinite(v) ? std::llround(v * 50) : 127;
+        const auto limit = e.index_limits().find(id);
+        if (limit != e.index_limits().end()) whole = std::abs(whole) % limit->second;
         s = type.dtype == DType::kBool ? Scalar::Unsigned(type.dtype, v > 0)
             : IsSigned(type.dtype)     ? Scalar::Signed(type.dtype, whole)
                                        : Scalar::Unsigned(type.dtype, static_cast<uint64_t>(whole));

@@ -75,11 +75,14 @@ absl::StatusOr<TensorType> FactsAnalysis::Infer(Op op, egraph::PayloadId payload
 absl::StatusOr<Facts> FactsAnalysis::Make(const egraph::EGraph& graph, egraph::NodeId node) const {
   const Op op = ToOp(graph.op(node));
   std::vector<TensorType> operands;
-  bool weights = true;
+  std::vector<ValueFacts> values;
+  bool weights = true, equal = true;
   for (const egraph::ClassId child : graph.children(node)) {
     const Facts& facts = Get(graph, child);
     operands.push_back(facts.type);
+    values.push_back(facts.values);
     weights = weights && facts.weight;
+    equal = equal && graph.Find(child) == graph.Find(graph.children(node)[0]);
   }
   absl::StatusOr<TensorType> type = Infer(op, graph.payload(node), operands);
   if (!type.ok()) return type.status();
@@ -89,6 +92,8 @@ absl::StatusOr<Facts> FactsAnalysis::Make(const egraph::EGraph& graph, egraph::N
   facts.stored = facts.weight && (op == Op::kParameter || op == Op::kConstant ||
                                   (view && Get(graph, graph.children(node)[0]).stored));
   if (IsDeclared(op)) facts.declared = graph.payload(node);
+  facts.values = ValueFactsOf(op, language_.attrs(graph.payload(node)), values, equal,
+                              operands.empty() ? type->dtype : operands[0].dtype, type->dtype);
   facts.uniform = MakeUniform(graph, node, *type);
   facts.type = *std::move(type);
   return facts;
@@ -152,6 +157,7 @@ absl::StatusOr<egraph::DidMerge> FactsAnalysis::Merge(Facts* into, const Facts& 
   }
   Facts joined = *into;
   joined.weight = into->weight || from.weight;
+  joined.values = Joined(into->values, from.values);
   joined.stored = into->stored || from.stored;
   if (from.declared.valid()) joined.declared = from.declared;
   joined.uniform_disputed = into->uniform_disputed || from.uniform_disputed ||

@@ -22,6 +22,7 @@
 #include "compiler/ir/check.h"
 #include "compiler/ir/graph.h"
 #include "compiler/rules/term_language.h"
+#include "compiler/rules/value_facts.h"
 
 namespace athanor {
 
@@ -32,6 +33,8 @@ struct Facts {
   bool weight = false;
   // A weight as it was given, or a view of one: no rule computed it.
   bool stored = false;
+  // What its numbers never are.
+  ValueFacts values;
   // Every element is this scalar (rank 0, of the type's dtype), as far as there are elements. Found
   // from constants through views and elementwise ops.
   std::optional<Tensor> uniform;

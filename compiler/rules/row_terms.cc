@@ -186,6 +186,12 @@ egraph::Condition RowTerms::IsStored(std::string variable) const {
   });
 }
 
+egraph::Condition RowTerms::IsBounded(std::string variable) const {
+  return egraph::Condition("is bounded", {variable}, [t = *this, variable](const egraph::Match& m) {
+    return t.FactsOf(m, variable).values.bounded();
+  });
+}
+
 egraph::Condition RowTerms::IsUniform(std::string variable) const {
   return egraph::Condition("is uniform", {variable}, [t = *this, variable](const egraph::Match& m) {
     return t.Uniform(m, variable).has_value();

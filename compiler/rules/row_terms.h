@@ -98,6 +98,8 @@ class RowTerms {
   egraph::Condition UniformIs(std::string variable, double value) const;
   // A uniform factor that is tame.
   egraph::Condition IsFactor(std::string variable) const;
+  // No element is infinite.
+  egraph::Condition IsBounded(std::string variable) const;
   egraph::Condition HasWideDType(std::string variable) const;
   // The payload is that of a map without fill.
   egraph::Condition IsView(std::string variable) const;

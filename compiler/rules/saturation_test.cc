@@ -66,6 +66,7 @@ TEST(SaturationTest, ADecoderLayersNormsGoIntoItsWeights) {
   EXPECT_GE(wholes[3], 1);  // queries, keys, values
   EXPECT_GE(wholes[2], 1);  // gate and up
   EXPECT_GT(Unions(report, "weight_takes_factor"), 0u);
+  EXPECT_GT(Unions(report, "contract_gives_factor"), 0u);  // the root mean squares
 }
 
 TEST(SaturationTest, LayersAddUpAndDoNotMultiply) {

@@ -1,0 +1,37 @@
+// What is known of the numbers in a value, whatever the inputs are: that none is infinite, that
+// none is negative. Rules ask where an infinity would make their two sides differ.
+//
+//   ValueFacts square = ValueFactsOf(Op::kMul, {}, {x, x}, /*operands_equal=*/true, types, result);
+//   square.nonnegative == true
+//
+// NaN is always possible: facts are about the elements that are none. Pure functions, thread-safe.
+#ifndef ATHANOR_COMPILER_RULES_VALUE_FACTS_H_
+#define ATHANOR_COMPILER_RULES_VALUE_FACTS_H_
+
+#include "absl/types/span.h"
+#include "compiler/ir/op.h"
+
+namespace athanor {
+
+struct ValueFacts {
+  bool no_plus_infinity = false;
+  bool no_minus_infinity = false;
+  bool nonnegative = false;  // zero of either sign, or above
+  bool positive = false;  // at least the dtype's smallest normal number: its reciprocal is finite
+
+  bool bounded() const { return no_plus_infinity && no_minus_infinity; }
+  bool operator==(const ValueFacts&) const = default;
+};
+
+// What both say together.
+ValueFacts Joined(const ValueFacts& a, const ValueFacts& b);
+// Of a literal.
+ValueFacts ValueFactsOf(const Tensor& value);
+// Of a node by its operands: what is not said does not follow from them alone. `operands_equal`:
+// all operands are one value. `operand` is the first operand's dtype, `result` the node's.
+ValueFacts ValueFactsOf(Op op, const Attrs& attrs, absl::Span<const ValueFacts> operands,
+                        bool operands_equal, DType operand, DType result);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_RULES_VALUE_FACTS_H_
