@@ -1,6 +1,6 @@
 // Every genome the search may choose is possible and right, not only the one it takes: random
-// changes of what is fused and random schedules of small graphs, lowered, compiled, and checked as
-// whole plans against the reference evaluator.
+// rewrites, random changes of what is fused and random schedules of small graphs, lowered,
+// compiled, and checked as whole plans against the reference evaluator.
 //
 //   ATHANOR_GENOMES=10000 bazel-bin/tests/tuner/genomes_test    # the long form; 80 by default
 #include <cstdio>
@@ -18,61 +18,15 @@
 #include "compiler/pipeline/plan_builder.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/search/fusion.h"
+#include "compiler/search/region_forms.h"
 #include "compiler/search/space.h"
 #include "gtest/gtest.h"
+#include "tests/tuner/same_values.h"
+#include "tests/tuner/small_graphs.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {
 namespace {
-
-// Bodies; each has dims b and s.
-constexpr const char* kBodies[] = {
-    // A chain, a diamond, and both again with outputs inside.
-    R"(%0 = Input "x" : f32[b, s] %1 = Exp(%0) %2 = Tanh(%1) %3 = Sqrt(%1) output "y" = %3
-       output "z" = %2)",
-    R"(%0 = Input "x" : f32[b, s] %1 = Input "y" : f32[b, s] %2 = Add(%0, %1) %3 = Exp2(%2)
-       %4 = Sin(%2) %5 = Mul(%3, %0) %6 = Add(%5, %4) output "w" = %6)",
-    R"(%0 = Input "x" : f32[b, 19] %1 = Exp(%0) %2 = Add(%1, %0) %3 = Mul(%2, %1) %4 = Max(%3, %0)
-       %5 = Mul(%4, %2) output "y" = %5 output "m" = %3)",
-    // Reductions beside their maps.
-    R"(%0 = Input "x" : f32[b, 37] %1 = Softmax(%0) {axis=1} %2 = Tanh(%1) output "y" = %2)",
-    R"(%0 = Input "x" : f32[b, s, 24] %1 = Parameter "g" : f32[24] %2 = Parameter "o" : f32[24]
-       %3 = LayerNorm(%0, %1, %2) {epsilon=1e-5} %4 = RmsNorm(%3, %1) {epsilon=1e-5}
-       %5 = Add(%4, %0) output "y" = %5)",
-    R"(%0 = Input "x" : f32[b, 33] %1 = SumReduce(%0) {axes=[1]} %2 = Sqrt(%1) %3 = Recip(%2)
-       %4 = IndexMap(%3) {map=map[b, 33]($0)} %5 = Mul(%0, %4) output "y" = %5 output "r" = %3)",
-    R"(%0 = Input "x" : f64[b, 9, s] %1 = MaxReduce(%0) {axes=[0, 2]} %2 = Exp(%0)
-       %3 = SumReduce(%2) {axes=[2]} output "m" = %1 output "s" = %3)",
-    // Contractions with what comes before and after.
-    R"(%0 = Input "x" : f32[b, 40] %1 = Parameter "w" : f32[40, 50] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
-       %3 = Parameter "o" : f32[50] %4 = IndexMap(%3) {map=map[b, 50]($1)} %5 = Add(%2, %4)
-       %6 = Gelu(%5) output "y" = %6)",
-    R"(%0 = Input "x" : f32[b, 31] %1 = Exp(%0) %2 = Parameter "w" : f32[31, 17]
-       %3 = Contract(%1, %2) {spec="bk,kn->bn"} %4 = Tanh(%3) %5 = Parameter "v" : f32[17, 31]
-       %6 = Contract(%4, %5) {spec="bk,kn->bn"} %7 = Add(%6, %1) output "y" = %7)",
-    R"(%0 = Input "x" : f32[b, 20, 8] %1 = Input "z" : f32[b, 8, s] %2 = Contract(%0, %1) {spec="bik,bkj->bij"}
-       %3 = Silu(%2) %4 = IndexMap(%3) {map=map[b, s, 20]($0, $2, $1)} output "y" = %4)",
-    R"(%0 = Input "x" : f32[s, b] %1 = Input "z" : f32[s, 21] %2 = Contract(%0, %1) {spec="kb,kn->nb"}
-       %3 = Max(%2, %2) %4 = Add(%2, %3) output "y" = %4)",
-    R"(%0 = Input "x" : bf16[b, 64] %1 = Parameter "w" : bf16[64, 32] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
-       %3 = Exp(%2) %4 = Softmax(%2) {axis=1} %5 = Add(%3, %4) output "y" = %5)",
-    R"(%0 = Input "x" : f32[b, 96] %1 = Parameter "w" : f32[96, 48] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
-       %3 = IndexMap(%2) {map=map[b, 4, 12]($0, 12*$1 + $2)} %4 = Mul(%3, %3) %5 = SumReduce(%4) {axes=[2]}
-       output "h" = %3 output "n" = %5)",
-    R"(%0 = Input "x" : i32[b, 13] %1 = Input "w" : i32[13, 7] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
-       %3 = Mul(%2, %2) %4 = LessThan(%2, %3) %5 = Select(%4, %2, %3) output "y" = %5)",
-    // Attention whole and with its neighbours.
-    R"(%0 = Input "q" : f32[b, 2, s, 16] %1 = Input "k" : f32[b, 2, s, 16] %2 = Input "v" : f32[b, 2, s, 16]
-       %3 = Attention(%0, %1, %2) {causal=true} %4 = IndexMap(%3) {map=map[b, s, 32]($0, floordiv($2, 16), $1, mod($2, 16))}
-       %5 = Tanh(%4) output "y" = %5)",
-    // Movement, tables.
-    R"(%0 = Parameter "t" : f32[100, 12] %1 = Input "ids" : i64[b] %2 = Gather(%0, %1) {axis=0}
-       %3 = Input "p" : f32[b, 12] %4 = Add(%2, %3) %5 = Softmax(%4) {axis=1} output "y" = %5 output "e" = %2)",
-    R"(%0 = Input "x" : f32[b, s] %1 = IndexMap(%0) {map=map[s, b]($1, $0)} %2 = Exp(%1)
-       %3 = IndexMap(%2) {map=map[b, s]($1, $0)} %4 = Mul(%3, %0) output "y" = %4 output "t" = %2)",
-    R"(%0 = Input "x" : f32[b, 10] %1 = IndexMap(%0) {fill=f32[] {0.5}, map=map[b, 14]($0, $1 - 2)}
-       %2 = Tanh(%1) %3 = SumReduce(%2) {axes=[1]} output "y" = %3 output "p" = %1)",
-};
 
 class GenomesTest : public TunerTest {
  protected:
@@ -138,22 +92,31 @@ TEST_F(GenomesTest, RandomGenomesAreRight) {
   if (const char* asked = std::getenv("ATHANOR_GENOMES")) {
     ASSERT_TRUE(absl::SimpleAtoi(asked, &count)) << asked;
   }
-  std::vector<Prepared> graphs;
-  for (const char* body : kBodies) {
-    auto graph = ParseGraph(
-        absl::StrCat("graph \"g\" {\n dim b in [1, 64]\n dim s in [1, 64]\n", body, "}"));
+  std::vector<std::unique_ptr<RegionForms>> graphs;
+  for (const char* body : kSmallGraphs) {
+    auto graph = ParseSmallGraph(body);
     ASSERT_TRUE(graph.ok()) << graph.status() << body;
     auto prepared = Prepare(*graph);
     ASSERT_TRUE(prepared.ok()) << prepared.status();
-    graphs.push_back(*std::move(prepared));
+    RegionFormsOptions options{.sizes = {{5, 7}}, .machine = Machine::Typical(target_)};
+    options.limits.nodes = 4000;
+    auto forms = RegionForms::Create(prepared->graph, options);
+    ASSERT_TRUE(forms.ok()) << forms.status() << body;
+    graphs.push_back(*std::move(forms));
   }
   PlanBuilder builder(target_);
   for (int i = 0; i < count && !HasFailure(); ++i) {
-    const Graph& graph = graphs[i % graphs.size()].graph;
+    const RegionForms& forms = *graphs[i % graphs.size()];
+    absl::StatusOr<Graph> form = forms.RandomForm(i);
+    ASSERT_TRUE(form.ok()) << form.status();
+    // One in four as it was prepared.
+    const Graph& graph = random_() % 4 ? *form : forms.graph(0);
     std::string about = absl::StrCat("genome ", i, ":");
     const ScheduledGraph scheduled = RandomGenome(graph, &about);
     SCOPED_TRACE(about);
     SCOPED_TRACE(ToText(graph));
+    const absl::Status same = SameValues(forms.graph(0), graph, {3, 5}, i);
+    ASSERT_TRUE(same.ok()) << same << ToText(forms.graph(0));
     auto built = builder.Build(scheduled, {.kind = "test"});
     ASSERT_TRUE(built.ok()) << built.status();
     const absl::Status right = Check(graph, built->plan);

@@ -1,0 +1,317 @@
+#include "compiler/search/region_forms.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "compiler/rules/views.h"
+#include "compiler/search/fusion.h"
+
+namespace athanor {
+namespace {
+
+// Of two regions' cost, that one over both must save to be kept: below, it is noise of the model.
+constexpr double kLeastSaving = 0.01;
+
+double Seconds(const Graph& graph, const NodeCosts& costs) {
+  const std::vector<bool> weights = WeightsOf(graph);
+  double seconds = 0;
+  std::vector<const TensorType*> operands;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    operands.clear();
+    for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
+    seconds += costs.Of(node.op, node.attrs, operands, node.type, weights[n]);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+RegionForms::RegionForms(const Graph& graph, RegionFormsOptions options)
+    : options_(std::move(options)),
+      costs_(graph.dims, options_.sizes, options_.machine),
+      regions_(CutRegions(graph, options_.cut)) {
+  forms_.push_back({{}, std::make_unique<Graph>(graph)});
+}
+
+absl::StatusOr<std::unique_ptr<RegionForms>> RegionForms::Create(const Graph& graph,
+                                                                 RegionFormsOptions options) {
+  if (options.sizes.empty()) return absl::InvalidArgumentError("forms need at least one size");
+  if (absl::Status s = CheckRuleChoice(options.rules); !s.ok()) return s;
+  std::unique_ptr<RegionForms> forms(new RegionForms(graph, std::move(options)));
+  if (absl::Status s = forms->Solve(); !s.ok()) return s;
+  return forms;
+}
+
+// --- Solving regions ---
+
+double RegionForms::OriginalSeconds(const Region& region) const {
+  return Seconds(region.graph, costs_);
+}
+
+absl::StatusOr<std::shared_ptr<RegionTerms>> RegionForms::TermsOf(const Region& region) {
+  const auto known = known_.find(region.key);
+  if (known != known_.end()) return known->second;
+  const absl::Duration left = deadline_ - absl::Now();
+  std::shared_ptr<RegionTerms>& terms = known_[region.key];
+  if (left <= absl::ZeroDuration() || bytes_ >= options_.bytes) return terms;
+  SaturationOptions saturation;
+  saturation.limits = options_.limits;
+  saturation.limits.time = std::min(saturation.limits.time, left);
+  saturation.limits.bytes = std::min(saturation.limits.bytes, options_.bytes - bytes_);
+  absl::StatusOr<std::unique_ptr<RegionTerms>> made =
+      RegionTerms::Create(region.graph, options_.rules, saturation, costs_);
+  if (!made.ok()) return made.status();
+  terms = *std::move(made);
+  bytes_ += terms->terms().Bytes();
+  return terms;
+}
+
+absl::Status RegionForms::SolveRegions(Regions* regions) {
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < regions->distinct.size(); ++i) {
+    const Region& region = regions->distinct[i];
+    order.emplace_back(-OriginalSeconds(region) * region.instances, i);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [seconds, i] : order) {
+    if (absl::Status s = TermsOf(regions->distinct[i]).status(); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::pair<int, int>> RegionForms::PairsInRow() const {
+  std::map<std::pair<int, int>, int> counts;
+  const std::vector<RegionInstance>& all = regions_.instances;
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    const int first = all[i].region, second = all[i + 1].region;
+    const int nodes = regions_.distinct[first].nodes + regions_.distinct[second].nodes;
+    if (nodes <= options_.cut.max_nodes) ++counts[{first, second}];
+  }
+  std::vector<std::tuple<double, int, int>> worth;
+  for (const auto& [pair, count] : counts) {
+    const double seconds = OriginalSeconds(regions_.distinct[pair.first]) +
+                           OriginalSeconds(regions_.distinct[pair.second]);
+    worth.emplace_back(-count * seconds, pair.first, pair.second);
+  }
+  std::sort(worth.begin(), worth.end());
+  std::vector<std::pair<int, int>> pairs;
+  for (const auto& [seconds, first, second] : worth) pairs.emplace_back(first, second);
+  return pairs;
+}
+
+// One pair at a time, as joining changes what is in a row.
+absl::Status RegionForms::JoinWherePays() {
+  std::set<std::string> tried;
+  for (int joins = 0; joins < options_.max_joins;) {
+    bool joined = false;
+    for (const auto& [first, second] : PairsInRow()) {
+      const Region &a = regions_.distinct[first], &b = regions_.distinct[second];
+      if (joins == options_.max_joins || !tried.insert(a.key + "\n" + b.key).second) continue;
+      ++joins;
+      const auto terms_a = known_[a.key], terms_b = known_[b.key];
+      if (terms_a == nullptr || terms_b == nullptr) continue;
+      Regions other = JoinRegions(*forms_[0].graph, regions_, first, second);
+      const auto has_key = [&](const Region& r) { return known_.contains(r.key); };
+      const auto both = std::find_if_not(other.distinct.begin(), other.distinct.end(), has_key);
+      if (both == other.distinct.end()) continue;
+      absl::StatusOr<std::shared_ptr<RegionTerms>> terms = TermsOf(*both);
+      if (!terms.ok()) return terms.status();
+      if (*terms == nullptr) return absl::OkStatus();
+      const double apart = terms_a->Cost(terms_a->Cheapest()) + terms_b->Cost(terms_b->Cheapest());
+      if ((*terms)->Cost((*terms)->Cheapest()) > (1 - kLeastSaving) * apart) continue;
+      if (absl::Status s = SolveRegions(&other); !s.ok()) return s;
+      regions_ = std::move(other);
+      joined = true;
+      break;
+    }
+    if (!joined) break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RegionForms::Solve() {
+  deadline_ = absl::Now() + options_.time;
+  if (absl::Status s = SolveRegions(&regions_); !s.ok()) return s;
+  if (absl::Status s = JoinWherePays(); !s.ok()) return s;
+  for (size_t i = 0; i < regions_.distinct.size(); ++i) {
+    const Region& region = regions_.distinct[i];
+    Solved& solved = solved_.emplace_back();
+    solved.terms = known_[region.key];
+    // As it was cut out, whatever the e-graph says of it.
+    solved.choices.push_back({{}, region.graph});
+    solved.by_hash[CanonicalHash(region.graph)] = 0;
+    if (solved.terms == nullptr) continue;
+    solved.choices[0].choice = solved.terms->Original();
+    solved.cheapest = AddChoice(static_cast<int>(i), solved.terms->Cheapest());
+  }
+  known_.clear();
+  form_of_[std::vector<int>(solved_.size(), 0)] = 0;
+  forms_[0].choices.assign(solved_.size(), 0);
+  return absl::OkStatus();
+}
+
+// --- Choices and forms ---
+
+int RegionForms::AddChoice(int region, const egraph::Choice& choice) {
+  Solved& solved = solved_[region];
+  absl::StatusOr<Graph> graph = solved.terms->Extract(choice);
+  if (!graph.ok()) return 0;
+  *graph = ComposeViews(*graph);
+  const auto [it, fresh] =
+      solved.by_hash.try_emplace(CanonicalHash(*graph), static_cast<int>(solved.choices.size()));
+  if (fresh) solved.choices.push_back({choice, *std::move(graph)});
+  return it->second;
+}
+
+const std::vector<int>& RegionForms::Near(int region, int choice) {
+  if (!solved_[region].choices[choice].searched) {
+    std::set<int> near;
+    if (solved_[region].terms != nullptr) {
+      near.insert({0, solved_[region].cheapest});
+      const egraph::Choice from = solved_[region].choices[choice].choice;
+      for (const egraph::Choice& c :
+           solved_[region].terms->Mutations(from, options_.choices_per_region)) {
+        near.insert(AddChoice(region, c));
+      }
+    }
+    near.erase(choice);
+    Choice& known = solved_[region].choices[choice];
+    known.near.assign(near.begin(), near.end());
+    known.searched = true;
+  }
+  return solved_[region].choices[choice].near;
+}
+
+double RegionForms::CostOf(int region, int choice) const {
+  const Graph& graph = solved_[region].choices[choice].graph;
+  return cost_ ? cost_(graph) : Seconds(graph, costs_);
+}
+
+absl::StatusOr<Graph> RegionForms::Build(const std::vector<const Graph*>& forms) const {
+  const Graph& original = *forms_[0].graph;
+  absl::StatusOr<Graph> stitched = Stitch(original, regions_, forms);
+  if (!stitched.ok()) return stitched.status();
+  // Views of both sides of a cut meet here.
+  Graph made = CanonicalizeLike(ComposeViews(*stitched), original);
+  if (absl::Status s = Verify(made); !s.ok()) {
+    return absl::InternalError(absl::StrCat("a form is no graph: ", s.message()));
+  }
+  return made;
+}
+
+int RegionForms::AddForm(std::vector<int> choices) {
+  const auto known = form_of_.find(choices);
+  if (known != form_of_.end()) return known->second;
+  if (forms_.size() >= static_cast<size_t>(options_.max_forms)) return -1;
+  std::vector<const Graph*> graphs;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    graphs.push_back(&solved_[i].choices[choices[i]].graph);
+  }
+  absl::StatusOr<Graph> graph = Build(graphs);
+  const int form = graph.ok() ? static_cast<int>(forms_.size()) : -1;
+  form_of_[choices] = form;
+  if (graph.ok()) {
+    forms_.push_back({std::move(choices), std::make_unique<Graph>(*std::move(graph))});
+  }
+  return form;
+}
+
+std::vector<int> RegionForms::Neighbours(int form) {
+  const std::vector<int> from = forms_[form].choices;
+  std::vector<Candidate> candidates;
+  Candidate all{0, from};
+  for (size_t r = 0; r < from.size(); ++r) {
+    const int region = static_cast<int>(r);
+    const std::vector<int> near = Near(region, from[r]);
+    if (near.empty()) continue;
+    const double now = CostOf(region, from[r]);
+    double best = 0;
+    for (int choice : near) {
+      const double gain = (now - CostOf(region, choice)) * regions_.distinct[r].instances;
+      Candidate& c = candidates.emplace_back(Candidate{gain, from});
+      c.choices[r] = choice;
+      if (gain > best) {
+        best = gain;
+        all.choices[r] = choice;
+      }
+    }
+    all.gain += best;
+  }
+  candidates.push_back(std::move(all));
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(b.gain, a.choices) < std::tie(a.gain, b.choices);
+  });
+  std::vector<int> neighbours;
+  for (Candidate& c : candidates) {
+    if (neighbours.size() == static_cast<size_t>(options_.max_neighbours)) break;
+    const int other = AddForm(std::move(c.choices));
+    if (other < 0 || other == form) continue;
+    if (std::find(neighbours.begin(), neighbours.end(), other) == neighbours.end()) {
+      neighbours.push_back(other);
+    }
+  }
+  return neighbours;
+}
+
+absl::StatusOr<Graph> RegionForms::RandomForm(uint64_t seed) const {
+  std::vector<Graph> graphs;
+  for (size_t i = 0; i < solved_.size(); ++i) {
+    const Solved& s = solved_[i];
+    if (s.terms == nullptr) {
+      graphs.push_back(s.choices[0].graph);
+      continue;
+    }
+    absl::StatusOr<Graph> graph = s.terms->Extract(s.terms->Random(seed * 1000003 + i));
+    if (!graph.ok()) return graph.status();
+    graphs.push_back(*std::move(graph));
+  }
+  std::vector<const Graph*> forms;
+  for (const Graph& g : graphs) forms.push_back(&g);
+  return Build(forms);
+}
+
+std::string RegionForms::About(int form) const {
+  std::set<std::string> rows;
+  const std::vector<int>& choices = forms_[form].choices;
+  for (size_t r = 0; r < choices.size(); ++r) {
+    if (choices[r] == 0) continue;
+    rows.merge(solved_[r].terms->Rows(solved_[r].choices[choices[r]].choice));
+  }
+  return absl::StrJoin(rows, " ");
+}
+
+std::vector<RegionReport> RegionForms::Report() const {
+  std::vector<RegionReport> reports;
+  for (size_t r = 0; r < solved_.size(); ++r) {
+    RegionReport& report = reports.emplace_back();
+    report.instances = regions_.distinct[r].instances;
+    report.graph_nodes = regions_.distinct[r].nodes;
+    report.stop = egraph::StopReason::kTimeLimit;  // of all regions, where this one has no e-graph
+    if (solved_[r].terms == nullptr) continue;
+    const RegionTerms& terms = *solved_[r].terms;
+    report.e_nodes = terms.terms().num_nodes();
+    report.e_classes = terms.terms().num_classes();
+    report.iterations = static_cast<int>(terms.report().iterations.size());
+    report.seconds = terms.seconds();
+    report.peak_bytes = terms.terms().Bytes();
+    report.stop = terms.report().reason;
+    for (const egraph::IterationReport& i : terms.report().iterations) {
+      report.peak_bytes = std::max(report.peak_bytes, i.bytes);
+    }
+    std::map<std::string, uint64_t> fired;
+    for (const egraph::RuleReport& rule : terms.report().rules) {
+      if (rule.applied > 0) fired[std::string(RuleRows()[rule.tag].name)] += rule.applied;
+    }
+    report.fired.assign(fired.begin(), fired.end());
+  }
+  return reports;
+}
+
+}  // namespace athanor

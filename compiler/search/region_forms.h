@@ -1,0 +1,120 @@
+// What the rules make of a graph, as forms that differ by one choice.
+//
+//   absl::StatusOr<std::unique_ptr<RegionForms>> forms =
+//       RegionForms::Create(prepared, {.sizes = {{1, 128}}, .machine = machine});
+//   Search search(*std::move(forms), target, machine, options);
+//
+// The graph is cut into regions (region.h); each distinct one is saturated once (region_terms.h),
+// those that cost most first. A form has one choice for each distinct region, so equal layers
+// change together. Two regions in a row are looked at as one where their e-graph knows a cheaper
+// way than both together.
+//
+// Neighbours of a form are, best predicted first: for each region its greedy extraction and
+// choices with another node in one class, and all regions' best at once. GraphCost decides the
+// order; it is asked about graphs of regions, whose dims are those of the graph, a bounded number
+// of times. Single-threaded, as the tuner that owns it is.
+#ifndef ATHANOR_COMPILER_SEARCH_REGION_FORMS_H_
+#define ATHANOR_COMPILER_SEARCH_REGION_FORMS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "compiler/rules/rule_row.h"
+#include "compiler/search/forms.h"
+#include "compiler/search/region.h"
+#include "compiler/search/region_terms.h"
+
+namespace athanor {
+
+struct RegionFormsOptions {
+  std::vector<SizePoint> sizes;  // of the search; not empty
+  Machine machine;
+  RuleChoice rules;
+  CutOptions cut;
+  // Of one region.
+  egraph::Limits limits = {
+      .iterations = 30, .nodes = 20'000, .bytes = size_t{200} << 20, .time = absl::Seconds(1)};
+  // Of all regions together; one that finds nothing left keeps its form.
+  absl::Duration time = absl::Seconds(10);
+  size_t bytes = size_t{1} << 30;
+  int max_joins = 4;            // pairs of regions that are tried as one
+  int choices_per_region = 12;  // that GraphCost is asked about in one call of Neighbours
+  int max_neighbours = 16;
+  int max_forms = 512;  // in the life of the space
+};
+
+class RegionForms : public FormSpace {
+ public:
+  // REQUIRES: Verify(graph).ok(). INTERNAL: a rule is wrong.
+  static absl::StatusOr<std::unique_ptr<RegionForms>> Create(const Graph& graph,
+                                                             RegionFormsOptions options);
+
+  const Graph& graph(int form) const override { return *forms_[form].graph; }
+  std::string About(int form) const override;
+  std::vector<int> Neighbours(int form) override;
+  std::vector<RegionReport> Report() const override;
+  void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
+
+  // A form of random choices in every region, for tests: as right as any other.
+  absl::StatusOr<Graph> RandomForm(uint64_t seed) const;
+
+  const Regions& regions() const { return regions_; }
+
+ private:
+  // A way to compute a distinct region.
+  struct Choice {
+    egraph::Choice choice;
+    Graph graph;
+    bool searched = false;       // `near` is known
+    std::vector<int> near = {};  // choices that differ from it in one class
+  };
+  struct Solved {
+    std::shared_ptr<RegionTerms> terms;  // null: there was no room or time
+    std::vector<Choice> choices;         // [0] as it was cut out
+    std::map<std::string, int> by_hash;  // of the graph, canonical
+    int cheapest = 0;
+  };
+  struct Form {
+    std::vector<int> choices;  // one for each distinct region; empty for form 0
+    std::unique_ptr<Graph> graph;
+  };
+  struct Candidate {
+    double gain;
+    std::vector<int> choices;
+  };
+
+  RegionForms(const Graph& graph, RegionFormsOptions options);
+  absl::Status Solve();
+  absl::Status SolveRegions(Regions* regions);
+  absl::Status JoinWherePays();
+  std::vector<std::pair<int, int>> PairsInRow() const;
+  absl::StatusOr<std::shared_ptr<RegionTerms>> TermsOf(const Region& region);
+  double OriginalSeconds(const Region& region) const;
+
+  int AddChoice(int region, const egraph::Choice& choice);
+  const std::vector<int>& Near(int region, int choice);
+  double CostOf(int region, int choice) const;
+  int AddForm(std::vector<int> choices);
+  absl::StatusOr<Graph> Build(const std::vector<const Graph*>& forms) const;
+
+  const RegionFormsOptions options_;
+  const NodeCosts costs_;
+  Regions regions_;
+  std::vector<Solved> solved_;                                 // by distinct region
+  std::map<std::string, std::shared_ptr<RegionTerms>> known_;  // by the region's key
+  absl::Time deadline_;
+  size_t bytes_ = 0;
+  std::vector<Form> forms_;
+  std::map<std::vector<int>, int> form_of_;
+  GraphCost cost_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_SEARCH_REGION_FORMS_H_

@@ -1,0 +1,167 @@
+#include "compiler/search/region_forms.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/rules/decompose.h"
+#include "compiler/rules/terms_testing.h"
+#include "compiler/search/region_testing.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+// Without the composites that no kernel computes, as graphs are that a search is given.
+Graph Primitive(const Graph& graph) {
+  absl::StatusOr<Graph> made = Decompose(graph, [&](const Node& n) {
+    std::vector<const TensorType*> operands;
+    for (NodeId i : n.inputs) operands.push_back(&graph.node(i).type);
+    return OpInfo(n.op).composite() && !HasKernel(n.op, operands);
+  });
+  EXPECT_TRUE(made.ok()) << made.status();
+  return CanonicalizeLike(*made, graph);
+}
+
+RegionFormsOptions Options(const Graph& graph) {
+  return {.sizes = {SizePoint(graph.dims.size(), 8)}, .machine = Machine::Typical({})};
+}
+
+std::unique_ptr<RegionForms> Make(const Graph& graph, const RegionFormsOptions& options) {
+  auto forms = RegionForms::Create(graph, options);
+  EXPECT_TRUE(forms.ok()) << forms.status();
+  return forms.ok() ? *std::move(forms) : nullptr;
+}
+
+std::map<std::string, int> Ops(const Graph& graph) {
+  std::map<std::string, int> ops;
+  for (const Node& n : graph.nodes) ++ops[std::string(OpName(n.op))];
+  return ops;
+}
+
+TEST(RegionFormsTest, AnyNumberOfEqualLayersIsSolvedOnce) {
+  std::vector<std::string> keys[2];
+  for (int layers : {6, 24, 48}) {
+    const Graph graphs[] = {Primitive(EncoderLayers(layers)), Primitive(DecoderLayers(layers))};
+    for (int i = 0; i < 2; ++i) {
+      std::vector<std::string> now;
+      int instances = 0;
+      for (const Region& r : CutRegions(graphs[i]).distinct) {
+        now.push_back(r.key);
+        instances = std::max(instances, r.instances);
+      }
+      std::sort(now.begin(), now.end());
+      if (keys[i].empty()) keys[i] = now;
+      EXPECT_EQ(now, keys[i]) << layers << " layers";
+      EXPECT_GE(instances, layers - 1);
+    }
+  }
+}
+
+TEST(RegionFormsTest, EqualLayersChangeTogether) {
+  const Graph graph = Primitive(EncoderLayers(6));
+  const auto forms = Make(graph, Options(graph));
+  EXPECT_EQ(CanonicalHash(forms->graph(0)), CanonicalHash(graph));
+  EXPECT_EQ(forms->About(0), "");
+  bool shared = false;
+  for (int form : forms->Neighbours(0)) {
+    const Graph& other = forms->graph(form);
+    EXPECT_TRUE(Verify(other).ok()) << Verify(other);
+    EXPECT_EQ(Ops(other)["Contract"] % 6, 0) << forms->About(form);
+    EXPECT_NE(CanonicalHash(other), CanonicalHash(graph));
+    // One contraction for queries, keys and values.
+    shared |= Ops(other)["Contract"] == Ops(graph)["Contract"] - 12;
+  }
+  EXPECT_TRUE(shared);
+}
+
+TEST(RegionFormsTest, TheCostGivenDecidesTheOrder) {
+  const Graph graph = Primitive(EncoderLayers(1));
+  for (const double worth : {1.0, -1.0}) {
+    const auto forms = Make(graph, Options(graph));
+    const auto cost = [&](const Graph& g) { return worth * Ops(g)["Contract"]; };
+    forms->UseCost(cost);
+    const std::vector<int> near = forms->Neighbours(0);
+    ASSERT_GT(near.size(), 2u);
+    EXPECT_LE(cost(forms->graph(near[0])), cost(graph));
+    for (size_t i = 1; i < near.size(); ++i) {
+      EXPECT_LE(cost(forms->graph(near[i - 1])), cost(forms->graph(near[i])));
+    }
+  }
+}
+
+TEST(RegionFormsTest, TheSameGraphGivesTheSameForms) {
+  const auto hashes = [&] {
+    const Graph graph = Primitive(DecoderLayers(3));
+    const auto forms = Make(graph, Options(graph));
+    std::vector<std::string> all;
+    for (int form : forms->Neighbours(0)) {
+      all.push_back(CanonicalHash(forms->graph(form)) + forms->About(form));
+      for (int next : forms->Neighbours(form)) all.push_back(CanonicalHash(forms->graph(next)));
+    }
+    for (int seed = 0; seed < 5; ++seed) all.push_back(CanonicalHash(*forms->RandomForm(seed)));
+    return all;
+  };
+  EXPECT_EQ(hashes(), hashes());
+}
+
+TEST(RegionFormsTest, LimitsStopARegionNotItsForms) {
+  const Graph graph = Primitive(EncoderLayers(2));
+  RegionFormsOptions options = Options(graph);
+  options.limits.nodes = 100;
+  auto forms = Make(graph, options);
+  const std::vector<RegionReport> reports = forms->Report();
+  EXPECT_TRUE(std::any_of(reports.begin(), reports.end(), [](const RegionReport& r) {
+    return r.stop == egraph::StopReason::kNodeLimit;
+  }));
+  for (int form : forms->Neighbours(0)) EXPECT_TRUE(Verify(forms->graph(form)).ok());
+  ASSERT_TRUE(forms->RandomForm(1).ok());
+
+  options = Options(graph);
+  options.time = absl::ZeroDuration();
+  forms = Make(graph, options);
+  for (const RegionReport& r : forms->Report()) EXPECT_EQ(r.stop, egraph::StopReason::kTimeLimit);
+  EXPECT_TRUE(forms->Neighbours(0).empty());
+
+  options = Options(graph);
+  options.max_neighbours = 2;
+  options.max_forms = 3;
+  forms = Make(graph, options);
+  const std::vector<int> two = forms->Neighbours(0);
+  EXPECT_EQ(two.size(), 2u);
+  for (int form : two) {
+    for (int next : forms->Neighbours(form)) EXPECT_LT(next, 3);
+  }
+}
+
+TEST(RegionFormsTest, ReportsEveryRegion) {
+  const Graph graph = Primitive(EncoderLayers(6));
+  const auto forms = Make(graph, Options(graph));
+  const std::vector<RegionReport> reports = forms->Report();
+  ASSERT_EQ(reports.size(), forms->regions().distinct.size());
+  for (size_t i = 0; i < reports.size(); ++i) {
+    EXPECT_EQ(reports[i].instances, forms->regions().distinct[i].instances);
+    EXPECT_EQ(reports[i].graph_nodes, forms->regions().distinct[i].nodes);
+    EXPECT_GE(reports[i].e_nodes, reports[i].e_classes);
+    EXPECT_GT(reports[i].peak_bytes, 0u);
+    EXPECT_LT(reports[i].peak_bytes, size_t{200} << 20);
+  }
+  const auto& fired = reports[0].fired;
+  EXPECT_TRUE(std::is_sorted(fired.begin(), fired.end()));
+}
+
+TEST(RegionFormsTest, RowsSwitchedOffDoNotFire) {
+  const Graph graph = Primitive(EncoderLayers(1));
+  RegionFormsOptions options = Options(graph);
+  options.rules.disabled = {"algebra", "layout", "recognise", "decompose"};
+  const auto forms = Make(graph, options);
+  EXPECT_TRUE(forms->Neighbours(0).empty());
+  EXPECT_EQ(CanonicalHash(*forms->RandomForm(3)), CanonicalHash(graph));
+  options.rules.disabled = {"no_such_row"};
+  EXPECT_EQ(RegionForms::Create(graph, options).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,94 @@
+// One region in an e-graph: what the rules make of it, and choices among that.
+//
+//   std::unique_ptr<RegionTerms> terms = *RegionTerms::Create(region, rules, options, costs);
+//   for (const egraph::Choice& c : terms->Mutations(terms->Original(), 20)) {
+//     Graph other = *terms->Extract(c);     // computes what the region does
+//   }
+//
+// A choice is the region's part of a genome. All choices given out are programs: acyclic, and of
+// nodes that have kernels. Deterministic unless the time limit stopped the saturation. Used by one
+// thread at a time.
+#ifndef ATHANOR_COMPILER_SEARCH_REGION_TERMS_H_
+#define ATHANOR_COMPILER_SEARCH_REGION_TERMS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/egraph/extract.h"
+#include "compiler/egraph/report.h"
+#include "compiler/ir/graph.h"
+#include "compiler/rules/rule_row.h"
+#include "compiler/rules/saturate.h"
+#include "compiler/rules/term_graph.h"
+#include "compiler/search/region_cost.h"
+
+namespace athanor {
+
+class RegionTerms {
+ public:
+  // Saturates; a limit that is reached is no error, the report says which. INTERNAL: a rule is
+  // wrong. Borrows nothing but `costs`, for the time of the call.
+  static absl::StatusOr<std::unique_ptr<RegionTerms>> Create(const Graph& region,
+                                                             const RuleChoice& rules,
+                                                             const SaturationOptions& options,
+                                                             const NodeCosts& costs);
+
+  const egraph::Report& report() const { return report_; }
+  const egraph::EGraph& terms() const { return terms_->terms(); }
+  double seconds() const { return seconds_; }  // that saturation took
+
+  // The region as it was cut out. Composites without a kernel stand there as what is cheapest.
+  const egraph::Choice& Original() const { return original_; }
+  // The greedy extraction under `costs`.
+  const egraph::Choice& Cheapest() const { return cheapest_; }
+  // Sum over the nodes, each once.
+  double Cost(const egraph::Choice& choice) const;
+
+  // Choices that have another node in one class, and in those classes that can make use of it for
+  // less: what three contractions share is taken by all three. By cost, at most `limit`.
+  std::vector<egraph::Choice> Mutations(const egraph::Choice& from, size_t limit) const;
+  // Any node in any class.
+  egraph::Choice Random(uint64_t seed) const;
+
+  absl::StatusOr<Graph> Extract(const egraph::Choice& choice) const {
+    return terms_->Extract(choice);
+  }
+  // The rows that added what the choice has and the region had not.
+  std::set<std::string> Rows(const egraph::Choice& choice) const;
+
+ private:
+  // A node that a class could have instead.
+  struct Change {
+    double gain;  // as far as it can be told without trying
+    egraph::ClassId id;
+    egraph::NodeId node;
+  };
+
+  RegionTerms() = default;
+  void FindChoices(const NodeCosts& costs);
+  std::vector<egraph::ClassId> Order(const egraph::Choice& choice) const;
+  bool IsUsable(egraph::NodeId n) const;
+  std::vector<Change> Changes(const egraph::Choice& from) const;
+  // What needs no class of `from` follows the cheapest tree.
+  egraph::Choice Completed(const egraph::Choice& from) const;
+  std::optional<egraph::Choice> Apply(const egraph::Choice& from, const Change& change) const;
+  void TakeWhatIsThere(egraph::ClassId changed, egraph::Choice* choice) const;
+
+  std::unique_ptr<TermGraph> terms_;
+  egraph::Report report_;
+  double seconds_ = 0;
+  std::vector<egraph::ClassId> roots_;
+  std::vector<double> costs_;  // by node
+  std::unique_ptr<egraph::Extractor> extractor_;
+  egraph::Choice original_, cheapest_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_SEARCH_REGION_TERMS_H_

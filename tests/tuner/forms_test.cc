@@ -1,0 +1,93 @@
+// Every form that the rules make of a graph computes the same: random choices in the e-graphs of
+// small graphs, and the neighbours that a search would look at, by the reference evaluator.
+//
+//   ATHANOR_FORMS=10000 bazel-bin/tests/tuner/forms_test    # the long form; 200 by default
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/graph.h"
+#include "compiler/pipeline/prepare.h"
+#include "compiler/search/region_forms.h"
+#include "gtest/gtest.h"
+#include "tests/tuner/same_values.h"
+#include "tests/tuner/small_graphs.h"
+
+namespace athanor {
+namespace {
+
+struct Space {
+  Graph graph;
+  std::unique_ptr<RegionForms> forms;
+};
+
+// Whole graphs as one region, and cut small.
+std::vector<Space> Spaces() {
+  std::vector<Space> spaces;
+  for (const char* body : kSmallGraphs) {
+    const absl::StatusOr<Graph> graph = ParseSmallGraph(body);
+    EXPECT_TRUE(graph.ok()) << graph.status() << body;
+    if (!graph.ok()) continue;
+    absl::StatusOr<Prepared> prepared = Prepare(*graph);
+    EXPECT_TRUE(prepared.ok()) << prepared.status() << body;
+    if (!prepared.ok()) continue;
+    for (const CutOptions& cut : {CutOptions{}, CutOptions{.max_nodes = 5, .min_nodes = 2}}) {
+      RegionFormsOptions options{.sizes = {{3, 5}}, .machine = Machine::Typical({}), .cut = cut};
+      options.limits.nodes = 4000;
+      auto forms = RegionForms::Create(prepared->graph, options);
+      EXPECT_TRUE(forms.ok()) << forms.status() << body;
+      if (forms.ok()) spaces.push_back({prepared->graph, *std::move(forms)});
+    }
+  }
+  return spaces;
+}
+
+void ExpectSame(const Graph& graph, const Graph& form, uint64_t seed) {
+  const absl::Status valid = Verify(form);
+  EXPECT_TRUE(valid.ok()) << valid << ToText(form);
+  EXPECT_EQ(form.dims, graph.dims);
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{3, 4}, {1, 1}}) {
+    const absl::Status same = SameValues(graph, form, sizes, seed);
+    EXPECT_TRUE(same.ok()) << same << "\n" << ToText(graph) << "became\n" << ToText(form);
+  }
+}
+
+TEST(FormsTest, RandomFormsComputeTheSame) {
+  int count = 200;
+  if (const char* asked = std::getenv("ATHANOR_FORMS")) {
+    ASSERT_TRUE(absl::SimpleAtoi(asked, &count)) << asked;
+  }
+  const std::vector<Space> spaces = Spaces();
+  std::set<std::string> distinct, given;
+  for (const Space& space : spaces) given.insert(CanonicalHash(space.graph));
+  for (int i = 0; i < count && !HasFailure(); ++i) {
+    const Space& space = spaces[i % spaces.size()];
+    const absl::StatusOr<Graph> form = space.forms->RandomForm(i);
+    ASSERT_TRUE(form.ok()) << form.status();
+    SCOPED_TRACE(absl::StrCat("form ", i));
+    distinct.insert(CanonicalHash(*form));
+    ExpectSame(space.graph, *form, i);
+  }
+  if (count >= 200) EXPECT_GT(distinct.size(), given.size() + 10);
+  std::printf("%d forms, %zu distinct, of %zu graphs\n", count, distinct.size(), given.size());
+}
+
+TEST(FormsTest, NeighboursComputeTheSame) {
+  int neighbours = 0;
+  for (Space& space : Spaces()) {
+    for (int form : space.forms->Neighbours(0)) {
+      if (HasFailure() || ++neighbours > 2000) return;
+      SCOPED_TRACE(space.forms->About(form));
+      ExpectSame(space.graph, space.forms->graph(form), form);
+    }
+  }
+  EXPECT_GT(neighbours, 40);
+}
+
+}  // namespace
+}  // namespace athanor

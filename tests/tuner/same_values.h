@@ -1,0 +1,48 @@
+// Whether two graphs with the same inputs, parameters and outputs compute the same, by the
+// reference evaluator.
+#ifndef ATHANOR_TESTS_TUNER_SAME_VALUES_H_
+#define ATHANOR_TESTS_TUNER_SAME_VALUES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/graph.h"
+#include "server/tuner/error_bound.h"
+#include "server/tuner/inputs.h"
+
+namespace athanor {
+
+// With random inputs of these sizes of the dims. Each graph's values are within its error bounds of
+// the exact ones; so they may differ by the sum of both. DATA_LOSS names the output.
+inline absl::Status SameValues(const Graph& graph, const Graph& other,
+                               const std::vector<int64_t>& sizes, uint64_t seed) {
+  Expr::Env env;
+  for (size_t d = 0; d < graph.dims.size(); ++d) {
+    env[graph.dims[d].name] = std::min(graph.dims[d].max, sizes[d % sizes.size()]);
+  }
+  const auto inputs = RandomInputs(graph, env, seed, IndexChoice::kSmall);
+  if (!inputs.ok()) return inputs.status();
+  const auto want = Evaluate(graph, *inputs, &env), got = Evaluate(other, *inputs, &env);
+  const auto bounds = ErrorBounds(graph, *inputs, &env), more = ErrorBounds(other, *inputs, &env);
+  for (const absl::Status& s : {want.status(), got.status(), bounds.status(), more.status()}) {
+    if (!s.ok()) return s;
+  }
+  for (size_t i = 0; i < want->size(); ++i) {
+    std::vector<double> mean = (*bounds)[i];
+    for (size_t k = 0; k < mean.size(); ++k) mean[k] = (mean[k] + (*more)[i][k]) / 2;
+    const auto within = WithinBounds((*got)[i], (*want)[i], mean);
+    if (!within.ok()) {
+      return absl::Status(within.status().code(), absl::StrCat("output ", graph.outputs[i].name,
+                                                               ": ", within.status().message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor
+
+#endif  // ATHANOR_TESTS_TUNER_SAME_VALUES_H_
