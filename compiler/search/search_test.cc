@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -297,10 +299,16 @@ TEST(SearchTest, FastAsksForNoKernelAndForFewPlans) {
 TEST(SearchTest, ExhaustMeasuresEverySchedule) {
   Search search(SingleForm(Scaled(1)), Target(), Machine::Typical(Target()),
                 {.sizes = {{16}}, .mode = SearchMode::kExhaust});
-  Drive(search, PrefersTile(8, 3));
-  const SearchReport report = search.Report();
-  EXPECT_EQ(report.stop, SearchStop::kExhausted);
-  ASSERT_EQ(report.tasks.size(), 1);
+  std::map<int, std::set<std::string>> measured;  // by task
+  Drive(search, [&](const Search& s, const KernelCandidate& k) {
+    measured[k.task].insert(ScheduleText(k.choice));
+    return PrefersTile(8, 3)(s, k);
+  });
+  EXPECT_EQ(search.Report().stop, SearchStop::kExhausted);
+  EXPECT_GE(measured.size(), 2);  // with its epilogue and without
+  for (const auto& [task, texts] : measured) {
+    EXPECT_EQ(texts.size(), Schedules(search.task(task), Target()).size());
+  }
   // A budget in this mode ends it before.
   Search budget(SingleForm(Scaled(1)), Target(), Machine::Typical(Target()),
                 {.sizes = {{16}}, .mode = SearchMode::kExhaust, .max_kernels = 9});

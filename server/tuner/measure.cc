@@ -23,6 +23,9 @@ constexpr double kSizeSeconds = 40e-3;  // of one plan at one size, about
 constexpr int kMinRounds = 5, kMaxRounds = 31;
 constexpr int64_t kMaxHeld = int64_t{96} << 20;  // bytes of weights held in turns
 constexpr int kMaxCopies = 8;
+// Where its weights come from is little of a call that takes so many seconds.
+constexpr double kLongCall = 3e-3;
+constexpr size_t kLongCopies = 2;
 
 // Plain data that the forked process leaves behind.
 struct Result {
@@ -38,6 +41,7 @@ struct Subject {
   std::vector<std::string> output_bytes;
   std::vector<absl::Span<char>> outputs;
   size_t turn = 0;
+  size_t used = 1;    // copies that take turns at the size at hand
   int64_t calls = 1;  // of one sample
   bool given_up = false;
   std::vector<double> samples;
@@ -236,7 +240,7 @@ absl::Status Measurement::Bind(int size, absl::Span<const int64_t> dims, Subject
 absl::Status Measurement::Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
   absl::StatusOr<double> one = pacer_.Sample(&s.calls, [&](int64_t calls) {
     for (int64_t i = 0; i < calls; ++i) {
-      s.turn = (s.turn + 1) % s.copies.size();
+      s.turn = (s.turn + 1) % s.used;
       absl::Status status =
           s.copies[s.turn]->Run(s.contexts[s.turn].get(), dims, s.inputs, s.outputs, {});
       if (!status.ok()) return status;
@@ -255,8 +259,10 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
     if (absl::Status status = Bind(size, dims, &s); !status.ok()) return status;
     // Every copy once for its pages, then once more for the time.
     double seconds = 0;
-    for (size_t c = 0; c <= s.copies.size(); ++c) {
+    s.used = s.copies.size();
+    for (size_t c = 0; c <= s.used; ++c) {
       if (absl::Status status = Sample(s, dims, &seconds); !status.ok()) return status;
+      if (seconds > kLongCall) s.used = std::min(s.used, kLongCopies);
     }
     s.calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
     const double limit =
