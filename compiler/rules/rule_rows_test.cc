@@ -27,6 +27,17 @@ TEST_P(RuleRowsTest, FiresAndIsRight) {
   EXPECT_GE(compared, fired / 2) << row.name;
 }
 
+// Rows undo and build on each other; whatever they come to together must be right, too.
+TEST_P(RuleRowsTest, ExampleIsRightUnderAllRows) {
+  constexpr int kSeeds = 12, kChoices = 8;
+  const RuleRow& row = RuleRows()[GetParam()];
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16}) {
+    const RowCheck check = CheckTogether(row, dtype, kSeeds, kChoices);
+    ASSERT_TRUE(check.status.ok()) << check.status;
+    EXPECT_EQ(check.compared, kSeeds * kChoices);
+  }
+}
+
 std::vector<size_t> RowsThatAct() {
   std::vector<size_t> indexes;
   for (size_t i = 0; i < RuleRows().size(); ++i) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "compiler/ir/compare.h"
 #include "compiler/ir/message.h"
 #include "compiler/rules/saturate.h"
@@ -147,6 +148,48 @@ std::vector<Graph> OtherSides(const TermGraph& terms, absl::Status* status) {
   return sides;
 }
 
+// A program of random e-nodes: what a search may come to.
+egraph::Choice RandomChoice(const TermGraph& terms, const egraph::Extractor& extractor,
+                            std::mt19937_64& random) {
+  const egraph::EGraph& e = terms.terms();
+  egraph::Choice choice(e);
+  for (const egraph::ClassId id : e.Classes()) {
+    const absl::Span<const egraph::NodeId> nodes = e.nodes(id);
+    choice.Set(id, nodes[random() % nodes.size()]);
+  }
+  // Every class is a term, so this has an answer.
+  extractor.EnforceAcyclic(terms.Roots(), &choice).IgnoreError();
+  return choice;
+}
+
+absl::Status CheckChoices(const ExampleBuilder& e, uint64_t seed, int choices, RowCheck* check) {
+  if (!e.status().ok()) return e.status();
+  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(e.graph());
+  if (!terms.ok()) return terms.status();
+  const size_t before = (*terms)->terms().num_nodes();
+  const absl::StatusOr<egraph::Report> report =
+      Saturate(terms->get(), {}, {.limits = {.iterations = 8, .nodes = 3000}});
+  if (!report.ok()) return report.status();
+  if (absl::Status s = (*terms)->terms().Verify(); !s.ok()) return s;
+  check->fired += (*terms)->terms().num_nodes() > before;
+  const egraph::Extractor extractor((*terms)->terms(), [](egraph::NodeId) { return 1.0; });
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < choices; ++i) {
+    const absl::StatusOr<Graph> side = (*terms)->Extract(RandomChoice(**terms, extractor, random));
+    if (!side.ok()) return side.status();
+    if (absl::Status s = Verify(*side); !s.ok()) return Prefixed(ToText(*side), s);
+    for (const bool special : {false, true}) {
+      const absl::Status same = CompareSides(e.graph(), *side, RuleClass::kReassociating,
+                                             ExampleValues(e, seed, special), e.dims());
+      if (!same.ok()) {
+        return Prefixed(Cat(ToText(*side), special ? "special values: " : ""), same);
+      }
+    }
+    ++check->compared;
+  }
+  return absl::OkStatus();
+}
+
 double SpecialValue(uint64_t draw, ExampleEdges edges) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const double kValues[] = {1.0, 0.0, -0.0, std::nan(""), kInf, -kInf};
@@ -191,6 +234,20 @@ absl::Status CheckExample(const RuleRow& row, const ExampleBuilder& e, uint64_t 
     ++check->compared;
   }
   return status;
+}
+
+using Check = absl::FunctionRef<absl::Status(const ExampleBuilder&, uint64_t, RowCheck*)>;
+
+RowCheck CheckExamples(const RuleRow& row, DType dtype, int seeds, Check one) {
+  RowCheck check;
+  for (int seed = 0; seed < seeds && check.status.ok(); ++seed) {
+    ExampleBuilder e(static_cast<uint64_t>(seed), dtype);
+    row.example(e);
+    check.status = Prefixed(Cat("example of ", row.name, ", ", DTypeName(dtype), ", seed ", seed,
+                                ": ", ToText(e.graph())),
+                            one(e, static_cast<uint64_t>(seed), &check));
+  }
+  return check;
 }
 
 }  // namespace
@@ -251,15 +308,17 @@ absl::Status CompareSides(const Graph& want, const Graph& got, RuleClass rule_cl
 }
 
 RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds) {
-  RowCheck check;
-  for (int seed = 0; seed < seeds && check.status.ok(); ++seed) {
-    ExampleBuilder e(static_cast<uint64_t>(seed), dtype);
-    row.example(e);
-    check.status = Prefixed(
-        Cat("row ", row.name, ", ", DTypeName(dtype), ", seed ", seed, ": ", ToText(e.graph())),
-        CheckExample(row, e, static_cast<uint64_t>(seed), &check));
-  }
-  return check;
+  return CheckExamples(row, dtype, seeds,
+                       [&](const ExampleBuilder& e, uint64_t seed, RowCheck* check) {
+                         return CheckExample(row, e, seed, check);
+                       });
+}
+
+RowCheck CheckTogether(const RuleRow& row, DType dtype, int seeds, int choices) {
+  return CheckExamples(row, dtype, seeds,
+                       [&](const ExampleBuilder& e, uint64_t seed, RowCheck* check) {
+                         return CheckChoices(e, seed, choices, check);
+                       });
 }
 
 }  // namespace athanor

@@ -26,6 +26,11 @@ struct RowCheck {
 // among them.
 RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds);
 
+// The row's examples under all rows at once: `choices` random choices of e-nodes of each are graphs
+// that Verify accepts and that have the example's values, up to rounding. `fired` counts examples
+// whose e-graph grew.
+RowCheck CheckTogether(const RuleRow& row, DType dtype, int seeds, int choices);
+
 // Values for the example's Inputs and Parameters, in this order; `special` strews NaN, infinities
 // and zeros of both signs among them.
 std::vector<Tensor> ExampleValues(const ExampleBuilder& e, uint64_t seed, bool special);
