@@ -102,6 +102,12 @@ void Emitter::Store(int buffer, const Expr& index, Var value, const Mask& mask) 
   if (t.lanes > 1) s.count = mask.count;
 }
 
+void Emitter::Prefetch(int buffer, const Expr& index) {
+  Stmt& s = Add(Opcode::kPrefetch, {kernel_.buffers[buffer].dtype, 1});
+  s.buffer = buffer;
+  s.index = index;
+}
+
 Var Emitter::Compute(Op op, DType dtype, std::vector<Var> args, bool shift_left) {
   int lanes = 1;
   for (Var a : args) lanes = std::max(lanes, type(a).lanes);

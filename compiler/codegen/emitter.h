@@ -41,6 +41,7 @@ class Emitter {
   Var Index(const Expr& value, int lanes);  // i64; `lanes` where the value differs by lane, else 1
   Var Load(int buffer, const Expr& index, int lanes, const Mask& mask);
   void Store(int buffer, const Expr& index, Var value, const Mask& mask);
+  void Prefetch(int buffer, const Expr& index);
   Var Compute(Op op, DType dtype, std::vector<Var> args, bool shift_left = false);
   Var Cast(Var value, DType dtype);
   Var Fma(Var a, Var b, Var c);

@@ -60,6 +60,7 @@ enum class Opcode : uint8_t {
   kLoad,  // result = buffer[index]; lane l has "lane" = l; inactive lanes and false predicates give
           // 0
   kStore,      // buffer[index] = args[0]; inactive lanes and false predicates store nothing
+  kPrefetch,   // buffer[index] will be read soon; a hint, so the index may lie outside the buffer
   kCompute,    // result = op(args...), lane by lane; op is elementwise in the op table
   kFma,        // result = args[0] * args[1] + args[2], rounded once (floats) or wrapping (integers)
   kBroadcast,  // result(lanes) = args[0](scalar) in every lane
@@ -85,7 +86,7 @@ struct Stmt {
   Type type;         // of the result; of args[0] for kStore
   Op op = Op::kAdd;  // kCompute, kReduce
   std::vector<Var> args;
-  int buffer = -1;  // kLoad, kStore
+  int buffer = -1;  // kLoad, kStore, kPrefetch
   Expr index;       // see Opcode
   std::optional<Expr>
       count;               // kLoad, kStore, kCheckIndex: lanes [0, count) are active; all if absent

@@ -47,6 +47,7 @@ for i0 in [max(0, g), floordiv(s0, 2)) step 4 unroll {
     }
   }
 }
+prefetch b0[16*g + 4096]
 v19: f32 = reduce.Max(v11)
 v20: u32 = randombits(v2, v3)
 store b4[g] = v20: u32
@@ -87,6 +88,7 @@ TEST(KirText, SyntaxErrorsNameTheLine) {
                          {"v5: f32 = load b0[g", "expected"},
                          {"for i0 in [0, 5) step 1 {", "expected \"}\""},
                          {"}", "no '}' outside a loop"},
+                         {"prefetch b0[g] count 3", "expected the end of the line"},
                          {"v5: i64 = index 3 +", "expected an index expression"},
                          {"v99999999999: i64 = index 3", "expected an integer"},
                          {"store b1[g] = v0: f32 trailing", "expected the end of the line"}}) {
@@ -118,6 +120,8 @@ TEST(KirVerify, NamesWhatIsWrong) {
                          {"store b1[s1] = v0: f32", "symbol \"s1\""},
                          {"store b1[v0] = v0: f32", "symbol \"v0\""},
                          {"store b1[g] = v0: f32 if v0", "predicate v0 is a f32"},
+                         {"prefetch b7[g]", "prefetch of b7: there is no buffer b7"},
+                         {"prefetch b0[lane]", "\"lane\" where all lanes share"},
                          {"store b1[8*g + lane] = v3: f32x8 count lane", "\"lane\""},
                          {"for i0 in [0, 5) step 0 {\n}", "loop i0: step 0"},
                          {"for i0 in [0, i0) step 1 {\n}", "symbol \"i0\""},

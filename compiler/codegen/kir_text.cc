@@ -10,6 +10,7 @@
 //   for i0 in [0, s0) step 4 unroll {
 //     v2 := v1
 //   }
+//   prefetch b0[16*g + 128]
 //   store b1[16*g + lane] = v2: f32x16 count -16*g + s0 if v3
 #include <openssl/sha.h>
 
@@ -83,6 +84,9 @@ class Writer {
       case Opcode::kStore:
         text_ += Cat("store b", s.buffer, "[", s.index.ToString(), "] = ", VarList(s.args), ": ",
                      TypeText(s.type), Mask(s), "\n");
+        return;
+      case Opcode::kPrefetch:
+        text_ += Cat("prefetch b", s.buffer, "[", s.index.ToString(), "]\n");
         return;
       case Opcode::kAssign:
         text_ += Cat("v", s.result, " := ", VarList(s.args), "\n");
@@ -329,6 +333,11 @@ class Reader {
       Expect(": ");
       s->type = TypeOf();
       Mask(s);
+    } else if (Take("prefetch ")) {
+      s->opcode = Opcode::kPrefetch;
+      Subscript(s);
+      const bool known = s->buffer >= 0 && s->buffer < static_cast<int>(kernel_.buffers.size());
+      if (known) s->type.dtype = kernel_.buffers[s->buffer].dtype;
     } else {
       Definition(s);
     }

@@ -67,13 +67,14 @@ class Verifier {
   }
 
   static bool Defines(const Stmt& s) {
-    return s.opcode != Opcode::kStore && s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor &&
-           s.opcode != Opcode::kIf;
+    return s.opcode != Opcode::kStore && s.opcode != Opcode::kPrefetch &&
+           s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor && s.opcode != Opcode::kIf;
   }
 
   static std::string Where(const Stmt& s) {
     if (s.opcode == Opcode::kFor) return Cat("loop ", s.loop);
     if (s.opcode == Opcode::kStore) return Cat("store to b", s.buffer);
+    if (s.opcode == Opcode::kPrefetch) return Cat("prefetch of b", s.buffer);
     if (s.opcode == Opcode::kIf) return "if";
     return Cat("v", s.result);
   }
@@ -94,7 +95,7 @@ class Verifier {
   }
 
   absl::Status Result(const Stmt& s) {
-    if (s.opcode == Opcode::kStore) return absl::OkStatus();
+    if (s.opcode == Opcode::kStore || s.opcode == Opcode::kPrefetch) return absl::OkStatus();
     if (s.result < 0 || s.result >= kernel_.vars) {
       return Invalid("registers are v0 to v", kernel_.vars - 1);
     }
@@ -159,7 +160,8 @@ class Verifier {
 
   // Index, count, predicate and buffer.
   absl::Status Access(const Stmt& s) {
-    const bool memory = s.opcode == Opcode::kLoad || s.opcode == Opcode::kStore;
+    const bool memory =
+        s.opcode == Opcode::kLoad || s.opcode == Opcode::kStore || s.opcode == Opcode::kPrefetch;
     const bool vector = s.type.lanes > 1;
     if (memory || s.opcode == Opcode::kIndex || s.opcode == Opcode::kCheckIndex) {
       if (absl::Status status = Symbols(s.index, vector, vector); !status.ok()) return status;
@@ -219,6 +221,9 @@ class Verifier {
       case Opcode::kIndex:
         return ResultIs(s, DType::kI64);
       case Opcode::kLoad:
+        return Args(s, {});
+      case Opcode::kPrefetch:
+        if (t.lanes != 1) return Invalid("one address is asked for, not ", t.lanes);
         return Args(s, {});
       case Opcode::kStore:
       case Opcode::kMutable:

@@ -52,6 +52,8 @@ class Printer {
     switch (s.opcode) {
       case Opcode::kStore:
         return Line(indent, Cat(d_.Store(AccessOf(s, s.type), OperandOf(s.args[0])), ";"));
+      case Opcode::kPrefetch:
+        return Line(indent, Cat(d_.Prefetch(s.buffer, Scalar(s.index)), ";"));
       case Opcode::kAssign:
         return Line(indent, Cat(Name(s.result), " = ", Name(s.args[0]), ";"));
       case Opcode::kFor:

@@ -57,6 +57,8 @@ class Dialect {
   virtual std::string Load(const Access& access) = 0;
   virtual std::string Store(const Access& access,
                             const Operand& value) = 0;  // a statement without ';'
+  // Likewise. The address may lie outside the buffer.
+  virtual std::string Prefetch(int buffer, const std::string& index) = 0;
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
   // `extent` is an i64 of as many lanes as the index; `active` as in Access.
   virtual std::string CheckIndex(const Operand& index, const std::string& extent,

@@ -1,6 +1,10 @@
 #include "compiler/search/contract_roles.h"
 
+#include <optional>
 #include <utility>
+#include <vector>
+
+#include "compiler/search/access.h"
 
 namespace athanor {
 
@@ -14,6 +18,35 @@ Expr ContractRoles::SizeOf(const std::string& group) const {
   Expr size = 1;
   for (char c : group) size *= extents.at(c);
   return size;
+}
+
+bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
+                  const std::string& group) {
+  const std::string flat = "$flat";
+  Bounds bounds = graph.DimBounds();
+  bounds.SetExtent(flat, roles.SizeOf(group));
+  std::map<char, Expr> at;
+  Expr stride = 1;
+  for (size_t i = group.size(); i-- > 0;) {
+    const Expr digit = FloorDiv(Expr::Symbol(flat), stride);
+    at[group[i]] = i > 0 ? Mod(digit, roles.extents.at(group[i])) : digit;
+    stride *= roles.extents.at(group[i]);
+  }
+  std::vector<Expr> coordinates;
+  for (char c : roles.letters[side]) {
+    const std::string other = std::string("$") + c;
+    bounds.SetExtent(other, roles.extents.at(c));
+    coordinates.push_back(bounds.Simplify(at.contains(c) ? at.at(c) : Expr::Symbol(other)));
+  }
+  NodeId operand = node.inputs[side];
+  for (; graph.node(operand).op == Op::kIndexMap; operand = graph.node(operand).inputs[0]) {
+    const Node& view = graph.node(operand);
+    if (view.attrs.contains("fill")) return false;
+    coordinates = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), coordinates, bounds);
+  }
+  const Expr offset = bounds.Simplify(RowMajorOffset(graph.node(operand).type.shape, coordinates));
+  const std::optional<Expr::Affine> affine = offset.AsAffine(flat);
+  return affine && affine->stride.IsConstant(1);
 }
 
 ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap) {

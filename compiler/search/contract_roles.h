@@ -27,6 +27,11 @@ struct ContractRoles {
   Expr SizeOf(const std::string& group) const;
 };
 
+// Whether operand `side`'s elements lie side by side in memory along `group`, letters of one role
+// flattened; through the views it is read by.
+bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
+                  const std::string& group);
+
 // `swap`: the right operand's free axes are the rows.
 ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap);
 

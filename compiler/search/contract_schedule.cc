@@ -16,11 +16,71 @@ namespace {
 int ColumnScore(const ContractRoles& roles, const Node& node, int i, const std::string& free,
                 const std::vector<bool>& is_weight) {
   if (free.empty()) return 0;
-  int score = 1;
+  // One column leaves the lanes empty: anything else is better.
+  if (roles.SizeOf(free).IsConstant(1)) return 1;
+  int score = 2;
   if (is_weight[node.inputs[i]]) score += 8;  // packed once, ahead
   if (!roles.result.empty() && roles.result.back() == free.back()) score += 4;  // contiguous stores
   if (roles.letters[i].back() == free.back()) score += 2;                       // contiguous reads
   return score;
+}
+
+// So few rows that bringing the column operand into panels costs more than it gains.
+constexpr int64_t kFewRows = 16;
+
+// What a rule of thumb looks at.
+struct Sizes {
+  std::optional<int64_t> m, n, k;  // the most there can be
+  bool exact_m = false, exact_n = false;
+  int64_t operand_bytes = 0;  // of an element of the column operand
+  int64_t lanes = 1;
+};
+
+// `most` columns or half as many until there is room for mr rows of sums, the columns and a row's
+// value.
+int FittingColumns(int mr, int most, const v1::Target& target) {
+  int nv = most;
+  while (nv > 1 && mr * nv + nv + 1 > target.vector_registers()) nv /= 2;
+  return nv;
+}
+
+// Rows of the operand are streamed a few at a time, side by side: as long stretches of each as all
+// threads have work for, as the memory wants them, and as the sums fit the first-level cache.
+void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
+  const int64_t m = *sizes.m;
+  s->columns = ColumnAccess::kInPlace;
+  s->mr = static_cast<int>(sizes.exact_m ? std::max<int64_t>(m, 1) : std::min<int64_t>(m, 4));
+  if (s->mr + 2 > target.vector_registers()) s->mr = 8;
+  s->nv = s->mr > 8 ? 1 : FittingColumns(s->mr, s->mr > 4 ? 2 : 4, target);
+  if (sizes.n) {
+    while (s->nv > 1 && (s->nv - 1) * sizes.lanes >= *sizes.n) --s->nv;
+  }
+  s->rows_per_item = (std::max<int64_t>(m, 1) + s->mr - 1) / s->mr * s->mr;
+  const bool cached =
+      sizes.n && sizes.k && *sizes.n * *sizes.k * sizes.operand_bytes <= target.l2_bytes() / 2;
+  if (cached) return;
+  s->kc = m <= 4 ? 8 : 32;
+  s->copy_rows = m > 4;
+  s->prefetch = true;
+  constexpr int64_t kSums = 16384;  // of an item
+  const int64_t width = s->nv * sizes.lanes;
+  const int64_t threads = std::max(1, target.threads());
+  // Of a size that calls choose there may be few: shorter stretches leave each thread some.
+  const int64_t columns = sizes.exact_n ? *sizes.n / threads : kSums / 8;
+  s->panels_per_item =
+      std::max<int64_t>(1, (std::min(columns, kSums / s->rows_per_item) + width - 1) / width);
+}
+
+// Dot products of a few rows with a few columns at once.
+void ReadDots(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
+  const int64_t m = std::max<int64_t>(*sizes.m, 1);
+  s->columns = ColumnAccess::kDots;
+  s->mr = static_cast<int>(std::min<int64_t>(m, 4));
+  s->nv = FittingColumns(s->mr, s->mr > 2 ? 4 : 8, target);
+  s->rows_per_item = (m + s->mr - 1) / s->mr * s->mr;
+  const int64_t items = int64_t{4} * std::max(1, target.threads());
+  const int64_t panels = sizes.n.value_or(1) / sizes.lanes;
+  s->panels_per_item = std::clamp<int64_t>(panels / items, 1, 64);
 }
 
 }  // namespace
@@ -29,9 +89,9 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                                                  const std::vector<bool>& is_weight,
                                                  const v1::Target& target) {
   const Node& node = graph.node(id);
-  const ContractRoles roles = FindContractRoles(graph, node, /*swap=*/false);
-  const int scores[2] = {ColumnScore(roles, node, 0, roles.rows, is_weight),
-                         ColumnScore(roles, node, 1, roles.columns, is_weight)};
+  const ContractRoles unswapped = FindContractRoles(graph, node, /*swap=*/false);
+  const int scores[2] = {ColumnScore(unswapped, node, 0, unswapped.rows, is_weight),
+                         ColumnScore(unswapped, node, 1, unswapped.columns, is_weight)};
   if (scores[0] == 0 && scores[1] == 0) return std::nullopt;
   ContractSchedule s;
   s.swap = scores[0] > scores[1];
@@ -40,14 +100,36 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   s.nv = 2;
   const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
   const int64_t lanes = target.vector_bytes() / bytes;
-  std::optional<int64_t> columns =
-      graph.DimBounds().Maximum(roles.SizeOf(s.swap ? roles.rows : roles.columns));
-  if (columns && *columns <= lanes) s.nv = 1;
+  const ContractRoles roles = FindContractRoles(graph, node, s.swap);
+  const Bounds bounds = graph.DimBounds();
+  const Expr m = roles.SizeOf(roles.rows);
+  const Sizes sizes{.m = bounds.Maximum(m),
+                    .n = bounds.Maximum(roles.SizeOf(roles.columns)),
+                    .k = bounds.Maximum(roles.SizeOf(roles.sums)),
+                    .exact_m = m.constant().has_value(),
+                    .exact_n = roles.SizeOf(roles.columns).constant().has_value(),
+                    .operand_bytes = DTypeBytes(node.type.dtype),
+                    .lanes = lanes};
+  if (sizes.n && *sizes.n <= lanes) s.nv = 1;
   // A panel of the column operand stays in half of the second-level cache.
   s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
-  s.pack_ahead = is_weight[node.inputs[s.swap ? 0 : 1]];
+  if (is_weight[node.inputs[roles.column_operand]]) {
+    s.columns = ColumnAccess::kAhead;
+    s.rows_per_item = s.mr * 8;
+    return s;
+  }
   // Packing inside a work item is paid once per block of rows, so blocks are taller there.
-  s.rows_per_item = s.mr * (s.pack_ahead ? 8 : 40);
+  s.rows_per_item = s.mr * 40;
+  if (!sizes.m || *sizes.m > kFewRows) return s;
+  auto contiguous = [&](int side, const std::string& group) {
+    return IsContiguous(graph, node, roles, side, group);
+  };
+  if (contiguous(roles.column_operand, roles.columns)) {
+    ReadInPlace(sizes, target, &s);
+  } else if (contiguous(roles.column_operand, roles.sums) &&
+             contiguous(roles.row_operand, roles.sums)) {
+    ReadDots(sizes, target, &s);
+  }
   return s;
 }
 

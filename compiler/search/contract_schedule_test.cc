@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "compiler/search/contract_roles.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -68,6 +69,83 @@ TEST(ScheduleContractTest, TilesFromRegistersAndCaches) {
   EXPECT_EQ(PanelWidth(half.g, half.node, wide, Target(64, 32)), 32);
   Case few = Contraction("mk,ka->ma", true);
   EXPECT_EQ(ScheduleContract(few.g, few.node, few.weights, Target(64, 32))->nv, 1);
+}
+
+// m x k by k x n, or by n x k, sizes as text so that they may be dims.
+ContractSchedule ScheduleOf(const std::string& m, const std::string& k, const std::string& n,
+                            const std::string& right, const v1::Target& target) {
+  const bool turned = right == "nk";
+  const std::string spec = turned ? "mk,nk->mn" : "mk,kn->mn";
+  auto g = ParseGraph("graph \"\" {\n dim d in [0, 10000]\n dim e in [0, 9]\n" +
+                      ("%0 = Input \"x\" : f32[" + m + ", " + k + "]\n") +
+                      ("%1 = Input \"w\" : f32[" + (turned ? n + ", " + k : k + ", " + n) + "]\n") +
+                      "%2 = Contract(%0, %1) {spec=\"" + spec + "\"}\n output \"y\" = %2\n}");
+  return *ScheduleContract(*g, 2, {false, false, false}, target);
+}
+
+TEST(ScheduleContractTest, FewRowsReadTheirColumnsInPlace) {
+  v1::Target target = Target(64, 32);
+  target.set_threads(2);
+  const ContractSchedule one = ScheduleOf("1", "4096", "4096", "kn", target);
+  EXPECT_EQ(one.columns, ColumnAccess::kInPlace);
+  EXPECT_EQ(one.mr, 1);
+  // Half the columns a thread, in one stretch.
+  EXPECT_EQ(one.panels_per_item * one.nv * 16, 2048);
+  EXPECT_TRUE(one.prefetch);
+  EXPECT_FALSE(one.copy_rows);
+  const ContractSchedule some = ScheduleOf("16", "4096", "4096", "kn", target);
+  EXPECT_EQ(some.columns, ColumnAccess::kInPlace);
+  EXPECT_EQ(some.mr, 16);
+  EXPECT_TRUE(some.copy_rows);
+  EXPECT_LE(some.rows_per_item * some.panels_per_item * some.nv * 16, 16384);
+  // An operand that the caches hold is read at once.
+  EXPECT_FALSE(ScheduleOf("1", "64", "64", "kn", target).prefetch);
+  EXPECT_EQ(ScheduleOf("17", "4096", "4096", "kn", target).columns, ColumnAccess::kPack);
+  EXPECT_EQ(ScheduleOf("d", "4096", "4096", "kn", target).columns, ColumnAccess::kPack);
+  EXPECT_EQ(ScheduleOf("e", "d", "d", "kn", target).columns, ColumnAccess::kInPlace);
+  EXPECT_EQ(ScheduleOf("e", "d", "d", "kn", target).mr, 4);
+  // With few registers there is still room for the sums.
+  for (const char* m : {"1", "4", "7", "16"}) {
+    const ContractSchedule s = ScheduleOf(m, "4096", "4096", "kn", Target(32, 16));
+    EXPECT_LE(s.mr * s.nv + s.nv + 1, 16) << m;
+    EXPECT_EQ(s.rows_per_item % s.mr, 0) << m;
+  }
+}
+
+TEST(ScheduleContractTest, ColumnsContiguousAlongTheSumsAreDotProducts) {
+  const v1::Target target = Target(64, 32);
+  EXPECT_EQ(ScheduleOf("1", "4096", "4096", "nk", target).columns, ColumnAccess::kDots);
+  EXPECT_EQ(ScheduleOf("17", "4096", "4096", "nk", target).columns, ColumnAccess::kPack);
+  // One column is no place for lanes: the other operand's rows are.
+  const ContractSchedule column = ScheduleOf("d", "64", "1", "kn", target);
+  EXPECT_TRUE(column.swap);
+  EXPECT_EQ(column.columns, ColumnAccess::kDots);
+}
+
+TEST(ContractRolesTest, ContiguousThroughViews) {
+  auto g = ParseGraph(R"(graph "" {
+    dim d in [0, 9]
+    %0 = Input "x" : f32[d, 4, 6]
+    %1 = Input "w" : f32[7, 6, 4]
+    %2 = IndexMap(%1) {map=map[4, 6, 7]($2, $1, $0)}
+    %3 = Contract(%0, %2) {spec="mkh,khn->mn"}
+    %4 = Input "v" : f32[6, 4, 7]
+    %5 = IndexMap(%4) {map=map[24, 7](floordiv($0, 4), mod($0, 4), $1)}
+    %6 = Input "y" : f32[3, 24]
+    %7 = Contract(%6, %5) {spec="mk,kn->mn"}
+    output "a" = %3
+    output "b" = %7
+  })");
+  ASSERT_TRUE(g.ok()) << g.status();
+  auto contiguous = [&](NodeId n, int side, const std::string& group) {
+    return IsContiguous(*g, g->node(n), FindContractRoles(*g, g->node(n), false), side, group);
+  };
+  EXPECT_TRUE(contiguous(3, 0, "kh"));
+  EXPECT_TRUE(contiguous(3, 1, "hk"));  // the view turned it around
+  EXPECT_FALSE(contiguous(3, 1, "kh"));
+  EXPECT_FALSE(contiguous(3, 1, "n"));
+  EXPECT_TRUE(contiguous(7, 1, "n"));
+  EXPECT_FALSE(contiguous(7, 1, "k"));
 }
 
 // Packs the column operand, evaluates it, and finds every element of the operand where panels have

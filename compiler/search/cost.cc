@@ -80,7 +80,9 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
       slots_per_second_(machine.f32_flops_per_second / 2 / (target.vector_bytes() / 4.0)),
       threads_(std::max(1, target.threads())),
       vector_bytes_(target.vector_bytes()),
-      l1_bytes_(static_cast<double>(target.l1_bytes())) {
+      l1_bytes_(static_cast<double>(target.l1_bytes())),
+      l2_bytes_(static_cast<double>(target.l2_bytes())),
+      cache_bytes_per_second_(machine.cache_bytes_per_second) {
   const Graph& graph = task.graph;
   const Expr::Env env = EnvOf(graph, sizes);
   const std::vector<bool> memory = OperandsOf(task);
@@ -119,6 +121,7 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   const double m = e.rows, n = e.columns, k = e.sums;
   if (m * n * e.batch == 0) return 0;
   const double lanes = vector_bytes_ / accumulator_bytes_;
+  if (s.columns == ColumnAccess::kDots) return Dots(e, s, lanes);
   const double width = lanes * s.nv;
   const double kc = std::min<double>(k, static_cast<double>(s.kc));
   // A panel beyond the first-level cache comes in at about half the speed.
@@ -132,8 +135,39 @@ double TaskCost::Contract(const ContractSchedule& s) const {
                  SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
   // Sums go through memory once for each piece of the reduction, and once to the epilogue.
   slots += m * s.nv * 2 * std::ceil(k / kc);
-  if (!s.pack_ahead) slots += blocks * k * s.nv * (e.contiguous ? 4 : 3 * lanes);
-  return Slots(slots * panels * e.batch) * Imbalance(items, threads_);
+  if (s.columns == ColumnAccess::kPack) slots += blocks * k * s.nv * (e.contiguous ? 4 : 3 * lanes);
+  if (s.prefetch) slots += blocks * k * s.nv;
+  if (s.copy_rows) slots += m * k / lanes * 2 / static_cast<double>(s.panels_per_item);
+  // Rows that share places in the first-level cache come from the second each time.
+  constexpr double kAliasBytes = 4096;  // between addresses of one set
+  constexpr int kWays = 8;
+  const bool aliased = std::fmod(k * accumulator_bytes_, kAliasBytes) == 0;
+  if (!s.copy_rows && aliased && s.mr > kWays) slots += m * k * 0.5;
+  double seconds = Slots(slots * panels * e.batch);
+  if (s.columns == ColumnAccess::kInPlace) {
+    const double stretch = width * static_cast<double>(s.panels_per_item) * accumulator_bytes_;
+    seconds = std::max(seconds,
+                       Stream(k * n * e.batch * blocks * accumulator_bytes_, stretch, s.prefetch));
+  }
+  return seconds * Imbalance(items, threads_);
+}
+
+double TaskCost::Dots(const Extents& e, const ContractSchedule& s, double lanes) const {
+  constexpr double kReduceSlots = 8;  // the sum over a vector's lanes
+  const double blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
+  const double tiles = std::ceil(e.rows / s.mr) * std::ceil(e.columns / s.nv) * e.batch;
+  const double slots =
+      tiles * (std::ceil(e.sums / lanes) * SlotsOfTile(s.mr, s.nv, 1) + kReduceSlots * s.mr * s.nv);
+  const double items =
+      e.batch * blocks * std::ceil(e.columns / (lanes * static_cast<double>(s.panels_per_item)));
+  return Slots(slots) * Imbalance(items, threads_);
+}
+
+// Each stretch starts slowly, less so if it was asked for.
+double TaskCost::Stream(double bytes, double stretch, bool prefetch) const {
+  if (bytes <= l2_bytes_) return 0;
+  constexpr double kStartBytes = 2048;  // that could have come while a stretch starts
+  return bytes / cache_bytes_per_second_ * (1 + kStartBytes / stretch) * (prefetch ? 1 : 1.25);
 }
 
 double TaskCost::Attention(const AttentionSchedule& s) const {

@@ -58,13 +58,17 @@ class TaskCost {
   };
 
   double Contract(const ContractSchedule& s) const;
+  double Dots(const Extents& e, const ContractSchedule& s, double lanes) const;
+  // Reading `bytes` of an operand where they lie, in stretches of so many.
+  double Stream(double bytes, double stretch, bool prefetch) const;
   double Attention(const AttentionSchedule& s) const;
   double Slots(double slots) const;  // to seconds
 
   Extents extents_[2];
   double roofline_ = 0, launch_ = 0, slots_per_second_ = 1;
   int threads_ = 1, accumulator_bytes_ = 4;
-  double vector_bytes_ = 4, l1_bytes_ = 0;
+  double vector_bytes_ = 4, l1_bytes_ = 0, l2_bytes_ = 0;
+  double cache_bytes_per_second_ = 1;
 };
 
 // For single questions.

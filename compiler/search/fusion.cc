@@ -25,6 +25,24 @@ std::vector<bool> MemoryOf(const Graph& graph, const Genome& genome) {
   return memory;
 }
 
+namespace {
+
+const char* ColumnsText(ColumnAccess columns) {
+  switch (columns) {
+    case ColumnAccess::kPack:
+      return "";
+    case ColumnAccess::kAhead:
+      return " ahead";
+    case ColumnAccess::kInPlace:
+      return " in_place";
+    case ColumnAccess::kDots:
+      return " dots";
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string ScheduleText(const KernelChoice& choice) {
   switch (choice.kind) {
     case KernelKind::kMap:
@@ -39,7 +57,8 @@ std::string ScheduleText(const KernelChoice& choice) {
       const ContractSchedule& s = choice.contract;
       return absl::StrCat("contract mr=", s.mr, " nv=", s.nv, " rows=", s.rows_per_item,
                           " panels=", s.panels_per_item, " kc=", s.kc, s.swap ? " swap" : "",
-                          s.pack_ahead ? " ahead" : "");
+                          ColumnsText(s.columns), s.copy_rows ? " copy" : "",
+                          s.prefetch ? " prefetch" : "");
     }
     case KernelKind::kAttention: {
       const AttentionSchedule& s = choice.attention;
@@ -354,7 +373,7 @@ void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
   std::vector<KernelChoice> kernels;
   std::map<std::string, NodeId> packed;
   for (KernelChoice k : genome->kernels) {
-    if (k.kind == KernelKind::kContract && k.contract.pack_ahead) {
+    if (k.kind == KernelKind::kContract && k.contract.pack_ahead()) {
       const NodeId operand = graph->node(k.anchor).inputs[k.contract.swap ? 0 : 1];
       const int width = PanelWidth(*graph, k.anchor, k.contract, target);
       const NodeId added = AddPackedOperand(graph, k.anchor, k.contract, width);

@@ -25,21 +25,38 @@ enum class KernelKind : uint8_t {
   kScatter,    // root is a Scatter
 };
 
-// Tile sizes of a contraction: a register tile is `mr` rows by `nv` vectors.
+// How a contraction reads its column operand.
+enum class ColumnAccess : uint8_t {
+  kPack,     // brought into panels inside each work item
+  kAhead,    // a weight, brought into panels by `prepare`
+  kInPlace,  // where it lies, lanes along the columns
+  kDots,     // where it lies, lanes along the sums: the tile is one of dot products
+};
+
+// Tile sizes of a contraction: a register tile is `mr` rows by `nv` vectors of columns; of dot
+// products, `mr` rows by `nv` columns.
 struct ContractSchedule {
   bool swap = false;  // the right operand's free axes become rows
   int mr = 12;
   int nv = 2;
-  int64_t rows_per_item = 96;   // rows of the result one work item computes, a multiple of mr
-  int64_t panels_per_item = 1;  // panels of nv vectors one work item computes
-  int64_t kc = 512;             // length of the reduction between visits of the tile's memory
-  bool pack_ahead = false;      // the column operand is a weight, brought into panels by `prepare`
-  NodeId packed = -1;  // the node that holds it then (PackWeights adds it); -1: packed inside
+  int64_t rows_per_item = 96;  // rows of the result one work item computes, a multiple of mr
+  // Panels one work item computes: of nv vectors of columns; of dot products, of one.
+  int64_t panels_per_item = 1;
+  int64_t kc = 512;  // length of the reduction between visits of the tile's memory; not of kDots
+  ColumnAccess columns = ColumnAccess::kPack;
+  // The item's rows are copied kc elements at a time, so that rows a power of two apart do not
+  // share the same few places of the first-level cache; not of kDots.
+  bool copy_rows = false;
+  bool prefetch = false;  // kInPlace, kDots: what the next visit reads is asked for ahead
+  NodeId packed = -1;     // the node that holds the panels of kAhead (PackWeights adds it)
+
+  bool pack_ahead() const { return columns == ColumnAccess::kAhead; }
 
   // As a choice: without the node.
   friend bool operator==(const ContractSchedule& a, const ContractSchedule& b) {
     auto tie = [](const ContractSchedule& s) {
-      return std::tie(s.swap, s.mr, s.nv, s.rows_per_item, s.panels_per_item, s.kc, s.pack_ahead);
+      return std::tie(s.swap, s.mr, s.nv, s.rows_per_item, s.panels_per_item, s.kc, s.columns,
+                      s.copy_rows, s.prefetch);
     };
     return tie(a) == tie(b);
   }
@@ -67,7 +84,8 @@ struct Genome {
   std::vector<KernelChoice> kernels;
 };
 
-// "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead", for reports.
+// "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead", for reports; different for different
+// schedules.
 std::string ScheduleText(const KernelChoice& choice);
 
 // Nodes with memory: inputs, parameters, constants of more than one element, and the kernels'

@@ -133,7 +133,7 @@ TEST(SearchTest, FindsTheScheduleThatTheMachineLikes) {
     if (k.kind != KernelKind::kContract) continue;
     found = true;
     EXPECT_EQ(k.contract.mr, 8);
-    EXPECT_EQ(k.contract.pack_ahead, k.contract.packed >= 0);
+    EXPECT_EQ(k.contract.pack_ahead(), k.contract.packed >= 0);
   }
   EXPECT_TRUE(found);
 }

@@ -11,14 +11,15 @@ namespace athanor {
 namespace {
 
 // The parameters of a schedule as numbers, in a fixed order.
-using Point = std::array<int64_t, 7>;
+using Point = std::array<int64_t, 9>;
 
 Point PointOf(const KernelChoice& choice) {
   const ContractSchedule& c = choice.contract;
   const AttentionSchedule& a = choice.attention;
   switch (choice.kind) {
     case KernelKind::kContract:
-      return {c.swap, c.pack_ahead, c.mr, c.nv, c.rows_per_item / c.mr, c.panels_per_item, c.kc};
+      return {c.swap, static_cast<int64_t>(c.columns), c.copy_rows,       c.prefetch, c.mr,
+              c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
     case KernelKind::kAttention:
       return {a.mr, a.nv, a.key_block / a.mr};
     default:
@@ -37,7 +38,7 @@ struct Tile {
 
 std::vector<Tile> Tiles(const v1::Target& target) {
   std::vector<Tile> tiles;
-  for (int mr : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 14, 24, 28}) {
+  for (int mr : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 14, 16, 24, 28}) {
     for (int nv : {1, 2, 3, 4, 5, 6, 8, 12}) {
       // Fewer sums than hide an addition's latency are of use only where there are few rows.
       if (FitsRegisters(mr, nv, target) && (mr * nv >= 8 || mr <= 4)) tiles.push_back({mr, nv});
@@ -50,42 +51,131 @@ int64_t MaximumOf(const Graph& graph, const Expr& e) {
   return graph.DimBounds().Maximum(e).value_or(int64_t{1} << 40);
 }
 
-std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Target& target) {
+// A contraction's sizes, the most there can be, and what its operands allow.
+struct Contraction {
+  int64_t m, n, k;
+  int lanes;
+  bool weight;            // the column operand is known ahead
+  bool columns_in_place;  // and contiguous along the columns
+  bool sums_in_place;     // and, as the row operand, contiguous along the sums
+};
+
+Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target,
+                     const std::vector<bool>& weights) {
   const Node& node = task.graph.node(task.choice.anchor);
-  const std::vector<bool> weights = WeightsOf(task.graph);
-  const int lanes = target.vector_bytes() / DTypeBytes(AccumulatorOf(node.type.dtype));
-  std::vector<KernelChoice> all;
-  for (bool swap : {false, true}) {
-    const ContractRoles roles = FindContractRoles(task.graph, node, swap);
-    if (roles.columns.empty()) continue;
-    const int64_t m = MaximumOf(task.graph, roles.SizeOf(roles.rows));
-    const int64_t n = MaximumOf(task.graph, roles.SizeOf(roles.columns));
-    const int64_t k = MaximumOf(task.graph, roles.SizeOf(roles.sums));
-    const bool weight = weights[node.inputs[roles.column_operand]];
-    for (const Tile& tile : Tiles(target)) {
-      if (tile.mr > std::max<int64_t>(m, 1)) continue;
-      if (tile.nv > 1 && (tile.nv - 1) * lanes >= n) continue;
-      for (int64_t tiles : {1, 2, 4, 8, 16, 40}) {
-        if (tiles > 1 && tile.mr * tiles / 2 >= m) continue;
-        for (int64_t panels : {1, 2, 4, 8}) {
-          if (panels > 1 && panels * tile.nv * lanes / 2 >= n) continue;
-          for (int64_t kc : {128, 256, 512, 1024, 2048, 4096}) {
-            if (kc > 128 && kc / 2 >= k) continue;
-            for (bool ahead : {false, true}) {
-              if (ahead && !weight) continue;
-              KernelChoice c = task.choice;
-              c.contract = {.swap = swap,
-                            .mr = tile.mr,
+  const ContractRoles roles = FindContractRoles(task.graph, node, swap);
+  auto contiguous = [&](int side, const std::string& group) {
+    return IsContiguous(task.graph, node, roles, side, group);
+  };
+  return {.m = MaximumOf(task.graph, roles.SizeOf(roles.rows)),
+          .n = MaximumOf(task.graph, roles.SizeOf(roles.columns)),
+          .k = MaximumOf(task.graph, roles.SizeOf(roles.sums)),
+          .lanes = target.vector_bytes() / DTypeBytes(AccumulatorOf(node.type.dtype)),
+          .weight = weights[node.inputs[roles.column_operand]],
+          .columns_in_place = contiguous(roles.column_operand, roles.columns),
+          .sums_in_place = contiguous(roles.column_operand, roles.sums) &&
+                           contiguous(roles.row_operand, roles.sums)};
+}
+
+// Panels, packed ahead or in each item.
+void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
+               std::vector<ContractSchedule>* all) {
+  for (int64_t tiles : {1, 2, 4, 8, 16, 40}) {
+    if (tiles > 1 && tile.mr * tiles / 2 >= c.m) continue;
+    for (int64_t panels : {1, 2, 4, 8}) {
+      if (panels > 1 && panels * tile.nv * c.lanes / 2 >= c.n) continue;
+      for (int64_t kc : {128, 256, 512, 1024, 2048, 4096}) {
+        if (kc > 128 && kc / 2 >= c.k) continue;
+        for (bool copy : {false, true}) {
+          ContractSchedule s{.mr = tile.mr,
+                             .nv = tile.nv,
+                             .rows_per_item = tile.mr * tiles,
+                             .panels_per_item = panels,
+                             .kc = kc,
+                             .copy_rows = copy};
+          // Copies pay where several tiles or panels read them, and stay in the cache.
+          if (copy && (tile.mr < 4 || s.rows_per_item * kc * 4 > target.l2_bytes() / 2)) continue;
+          all->push_back(s);
+          s.columns = ColumnAccess::kAhead;
+          if (c.weight) all->push_back(s);
+        }
+      }
+    }
+  }
+}
+
+// Few rows: the operand is streamed, in pieces of which the sums of all panels are kept.
+void AddInPlace(const Contraction& c, const Tile& tile, const v1::Target& target,
+                std::vector<ContractSchedule>* all) {
+  for (int64_t tiles : {1, 4, 16}) {
+    if (tiles > 1 && tile.mr * tiles / 4 >= c.m) continue;
+    for (int64_t panels : {1, 4, 8, 16, 32, 64, 128}) {
+      if (panels > 1 && panels * tile.nv * c.lanes / 2 >= c.n) continue;
+      for (int64_t kc : {8, 16, 32, 128, 512}) {
+        if (kc > 8 && kc / 4 >= c.k) continue;
+        const int64_t sums = tile.mr * tiles * panels * tile.nv * c.lanes;
+        if (kc < c.k && sums * 4 > target.l2_bytes() / 2) continue;
+        for (bool copy : {false, true}) {
+          if (copy && tile.mr < 4) continue;
+          for (bool prefetch : {false, true}) {
+            all->push_back({.mr = tile.mr,
                             .nv = tile.nv,
                             .rows_per_item = tile.mr * tiles,
                             .panels_per_item = panels,
                             .kc = kc,
-                            .pack_ahead = ahead};
-              all.push_back(c);
-            }
+                            .columns = ColumnAccess::kInPlace,
+                            .copy_rows = copy,
+                            .prefetch = prefetch});
           }
         }
       }
+    }
+  }
+}
+
+void AddDots(const Contraction& c, const Tile& tile, std::vector<ContractSchedule>* all) {
+  for (int64_t tiles : {1, 4, 16}) {
+    if (tiles > 1 && tile.mr * tiles / 4 >= c.m) continue;
+    for (int64_t panels : {1, 4, 16, 64}) {
+      if (panels > 1 && panels * c.lanes / 2 >= c.n) continue;
+      for (bool prefetch : {false, true}) {
+        all->push_back({.mr = tile.mr,
+                        .nv = tile.nv,
+                        .rows_per_item = tile.mr * tiles,
+                        .panels_per_item = panels,
+                        .columns = ColumnAccess::kDots,
+                        .prefetch = prefetch});
+      }
+    }
+  }
+}
+
+// With more rows, packing once is cheap beside what is computed.
+constexpr int64_t kMostRowsInPlace = 128;
+
+std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Target& target) {
+  const Node& node = task.graph.node(task.choice.anchor);
+  const std::vector<bool> weights = WeightsOf(task.graph);
+  std::vector<KernelChoice> all;
+  for (bool swap : {false, true}) {
+    if (FindContractRoles(task.graph, node, swap).columns.empty()) continue;
+    const Contraction c = Describe(task, swap, target, weights);
+    std::vector<ContractSchedule> schedules;
+    for (const Tile& tile : Tiles(target)) {
+      if (tile.mr > std::max<int64_t>(c.m, 1)) continue;
+      const bool few = c.m <= kMostRowsInPlace;
+      // A tile of dot products has as many columns as others have vectors of them.
+      if (few && c.sums_in_place && tile.nv <= std::max<int64_t>(c.n, 1)) {
+        AddDots(c, tile, &schedules);
+      }
+      if (tile.nv > 1 && (tile.nv - 1) * c.lanes >= c.n) continue;
+      AddPanels(c, tile, target, &schedules);
+      if (few && c.columns_in_place && tile.nv <= 6) AddInPlace(c, tile, target, &schedules);
+    }
+    for (ContractSchedule& s : schedules) {
+      s.swap = swap;
+      all.push_back(task.choice);
+      all.back().contract = s;
     }
   }
   return all;

@@ -10,6 +10,7 @@
 #include "compiler/ir/compare.h"
 #include "compiler/ir/evaluate_at.h"
 #include "compiler/pipeline/pipeline.h"
+#include "compiler/pipeline/plan_builder.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
 
@@ -55,11 +56,26 @@ absl::StatusOr<std::string> ObjectFor(const std::string& source, const v1::Targe
 
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters,
                                  const v1::Target& target, int threads, bool poison) {
-  Compiled c;
-  c.graph_ = graph;
   absl::StatusOr<v1::Plan> plan = BuildBaselinePlan(graph, target);
   if (!plan.ok()) return plan.status();
-  c.plan_ = *std::move(plan);
+  return Compiled::Load(graph, *std::move(plan), parameters, target, threads, poison);
+}
+
+absl::StatusOr<Compiled> CompileScheduled(const ScheduledGraph& scheduled,
+                                          const std::vector<Tensor>& parameters,
+                                          const v1::Target& target, int threads) {
+  absl::StatusOr<BuiltPlan> built = PlanBuilder(target).Build(scheduled, {.kind = "test"});
+  if (!built.ok()) return built.status();
+  return Compiled::Load(scheduled.graph, std::move(built->plan), parameters, target, threads,
+                        /*poison=*/true);
+}
+
+absl::StatusOr<Compiled> Compiled::Load(const Graph& graph, v1::Plan plan,
+                                        const std::vector<Tensor>& parameters,
+                                        const v1::Target& target, int threads, bool poison) {
+  Compiled c;
+  c.graph_ = graph;
+  c.plan_ = std::move(plan);
   std::vector<std::string> objects;
   for (const v1::Kernel& k : c.plan_.kernels()) {
     absl::StatusOr<std::string> object = ObjectFor(k.source(), target);

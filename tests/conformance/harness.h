@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph.h"
+#include "compiler/search/task.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/executor.h"
 
@@ -32,6 +33,12 @@ class Compiled {
  private:
   friend absl::StatusOr<Compiled> Compile(const Graph&, const std::vector<Tensor>&,
                                           const v1::Target&, int, bool);
+  friend absl::StatusOr<Compiled> CompileScheduled(const ScheduledGraph&,
+                                                   const std::vector<Tensor>&, const v1::Target&,
+                                                   int);
+  static absl::StatusOr<Compiled> Load(const Graph& graph, v1::Plan plan,
+                                       const std::vector<Tensor>& parameters,
+                                       const v1::Target& target, int threads, bool poison);
   absl::StatusOr<std::vector<int64_t>> Bind(const std::vector<Tensor>& inputs) const;
   Graph graph_;
   v1::Plan plan_;
@@ -45,6 +52,11 @@ class Compiled {
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters = {},
                                  const v1::Target& target = HostTarget(), int threads = 2,
                                  bool poison = true);
+
+// Under the schedules given, instead of the baseline's.
+absl::StatusOr<Compiled> CompileScheduled(const ScheduledGraph& scheduled,
+                                          const std::vector<Tensor>& parameters,
+                                          const v1::Target& target, int threads = 2);
 
 // Normal values (integers small, bools fair), reproducible.
 Tensor RandomTensor(DType dtype, std::vector<int64_t> shape, std::mt19937& rng, double scale = 1);

@@ -221,6 +221,12 @@ std::string CpuDialect::StoreVector(const Access& access, const std::string& ele
              masked ? Cat(", ", MaskOf(active, lanes)) : "", ")");
 }
 
+std::string CpuDialect::Prefetch(int buffer, const std::string& index) {
+  // Into the second-level cache: lines a power of two apart share few places in the first.
+  return Cat("__builtin_prefetch((const void*)((u64)b", buffer, " + ",
+             DTypeBytes(kernel_.buffers[buffer].dtype), "UL * (u64)", index, "), 0, 2)");
+}
+
 std::string CpuDialect::CheckIndex(const Operand& index, const std::string& extent,
                                    const std::string& count,
                                    const std::optional<Operand>& predicate) {

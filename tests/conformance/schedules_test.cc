@@ -1,0 +1,178 @@
+// Every value of every schedule parameter gives a kernel with the reference evaluator's values: for
+// small graphs of one kernel, schedules of their space until each value has been run with each way
+// to read the columns, at sizes of 0, 1, 2, primes and more than a panel, with NaN and infinities
+// among the operands.
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "compiler/ir/compare.h"
+#include "compiler/search/fusion.h"
+#include "compiler/search/space.h"
+#include "compiler/search/task.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/harness.h"
+
+namespace athanor {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* dims;  // a letter each
+  const char* body;
+};
+
+// Values of the dims b, s and t for one call.
+constexpr int64_t kSizes[][3] = {{1, 1, 1}, {2, 0, 3}, {0, 5, 7}, {5, 67, 83}, {17, 18, 128}};
+
+constexpr Case kContractions[] = {
+    {"AnySizes", "bst", R"(%0 = Input "x" : f32[b, s] %1 = Input "w" : f32[s, t]
+       %2 = Contract(%0, %1) {spec="bk,kn->bn"} output "y" = %2)"},
+    {"RowsKnown", "t", R"(%0 = Input "x" : f32[1, 1031] %1 = Input "w" : f32[1031, t]
+       %2 = Contract(%0, %1) {spec="bk,kn->bn"} output "y" = %2)"},
+    {"DotProducts", "bst", R"(%0 = Input "x" : f32[b, s] %1 = Input "w" : f32[t, s]
+       %2 = Contract(%0, %1) {spec="bk,nk->bn"} output "y" = %2)"},
+    {"OneColumn", "t", R"(%0 = Input "x" : f32[t, 45] %1 = Parameter "w" : f32[45, 1]
+       %2 = Contract(%0, %1) {spec="bk,kn->bn"} %3 = Tanh(%2) output "y" = %3)"},
+    {"Batched", "bst", R"(%0 = Input "x" : f64[3, b, s] %1 = Input "w" : f64[3, s, 2, t]
+       %2 = Contract(%0, %1) {spec="abk,akcn->abcn"} output "y" = %2)"},
+    {"Views", "bst", R"(%0 = Input "x" : f32[b, s] %1 = Input "w" : f32[t, s]
+       %2 = IndexMap(%1) {map=map[s, t]($1, $0)} %3 = Contract(%0, %2) {spec="bk,kn->bn"}
+       %4 = IndexMap(%3) {map=map[t, b]($1, $0)} output "y" = %4)"},
+    {"Weight", "b", R"(%0 = Input "x" : f32[b, 40] %1 = Parameter "w" : f32[40, 150]
+       %2 = Contract(%0, %1) {spec="bk,kn->bn"} %3 = Parameter "o" : f32[150]
+       %4 = IndexMap(%3) {map=map[b, 150]($1)} %5 = Add(%2, %4) %6 = Tanh(%5) output "y" = %6)"},
+    {"Narrow", "bst", R"(%0 = Input "x" : bf16[b, s] %1 = Input "w" : bf16[s, t]
+       %2 = Contract(%0, %1) {spec="bk,kn->bn"} output "y" = %2)"},
+    {"Half", "bst", R"(%0 = Input "x" : f16[b, s] %1 = Input "w" : f16[t, s]
+       %2 = Contract(%0, %1) {spec="bk,nk->bn"} output "y" = %2)"},
+    {"Integers", "bst", R"(%0 = Input "x" : i32[b, s] %1 = Input "w" : i32[t, s]
+       %2 = Contract(%0, %1) {spec="bk,nk->bn"} %3 = Mul(%2, %2) output "y" = %3)"},
+    {"Padded", "bst", R"(%0 = Input "x" : f32[b, s] %1 = Input "w" : f32[t, s]
+       %2 = IndexMap(%0) {fill=f32[] {0.5}, map=map[b, s + 3]($0, $1 - 2)}
+       %3 = IndexMap(%1) {fill=f32[] {0.25}, map=map[t, s + 3]($0, $1 - 1)}
+       %4 = Contract(%2, %3) {spec="bk,nk->bn"} output "y" = %4)"},
+};
+
+// "contract mr=4 nv=2 in_place" as "in_place mr=4", "in_place nv=2".
+std::vector<std::string> ValuesOf(const KernelChoice& choice) {
+  const std::string text = ScheduleText(choice);
+  std::string columns = "pack";
+  for (const char* word : {"ahead", "in_place", "dots"}) {
+    if (absl::StrContains(text, word)) columns = word;
+  }
+  std::vector<std::string> values;
+  for (absl::string_view word : absl::StrSplit(text, ' ')) {
+    values.push_back(absl::StrCat(columns, " ", word));
+  }
+  return values;
+}
+
+// Schedules that together have all values; those that bring several new ones first.
+std::vector<KernelChoice> Covering(std::vector<KernelChoice> all, std::mt19937& rng) {
+  std::shuffle(all.begin(), all.end(), rng);
+  std::set<std::string> covered;
+  std::vector<KernelChoice> chosen;
+  for (int least : {4, 3, 2, 1}) {
+    for (const KernelChoice& choice : all) {
+      const std::vector<std::string> values = ValuesOf(choice);
+      const auto added = std::count_if(values.begin(), values.end(),
+                                       [&](const std::string& v) { return !covered.contains(v); });
+      if (added < least) continue;
+      covered.insert(values.begin(), values.end());
+      chosen.push_back(choice);
+    }
+  }
+  return chosen;
+}
+
+class SchedulesTest : public testing::TestWithParam<Case> {
+ protected:
+  // Random values, some of them special.
+  Tensor Random(const Node& node, const int64_t (&sizes)[3]) {
+    const Expr::Env env = {{"b", sizes[0]}, {"s", sizes[1]}, {"t", sizes[2]}};
+    std::vector<int64_t> shape;
+    for (const Expr& e : node.type.shape) shape.push_back(e.Evaluate(env).value());
+    Tensor t = RandomTensor(node.type.dtype, shape, rng_);
+    const double special[] = {std::numeric_limits<double>::quiet_NaN(),
+                              std::numeric_limits<double>::infinity(),
+                              -std::numeric_limits<double>::infinity()};
+    if (!IsFloat(node.type.dtype) || t.elements() < 20) return t;
+    for (double v : special) {
+      StoreScalar(t, static_cast<int64_t>(rng_() % t.elements()),
+                  Scalar::Float(node.type.dtype, v));
+    }
+    return t;
+  }
+
+  // One schedule of the graph's only kernel, at all sizes.
+  void Run(const Graph& graph, const KernelTask& task, const KernelChoice& choice,
+           const v1::Target& target) {
+    SCOPED_TRACE(ScheduleText(choice));
+    std::vector<Tensor> parameters;
+    for (NodeId n : task.graph.ParameterIds()) {
+      parameters.push_back(Random(task.graph.node(n), kSizes[0]));
+    }
+    auto compiled = CompileScheduled(WithSchedule(task, choice, target), parameters, target);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    for (const auto& sizes : kSizes) {
+      std::vector<Tensor> inputs;
+      for (NodeId n : task.graph.InputIds()) inputs.push_back(Random(task.graph.node(n), sizes));
+      std::vector<Tensor> all = inputs;
+      all.insert(all.end(), parameters.begin(), parameters.end());
+      auto want = Evaluate(task.graph, all);
+      ASSERT_TRUE(want.ok()) << want.status();
+      auto got = compiled->Run(inputs);
+      ASSERT_TRUE(got.ok()) << got.status();
+      const DType t = (*want)[0].dtype;
+      const double bound = t == DType::kF64    ? 1e-12
+                           : t == DType::kF16  ? 1e-2
+                           : t == DType::kBF16 ? 6e-2
+                                               : 2e-4;
+      const absl::Status same = CompareTensors((*got)[0], (*want)[0], bound, bound);
+      EXPECT_TRUE(same.ok()) << same << " at " << sizes[0] << ", " << sizes[1] << ", " << sizes[2];
+    }
+  }
+
+  std::mt19937 rng_{11};
+};
+
+TEST_P(SchedulesTest, GiveTheSameValues) {
+  std::string dims;
+  for (const char* d = GetParam().dims; *d != 0; ++d) {
+    absl::StrAppend(&dims, "dim ", std::string(1, *d), " in [0, 300]\n");
+  }
+  auto graph = ParseGraph(absl::StrCat("graph \"\" {\n", dims, GetParam().body, "}"));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  Fusion fusion;
+  for (NodeId n = 0; n < static_cast<NodeId>(graph->nodes.size()); ++n) {
+    if (!graph->node(n).inputs.empty()) fusion.nodes[n] = Fuse::kInline;
+  }
+  const v1::Target targets[] = {HostTarget(), HostTarget(32)};
+  const Genome genome = ChooseKernels(*graph, targets[0], fusion);
+  const auto kernel = std::find_if(genome.kernels.begin(), genome.kernels.end(),
+                                   [](const KernelChoice& k) { return k.anchor >= 0; });
+  ASSERT_NE(kernel, genome.kernels.end());
+  const KernelTask task = CutTask(*graph, MemoryOf(*graph, genome), WeightsOf(*graph), *kernel);
+  int run = 0;
+  for (const KernelChoice& choice : Covering(Schedules(task, targets[0]), rng_)) {
+    Run(*graph, task, choice, targets[run++ % 2]);
+    if (HasFailure()) return;
+  }
+  EXPECT_GE(run, 1);
+  RecordProperty("schedules", run);
+}
+
+INSTANTIATE_TEST_SUITE_P(Contractions, SchedulesTest, testing::ValuesIn(kContractions),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace athanor
