@@ -1,0 +1,129 @@
+#include "compiler/ir/widen.h"
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace athanor {
+namespace {
+
+// Ops whose floats are among their operands' floats, bit for bit.
+bool OnlyChooses(const Node& node) {
+  switch (node.op) {
+    case Op::kIndexMap:
+    case Op::kGather:
+    case Op::kSelect:
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kRelu:
+    case Op::kMaxReduce:
+    case Op::kLessThan:
+      return true;
+    case Op::kScatter:
+      return GetAttr<std::string>(node.attrs, "mode") != "add";
+    case Op::kEmbeddingBag:
+      return GetAttr<std::string>(node.attrs, "mode") == "max";
+    default:
+      return false;
+  }
+}
+
+bool IsLeaf(Op op) { return OpInfo(op).op_class == OpClass::kLeaf; }
+
+Tensor Widened(const Tensor& narrow) {
+  Tensor wide = Tensor::Zeros(DType::kF64, narrow.shape);
+  for (int64_t i = 0; i < narrow.elements(); ++i) {
+    StoreScalar(wide, i, Scalar::Float(DType::kF64, LoadScalar(narrow, i).f));
+  }
+  return wide;
+}
+
+class Widening {
+ public:
+  explicit Widening(const Graph& graph) : from_(graph) {
+    to_.name = graph.name;
+    to_.dims = graph.dims;
+  }
+
+  absl::StatusOr<Graph> Run() {
+    GraphBuilder builder(&to_, Unlimited());
+    for (NodeId n = 0; n < static_cast<NodeId>(from_.nodes.size()); ++n) {
+      absl::StatusOr<NodeId> made = Make(builder, from_.node(n));
+      if (!made.ok()) return made.status();
+      made_.push_back(*made);
+    }
+    for (const Output& o : from_.outputs) to_.outputs.push_back({o.name, made_[o.node]});
+    return std::move(to_);
+  }
+
+ private:
+  static GraphLimits Unlimited() {
+    GraphLimits limits;
+    limits.max_nodes = limits.max_tensor_bytes = limits.max_attr_bytes =
+        std::numeric_limits<int64_t>::max();
+    return limits;
+  }
+
+  DType Now(NodeId made) const { return to_.node(made).type.dtype; }
+
+  absl::StatusOr<NodeId> As(GraphBuilder& builder, NodeId made, DType dtype) {
+    if (Now(made) == dtype) return made;
+    auto [known, added] = casts_.try_emplace({made, dtype}, -1);
+    if (added) {
+      absl::StatusOr<NodeId> cast = builder.Add(Op::kCast, {made}, {{"dtype", dtype}});
+      if (!cast.ok()) return cast;
+      known->second = *cast;
+    }
+    return known->second;
+  }
+
+  absl::StatusOr<NodeId> Make(GraphBuilder& builder, const Node& node) {
+    if (node.op == Op::kInput) return builder.Input(node.name, node.type);
+    if (node.op == Op::kParameter) return builder.Parameter(node.name, node.type);
+    std::vector<NodeId> in;
+    for (NodeId n : node.inputs) in.push_back(made_[n]);
+    if (node.op == Op::kCast) return MakeCast(builder, node, in[0]);
+    if (node.op == Op::kBitcast) {
+      absl::StatusOr<NodeId> own = As(builder, in[0], from_.node(node.inputs[0]).type.dtype);
+      if (!own.ok()) return own;
+      return builder.Add(node.op, {*own}, node.attrs, node.name);
+    }
+    bool any_wide = false;
+    for (size_t i = 0; i < in.size(); ++i) {
+      any_wide = any_wide || Now(in[i]) != from_.node(node.inputs[i]).type.dtype;
+    }
+    Attrs attrs = node.attrs;
+    if (!IsLeaf(node.op) && (any_wide || !OnlyChooses(node))) {
+      for (NodeId& operand : in) {
+        if (!IsFloat(Now(operand))) continue;
+        absl::StatusOr<NodeId> wide = As(builder, operand, DType::kF64);
+        if (!wide.ok()) return wide;
+        operand = *wide;
+      }
+      auto fill = attrs.find("fill");
+      if (fill != attrs.end() && IsFloat(std::get<Tensor>(fill->second).dtype)) {
+        fill->second = Widened(std::get<Tensor>(fill->second));
+      }
+    }
+    return builder.Add(node.op, std::move(in), std::move(attrs), node.name);
+  }
+
+  absl::StatusOr<NodeId> MakeCast(GraphBuilder& builder, const Node& node, NodeId operand) {
+    const DType to = GetAttr<DType>(node.attrs, "dtype");
+    return As(builder, operand, IsFloat(to) && Computes(to) ? DType::kF64 : to);
+  }
+
+  const Graph& from_;
+  Graph to_;
+  std::vector<NodeId> made_;  // by node of from_
+  std::map<std::pair<NodeId, DType>, NodeId> casts_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> WidenToF64(const Graph& graph) { return Widening(graph).Run(); }
+
+}  // namespace athanor
