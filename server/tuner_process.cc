@@ -279,7 +279,7 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Call(internal::TunerRequest& 
 }
 
 absl::StatusOr<internal::LowerReply> TunerProcess::Lower(const Graph& graph,
-                                                         const v1::Target& target) {
+                                                         const v1::Target& target, bool exact) {
   constexpr absl::string_view kDoing = "lowering the graph";
   internal::TunerRequest request;
   std::string text = ToText(graph);
@@ -290,6 +290,7 @@ absl::StatusOr<internal::LowerReply> TunerProcess::Lower(const Graph& graph,
   }
   request.mutable_lower()->set_graph_text(std::move(text));
   *request.mutable_lower()->mutable_target() = target;
+  request.mutable_lower()->set_exact(exact);
   absl::StatusOr<internal::TunerReply> reply = Exchange(request, kDoing, options_.lower_timeout);
   if (!reply.ok()) return reply.status();
   if (reply->code() != 0) {
@@ -343,6 +344,21 @@ absl::StatusOr<double> TunerProcess::CheckError(const internal::CheckRequest& re
   absl::StatusOr<internal::CheckReply> report = CheckReport(request);
   if (!report.ok()) return report.status();
   return report->worst_error();
+}
+
+absl::StatusOr<internal::PlanCheckReply> TunerProcess::CheckPlan(
+    const internal::PlanCheckRequest& request) {
+  constexpr absl::string_view kDoing = "checking a plan";
+  internal::TunerRequest message;
+  *message.mutable_plan_check() = request;
+  // Its two processes may take half of the time of a check each, and its values are compared.
+  absl::StatusOr<internal::TunerReply> reply = Call(message, kDoing, 2 * options_.check_timeout);
+  if (!reply.ok()) return reply.status();
+  // Also false for NaN and for the reply to something else.
+  if (!reply->has_plan_check() || !(reply->plan_check().worst_error() <= 1)) {
+    return Lose(absl::DataLossError("a check that neither passed nor failed"), kDoing, {});
+  }
+  return std::move(*reply->mutable_plan_check());
 }
 
 absl::StatusOr<internal::MeasureReply> TunerProcess::Measure(

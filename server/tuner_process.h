@@ -34,7 +34,8 @@ struct TunerOptions {
   std::chrono::milliseconds start_timeout{10000};
   std::chrono::milliseconds lower_timeout{120000};
   std::chrono::milliseconds compile_timeout{30000};
-  std::chrono::milliseconds check_timeout{30000};     // half of it for the kernels themselves
+  // Half of it for the kernels themselves. A plan's check, which runs plans twice, has twice that.
+  std::chrono::milliseconds check_timeout{30000};
   int64_t max_graph_text_bytes = int64_t{512} << 20;  // large literals are in hexadecimal
   int64_t max_source_bytes = int64_t{8} << 20;
   int64_t max_reply_bytes = int64_t{512} << 20;
@@ -57,7 +58,9 @@ class TunerProcess {
   // The baseline plan and the checks of its kernels. The pipeline's errors come through as they
   // are: UNIMPLEMENTED names the node and dtype that the target cannot compute. RESOURCE_EXHAUSTED:
   // the graph, or what it becomes, is larger than the limits above.
-  absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, const v1::Target& target);
+  // `exact`: of the graph's twin in f64 (compiler/ir/widen.h) instead.
+  absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, const v1::Target& target,
+                                             bool exact = false);
   // A shared object for runtime/cpu/module.h. INVALID_ARGUMENT: Clang refuses the source.
   absl::StatusOr<std::string> Compile(absl::string_view source, const v1::Target& target);
   // OK if every output is within its tolerance (server/tuner/check.h). DATA_LOSS: a value is wrong.
@@ -66,6 +69,9 @@ class TunerProcess {
   // The largest error in units of the tolerance.
   absl::StatusOr<double> CheckError(const internal::CheckRequest& request);
   absl::Status Check(const internal::CheckRequest& request) { return CheckError(request).status(); }
+  // OK if the candidate's errors are within what the baseline's allow (server/tuner/plan_check.h).
+  // DATA_LOSS: it is wrong.
+  absl::StatusOr<internal::PlanCheckReply> CheckPlan(const internal::PlanCheckRequest& request);
   // Times of plans, measured in turn (server/tuner/measure.h).
   absl::StatusOr<internal::MeasureReply> Measure(const internal::MeasureRequest& request);
   // The machine's limits with `threads` (server/tuner/machine.h).

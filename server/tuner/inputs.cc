@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,8 @@ struct Role {
   std::optional<int64_t> index_limit;  // selects in [0, limit)
   std::optional<int64_t> offsets_of;   // begins of bags over this many ids
   bool mask = false;                   // added to scores
+  int64_t terms = 0;                   // of the longest contraction it is an operand of
+  bool factor = false, term = false;   // of products, of sums
 };
 
 void Narrow(Role* role, int64_t limit) {
@@ -33,6 +36,23 @@ void PassBack(const Role& from, Role* to) {
   if (from.index_limit) Narrow(to, *from.index_limit);
   if (from.offsets_of) to->offsets_of = from.offsets_of;
   to->mask = to->mask || from.mask;
+  to->terms = std::max(to->terms, from.terms);
+  to->factor = to->factor || from.factor;
+  to->term = to->term || from.term;
+}
+
+// How many products each result of a contraction sums.
+int64_t TermsOf(const Graph& graph, const Node& node, const Expr::Env& dims) {
+  const absl::StatusOr<ContractSpec> spec =
+      ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
+  if (!spec.ok()) return 1;
+  int64_t terms = 1;
+  for (size_t axis = 0; axis < spec->lhs.size(); ++axis) {
+    if (spec->result.find(spec->lhs[axis]) != std::string::npos) continue;
+    const int64_t size = SizeOf(graph.node(node.inputs[0]).type.shape[axis], dims);
+    if (__builtin_mul_overflow(terms, std::max<int64_t>(size, 1), &terms)) return 1;
+  }
+  return terms;
 }
 
 std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
@@ -53,6 +73,20 @@ std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
       case Op::kEmbeddingBag:
         Narrow(&roles[node.inputs[1]], SizeOf(shape(0)[0], dims));
         roles[node.inputs[2]].offsets_of = SizeOf(shape(1)[0], dims);
+        break;
+      case Op::kContract:
+        for (NodeId operand : node.inputs) roles[operand].terms = TermsOf(graph, node, dims);
+        break;
+      case Op::kMul:
+        for (NodeId operand : node.inputs) roles[operand].factor = true;
+        break;
+      case Op::kAdd:
+        for (NodeId operand : node.inputs) roles[operand].term = true;
+        break;
+      case Op::kLayerNorm:
+      case Op::kRmsNorm:
+        roles[node.inputs[1]].factor = true;
+        if (node.op == Op::kLayerNorm) roles[node.inputs[2]].term = true;
         break;
       case Op::kAttention:
         if (node.inputs.size() > 3) roles[node.inputs[3]].mask = true;
@@ -104,10 +138,10 @@ class Random {
 
 class Filler {
  public:
-  Filler(uint64_t seed, IndexChoice choice) : random_(seed), choice_(choice) {}
+  Filler(uint64_t seed, const DrawOptions& options) : random_(seed), options_(options) {}
 
   // The first elements of a tensor of this size.
-  Tensor Draw(const Role& role, DType dtype, int64_t elements) {
+  Tensor Draw(const Role& role, DType dtype, int64_t elements, bool parameter) {
     const bool offsets = role.offsets_of && !IsFloat(dtype);
     Tensor drawn = Tensor::Zeros(dtype, {offsets ? elements : std::min(elements, kMaxDrawn)});
     if (offsets) {
@@ -115,11 +149,15 @@ class Filler {
       return drawn;
     }
     const double scale = std::exp2(random_.Uniform(-4, 2));
+    const bool weight = parameter && options_.model_weights;
+    const bool special = !parameter && !role.mask && !role.index_limit && IsFloat(dtype);
     for (int64_t i = 0; i < drawn.elements(); ++i) {
       if (dtype == DType::kBool) {
         StoreScalar(drawn, i, Scalar::Unsigned(dtype, random_.Bits() & 1));
       } else if (IsFloat(dtype)) {
-        StoreScalar(drawn, i, Scalar::Float(dtype, Float(role, dtype, scale)));
+        double value = weight ? Weight(role, dtype, scale) : Float(role, dtype, scale);
+        if (special && options_.special == SpecialFloats::kExtremes) value = Extreme(value, dtype);
+        StoreScalar(drawn, i, Scalar::Float(dtype, value));
       } else {
         const int64_t value = role.index_limit ? Index(*role.index_limit) : Integer();
         StoreScalar(drawn, i,
@@ -127,10 +165,40 @@ class Filler {
                                     : Scalar::Unsigned(dtype, static_cast<uint64_t>(value)));
       }
     }
+    if (special && drawn.elements() > 0) AddNonFinite(&drawn);
     return drawn;
   }
 
  private:
+  double Weight(const Role& role, DType dtype, double scale) {
+    if (role.terms > 0) return random_.Normal() / std::sqrt(static_cast<double>(role.terms));
+    if (role.factor) return 1 + random_.Normal() / 8;
+    if (role.term) return random_.Normal() / 8;
+    return Float(role, dtype, scale);
+  }
+
+  double Extreme(double value, DType dtype) {
+    const int kind = static_cast<int>(random_.Bits() % 16);
+    if (kind < 3) return kind == 0 ? -0.0 : 0.0;
+    if (kind < 5) return std::ldexp(value, 6);
+    if (kind < 6) return std::ldexp(value, dtype == DType::kF16 ? -14 : -100);
+    return value;
+  }
+
+  void AddNonFinite(Tensor* drawn) {
+    if (DTypeBytes(drawn->dtype) == 1) return;  // not every storage dtype has them
+    const int64_t last = drawn->elements() - 1;
+    const auto put = [&](double value) {
+      StoreScalar(*drawn, random_.Between(0, last), Scalar::Float(drawn->dtype, value));
+    };
+    const double infinity = std::numeric_limits<double>::infinity();
+    if (options_.special == SpecialFloats::kNaN) put(std::numeric_limits<double>::quiet_NaN());
+    if (options_.special == SpecialFloats::kInfinities) {
+      put(infinity);
+      put(-infinity);
+    }
+  }
+
   double Float(const Role& role, DType dtype, double scale) {
     const int kind = static_cast<int>(random_.Bits() % 20);
     if (role.mask && kind < 5) return -std::numeric_limits<double>::infinity();
@@ -154,8 +222,8 @@ class Filler {
   }
 
   int64_t Integer() {
-    if (choice_ == IndexChoice::kZero) return 0;
-    if (choice_ == IndexChoice::kSmall) return random_.Between(0, 3);
+    if (options_.choice == IndexChoice::kZero) return 0;
+    if (options_.choice == IndexChoice::kSmall) return random_.Between(0, 3);
     return (random_.Bits() & 1) != 0 ? random_.Between(-8, 8)
                                      : static_cast<int64_t>(random_.Bits());
   }
@@ -175,18 +243,21 @@ class Filler {
   }
 
   Random random_;
-  const IndexChoice choice_;
+  const DrawOptions& options_;
   int64_t last_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,
-                                                   uint64_t seed, IndexChoice choice) {
+                                                   uint64_t seed, const DrawOptions& options) {
   const std::vector<Role> roles = FindRoles(graph, dims);
-  std::vector<NodeId> ids = graph.InputIds();
-  const std::vector<NodeId> parameters = graph.ParameterIds();
-  ids.insert(ids.end(), parameters.begin(), parameters.end());
+  std::vector<NodeId> ids;
+  if (options.inputs) ids = graph.InputIds();
+  if (options.parameters) {
+    const std::vector<NodeId> parameters = graph.ParameterIds();
+    ids.insert(ids.end(), parameters.begin(), parameters.end());
+  }
   std::vector<DrawnInput> inputs;
   for (NodeId id : ids) {
     const TensorType& type = graph.node(id).type;
@@ -206,8 +277,9 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
           graph.Describe(id), ": offsets of ", elements, " bags; a check has at most ", kMaxBags));
     }
     // A generator of its own per tensor: one more input changes no other.
-    Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), choice);
-    Tensor drawn = filler.Draw(roles[id], type.dtype, elements);
+    Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), options);
+    const bool parameter = graph.node(id).op == Op::kParameter;
+    Tensor drawn = filler.Draw(roles[id], type.dtype, elements, parameter);
     inputs.push_back({*std::move(shape), std::move(drawn)});
   }
   return inputs;

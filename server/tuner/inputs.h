@@ -21,6 +21,24 @@ namespace athanor {
 // What integers are that are not known to select: an index may be computed from them.
 enum class IndexChoice : uint8_t { kAny, kSmall, kZero };
 
+// Among the floats of inputs that are neither masks nor select; parameters have none.
+enum class SpecialFloats : uint8_t {
+  kNone,
+  kExtremes,    // many zeros of both signs, and magnitudes far from the others'
+  kInfinities,  // one of each sign
+  kNaN,         // one
+};
+
+struct DrawOptions {
+  IndexChoice choice = IndexChoice::kAny;
+  SpecialFloats special = SpecialFloats::kNone;
+  // Parameters as a trained model has them, so that values neither grow nor vanish from layer to
+  // layer: weights of contractions of length K have deviation 1/sqrt(K), factors are near 1, terms
+  // near 0. Without it they are drawn as inputs are.
+  bool model_weights = false;
+  bool inputs = true, parameters = true;  // which of them
+};
+
 // In the order Evaluate takes them: inputs, then parameters. INVALID_ARGUMENT names a tensor whose
 // size the dims do not give, or that is too large to hold (then DrawInputs can).
 absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
@@ -36,7 +54,11 @@ struct DrawnInput {
 };
 // Besides, RESOURCE_EXHAUSTED names offsets that are too many.
 absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,
-                                                   uint64_t seed, IndexChoice choice);
+                                                   uint64_t seed, const DrawOptions& options);
+inline absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,
+                                                          uint64_t seed, IndexChoice choice) {
+  return DrawInputs(graph, dims, seed, DrawOptions{.choice = choice});
+}
 
 }  // namespace athanor
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph.h"
+#include "compiler/ir/widen.h"
 #include "compiler/pipeline/pipeline.h"
 
 namespace athanor {
@@ -27,6 +28,8 @@ absl::StatusOr<internal::LowerReply> LowerGraph(const internal::LowerRequest& re
     return absl::InternalError(
         absl::StrCat("lowering the graph: its text is not accepted: ", graph.status().message()));
   }
+  if (request.exact()) graph = WidenToF64(*graph);
+  if (!graph.ok()) return graph.status();
   absl::StatusOr<CheckedPlan> checked = BuildCheckedBaselinePlan(*graph, request.target());
   if (!checked.ok()) return checked.status();
   internal::LowerReply reply;

@@ -32,6 +32,7 @@
 #include "server/tuner/lower.h"
 #include "server/tuner/machine.h"
 #include "server/tuner/measure.h"
+#include "server/tuner/plan_check.h"
 #include "server/tuner/sandbox.h"
 #include "server/tuner/yielding.h"
 #include "server/tuner_channel.h"
@@ -169,6 +170,8 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
       return Put(CheckKernels(request.check(), kernels_), reply->mutable_check());
     case internal::TunerRequest::kMeasure:
       return Put(MeasurePlans(request.measure(), kernels_, traffic_), reply->mutable_measure());
+    case internal::TunerRequest::kPlanCheck:
+      return Put(CheckPlan(request.plan_check(), kernels_), reply->mutable_plan_check());
     case internal::TunerRequest::kMachine:
       return Put(MeasureMachine(request.machine(), kernels_, traffic_), reply->mutable_machine());
     case internal::TunerRequest::kSearch:
