@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@ namespace athanor {
 namespace {
 
 constexpr int kFailuresKept = 8;
+constexpr int kKernelsNamed = 6;  // of a plan that was put aside
 // A plan takes over when it is faster by more than this and by more than the noise.
 constexpr double kLeastGain = 0.01;
 
@@ -39,7 +41,8 @@ TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found ser
       maker_(maker),
       tuner_(*tuner),
       machine_(machine),
-      serving_(std::move(serving)) {
+      serving_(std::move(serving)),
+      verifier_(graph, maker, tuner, machine.target(), options.seed, options.approximate) {
   start_.set_graph_text(graph_text_);
   *start_.mutable_target() = machine.target();
   *start_.mutable_machine() = limits;
@@ -105,10 +108,12 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
     ++next_kernel_;
     return Step{};
   }
-  absl::StatusOr<Step> step = TryPlan();
-  if (TryAgain(step.status())) return Step{};
-  step_.clear_plan();
-  return step;
+  if (winner_) return VerifyWinner();
+  const absl::Status tried = TryPlan();
+  if (TryAgain(tried)) return Step{};
+  if (!tried.ok()) return tried;
+  if (!winner_) step_.clear_plan();
+  return Step{};
 }
 
 void TunerPlanSearch::Record(const std::string& key,
@@ -253,7 +258,26 @@ absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::Sear
   return made;
 }
 
-absl::StatusOr<PlanSearch::Step> TunerPlanSearch::TryPlan() {
+std::string TunerPlanSearch::About(const internal::SearchPlan& plan) const {
+  std::set<std::string> serving;
+  for (const v1::Kernel& kernel : serving_.plan.kernels()) serving.insert(kernel.source_hash());
+  std::string about = "plan";
+  if (!plan.about().empty()) absl::StrAppend(&about, " of ", plan.about());
+  int named = 0;
+  for (const v1::Kernel& kernel : plan.plan().kernels()) {
+    if (serving.contains(kernel.source_hash()) || ++named > kKernelsNamed) continue;
+    absl::StrAppend(&about, named == 1 ? ", with " : " ", kernel.name());
+  }
+  return about;
+}
+
+void TunerPlanSearch::FailPlan(const absl::Status& status) {
+  const std::string& id = step_.plan().plan().plan_id();
+  Fail(id, About(step_.plan()), status);
+  RecordPlan(id, false, /*ratio=*/0, status);
+}
+
+absl::Status TunerPlanSearch::TryPlan() {
   const internal::SearchPlan& plan = step_.plan();
   const std::string& id = plan.plan().plan_id();
   absl::StatusOr<Found> made = MakePlan(plan);
@@ -261,19 +285,34 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::TryPlan() {
   if (absl::IsCancelled(times.status()) || TryAgain(times.status())) return times.status();
   progress_.set_plans_measured(progress_.plans_measured() + 1);
   if (!times.ok()) {
-    Fail(id, "plan", times.status());
-    RecordPlan(id, false, 0);
-    return Step{};
+    FailPlan(times.status());
+    return absl::OkStatus();
   }
   LogInfo("plan measured", {{"plan", id}, {"ratio", times->ratio}, {"surely", times->surely}});
   // Quartiles may overlap a little where the medians of many rounds are clearly apart.
   if (times->ratio > 1 - kLeastGain || times->surely > 1 + 2 * kLeastGain) {
     RecordPlan(id, false, times->ratio);
-    return Step{};
+    return absl::OkStatus();
   }
-  found_ = *std::move(made);
+  winner_ = *std::move(made);
   found_ratio_ = times->ratio;
-  return Step{.found = *found_};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanSearch::Step> TunerPlanSearch::VerifyWinner() {
+  absl::StatusOr<bool> prepared = verifier_.Prepare();
+  if (!prepared.ok()) return prepared.status();
+  if (!*prepared) return Step{};
+  const absl::Status right = verifier_.Verify(*winner_, step_.plan().sizes());
+  if (absl::IsCancelled(right)) return right;
+  if (right.ok()) {
+    found_ = *std::move(winner_);
+  } else {
+    FailPlan(right);
+  }
+  winner_.reset();
+  step_.clear_plan();
+  return right.ok() ? Step{.found = *found_} : Step{};
 }
 
 void TunerPlanSearch::Taken(bool taken) {
@@ -287,11 +326,14 @@ void TunerPlanSearch::Taken(bool taken) {
   found_.reset();
 }
 
-void TunerPlanSearch::RecordPlan(const std::string& plan_id, bool taken, double ratio) {
+void TunerPlanSearch::RecordPlan(const std::string& plan_id, bool taken, double ratio,
+                                 const absl::Status& status) {
   internal::PlanOutcome told;
   told.set_plan_id(plan_id);
   told.set_taken(taken);
   told.set_ratio(ratio);
+  told.set_code(static_cast<int>(status.code()));
+  told.set_message(std::string(status.message()));
   *news_.add_plans() = told;
   plans_[plan_id] = std::move(told);
 }

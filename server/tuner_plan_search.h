@@ -1,5 +1,6 @@
 // The search of a tuner process (compiler/search), driven from here: what it asks for is compiled,
-// checked and measured one candidate at a time, and told to it. All outcomes are kept here, so a
+// checked and measured one candidate at a time, and told to it; a plan that is faster is verified
+// whole before it is found (plan_verifier.h). All outcomes are kept here, so a
 // child that was lost costs the candidate it was working on; the next child goes on from the
 // others.
 #ifndef ATHANOR_SERVER_TUNER_PLAN_SEARCH_H_
@@ -16,6 +17,7 @@
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/kernel_maker.h"
 #include "server/plan_search.h"
+#include "server/plan_verifier.h"
 #include "server/tuner_process.h"
 
 namespace athanor {
@@ -40,7 +42,10 @@ class TunerPlanSearch final : public PlanSearch {
   absl::Status TryKernel(const internal::SearchKernel& kernel);
   absl::StatusOr<std::vector<double>> MeasureKernel(const internal::SearchKernel& kernel);
   absl::StatusOr<Found> MakePlan(const internal::SearchPlan& plan);
-  absl::StatusOr<Step> TryPlan();
+  // Measures the plan of the step; one that wins becomes `winner_`.
+  absl::Status TryPlan();
+  // Goes on verifying `winner_`; the step has `found` when it is right.
+  absl::StatusOr<Step> VerifyWinner();
   // How the plan's time relates to that of the one serving, in the median and at its surest.
   struct Comparison {
     double ratio = 1;   // geometric mean over the sizes
@@ -51,7 +56,12 @@ class TunerPlanSearch final : public PlanSearch {
   bool TryAgain(const absl::Status& status) const { return absl::IsAborted(status) && !finishing_; }
   void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
   void Fail(const std::string& kernel, const std::string& about, const absl::Status& status);
-  void RecordPlan(const std::string& plan_id, bool taken, double ratio);  // 0: not measured
+  // What the plan was made by and which of its kernels do not serve yet.
+  std::string About(const internal::SearchPlan& plan) const;
+  void FailPlan(const absl::Status& status);
+  // `ratio` 0: not measured.
+  void RecordPlan(const std::string& plan_id, bool taken, double ratio,
+                  const absl::Status& status = {});
 
   const uint64_t session_;
   const std::string graph_text_;
@@ -70,6 +80,8 @@ class TunerPlanSearch final : public PlanSearch {
   internal::SearchReply step_;
   int next_kernel_ = 0;  // of step_
   bool finishing_ = false;
+  std::optional<Found> winner_;  // faster, not verified
+  PlanVerifier verifier_;
   std::optional<Found> found_;
   double found_ratio_ = 1;
   v1::SearchProgress progress_;

@@ -121,6 +121,10 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
 }
 
 void SearchSession::TellPlan(int id, const internal::PlanOutcome& outcome) {
+  const int form = search_.plan(id).form;
+  // Its kernels are right, each for its part: what is wrong is how the graph was rewritten.
+  const bool wrong = outcome.code() == static_cast<int>(absl::StatusCode::kDataLoss);
+  if (wrong && form > 0) wrong_forms_.insert(form);
   std::optional<double> ratio;
   if (outcome.ratio() > 0) ratio = outcome.ratio();
   search_.TellPlan(id, outcome.taken(), ratio);
@@ -128,6 +132,10 @@ void SearchSession::TellPlan(int id, const internal::PlanOutcome& outcome) {
 
 absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   const PlanCandidate& candidate = search_.plan(id);
+  if (wrong_forms_.contains(candidate.form)) {
+    search_.TellPlan(id, false);
+    return absl::OkStatus();
+  }
   absl::StatusOr<BuiltPlan> built =
       builder_.Build(candidate.scheduled, {"search", graph_hash_, prepared_.dim_names});
   if (!built.ok()) {
@@ -148,6 +156,10 @@ absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   *out->mutable_plan() = std::move(built->plan);
   for (internal::KernelCheck& check : *checks) *out->add_checks() = std::move(check);
   AddSizes(sizes_, out->mutable_sizes());
+  if (candidate.form > 0) {
+    out->set_about(
+        absl::StrCat("form ", candidate.form, ": ", search_.forms().About(candidate.form)));
+  }
   return absl::OkStatus();
 }
 

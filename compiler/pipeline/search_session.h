@@ -13,6 +13,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,7 +56,8 @@ class SearchSession {
   Search search_;
   std::map<std::string, absl::StatusOr<Seconds>> known_;      // by kernel key
   std::map<std::string, internal::PlanOutcome> plans_known_;  // by plan id
-  std::map<int, std::string> waiting_;                        // kernel to its key
+  std::set<int> wrong_forms_;           // of plans that do not compute what the graph means
+  std::map<int, std::string> waiting_;  // kernel to its key
   int plan_waiting_ = -1;
   std::string plan_id_;  // of that
 };

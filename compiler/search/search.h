@@ -100,6 +100,7 @@ class Search {
   const KernelTask& task(int id) const { return tasks_[id].task(); }
   const KernelCandidate& kernel(int id) const { return kernels_[id]; }
   const PlanCandidate& plan(int id) const { return plans_[id]; }
+  const FormSpace& forms() const { return *forms_; }
   // Times of the task's best schedule so far; empty: none is known.
   const Seconds& BestOf(int task) const { return tasks_[task].best(); }
   // What a second counts at each size; empty until the baseline's times are known. The best is that

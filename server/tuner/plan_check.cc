@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/compare.h"
 #include "compiler/ir/evaluate_at.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/widen.h"
@@ -423,8 +424,11 @@ absl::Status PlanCheck::CompareOutput(int o) {
   }
   const bool alone = !exact_ran_ && !samples;
   // In f64 the twin rounds as the baseline does.
-  const bool trusted = !alone && dtype != DType::kF64;
-  OutputErrors errors(output.name, dtype, trusted ? 1 : kUntrusted);
+  double trust = alone || dtype == DType::kF64 ? kUntrusted : 1;
+  if (request_.approximate() && IsFloat(dtype)) {
+    trust *= std::max(1.0, UnitRoundoff(DType::kBF16) / UnitRoundoff(dtype));
+  }
+  OutputErrors errors(output.name, dtype, trust);
   for (size_t g = 0; g < groups.size(); ++g) {
     const PlanRun& about = runs_->runs()[groups[g][0]];
     absl::StatusOr<std::vector<double>> noise = RoundingNoise(graph_, about.dims);

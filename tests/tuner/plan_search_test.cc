@@ -130,7 +130,7 @@ TEST_F(PlanSearchTest, FinishEndsIt) {
   for (int steps = 0; steps < 4; ++steps) ASSERT_TRUE(search->Next().ok());
   search->Finish();
   bool stopped = false;
-  for (int steps = 0; steps < 8 && !stopped; ++steps) {
+  for (int steps = 0; steps < 200 && !stopped; ++steps) {
     auto step = search->Next();
     ASSERT_TRUE(step.ok()) << step.status();
     stopped = step->stop.has_value();

@@ -1,0 +1,109 @@
+// A search whose plans are faster and wrong: each is put aside with its reason before it serves,
+// and the search goes on to the one that is right (lying_tuner.cc).
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/cache/kernel_store.h"
+#include "compiler/ir/graph.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/kernel_maker.h"
+#include "server/tuner_plan_search.h"
+#include "server/tuner_process.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kModel[] = R"(graph "g" { dim b in [1, 64]
+  %0 = Input "x" : f32[b, 32] %1 = Constant {value=f32[] {2.0}} %2 = IndexMap(%1) {map=map[b, 32]()}
+  %3 = Mul(%0, %2) %4 = Tanh(%3) output "y" = %4 })";
+
+class PlanVerifyTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TunerOptions options;
+    options.binary = "tests/tuner/lying_tuner";
+    auto tuner = TunerProcess::Start(options);
+    ASSERT_TRUE(tuner.ok()) << tuner.status();
+    tuner_ = *std::move(tuner);
+    auto machine = tuner_->Target();
+    ASSERT_TRUE(machine.ok()) << machine.status();
+    machine_ = *std::move(machine);
+    machine_.mutable_target()->set_threads(2);
+    store_ = KernelStore::Open("", [](absl::string_view) {});
+  }
+
+  KernelMaker Maker() { return KernelMaker(store_.get(), tuner_.get(), machine_); }
+
+  // What serves: right, and so slow that every plan is faster.
+  PlanSearch::Found Slow(const Graph& graph) {
+    PlanSearch::Found slow;
+    auto lowered = tuner_->Lower(graph, machine_.target());
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    slow.plan = lowered->plan();
+    for (v1::Kernel& kernel : *slow.plan.mutable_kernels()) {
+      kernel.set_source(absl::StrCat(
+          absl::StrReplaceAll(kernel.source(),
+                              {{"void athanor_kernel(", "static void right_kernel("}}),
+          "\nvoid athanor_kernel(void* const* buffers, const i64* sizes, i64 begin, i64 end,"
+          " void* scratch, struct KernelError* error) {"
+          " for (volatile i64 n = 0; n < 300000; ++n) {}"
+          " right_kernel(buffers, sizes, begin, end, scratch, error); }\n"));
+      auto object = Maker().Compile(kernel);
+      EXPECT_TRUE(object.ok()) << object.status();
+      slow.objects.push_back(*std::move(object));
+    }
+    return slow;
+  }
+
+  std::unique_ptr<TunerProcess> tuner_;
+  internal::TargetReply machine_;
+  std::unique_ptr<KernelStore> store_;
+};
+
+TEST_F(PlanVerifyTest, OnlyTheRightPlanIsFound) {
+  const Graph graph = *ParseGraph(kModel);
+  const internal::MachineReply limits;
+  TunerPlanSearch search(1, graph, Slow(graph), Maker(), tuner_.get(), machine_, limits, {});
+  std::string found;
+  bool stopped = false;
+  for (int steps = 0; steps < 500 && !stopped; ++steps) {
+    auto step = search.Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    stopped = step->stop.has_value();
+    if (!step->found) continue;
+    EXPECT_EQ(found, "") << "also found " << step->found->plan.plan_id();
+    found = step->found->plan.plan_id();
+    search.Taken(true);
+  }
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(found, "p-right");
+  EXPECT_EQ(search.progress().plans_measured(), 4);
+  EXPECT_EQ(search.progress().plans_taken(), 1);
+  EXPECT_EQ(tuner_->starts(), 2);
+
+  std::map<std::string, v1::SearchFailure> failures;  // by plan
+  for (const v1::SearchFailure& f : search.progress().failures()) failures[f.kernel()] = f;
+  ASSERT_EQ(failures.size(), 3);
+  const v1::SearchFailure& scaled = failures["p-scaled"];
+  EXPECT_EQ(scaled.code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(scaled.about(), HasSubstr("plan of form 7: a_rule, with "));
+  EXPECT_THAT(scaled.message(), AllOf(HasSubstr("output \"y\" at b="), HasSubstr("error is"),
+                                      HasSubstr("the baseline")));
+  const v1::SearchFailure& special = failures["p-special"];
+  EXPECT_EQ(special.code(), static_cast<int>(absl::StatusCode::kInternal));
+  EXPECT_THAT(special.message(), HasSubstr("SIGILL"));
+  const v1::SearchFailure& lost = failures["p-lost"];
+  EXPECT_EQ(lost.code(), static_cast<int>(absl::StatusCode::kInternal));
+  EXPECT_THAT(lost.message(), HasSubstr("checking a plan"));
+}
+
+}  // namespace
+}  // namespace athanor
