@@ -33,6 +33,11 @@ class TunerBackend final : public CompileBackend {
       LogWarn("graph lowered once more",
               {{"graph", graph.name}, {"error", lowered.status().message()}});
       lowered = (*tuner_)->Lower(graph, machine_.target());
+      if (WorthRetrying(lowered.status())) {
+        return absl::Status(lowered.status().code(),
+                            absl::StrCat(lowered.status().message(),
+                                         "; that was the second try, StartCompile makes another"));
+      }
     }
     if (!lowered.ok()) return lowered.status();
     checks_ = std::move(*lowered->mutable_checks());
