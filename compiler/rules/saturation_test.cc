@@ -1,8 +1,10 @@
 // All rows together on layers of models: they come to an end, and find what they are for.
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 
+#include "compiler/rules/saturate.h"
 #include "compiler/rules/terms_testing.h"
 #include "gtest/gtest.h"
 
@@ -67,6 +69,19 @@ TEST(SaturationTest, ADecoderLayersNormsGoIntoItsWeights) {
   EXPECT_GE(wholes[2], 1);  // gate and up
   EXPECT_GT(Unions(report, "weight_takes_factor"), 0u);
   EXPECT_GT(Unions(report, "contract_gives_factor"), 0u);  // the root mean squares
+}
+
+// Composites taken apart and found again, too, within what a region may have.
+TEST(SaturationTest, AllFamiliesTogetherComeToAnEnd) {
+  for (const Graph& graph : {EncoderLayers(1), DecoderLayers(1), EncoderLayers(2)}) {
+    const std::unique_ptr<TermGraph> terms = TermGraph::Create(graph).value();
+    const absl::StatusOr<egraph::Report> report =
+        Saturate(terms.get(), {}, {.limits = {.nodes = 50'000, .bytes = size_t{200} << 20}});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->reason, egraph::StopReason::kSaturated) << egraph::ReportText(*report);
+    EXPECT_TRUE(terms->terms().Verify().ok()) << terms->terms().Verify();
+    for (const egraph::RuleReport& rule : report->rules) EXPECT_EQ(rule.refused, 0u) << rule.name;
+  }
 }
 
 TEST(SaturationTest, LayersAddUpAndDoNotMultiply) {

@@ -1,0 +1,74 @@
+// Layers of models as rules rewrite them: any choice of e-nodes is a graph that compiles, computes
+// what it says, and what the layer said.
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "compiler/egraph/extract.h"
+#include "compiler/ir/compare.h"
+#include "compiler/rules/saturate.h"
+#include "compiler/rules/terms_testing.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/harness.h"
+
+namespace athanor {
+namespace {
+
+int Contractions(const Graph& graph) {
+  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                                        [](const Node& n) { return n.op == Op::kContract; }));
+}
+
+// Values of the Inputs or Parameters for b = 2, s = 5; weights small, as a model's are.
+std::vector<Tensor> Values(const Graph& graph, const std::vector<NodeId>& ids, double scale) {
+  std::mt19937 rng(5);
+  std::vector<Tensor> values;
+  for (const NodeId n : ids) {
+    const TensorType& type = graph.node(n).type;
+    const Expr::Env dims = {{"d0", 2}, {"d1", 5}};
+    values.push_back(RandomTensor(type.dtype, ConcreteShape(type.shape, dims).value(), rng, scale));
+  }
+  return values;
+}
+
+// The graph of a choice by random costs, most of which are of contractions.
+Graph RandomForm(const TermGraph& terms, unsigned seed) {
+  const egraph::NodeCost cost = [&](egraph::NodeId n) {
+    std::mt19937 rng(seed * 1000003 + n.value);
+    const double some = std::uniform_real_distribution<double>(0, 1)(rng);
+    return terms.terms().op(n) == ToOpId(Op::kContract) ? 20 * some : some;
+  };
+  const egraph::Extractor extractor(terms.terms(), cost);
+  return terms.Extract(extractor.Extract(terms.Roots()).value()).value();
+}
+
+void CheckForms(const Graph& layer, int fewest_contractions) {
+  const std::unique_ptr<TermGraph> terms = TermGraph::Create(layer).value();
+  ASSERT_TRUE(Saturate(terms.get(), {.disabled = {"decompose", "recognise"}}, {}).ok());
+  const std::vector<Tensor> inputs = Values(layer, layer.InputIds(), 1);
+  const std::vector<Tensor> parameters = Values(layer, layer.ParameterIds(), 0.2);
+  std::vector<Tensor> all = inputs;
+  all.insert(all.end(), parameters.begin(), parameters.end());
+  const std::vector<Tensor> want = Evaluate(layer, all).value();
+  int fewest = Contractions(layer);
+  for (unsigned seed = 0; seed < 3; ++seed) {
+    const Graph form = RandomForm(*terms, seed);
+    SCOPED_TRACE(ToText(form));
+    fewest = std::min(fewest, Contractions(form));
+    const std::vector<Tensor> got = Evaluate(form, all).value();
+    const absl::Status same = CompareTensors(got[0], want[0], 1e-4, 1e-4);
+    EXPECT_TRUE(same.ok()) << same;
+    ExpectMatchesReference(form, inputs, parameters, /*slack=*/5);
+  }
+  EXPECT_LE(fewest, fewest_contractions);
+}
+
+// Of six contractions three become one.
+TEST(RewrittenTest, EncoderLayer) { CheckForms(EncoderLayers(1, 64), 4); }
+
+// Of seven, three and two.
+TEST(RewrittenTest, DecoderLayer) { CheckForms(DecoderLayers(1, 64), 5); }
+
+}  // namespace
+}  // namespace athanor
