@@ -135,6 +135,27 @@ TEST(RegionFormsTest, LimitsStopARegionNotItsForms) {
   }
 }
 
+TEST(RegionFormsTest, NeighboursAreOneRegionWhereThatIsCheaper) {
+  // Contractions that share an operand are one only if a rule sees both.
+  BodyWriter w;
+  const int x = w.Node("Input \"x\" : f32[b, 16]");
+  for (int i = 0; i < 4; ++i) {
+    w.Output(w.Node("Contract(@0, @1) {spec=\"mk,kn->mn\"}", {x, w.Parameter("f32[16, 16]")}));
+  }
+  const Graph graph = w.Build();
+  RegionFormsOptions options = Options(graph);
+  options.cut = {.max_nodes = 2, .min_nodes = 1};
+  options.max_joins = 0;
+  EXPECT_EQ(Make(graph, options)->regions().distinct[0].instances, 4);
+  options.max_joins = 4;
+  const auto forms = Make(graph, options);
+  ASSERT_EQ(forms->regions().distinct.size(), 1u);
+  EXPECT_EQ(forms->regions().distinct[0].instances, 2);
+  bool shared = false;
+  for (int form : forms->Neighbours(0)) shared |= Ops(forms->graph(form))["Contract"] == 2;
+  EXPECT_TRUE(shared);
+}
+
 TEST(RegionFormsTest, ReportsEveryRegion) {
   const Graph graph = Primitive(EncoderLayers(6));
   const auto forms = Make(graph, Options(graph));

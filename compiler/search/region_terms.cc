@@ -20,6 +20,8 @@ using ENode = egraph::NodeId;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Changes that are tried, of those there are.
 constexpr size_t kMaxTried = 400;
+// Of the descent to the cheapest choice.
+constexpr int kMaxSteps = 8;
 
 }  // namespace
 
@@ -69,6 +71,12 @@ void RegionTerms::FindChoices(const NodeCosts& costs) {
   const absl::StatusOr<Choice> greedy = extractor_->Extract(roots_);
   if (greedy.ok() && Cost(*greedy) < Cost(cheapest_)) cheapest_ = Completed(*greedy);
   if (!extractor_->Refine(roots_, &cheapest_).ok()) cheapest_ = original_;
+  // Class by class, nobody takes what pays only when several share it.
+  for (int step = 0; step < kMaxSteps; ++step) {
+    std::vector<Choice> better = Mutations(cheapest_, 1);
+    if (better.empty() || Cost(better[0]) >= Cost(cheapest_)) break;
+    cheapest_ = std::move(better[0]);
+  }
 }
 
 std::vector<ClassId> RegionTerms::Order(const Choice& choice) const {

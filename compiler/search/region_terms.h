@@ -45,7 +45,7 @@ class RegionTerms {
 
   // The region as it was cut out. Composites without a kernel stand there as what is cheapest.
   const egraph::Choice& Original() const { return original_; }
-  // The greedy extraction under `costs`.
+  // The greedy extraction under `costs`, improved by mutations.
   const egraph::Choice& Cheapest() const { return cheapest_; }
   // Sum over the nodes, each once.
   double Cost(const egraph::Choice& choice) const;
