@@ -45,6 +45,7 @@ class Assembly {
       v.literal = GetAttr<Tensor>(node.attrs, "value");
     }
     in.values.push_back(std::move(v));
+    nodes.push_back(n);
     return it->second;
   }
 
@@ -60,6 +61,7 @@ class Assembly {
   }
 
   PlanInput in;
+  std::vector<NodeId> nodes;  // by value
 
  private:
   const Graph& graph_;
@@ -127,7 +129,7 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
   absl::StatusOr<v1::Plan> plan =
       MakePlan(in, [this](const kir::Kernel& k) { return PrintCpuKernel(k, target_); });
   if (!plan.ok()) return plan.status();
-  BuiltPlan built{*std::move(plan), {}};
+  BuiltPlan built{*std::move(plan), {}, std::move(assembly.nodes)};
   std::map<std::string, int> kernel_of;
   for (int k = 0; k < built.plan.kernels_size(); ++k) {
     kernel_of[built.plan.kernels(k).kir_hash()] = k;

@@ -33,6 +33,8 @@ struct BuiltPlan {
   v1::Plan plan;
   // A task for each distinct kernel of `plan`, with that kernel's index.
   std::vector<std::pair<KernelTask, int>> tasks;
+  // By plan.buffers: the node of the scheduled graph whose value each holds.
+  std::vector<NodeId> nodes;
 };
 
 // Borrows the target. Pure, thread-safe.

@@ -2,15 +2,24 @@
 // however right each of their kernels is, those of graphs written otherwise pass, and hostile ones
 // cost themselves alone.
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "compiler/frontend/frontend.h"
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "proto/athanor/v1/graph.pb.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {
@@ -232,6 +241,45 @@ TEST_F(PlanCheckTest, PlansOfGraphsWrittenOtherwisePass) {
     }
     EXPECT_GE(reply.runs(), 3);
   }
+}
+
+Graph FromFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  v1::Graph message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text.str(), &message)) << path;
+  absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
+  EXPECT_TRUE(imported.ok()) << imported.status();
+  return imported.ok() ? std::move(imported->graph) : Graph();
+}
+
+// The plan of the encoder in primitives for the encoder in composites. What the check of another
+// model costs: its graph and sizes, in the order of its dims, from the environment:
+//   ATHANOR_MODEL=dlrm.txtpb ATHANOR_SIZES="1 64 2048" bazel-bin/tests/tuner/plan_check_test
+TEST_F(PlanCheckTest, WholeModelsPass) {
+  std::string model = "tests/models/testdata/encoder_composites.txtpb";
+  std::string other = "tests/models/testdata/encoder_primitives.txtpb";
+  std::string sizes = "1,1 2,7 8,64";
+  if (const char* asked = std::getenv("ATHANOR_MODEL")) model = other = asked;
+  if (const char* asked = std::getenv("ATHANOR_SIZES")) sizes = asked;
+  const Graph graph = FromFile(model);
+  internal::PlanCheckRequest request = Request(ToText(graph), ToText(FromFile(other)), {});
+  for (absl::string_view set : absl::StrSplit(sizes, ' ')) {
+    const std::vector<std::string> values = absl::StrSplit(set, ',');
+    ASSERT_EQ(values.size(), graph.dims.size()) << set;
+    std::map<std::string, int64_t> by_name;
+    for (size_t d = 0; d < values.size(); ++d) {
+      ASSERT_TRUE(absl::SimpleAtoi(values[d], &by_name[graph.dims[d].name])) << set;
+    }
+    internal::Sizes* out = request.add_sizes();
+    for (const v1::DimRange& dim : request.candidate().plan().dims()) {
+      out->add_values(by_name[dim.name()]);
+    }
+  }
+  const internal::PlanCheckReply reply = ExpectPasses(request);
+  EXPECT_EQ(reply.compared_with(), "f64 plan");
+  for (const std::string& left_out : reply.left_out()) std::printf("  %s\n", left_out.c_str());
 }
 
 TEST_F(PlanCheckTest, ApproximatePlansPassOnRequest) {
