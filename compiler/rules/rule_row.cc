@@ -1,7 +1,6 @@
 #include "compiler/rules/rule_row.h"
 
 #include <algorithm>
-#include <deque>
 #include <iterator>
 
 #include "compiler/ir/message.h"
@@ -12,10 +11,12 @@ namespace {
 constexpr std::string_view kFamilies[] = {"algebra", "recognise", "decompose",
                                           "fuse",    "layout",    "library"};
 
-// Names that are made, not written; they live as long as the program.
-std::string_view Keep(std::string name) {
-  static auto& names = *new std::deque<std::string>();
-  return names.emplace_back(std::move(name));
+// The rows' names with the family's before them, made once and kept as long as the program.
+template <typename Rows>
+std::vector<std::string> WithFamily(std::string_view family, const Rows& rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows) names.push_back(Cat(family, "_", row.name));
+  return names;
 }
 
 }  // namespace
@@ -33,9 +34,11 @@ std::string_view RuleClassName(RuleClass rule_class) {
 }
 
 std::vector<RuleRow> RecogniseRows() {
+  static const auto& names =
+      *new std::vector<std::string>(WithFamily("recognise", RecognitionRows()));
   std::vector<RuleRow> rows;
   for (const RecognitionRow& row : RecognitionRows()) {
-    rows.push_back({.name = Keep(Cat("recognise_", row.name)),
+    rows.push_back({.name = names[rows.size()],
                     .family = "recognise",
                     .rule_class = RuleClass::kExact,
                     .algebra = row.algebra,
@@ -46,9 +49,11 @@ std::vector<RuleRow> RecogniseRows() {
 }
 
 std::vector<RuleRow> DecomposeRows() {
+  static const auto& names =
+      *new std::vector<std::string>(WithFamily("decompose", DecompositionRows()));
   std::vector<RuleRow> rows;
   for (const DecompositionRow& row : DecompositionRows()) {
-    rows.push_back({.name = Keep(Cat("decompose_", row.name)),
+    rows.push_back({.name = names[rows.size()],
                     .family = "decompose",
                     .rule_class = RuleClass::kExact,
                     .algebra = row.algebra,

@@ -12,6 +12,9 @@
 // first, then the cheapest, until they find nothing new. What they find is imported and united node
 // by node.
 //
+// Numbers of rules in `added_by` are those of the last call for this TermGraph; what an earlier one
+// added keeps its own, so give each graph one call.
+//
 // Deterministic, unless the time limit or `cancel` stops it.
 #ifndef ATHANOR_COMPILER_RULES_SATURATE_H_
 #define ATHANOR_COMPILER_RULES_SATURATE_H_

@@ -47,7 +47,7 @@ class TermGraph {
   egraph::ClassId ClassOf(NodeId n) const;
   // The classes of the outputs, in their order; the same class more than once if outputs are equal.
   std::vector<egraph::ClassId> Roots() const;
-  // The choice that is graph() itself.
+  // The choice that is graph() itself; of its values that became one, the first stands for all.
   egraph::Choice Original() const;
 
   // A chosen program with the name, dims, Inputs, Parameters and outputs of graph(), by name and in
