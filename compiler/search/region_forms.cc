@@ -152,6 +152,14 @@ absl::Status RegionForms::Solve() {
     solved.cheapest = AddChoice(static_cast<int>(i), solved.terms->Cheapest());
   }
   known_.clear();
+  std::vector<std::pair<double, int>> dearest;
+  for (size_t i = 0; i < solved_.size(); ++i) {
+    const Region& region = regions_.distinct[i];
+    if (solved_[i].terms == nullptr) continue;
+    dearest.emplace_back(-OriginalSeconds(region) * region.instances, static_cast<int>(i));
+  }
+  std::sort(dearest.begin(), dearest.end());
+  for (const auto& [seconds, i] : dearest) dearest_.push_back(i);
   form_of_[std::vector<int>(solved_.size(), 0)] = 0;
   forms_[0].choices.assign(solved_.size(), 0);
   return absl::OkStatus();
@@ -209,7 +217,10 @@ absl::StatusOr<Graph> RegionForms::Build(const std::vector<const Graph*>& forms)
 int RegionForms::AddForm(std::vector<int> choices) {
   const auto known = form_of_.find(choices);
   if (known != form_of_.end()) return known->second;
-  if (forms_.size() >= static_cast<size_t>(options_.max_forms)) return -1;
+  if (forms_.size() >= static_cast<size_t>(options_.max_forms) ||
+      form_nodes_ + forms_[0].graph->nodes.size() > options_.max_form_nodes) {
+    return -1;
+  }
   std::vector<const Graph*> graphs;
   for (size_t i = 0; i < choices.size(); ++i) {
     graphs.push_back(&solved_[i].choices[choices[i]].graph);
@@ -218,6 +229,7 @@ int RegionForms::AddForm(std::vector<int> choices) {
   const int form = graph.ok() ? static_cast<int>(forms_.size()) : -1;
   form_of_[choices] = form;
   if (graph.ok()) {
+    form_nodes_ += graph->nodes.size();
     forms_.push_back({std::move(choices), std::make_unique<Graph>(*std::move(graph))});
   }
   return form;
@@ -227,14 +239,15 @@ std::vector<int> RegionForms::Neighbours(int form) {
   const std::vector<int> from = forms_[form].choices;
   std::vector<Candidate> candidates;
   Candidate all{0, from};
-  for (size_t r = 0; r < from.size(); ++r) {
-    const int region = static_cast<int>(r);
-    const std::vector<int> near = Near(region, from[r]);
+  const size_t regions = std::min<size_t>(dearest_.size(), options_.max_regions);
+  for (size_t i = 0; i < regions; ++i) {
+    const int r = dearest_[i];
+    const std::vector<int> near = Near(r, from[r]);
     if (near.empty()) continue;
-    const double now = CostOf(region, from[r]);
+    const double now = CostOf(r, from[r]);
     double best = 0;
     for (int choice : near) {
-      const double gain = (now - CostOf(region, choice)) * regions_.distinct[r].instances;
+      const double gain = (now - CostOf(r, choice)) * regions_.distinct[r].instances;
       Candidate& c = candidates.emplace_back(Candidate{gain, from});
       c.choices[r] = choice;
       if (gain > best) {

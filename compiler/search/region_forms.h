@@ -43,10 +43,15 @@ struct RegionFormsOptions {
   // Of all regions together; one that finds nothing left keeps its form.
   absl::Duration time = absl::Seconds(10);
   size_t bytes = size_t{1} << 30;
-  int max_joins = 4;            // pairs of regions that are tried as one
-  int choices_per_region = 12;  // that GraphCost is asked about in one call of Neighbours
+  int max_joins = 4;  // pairs of regions that are tried as one
+  // In one call of Neighbours: regions looked at, those that cost most; choices of each that
+  // GraphCost is asked about; forms given.
+  int max_regions = 24;
+  int choices_per_region = 12;
   int max_neighbours = 16;
-  int max_forms = 512;  // in the life of the space
+  // In the life of the space: forms, and nodes of all of them, about half a kilobyte each.
+  int max_forms = 512;
+  size_t max_form_nodes = 500'000;
 };
 
 class RegionForms : public FormSpace {
@@ -106,11 +111,13 @@ class RegionForms : public FormSpace {
   const RegionFormsOptions options_;
   const NodeCosts costs_;
   Regions regions_;
-  std::vector<Solved> solved_;                                 // by distinct region
+  std::vector<Solved> solved_;  // by distinct region
+  std::vector<int> dearest_;    // distinct regions that have an e-graph, by what they cost
   std::map<std::string, std::shared_ptr<RegionTerms>> known_;  // by the region's key
   absl::Time deadline_;
   size_t bytes_ = 0;
   std::vector<Form> forms_;
+  size_t form_nodes_ = 0;
   std::map<std::vector<int>, int> form_of_;
   GraphCost cost_;
 };

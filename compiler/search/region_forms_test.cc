@@ -135,6 +135,15 @@ TEST(RegionFormsTest, LimitsStopARegionNotItsForms) {
   }
 }
 
+TEST(RegionFormsTest, FormsOfALargeGraphAreFew) {
+  const Graph graph = Primitive(EncoderLayers(12));
+  RegionFormsOptions options = Options(graph);
+  options.max_form_nodes = 3 * graph.nodes.size();
+  EXPECT_LE(Make(graph, options)->Neighbours(0).size(), 3u);
+  options.max_regions = 0;
+  EXPECT_TRUE(Make(graph, options)->Neighbours(0).empty());
+}
+
 TEST(RegionFormsTest, NeighboursAreOneRegionWhereThatIsCheaper) {
   // Contractions that share an operand are one only if a rule sees both.
   BodyWriter w;
