@@ -61,9 +61,10 @@ std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason 
 CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
                        std::shared_ptr<TapPlan> tapped, SearchPolicy policy)
     : id_(std::move(id)),
-      version_(std::move(version)),
+      model_(version->name()),
       for_taps_(tapped != nullptr),
       policy_(std::move(policy)),
+      version_(std::move(version)),
       tapped_(std::move(tapped)) {
   state_.set_id(id_);
   state_.set_model(version_->name());
@@ -75,13 +76,29 @@ CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
   if (for_taps_) state_.mutable_taps()->Assign(tapped_->names.begin(), tapped_->names.end());
 }
 
+std::shared_ptr<ModelVersion> CompileJob::version() const {
+  MutexLock lock(mu_);
+  return version_ != nullptr ? version_ : let_go_.lock();
+}
+
+void CompileJob::LetGoOfVersion() {
+  std::shared_ptr<ModelVersion> last;  // goes without the lock
+  MutexLock lock(mu_);
+  if (version_ == nullptr) return;
+  let_go_ = version_;
+  last = std::move(version_);
+}
+
 std::shared_ptr<TapPlan> CompileJob::tapped() const {
   MutexLock lock(mu_);
   return tapped_;
 }
 
 std::shared_ptr<PlanSlot> CompileJob::slot() const {
-  if (!for_taps_) return std::shared_ptr<PlanSlot>(version_, &version_->serving());
+  if (!for_taps_) {
+    const std::shared_ptr<ModelVersion> version = this->version();
+    return version == nullptr ? nullptr : std::shared_ptr<PlanSlot>(version, &version->serving());
+  }
   std::shared_ptr<TapPlan> tapped = this->tapped();
   if (tapped == nullptr) return nullptr;
   PlanSlot* slot = &tapped->slot;

@@ -31,13 +31,18 @@ class CompileJob {
              std::shared_ptr<TapPlan> tapped = nullptr, SearchPolicy policy = {});
 
   const std::string& id() const { return id_; }
-  const std::shared_ptr<ModelVersion>& version() const { return version_; }
+  const std::string& model() const { return model_; }
+  // Null once it was let go and is deleted.
+  std::shared_ptr<ModelVersion> version() const;
+  // A job that is only remembered keeps no deleted version alive: its graph may be large.
+  // REQUIRES: it has finished, and its worker is done with it.
+  void LetGoOfVersion();
   const SearchPolicy& policy() const { return policy_; }
   bool for_taps() const { return for_taps_; }
   // The plan with taps it makes; null if it makes another, and once it has finished: a job that is
   // remembered holds no plan.
   std::shared_ptr<TapPlan> tapped() const;
-  // Where the plan goes; null once a job for taps has finished.
+  // Where the plan goes; null once a job for taps has finished, or with the version.
   std::shared_ptr<PlanSlot> slot() const;
 
   // `sequence` counts changes.
@@ -62,10 +67,12 @@ class CompileJob {
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string id_;
-  const std::shared_ptr<ModelVersion> version_;
+  const std::string model_;
   const bool for_taps_;
   const SearchPolicy policy_;
   mutable Mutex mu_;
+  std::shared_ptr<ModelVersion> version_ ABSL_GUARDED_BY(mu_);  // null: let go
+  std::weak_ptr<ModelVersion> let_go_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<TapPlan> tapped_ ABSL_GUARDED_BY(mu_);
   v1::CompileJob state_ ABSL_GUARDED_BY(mu_);
   uint64_t sequence_ ABSL_GUARDED_BY(mu_) = 1;

@@ -195,9 +195,7 @@ std::vector<std::shared_ptr<CompileJob>> CompileWorkers::List(absl::string_view 
   std::vector<std::shared_ptr<CompileJob>> found;
   MutexLock lock(mu_);
   for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
-    if (model.empty() || absl::string_view(it->second->version()->name()) == model) {
-      found.push_back(it->second);
-    }
+    if (model.empty() || it->second->model() == model) found.push_back(it->second);
   }
   return found;
 }
@@ -215,7 +213,10 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
       if (running_[i] == job) workers_[i]->backend->Interrupt();
     }
   }
-  if (queued) EndWithoutPlan(*job, absl::OkStatus(), 0);
+  if (queued) {
+    EndWithoutPlan(*job, absl::OkStatus(), 0);
+    job->LetGoOfVersion();
+  }
 }
 
 void CompileWorkers::CancelFor(const ModelVersion& version) {
@@ -293,10 +294,13 @@ std::shared_ptr<CompileJob> CompileWorkers::NextJob(Worker* worker, int index) {
 }
 
 void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
-  if (!job->finished() || job->for_taps()) return;
-  MutexLock lock(mu_);
-  busy_.erase(job->version().get());
-  cv_.NotifyAll();
+  if (!job->finished()) return;
+  if (!job->for_taps()) {
+    MutexLock lock(mu_);
+    busy_.erase(job->version().get());
+    cv_.NotifyAll();
+  }
+  job->LetGoOfVersion();
 }
 
 void CompileWorkers::Loop(Worker* worker, int index) {

@@ -235,6 +235,23 @@ TEST_F(SearchTest, EndsWithTheModel) {
   EXPECT_EQ(end.stop_reason(), Job::STOP_MODEL_DELETED);
 }
 
+TEST_F(SearchTest, ARememberedJobKeepsNoDeletedVersion) {
+  control_->Search({.plans = 1});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  std::shared_ptr<CompileJob> job = Start(version);
+  AwaitEnd(*job);
+  EXPECT_EQ(job->version(), version);
+  const std::weak_ptr<ModelVersion> deleted = version;
+  ASSERT_TRUE(core_->registry().Delete("m", "").ok());
+  version.reset();
+  // Its worker lets go of it a little after its end is seen: a test that waits for ever has failed.
+  while (!deleted.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(job->version(), nullptr);
+  EXPECT_EQ(job->slot(), nullptr);
+  EXPECT_THAT(core_->workers().List("m"), Contains(job));
+  EXPECT_EQ(job->state().model(), "m");
+}
+
 TEST_F(SearchTest, BaselinesComeFirst) {
   control_->Search({.endless = true});
   std::shared_ptr<CompileJob> a = StartSearching(Store("a", ScaleModel({1})));
