@@ -147,8 +147,11 @@ void TunerPlanSearch::Fail(const std::string& kernel, const std::string& about,
 }
 
 absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
-  absl::StatusOr<std::vector<double>> outcome = MeasureKernel(kernel);
+  absl::StatusOr<std::vector<double>> outcome =
+      crowded_out_ ? absl::AbortedError("not measured: requests left no gaps, and the time is up")
+                   : MeasureKernel(kernel);
   if (absl::IsCancelled(outcome.status()) || TryAgain(outcome.status())) return outcome.status();
+  crowded_out_ = absl::IsAborted(outcome.status());
   if (!outcome.ok()) {
     const v1::Plan& plan = kernel.check().plan();
     Fail(kernel.key(), plan.kernels(plan.kernels_size() - 1).name(), outcome.status());

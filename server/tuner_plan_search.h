@@ -80,6 +80,7 @@ class TunerPlanSearch final : public PlanSearch {
   internal::SearchReply step_;
   int next_kernel_ = 0;  // of step_
   bool finishing_ = false;
+  bool crowded_out_ = false;  // finishing, and there were no gaps to measure in: none is waited for
   std::optional<Found> winner_;  // faster, not verified
   PlanVerifier verifier_;
   std::optional<Found> found_;

@@ -10,9 +10,11 @@
 #include <thread>
 #include <utility>
 
+#include "compiler/cache/kernel_store.h"
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/tuner_plan_search.h"
 #include "server/tuner_process.h"
 
 namespace athanor {
@@ -153,6 +155,49 @@ TEST_F(TrafficTest, TheMachineIsMeasuredBesideRequestsToo) {
   ASSERT_TRUE(machine.ok()) << machine.status();
   EXPECT_GT(machine->f32_flops_per_second(), 1e8);
   EXPECT_GT(machine->read_bytes_per_second(), 1e8);
+}
+
+TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
+  auto tuner = StartTuner();
+  auto machine = tuner->Target();
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  machine->mutable_target()->set_threads(static_cast<int>(std::thread::hardware_concurrency()));
+  const internal::MeasureRequest baseline = Request(*tuner);
+  PlanSearch::Found serving{baseline.plans(0).plan(), {}};
+  for (const std::string& object : baseline.plans(0).objects()) {
+    serving.objects.push_back({.object = object});
+  }
+  // Out of reach, so that there is always something to measure.
+  internal::MachineReply limits;
+  limits.set_read_bytes_per_second(1e15);
+  limits.set_cache_bytes_per_second(1e15);
+  limits.set_near_bytes_per_second(1e15);
+  limits.set_f32_flops_per_second(1e18);
+  auto store = KernelStore::Open("", [](absl::string_view) {});
+  TunerPlanSearch search(1, *ParseGraph(kModel), serving,
+                         KernelMaker(store.get(), tuner.get(), *machine), tuner.get(), *machine,
+                         limits, PlanSearchOptions{1, 16});
+  auto running = std::make_unique<Traffic::Request>(traffic_.get());
+  for (int steps = 0; steps < 2; ++steps) {
+    auto step = search.Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_FALSE(step->stop.has_value());
+  }
+  // Not held against what could not be measured.
+  EXPECT_EQ(search.progress().failures_size(), 0);
+  running.reset();
+  ASSERT_TRUE(search.Next().ok());
+  EXPECT_EQ(search.progress().failures_size(), 0);
+  running = std::make_unique<Traffic::Request>(traffic_.get());
+  search.Finish();
+  bool stopped = false;
+  for (int steps = 0; steps < 50 && !stopped; ++steps) {
+    auto step = search.Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    stopped = step->stop.has_value();
+    if (step->found) search.Taken(false);
+  }
+  EXPECT_TRUE(stopped);
 }
 
 }  // namespace
