@@ -185,8 +185,9 @@ absl::StatusOr<PlanRuns> PlanRuns::Create(const Graph& graph, const std::vector<
     status = add(s, SpecialFloats::kNone, 0, true);
     most = std::max(most, drawing.Seeds(sizes[s]));
   }
+  // At the largest size they may take too long.
   for (SpecialFloats special : drawing.Specials(&made.left_out_)) {
-    for (int s = 0; s < count && status.ok(); ++s) status = add(s, special, 0, s == 0);
+    for (int s = 0; s < count && status.ok(); ++s) status = add(s, special, 0, s == 0 || s + 1 < count);
   }
   for (int round = 1; round < most; ++round) {
     for (int s = 0; s < count && status.ok(); ++s) {
