@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "compiler/search/region_forms.h"
 
 namespace athanor {
 namespace {
@@ -50,24 +51,35 @@ void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
   }
 }
 
+// What the rules make of the prepared graph; saturated when the baseline's kernels were measured.
+std::unique_ptr<FormSpace> FormsOf(const SearchSetup& setup) {
+  RegionFormsOptions options{
+      .sizes = setup.options.sizes, .machine = setup.machine, .rules = setup.rules};
+  auto make = [graph = setup.prepared.graph,
+               options = std::move(options)]() -> absl::StatusOr<std::unique_ptr<FormSpace>> {
+    return RegionForms::Create(graph, options);
+  };
+  return DeferredForms(setup.prepared.graph, std::move(make));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SearchSession>> SearchSession::Create(
     const internal::SearchStart& start) {
   absl::StatusOr<SearchSetup> setup = ReadSearchStart(start);
   if (!setup.ok()) return setup.status();
-  return std::unique_ptr<SearchSession>(new SearchSession(start, *std::move(setup)));
+  return std::unique_ptr<SearchSession>(new SearchSession(start, *setup));
 }
 
-SearchSession::SearchSession(const internal::SearchStart& start, SearchSetup setup)
+SearchSession::SearchSession(const internal::SearchStart& start, const SearchSetup& setup)
     : target_(start.target()),
       builder_(target_),
-      prepared_(std::move(setup.prepared)),
-      graph_hash_(std::move(setup.graph_hash)),
+      prepared_(setup.prepared),
+      graph_hash_(setup.graph_hash),
       sizes_(setup.options.sizes),
       weight_bytes_(WeightBytes(prepared_.graph)),
       mode_(start.mode() == v1::SEARCH_MODE_UNSPECIFIED ? v1::SEARCH_BUDGET : start.mode()),
-      search_(SingleForm(prepared_.graph), target_, setup.machine, std::move(setup.options)) {}
+      search_(FormsOf(setup), target_, setup.machine, setup.options) {}
 
 absl::Status SearchSession::TakeIn(const internal::SearchRequest& request) {
   for (const internal::KernelOutcome& outcome : request.kernels()) {

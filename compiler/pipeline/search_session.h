@@ -37,7 +37,7 @@ class SearchSession {
   absl::StatusOr<internal::SearchReply> Next(const internal::SearchRequest& request);
 
  private:
-  SearchSession(const internal::SearchStart& start, SearchSetup setup);
+  SearchSession(const internal::SearchStart& start, const SearchSetup& setup);
 
   absl::Status TakeIn(const internal::SearchRequest& request);
   // Adds a kernel to `reply` if its outcome is not known; else tells the search.

@@ -108,6 +108,29 @@ TEST(SearchSessionTest, SaysWhatItDid) {
   EXPECT_EQ(progress.sizes(0), "rows=1");
   ASSERT_GT(progress.tasks_size(), 0);
   EXPECT_LE(progress.predicted(), 1);
+  EXPECT_EQ(progress.forms_error(), "");
+  ASSERT_GT(progress.regions_size(), 0);
+  EXPECT_GE(progress.regions(0).instances(), 1);
+  EXPECT_GT(progress.regions(0).e_nodes(), 0);
+}
+
+TEST(SearchSessionTest, TheFirstStepWaitsForNoRule) {
+  auto session = SearchSession::Create(Start());
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto reply = (*session)->Next({});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_GT(reply->kernels_size(), 0);
+  EXPECT_EQ(reply->progress().regions_size(), 0);
+}
+
+TEST(SearchSessionTest, WithoutRulesThereIsOneForm) {
+  internal::SearchStart start = Start();
+  for (const char* family : {"algebra", "layout", "recognise", "decompose"}) {
+    start.add_disabled_rules(family);
+  }
+  const Driven driven = Drive(start);
+  EXPECT_EQ(driven.last.progress().forms_tried(), 0);
+  EXPECT_EQ(driven.last.progress().rules_size(), 0);
 }
 
 TEST(SearchSessionTest, FastAsksForPlansOnly) {
