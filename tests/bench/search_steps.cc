@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/pipeline/prepare.h"
+#include "compiler/search/region_forms.h"
 #include "compiler/search/search.h"
 #include "proto/athanor/v1/graph.pb.h"
 
@@ -74,7 +76,10 @@ absl::Status Main(const std::string& path, int64_t kernels) {
   SizePoint sizes;
   for (const Dim& d : prepared->graph.dims) sizes.push_back(std::min<int64_t>(d.max, 128));
   const double begin = Milliseconds();
-  Search search(SingleForm(prepared->graph), target, machine,
+  auto make = [&]() -> absl::StatusOr<std::unique_ptr<FormSpace>> {
+    return RegionForms::Create(prepared->graph, {.sizes = {sizes}, .machine = machine});
+  };
+  Search search(DeferredForms(prepared->graph, make), target, machine,
                 {.sizes = {sizes}, .max_kernels = kernels});
   const double beginning = Milliseconds() - begin;
   double all = 0, longest = 0;
@@ -99,9 +104,11 @@ absl::Status Main(const std::string& path, int64_t kernels) {
   std::printf(
       "{\"nodes\":%zu,\"prepare_ms\":%.2f,\"begin_ms\":%.2f,\"steps\":%d,\"steps_ms\":%.2f,"
       "\"longest_step_ms\":%.2f,\"kernels\":%ld,\"genomes_tried\":%d,\"genomes_taken\":%d,"
+      "\"forms_tried\":%d,\"forms_taken\":%d,\"rules\":\"%s\",\"regions\":%zu,"
       "\"plans\":%d,\"predicted\":%.4f,\"stop\":\"%s\"}\n",
       prepared->graph.nodes.size(), preparing, beginning, steps, all, longest,
       static_cast<long>(report.kernels_measured), report.genomes_tried, report.genomes_taken,
+      report.forms_tried, report.forms_taken, report.rules.c_str(), report.regions.size(),
       report.plans_proposed, report.predicted, std::string(SearchStopName(report.stop)).c_str());
   return absl::OkStatus();
 }
