@@ -122,12 +122,18 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
   internal::SearchKernel* out = reply->add_kernels();
   out->set_key(key);
   *out->mutable_check() = *std::move(check);
-  for (double seconds : search_.BestOf(kernel.task)) {
+  const Seconds& weights = search_.size_weights();
+  out->mutable_size_weights()->Assign(weights.begin(), weights.end());
+  const Seconds& best = search_.BestOf(kernel.task);
+  for (double seconds : best) {
     out->add_best_seconds(seconds);
     out->add_give_up_seconds(seconds * kGiveUp);
   }
-  const Seconds& weights = search_.size_weights();
-  out->mutable_size_weights()->Assign(weights.begin(), weights.end());
+  // One that takes longer than the whole baseline serves nowhere.
+  for (size_t s = 0; best.empty() && s < weights.size(); ++s) {
+    const double share = weights[s] * static_cast<double>(weights.size());
+    out->add_give_up_seconds(share > 0 ? 1 / share : 0);
+  }
   AddSizes(sizes_, out->mutable_sizes());
   out->set_weight_bytes(weight_bytes_);
 }

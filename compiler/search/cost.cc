@@ -35,6 +35,11 @@ double Bandwidth(double bytes, const v1::Target& target, const Machine& machine)
   return std::max(machine.near_bytes_per_second, machine.cache_bytes_per_second);
 }
 
+// Without a register tile each operation waits for its operands to be loaded: it takes so many
+// times the peak's time, at the least and as a rule.
+constexpr double kLeastUntiled = 2;
+constexpr double kUntiled = 8;
+
 // Work items that threads share: what the last round leaves idle.
 double Imbalance(double items, int threads) {
   if (items <= 0 || threads <= 1) return 1;
@@ -88,9 +93,12 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   const std::vector<bool> memory = OperandsOf(task);
   const double bytes = ValueOf(MovedBytes(graph, memory, task.choice.root), env);
   const double flops = ValueOf(Flops(graph, memory, task.choice.root), env);
-  roofline_ =
-      std::max(bytes / Bandwidth(bytes, target, machine), flops / machine.f32_flops_per_second);
-  if (task.choice.anchor < 0) return;
+  const double moving = bytes / Bandwidth(bytes, target, machine);
+  const double computing = flops / machine.f32_flops_per_second;
+  const bool tiled = task.choice.anchor >= 0;
+  roofline_ = std::max(moving, tiled ? computing : kLeastUntiled * computing);
+  untiled_ = std::max(moving, kUntiled * computing);
+  if (!tiled) return;
   const Node& anchor = graph.node(task.choice.anchor);
   accumulator_bytes_ = DTypeBytes(AccumulatorOf(anchor.type.dtype));
   if (anchor.op == Op::kContract) {
@@ -188,7 +196,7 @@ double TaskCost::Attention(const AttentionSchedule& s) const {
 double TaskCost::Slots(double slots) const { return slots / slots_per_second_; }
 
 double TaskCost::Predict(const KernelChoice& choice) const {
-  double seconds = roofline_;
+  double seconds = choice.anchor >= 0 ? roofline_ : untiled_;
   if (choice.kind == KernelKind::kContract) {
     seconds = std::max(seconds, Contract(choice.contract));
   } else if (choice.kind == KernelKind::kAttention) {

@@ -65,7 +65,7 @@ class TaskCost {
   double Slots(double slots) const;  // to seconds
 
   Extents extents_[2];
-  double roofline_ = 0, launch_ = 0, slots_per_second_ = 1;
+  double roofline_ = 0, untiled_ = 0, launch_ = 0, slots_per_second_ = 1;
   int threads_ = 1, accumulator_bytes_ = 4;
   double vector_bytes_ = 4, l1_bytes_ = 0, l2_bytes_ = 0;
   double cache_bytes_per_second_ = 1;

@@ -95,7 +95,7 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
   EXPECT_TRUE(stopped);
   const v1::SearchProgress& progress = search->progress();
   EXPECT_GE(progress.candidates(), 2);
-  EXPECT_EQ(progress.candidates_failed(), 0);
+  EXPECT_EQ(progress.candidates_failed(), 0) << progress.ShortDebugString();
   EXPECT_EQ(progress.sizes_size(), 3);
   ASSERT_GE(progress.tasks_size(), 1);
   EXPECT_EQ(progress.tasks(0).seconds_size(), 3);
