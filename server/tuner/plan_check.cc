@@ -14,15 +14,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/compare.h"
-#include "compiler/ir/evaluate_at.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/widen.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "server/tuner/plan_errors.h"
 #include "server/tuner/plan_runs.h"
+#include "server/tuner/plan_samples.h"
 #include "server/tuner/roundings.h"
-#include "server/tuner/sample.h"
 
 namespace athanor {
 namespace {
@@ -33,9 +32,6 @@ using Clock = std::chrono::steady_clock;
 // of all threads, so that a busy machine checks as much as an idle one.
 constexpr double kOptionalSeconds = 1.0;
 constexpr unsigned char kNoise = 0x5a;
-// Elements that the reference evaluator visits for one output, where it stands for the twin.
-constexpr int64_t kVisits = 1'000'000;
-constexpr int64_t kMostSamples = 64, kLeastSamples = 4;
 // How far off the baseline may be where it stands for f64: plan_errors.h.
 constexpr double kUntrusted = 3;
 
@@ -95,13 +91,6 @@ class PlanCheck {
   absl::Status CompareOutput(int output);
   // The usual runs of a size, or one run of special values.
   std::vector<std::vector<int>> Groups() const;
-  // Tensors of an output in f64; false: there are none.
-  struct Exact {
-    std::vector<std::vector<int64_t>> positions;  // by run; empty: all
-    std::vector<Tensor> values;
-  };
-  bool SampleExact(int output, const std::vector<int>& runs, Exact* exact) const;
-  bool SampleRun(int output, int run, Exact* exact) const;
 
   std::optional<SharedMemory> marks_memory_;
   const internal::PlanCheckRequest& request_;
@@ -390,45 +379,16 @@ std::vector<std::vector<int>> PlanCheck::Groups() const {
   return groups;
 }
 
-bool PlanCheck::SampleRun(int output, int r, Exact* exact) const {
-  const PlanRun& run = runs_->runs()[r];
-  const auto shape = ConcreteShape(graph_.node(graph_.outputs[output].node).type.shape, run.dims);
-  if (!shape.ok()) return false;
-  std::vector<absl::string_view> inputs = run.inputs;
-  const std::vector<absl::string_view>& weights = runs_->weights(run.weights);
-  inputs.insert(inputs.end(), weights.begin(), weights.end());
-  for (int64_t count = kMostSamples; count >= kLeastSamples; count /= 4) {
-    std::vector<std::vector<int64_t>> positions(graph_.outputs.size());
-    positions[output] = SpreadPositions(*shape, count, request_.seed());
-    auto values = EvaluateAt(twin_, run.dims, positions, inputs, kVisits);
-    if (!values.ok()) continue;
-    exact->positions.push_back(std::move(positions[output]));
-    exact->values.push_back(std::move((*values)[output]));
-    return true;
-  }
-  return false;
-}
-
-bool PlanCheck::SampleExact(int output, const std::vector<int>& runs, Exact* exact) const {
-  return std::all_of(runs.begin(), runs.end(), [&](int r) { return SampleRun(output, r, exact); });
-}
-
-std::string Picked(absl::string_view bytes, const std::vector<int64_t>& positions, size_t size) {
-  std::string picked;
-  for (int64_t p : positions) picked.append(bytes.data() + p * size, size);
-  return picked;
-}
-
 absl::Status PlanCheck::CompareOutput(int o) {
   const Output& output = graph_.outputs[o];
   const DType dtype = graph_.node(output.node).type.dtype;
   const DType exact_dtype = twin_.node(twin_.outputs[o].node).type.dtype;
   const std::vector<std::vector<int>> groups = Groups();
   // One kind of reference for all groups: their errors are compared with each other.
-  std::vector<Exact> sampled(groups.size());
+  std::vector<SampledOutput> sampled(groups.size());
   bool samples = !exact_ran_;
   for (size_t g = 0; g < groups.size() && samples; ++g) {
-    samples = SampleExact(o, groups[g], &sampled[g]);
+    samples = SampleInF64(twin_, *runs_, groups[g], o, request_.seed(), &sampled[g]);
   }
   const bool alone = !exact_ran_ && !samples;
   // In f64 the twin rounds as the baseline does.
