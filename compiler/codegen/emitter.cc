@@ -257,6 +257,25 @@ void Emitter::VectorFor(
   });
 }
 
+void Emitter::VectorFor(
+    const Expr& begin, const Expr& end, int lanes, int unroll,
+    absl::FunctionRef<void(const Expr&, const std::optional<Expr>& count, int part)> body) {
+  Expr rest = begin;
+  const int step = lanes * unroll;
+  const Expr whole = Simplify(FloorDiv(end - begin, step) * step);
+  if (unroll > 1 && !whole.IsConstant(0)) {
+    bounds_.Set(kLane, 0, lanes - 1);
+    rest = Simplify(begin + whole);
+    For(begin, rest, step, [&](const Expr& i) {
+      // What the last part's lanes need to be known below `end`.
+      bounds_.Set(*i.symbol(), begin, rest - step);
+      for (int part = 0; part < unroll; ++part) body(i + part * lanes, std::nullopt, part);
+    });
+  }
+  VectorFor(rest, end, lanes,
+            [&](const Expr& i, const std::optional<Expr>& count) { body(i, count, 0); });
+}
+
 std::optional<Var> Emitter::Recall(const std::string& key) const {
   for (auto scope = memo_.rbegin(); scope != memo_.rend(); ++scope) {
     auto it = scope->find(key);

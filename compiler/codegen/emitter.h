@@ -62,6 +62,11 @@ class Emitter {
   // begin) constant and divisible leaves the remainder out.
   void VectorFor(const Expr& begin, const Expr& end, int lanes,
                  absl::FunctionRef<void(const Expr&, const std::optional<Expr>& count)> body);
+  // The same with `unroll` vectors a step, as far as there are so many; `body` also gets which of
+  // them it is, 0 in the rest.
+  void VectorFor(
+      const Expr& begin, const Expr& end, int lanes, int unroll,
+      absl::FunctionRef<void(const Expr&, const std::optional<Expr>& count, int part)> body);
 
   const Type& type(Var v) const { return types_[v]; }
   Expr Symbol(Var v) const { return Expr::Symbol("v" + std::to_string(v)); }

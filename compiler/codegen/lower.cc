@@ -14,8 +14,6 @@ namespace athanor {
 
 namespace {
 
-// A work item of a map handles at most this many elements, so that one long axis can be shared out.
-constexpr int64_t kMapChunk = 4096;
 // Rows up to this many elements keep their intermediate values in scratch.
 constexpr int64_t kMaxCachedRow = 16384;
 
@@ -167,24 +165,27 @@ absl::Status LowerMap(KernelBuilder& b) {
   const Expr length = axes.extents.back();
   std::vector<Expr> outer(axes.extents.begin(), axes.extents.end() - 1);
   std::optional<int64_t> longest = bounds.Maximum(length);
-  const bool chunked = !longest || *longest > 2 * kMapChunk;
-  if (chunked) outer.push_back(CeilDiv(length, kMapChunk));
+  // So that one long axis can be shared out.
+  const int64_t chunk = b.choice.walk.elements;
+  const bool chunked = !longest || *longest > 2 * chunk;
+  if (chunked) outer.push_back(CeilDiv(length, chunk));
   b.SetGrid(Product(outer));
   Coordinates at = Delinearize(b.Item(), outer);
   for (Expr& c : at) c = bounds.Simplify(c);
   Expr begin = 0, end = length;
   if (chunked) {
-    begin = at.back() * kMapChunk;
-    end = MinOf(length, begin + kMapChunk);
+    begin = at.back() * chunk;
+    end = MinOf(length, begin + chunk);
     at.pop_back();
   }
   int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, bounds));
-  b.emitter.VectorFor(begin, end, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
-    PointLowering::Context context(&b.at, lanes, count);
-    Coordinates element = at;
-    element.push_back(i + Expr::Symbol(kir::kLane));
-    b.StoreRoot(Place(axes, element));
-  });
+  b.emitter.VectorFor(begin, end, lanes, b.choice.walk.unroll,
+                      [&](const Expr& i, const std::optional<Expr>& count, int) {
+                        PointLowering::Context context(&b.at, lanes, count);
+                        Coordinates element = at;
+                        element.push_back(i + Expr::Symbol(kir::kLane));
+                        b.StoreRoot(Place(axes, element));
+                      });
   return absl::OkStatus();
 }
 
@@ -196,6 +197,7 @@ absl::Status LowerRow(KernelBuilder& b) {
   Coordinates at = Delinearize(b.Item(), outer);
   for (Expr& c : at) c = b.emitter.Simplify(c);
   int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, b.emitter.bounds()));
+  b.at.SetUnroll(b.choice.walk.unroll);
   PointLowering::Context row(&b.at, lanes, std::nullopt);
   Coordinates prefix = at;
   prefix.push_back(0);
@@ -222,6 +224,7 @@ absl::Status LowerPoint(KernelBuilder& b) {
   Coordinates at = Delinearize(b.Item(), axes.extents);
   for (Expr& c : at) c = b.emitter.Simplify(c);
   int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, b.emitter.bounds()));
+  b.at.SetUnroll(b.choice.walk.unroll);
   PointLowering::Context context(&b.at, lanes, std::nullopt);
   b.StoreRoot(Place(axes, at));
   return absl::OkStatus();

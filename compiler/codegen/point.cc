@@ -162,30 +162,34 @@ Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& ex
   const int lanes = lanes_;
   const bool vectors =
       free_lanes && lanes > 1;  // else the coordinates have the lanes, or there are none
-  Var sum = e_.Mutable(e_.Broadcast(e_.Const(IdentityOf(op, accumulator)), lanes));
-  auto accumulate = [&](Var value, const std::optional<Expr>& count) {
+  std::vector<Var> sums;
+  for (int i = 0; i < (vectors ? unroll_ : 1); ++i) {
+    sums.push_back(e_.Mutable(e_.Broadcast(e_.Const(IdentityOf(op, accumulator)), lanes)));
+  }
+  auto accumulate = [&](Var value, const std::optional<Expr>& count, int part) {
     value = e_.Broadcast(e_.Cast(value, accumulator), lanes);
     if (count) {
       Var identity = e_.Const(IdentityOf(op, accumulator));
       value = e_.Compute(Op::kSelect, accumulator, {e_.LaneMask(*count, lanes), value, identity});
     }
-    e_.Assign(sum, e_.Compute(op, accumulator, {sum, value}));
+    e_.Assign(sums[part], e_.Compute(op, accumulator, {sums[part], value}));
   };
   Coordinates indices;
   auto vector_pass = [&](const Expr& extent) {
     bool row_pass = !row_.index && extents.size() == 1 && extent == row_.length;
-    e_.VectorFor(0, extent, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
-      Context context(this, lanes, count);
-      if (row_pass) BeginRowPass(i);
-      indices.push_back(i + Expr::Symbol(kir::kLane));
-      accumulate(term(indices), count);
-      indices.pop_back();
-    });
+    e_.VectorFor(0, extent, lanes, static_cast<int>(sums.size()),
+                 [&](const Expr& i, const std::optional<Expr>& count, int part) {
+                   Context context(this, lanes, count);
+                   if (row_pass) BeginRowPass(i);
+                   indices.push_back(i + Expr::Symbol(kir::kLane));
+                   accumulate(term(indices), count, part);
+                   indices.pop_back();
+                 });
     if (row_pass) EndRowPass();
   };
   std::function<void(size_t)> nest = [&](size_t axis) {
     if (axis == extents.size()) {
-      accumulate(term(indices), std::nullopt);
+      accumulate(term(indices), std::nullopt, 0);
     } else if (axis + 1 == extents.size() && vectors) {
       vector_pass(extents[axis]);
     } else {
@@ -197,7 +201,10 @@ Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& ex
     }
   };
   nest(0);
-  return vectors ? e_.Reduce(op, sum) : sum;
+  for (; sums.size() > 1; sums.pop_back()) {
+    sums[0] = e_.Compute(op, accumulator, {sums[0], sums.back()});
+  }
+  return vectors ? e_.Reduce(op, sums[0]) : sums[0];
 }
 
 Var PointLowering::Reduction(const Node& node, const Coordinates& coordinates) {

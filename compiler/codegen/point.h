@@ -55,6 +55,8 @@ class PointLowering {
     kir::Mask mask_;
   };
 
+  // Sums that a reduction along vectors has side by side.
+  void SetUnroll(int unroll) { unroll_ = unroll; }
   // `node` is being computed: it is not read from its own memory.
   void SetRoot(NodeId node) { root_ = node; }
   // `node` is `value(coordinates)`: a tile's element inside its epilogue.
@@ -103,6 +105,7 @@ class PointLowering {
   kir::Emitter& e_;
   NodeId root_ = -1;
   int lanes_ = 1;
+  int unroll_ = 1;
   kir::Mask mask_;
   std::map<NodeId, Provider> provided_;
   struct Row {

@@ -92,6 +92,9 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   const Expr::Env env = EnvOf(graph, sizes);
   const std::vector<bool> memory = OperandsOf(task);
   const double bytes = ValueOf(MovedBytes(graph, memory, task.choice.root), env);
+  moved_bytes_ = bytes;
+  elements_ = 1;
+  for (const Expr& e : graph.node(task.choice.root).type.shape) elements_ *= ValueOf(e, env);
   const double flops = ValueOf(Flops(graph, memory, task.choice.root), env);
   const double moving = bytes / Bandwidth(bytes, target, machine);
   const double computing = flops / machine.f32_flops_per_second;
@@ -201,6 +204,14 @@ double TaskCost::Predict(const KernelChoice& choice) const {
     seconds = std::max(seconds, Contract(choice.contract));
   } else if (choice.kind == KernelKind::kAttention) {
     seconds = std::max(seconds, Attention(choice.attention));
+  } else if (choice.kind == KernelKind::kMap) {
+    const double items = std::ceil(elements_ / static_cast<double>(choice.walk.elements));
+    seconds *= Imbalance(items, threads_);
+  } else if (choice.kind == KernelKind::kRow || choice.kind == KernelKind::kPoint) {
+    // Each of the sums side by side waits for its last addition.
+    constexpr double kLatencySlots = 8;
+    seconds = std::max(seconds, Slots(moved_bytes_ / vector_bytes_ *
+                                      std::max(1.0, kLatencySlots / choice.walk.unroll)));
   }
   return seconds + launch_;
 }

@@ -46,7 +46,7 @@ class TaskCost {
   // The least time the task can take; 0 where a size has no value.
   double roofline() const { return roofline_; }
   // What `choice`, of the task's kind, should take: the roofline, for contractions and attention
-  // what their tiles lose, and the launch.
+  // what their tiles lose, for the others what idle threads and waiting sums do, and the launch.
   double Predict(const KernelChoice& choice) const;
 
  private:
@@ -69,6 +69,7 @@ class TaskCost {
   int threads_ = 1, accumulator_bytes_ = 4;
   double vector_bytes_ = 4, l1_bytes_ = 0, l2_bytes_ = 0;
   double cache_bytes_per_second_ = 1;
+  double moved_bytes_ = 0, elements_ = 1;  // of the kernel, of its result
 };
 
 // For single questions.

@@ -46,11 +46,11 @@ const char* ColumnsText(ColumnAccess columns) {
 std::string ScheduleText(const KernelChoice& choice) {
   switch (choice.kind) {
     case KernelKind::kMap:
-      return "map";
+      return absl::StrCat("map elements=", choice.walk.elements, " unroll=", choice.walk.unroll);
     case KernelKind::kRow:
-      return "row";
+      return absl::StrCat("row unroll=", choice.walk.unroll);
     case KernelKind::kPoint:
-      return "point";
+      return absl::StrCat("point unroll=", choice.walk.unroll);
     case KernelKind::kScatter:
       return "scatter";
     case KernelKind::kContract: {

@@ -70,12 +70,23 @@ struct AttentionSchedule {
   bool operator==(const AttentionSchedule&) const = default;
 };
 
+// How map, row and point kernels walk the root's elements.
+struct WalkSchedule {
+  int64_t elements = 4096;  // kMap: of a long axis, that one work item computes
+  // Vectors computed side by side: of a map's elements; of a row's or a point's reductions, each
+  // with a sum of its own.
+  int unroll = 1;
+
+  bool operator==(const WalkSchedule&) const = default;
+};
+
 struct KernelChoice {
   NodeId root = -1;
   KernelKind kind = KernelKind::kMap;
   NodeId anchor = -1;  // kContract, kAttention
   ContractSchedule contract;
   AttentionSchedule attention;
+  WalkSchedule walk;
 };
 
 // One way to compute a graph: kernels in the order they run. Every node that is not some kernel's

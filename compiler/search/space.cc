@@ -22,6 +22,10 @@ Point PointOf(const KernelChoice& choice) {
               c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
     case KernelKind::kAttention:
       return {a.mr, a.nv, a.key_block / a.mr};
+    case KernelKind::kMap:
+    case KernelKind::kRow:
+    case KernelKind::kPoint:
+      return {choice.walk.elements, choice.walk.unroll};
     default:
       return {};
   }
@@ -194,12 +198,30 @@ std::vector<KernelChoice> AttentionSchedules(const KernelTask& task, const v1::T
   return all;
 }
 
+std::vector<KernelChoice> WalkSchedules(const KernelTask& task) {
+  const bool map = task.choice.kind == KernelKind::kMap;
+  std::vector<KernelChoice> all;
+  for (int64_t elements : {1024, 4096, 16384}) {
+    if (!map && elements != task.choice.walk.elements) continue;
+    for (int unroll : {1, 2, 4}) {
+      KernelChoice c = task.choice;
+      c.walk = {.elements = elements, .unroll = unroll};
+      all.push_back(c);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& target) {
   std::vector<KernelChoice> all;
   if (task.choice.kind == KernelKind::kContract) all = ContractSchedules(task, target);
   if (task.choice.kind == KernelKind::kAttention) all = AttentionSchedules(task, target);
+  const KernelKind kind = task.choice.kind;
+  if (kind == KernelKind::kMap || kind == KernelKind::kRow || kind == KernelKind::kPoint) {
+    all = WalkSchedules(task);
+  }
   const Point start = PointOf(task.choice);
   if (std::none_of(all.begin(), all.end(),
                    [&](const KernelChoice& c) { return PointOf(c) == start; })) {

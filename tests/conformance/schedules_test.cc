@@ -31,7 +31,8 @@ struct Case {
 };
 
 // Values of the dims b, s and t for one call.
-constexpr int64_t kSizes[][3] = {{1, 1, 1}, {2, 0, 3}, {0, 5, 7}, {5, 67, 83}, {17, 18, 128}};
+constexpr int64_t kSizes[][3] = {{1, 1, 1},   {2, 0, 3},     {0, 5, 7},
+                                 {5, 67, 83}, {17, 18, 128}, {40, 100, 211}};
 
 constexpr Case kContractions[] = {
     {"AnySizes", "bst", R"(%0 = Input "x" : f32[b, s] %1 = Input "w" : f32[s, t]
@@ -60,6 +61,22 @@ constexpr Case kContractions[] = {
        %2 = IndexMap(%0) {fill=f32[] {0.5}, map=map[b, s + 3]($0, $1 - 2)}
        %3 = IndexMap(%1) {fill=f32[] {0.25}, map=map[t, s + 3]($0, $1 - 1)}
        %4 = Contract(%2, %3) {spec="bk,nk->bn"} output "y" = %4)"},
+};
+
+constexpr Case kWalks[] = {
+    {"Map", "bt", R"(%0 = Input "x" : f32[b, t] %1 = Input "w" : f32[t]
+       %2 = IndexMap(%1) {map=map[b, t]($1)} %3 = Tanh(%0) %4 = Mul(%3, %2) output "y" = %4)"},
+    {"PaddedMap", "bt", R"(%0 = Input "x" : bf16[b, t]
+       %1 = IndexMap(%0) {fill=bf16[] {0.5}, map=map[b, t + 3]($0, $1 - 2)} %2 = Exp(%1)
+       output "y" = %2)"},
+    {"Row", "bt", R"(%0 = Input "x" : f32[b, t] %1 = MaxReduce(%0) {axes=[1]}
+       %2 = IndexMap(%1) {map=map[b, t]($0)} %3 = Min(%0, %2) %4 = Exp(%3)
+       %5 = SumReduce(%4) {axes=[1]} %6 = IndexMap(%5) {map=map[b, t]($0)} %7 = Div(%4, %6)
+       output "y" = %7)"},
+    {"Point", "bst", R"(%0 = Input "x" : f32[s, b, t] %1 = Input "w" : f32[s, b, t]
+       %2 = Mul(%0, %1) %3 = SumReduce(%2) {axes=[0, 2]} output "y" = %3)"},
+    {"IntegerPoint", "bt", R"(%0 = Input "x" : i32[b, t] %1 = MaxReduce(%0) {axes=[1]}
+       output "y" = %1)"},
 };
 
 // "contract mr=4 nv=2 in_place" as "in_place mr=4", "in_place nv=2".
@@ -158,9 +175,10 @@ TEST_P(SchedulesTest, GiveTheSameValues) {
   }
   const v1::Target targets[] = {HostTarget(), HostTarget(32)};
   const Genome genome = ChooseKernels(*graph, targets[0], fusion);
-  const auto kernel = std::find_if(genome.kernels.begin(), genome.kernels.end(),
-                                   [](const KernelChoice& k) { return k.anchor >= 0; });
-  ASSERT_NE(kernel, genome.kernels.end());
+  // Of several, that of the contraction; else the one that the others are for.
+  auto kernel = std::find_if(genome.kernels.begin(), genome.kernels.end(),
+                             [](const KernelChoice& k) { return k.anchor >= 0; });
+  if (kernel == genome.kernels.end()) --kernel;
   const KernelTask task = CutTask(*graph, MemoryOf(*graph, genome), WeightsOf(*graph), *kernel);
   int run = 0;
   for (const KernelChoice& choice : Covering(Schedules(task, targets[0]), rng_)) {
@@ -171,6 +189,8 @@ TEST_P(SchedulesTest, GiveTheSameValues) {
   RecordProperty("schedules", run);
 }
 
+INSTANTIATE_TEST_SUITE_P(Walks, SchedulesTest, testing::ValuesIn(kWalks),
+                         [](const auto& info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Contractions, SchedulesTest, testing::ValuesIn(kContractions),
                          [](const auto& info) { return std::string(info.param.name); });
 

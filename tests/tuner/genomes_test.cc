@@ -54,6 +54,7 @@ class GenomesTest : public TunerTest {
       const KernelChoice& chosen = OneOf(schedules);
       kernel.contract = chosen.contract;
       kernel.attention = chosen.attention;
+      kernel.walk = chosen.walk;
       absl::StrAppend(about, "; ", ScheduleText(kernel));
     }
     PackWeights(&scheduled.graph, &scheduled.genome, target_);
