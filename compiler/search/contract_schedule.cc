@@ -44,6 +44,11 @@ int FittingColumns(int mr, int most, const v1::Target& target) {
   return nv;
 }
 
+// Whether the column operand stays in the second-level cache: nothing is gained by asking ahead.
+bool StaysNear(const Sizes& sizes, const v1::Target& target) {
+  return sizes.n && sizes.k && *sizes.n * *sizes.k * sizes.operand_bytes <= target.l2_bytes() / 2;
+}
+
 // Rows of the operand are streamed a few at a time, side by side: as long stretches of each as all
 // threads have work for, as the memory wants them, and as the sums fit the first-level cache.
 void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
@@ -56,9 +61,7 @@ void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule*
     while (s->nv > 1 && (s->nv - 1) * sizes.lanes >= *sizes.n) --s->nv;
   }
   s->rows_per_item = (std::max<int64_t>(m, 1) + s->mr - 1) / s->mr * s->mr;
-  const bool cached =
-      sizes.n && sizes.k && *sizes.n * *sizes.k * sizes.operand_bytes <= target.l2_bytes() / 2;
-  if (cached) return;
+  if (StaysNear(sizes, target)) return;
   s->kc = m <= 4 ? 8 : 32;
   s->copy_rows = m > 4;
   s->prefetch = true;
@@ -78,9 +81,28 @@ void ReadDots(const Sizes& sizes, const v1::Target& target, ContractSchedule* s)
   s->mr = static_cast<int>(std::min<int64_t>(m, 4));
   s->nv = FittingColumns(s->mr, s->mr > 2 ? 4 : 8, target);
   s->rows_per_item = (m + s->mr - 1) / s->mr * s->mr;
+  s->prefetch = !StaysNear(sizes, target);
   const int64_t items = int64_t{4} * std::max(1, target.threads());
   const int64_t panels = sizes.n.value_or(1) / sizes.lanes;
   s->panels_per_item = std::clamp<int64_t>(panels / items, 1, 64);
+}
+
+// Rows as long as that leave the second-level cache between two panels, and where their length is a
+// power of two, the first-level cache between two steps: copies of pieces stay, for many panels.
+void BlockForCaches(const Sizes& sizes, int bytes, const v1::Target& target, ContractSchedule* s) {
+  const bool ahead = s->columns == ColumnAccess::kAhead;
+  const int64_t rows = s->mr * (ahead ? 20 : 40);
+  if (!sizes.exact_m || !sizes.exact_n || *sizes.k * bytes <= 4096 || *sizes.m < rows) return;
+  s->copy_rows = true;
+  s->rows_per_item = rows;
+  s->kc = 2048 / bytes;
+  const int64_t panels = (*sizes.n + s->nv * sizes.lanes - 1) / (s->nv * sizes.lanes);
+  const int64_t blocks = (*sizes.m + rows - 1) / rows;
+  s->panels_per_item = ahead ? 16 : 32;
+  while (s->panels_per_item > 1 &&
+         blocks * (panels / s->panels_per_item) < int64_t{4} * std::max(1, target.threads())) {
+    s->panels_per_item /= 2;
+  }
 }
 
 }  // namespace
@@ -116,10 +138,12 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   if (is_weight[node.inputs[roles.column_operand]]) {
     s.columns = ColumnAccess::kAhead;
     s.rows_per_item = s.mr * 8;
+    if (sizes.k) BlockForCaches(sizes, bytes, target, &s);
     return s;
   }
   // Packing inside a work item is paid once per block of rows, so blocks are taller there.
   s.rows_per_item = s.mr * 40;
+  if (sizes.k) BlockForCaches(sizes, bytes, target, &s);
   if (!sizes.m || *sizes.m > kFewRows) return s;
   auto contiguous = [&](int side, const std::string& group) {
     return IsContiguous(graph, node, roles, side, group);

@@ -115,11 +115,29 @@ TEST(ScheduleContractTest, FewRowsReadTheirColumnsInPlace) {
 TEST(ScheduleContractTest, ColumnsContiguousAlongTheSumsAreDotProducts) {
   const v1::Target target = Target(64, 32);
   EXPECT_EQ(ScheduleOf("1", "4096", "4096", "nk", target).columns, ColumnAccess::kDots);
+  EXPECT_TRUE(ScheduleOf("1", "4096", "4096", "nk", target).prefetch);
+  EXPECT_FALSE(ScheduleOf("1", "64", "64", "nk", target).prefetch);
   EXPECT_EQ(ScheduleOf("17", "4096", "4096", "nk", target).columns, ColumnAccess::kPack);
   // One column is no place for lanes: the other operand's rows are.
   const ContractSchedule column = ScheduleOf("d", "64", "1", "kn", target);
   EXPECT_TRUE(column.swap);
   EXPECT_EQ(column.columns, ColumnAccess::kDots);
+}
+
+TEST(ScheduleContractTest, LongRowsAreCopiedInPieces) {
+  v1::Target target = Target(64, 32);
+  target.set_threads(2);
+  const ContractSchedule large = ScheduleOf("2048", "2048", "2048", "kn", target);
+  EXPECT_EQ(large.columns, ColumnAccess::kPack);
+  EXPECT_TRUE(large.copy_rows);
+  EXPECT_LE(large.rows_per_item * large.kc * 4, target.l2_bytes());
+  // Work for all threads, several items each.
+  const int64_t items = (2048 + large.rows_per_item - 1) / large.rows_per_item *
+                        (2048 / (large.panels_per_item * large.nv * 16));
+  EXPECT_GE(items, 8);
+  EXPECT_FALSE(ScheduleOf("1024", "1024", "1024", "kn", target).copy_rows);
+  EXPECT_FALSE(ScheduleOf("d", "2048", "2048", "kn", target).copy_rows);
+  EXPECT_FALSE(ScheduleOf("128", "2048", "2048", "kn", target).copy_rows);
 }
 
 TEST(ContractRolesTest, ContiguousThroughViews) {

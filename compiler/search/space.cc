@@ -84,9 +84,9 @@ Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target
 // Panels, packed ahead or in each item.
 void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
                std::vector<ContractSchedule>* all) {
-  for (int64_t tiles : {1, 2, 4, 8, 16, 40}) {
+  for (int64_t tiles : {1, 2, 4, 8, 20, 40}) {
     if (tiles > 1 && tile.mr * tiles / 2 >= c.m) continue;
-    for (int64_t panels : {1, 2, 4, 8}) {
+    for (int64_t panels : {1, 2, 4, 8, 16, 32}) {
       if (panels > 1 && panels * tile.nv * c.lanes / 2 >= c.n) continue;
       for (int64_t kc : {128, 256, 512, 1024, 2048, 4096}) {
         if (kc > 128 && kc / 2 >= c.k) continue;
@@ -98,7 +98,8 @@ void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
                              .kc = kc,
                              .copy_rows = copy};
           // Copies pay where several tiles or panels read them, and stay in the cache.
-          if (copy && (tile.mr < 4 || s.rows_per_item * kc * 4 > target.l2_bytes() / 2)) continue;
+          if (copy && (tile.mr < 4 || s.rows_per_item * kc * 4 > target.l2_bytes())) continue;
+          if (!copy && panels > 8) continue;
           all->push_back(s);
           s.columns = ColumnAccess::kAhead;
           if (c.weight) all->push_back(s);
