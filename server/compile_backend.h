@@ -43,6 +43,8 @@ class CompileBackend {
   // A search for a plan of `graph` that is faster than `serving`.
   virtual absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(
       const Graph& graph, PlanSearch::Found serving, const PlanSearchOptions& options) = 0;
+  // Names of the rules and of their families. From any thread.
+  virtual absl::StatusOr<std::vector<std::string>> RuleNames() = 0;
   // From any thread: what runs ends soon with CANCELLED.
   virtual void Interrupt() = 0;
 };

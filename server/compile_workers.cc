@@ -244,6 +244,20 @@ void CompileWorkers::Stop() {
   for (auto& worker : workers_) worker->thread.join();
 }
 
+absl::Status CompileWorkers::CheckRules(absl::string_view what,
+                                        const std::set<std::string>& names) const {
+  if (names.empty()) return absl::OkStatus();
+  absl::StatusOr<std::vector<std::string>> known = workers_[0]->backend->RuleNames();
+  if (!known.ok()) return known.status();
+  for (const std::string& name : names) {
+    if (std::find(known->begin(), known->end(), name) != known->end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": ", Quoted(name),
+                     " is neither a rule nor a family; there are: ", absl::StrJoin(*known, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 SearchPolicy CompileWorkers::PolicyOf(const ModelVersion& version) const {
   SearchPolicy policy = ServerPolicy(options_);
   const VersionRow& row = version.row();

@@ -17,6 +17,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -47,6 +48,9 @@ class CompileWorkers {
   absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version) {
     return Start(version, AutomaticPolicy(*version));
   }
+  // INVALID_ARGUMENT names one that is neither a rule nor a family, and those there are. `what`
+  // says where it was given.
+  absl::Status CheckRules(absl::string_view what, const std::set<std::string>& names) const;
   // What the version's searches are done with unless they are asked for otherwise.
   SearchPolicy PolicyOf(const ModelVersion& version) const;
   // That of the job which nobody asked for: a deterministic version has no search then.

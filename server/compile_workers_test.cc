@@ -416,6 +416,15 @@ TEST_F(SearchTest, PinsBesideSwaps) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(SearchTest, AnUnknownRuleStopsTheServer) {
+  core_.reset();
+  options_.disable_rules = "algebra,algebro";
+  const absl::Status status = ServerCore::Create(options_, EvaluatorFactory(control_)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("--disable_rules: \"algebro\" is neither a rule nor a family"));
+}
+
 // A version as an upload with `deterministic` makes it.
 std::vector<v1::UploadModelRequest> Deterministic(const std::string& name) {
   std::vector<v1::UploadModelRequest> messages = UploadMessages(name, ScaleModel({2}));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/search_policy.h"
 
 namespace athanor {
 namespace {
@@ -39,6 +40,9 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptio
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
   core->workers_ = std::make_unique<CompileWorkers>(core->options_, core->registry_.get(),
                                                     &core->ledger_, factory);
+  const SearchPolicy policy = ServerPolicy(core->options_);
+  absl::Status rules = core->workers_->CheckRules("--disable_rules", policy.disabled_rules);
+  if (!rules.ok()) return rules;
   // What serves comes first: its callers are the ones who wait.
   std::vector<std::shared_ptr<ModelVersion>> serving, old;
   for (auto& version : core->registry_->List("")) {

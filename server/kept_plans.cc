@@ -58,6 +58,21 @@ std::shared_ptr<const PlanSearch::Found> KeptPlans::first() const {
   return plans_.empty() ? nullptr : plans_.front().made;
 }
 
+void KeptPlans::SetCosts(const std::string& plan_id, std::vector<v1::PlanCost> costs) {
+  MutexLock lock(mu_);
+  for (Kept& kept : plans_) {
+    if (kept.info.plan_id() == plan_id) kept.costs = std::move(costs);
+  }
+}
+
+std::optional<KeptPlans::Details> KeptPlans::Describe(const std::string& plan_id) const {
+  MutexLock lock(mu_);
+  for (const Kept& kept : plans_) {
+    if (kept.info.plan_id() == plan_id) return Details{kept.info, kept.made, kept.costs};
+  }
+  return std::nullopt;
+}
+
 std::vector<v1::PlanInfo> KeptPlans::infos() const {
   std::vector<v1::PlanInfo> infos;
   MutexLock lock(mu_);

@@ -10,6 +10,7 @@
 #define ATHANOR_SERVER_KEPT_PLANS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,15 @@ class KeptPlans {
                 const std::string& serving);
   // Null: there is none of this id.
   std::shared_ptr<const PlanSearch::Found> Find(const std::string& plan_id) const;
+  // What its steps cost, as the last search of the version measured it.
+  void SetCosts(const std::string& plan_id, std::vector<v1::PlanCost> costs);
+  // All that is known of one; nullopt if there is none of this id.
+  struct Details {
+    v1::PlanInfo info;
+    std::shared_ptr<const PlanSearch::Found> made;
+    std::vector<v1::PlanCost> costs;
+  };
+  std::optional<Details> Describe(const std::string& plan_id) const;
   // The last of those given to Add; null before the first.
   std::shared_ptr<const PlanSearch::Found> latest() const;
   // Where every search could begin; null before the first Add.
@@ -46,6 +56,7 @@ class KeptPlans {
     v1::PlanInfo info;
     std::shared_ptr<const PlanSearch::Found> made;
     bool served = false;
+    std::vector<v1::PlanCost> costs = {};
   };
   void AddLocked(Kept added, const std::string& serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

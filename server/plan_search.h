@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/athanor/v1/compile.pb.h"
+#include "proto/athanor/v1/model.pb.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "proto/athanor/v1/search.pb.h"
 
@@ -62,6 +63,8 @@ class PlanSearch {
   virtual const v1::SearchProgress& progress() const = 0;
   // The best plan so far timed whole beside `other`, in turn.
   virtual absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) = 0;
+  // What each step of `plan` costs, at the sizes that the search measures at.
+  virtual absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) = 0;
 };
 
 }  // namespace athanor

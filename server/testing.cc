@@ -101,6 +101,12 @@ class ScriptedSearch final : public PlanSearch {
     comparison.set_ratio(best == other.plan.plan_id() ? 1 : 0.5);
     return comparison;
   }
+  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override {
+    v1::PlanCost cost;
+    cost.set_size("n=1");
+    for (int s = 0; s < plan.plan.run_size(); ++s) cost.add_steps()->set_seconds(0.25);
+    return std::vector<v1::PlanCost>{cost};
+  }
 
  private:
   Found Another() {
@@ -180,6 +186,9 @@ class EvaluatorBackend final : public CompileBackend {
     control_->Tell("search from " + from.plan.plan_id());
     control_->SetSearchOptions(options);
     return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_);
+  }
+  absl::StatusOr<std::vector<std::string>> RuleNames() override {
+    return std::vector<std::string>{"double_not", "algebra", "fuse", "layout"};
   }
   void Interrupt() override { control_->Interrupt(); }
 

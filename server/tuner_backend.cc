@@ -93,6 +93,8 @@ class TunerBackend final : public CompileBackend {
                                 shared_.traffic());
   }
 
+  absl::StatusOr<std::vector<std::string>> RuleNames() override { return shared_.RuleNames(); }
+
   void Interrupt() override {
     if (tuner_.ok()) (*tuner_)->Interrupt();
   }
@@ -169,6 +171,24 @@ absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner)
   MutexLock lock(mu_);
   target_ = *reply;
   return *std::move(reply);
+}
+
+absl::StatusOr<std::vector<std::string>> TunerBackends::RuleNames() {
+  std::optional<internal::TargetReply> target;
+  {
+    MutexLock lock(mu_);
+    target = target_;
+  }
+  if (!target.has_value()) {
+    absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = TunerProcess::Start(tuner_options_);
+    if (!tuner.ok()) return tuner.status();
+    absl::StatusOr<internal::TargetReply> reply = Target(**tuner);
+    if (!reply.ok()) return reply.status();
+    target = *std::move(reply);
+  }
+  std::vector<std::string> names(target->rules().begin(), target->rules().end());
+  names.insert(names.end(), target->rule_families().begin(), target->rule_families().end());
+  return names;
 }
 
 absl::StatusOr<internal::MachineReply> TunerBackends::Limits(TunerProcess& tuner) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/cache/kernel_store.h"
@@ -35,6 +36,8 @@ class TunerBackends {
 
   // The machine, asked of `tuner` once.
   absl::StatusOr<internal::TargetReply> Target(TunerProcess& tuner);
+  // Names of the rules and families of its search; of a child of its own where none was asked yet.
+  absl::StatusOr<std::vector<std::string>> RuleNames();
   // What it reaches, measured with the serving threads by `tuner` once.
   absl::StatusOr<internal::MachineReply> Limits(TunerProcess& tuner);
   Device* device() { return device_.get(); }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/log.h"
+#include "server/plan_cost.h"
 
 namespace athanor {
 namespace {
@@ -244,6 +245,32 @@ absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& oth
   comparison.set_low(std::exp(low));
   comparison.set_high(std::exp(high));
   return comparison;
+}
+
+absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& plan) {
+  const internal::MachineReply& machine = start_.machine();
+  const MachineLimits limits{machine.read_bytes_per_second(), machine.cache_bytes_per_second(),
+                             machine.f32_flops_per_second()};
+  internal::MeasureRequest request;
+  AddPlan(plan, &request);
+  request.set_graph_text(graph_text_);
+  *request.mutable_sizes() = step_.sizes();
+  request.set_seed(start_.seed());
+  request.set_threads(machine_.target().threads());
+  request.set_steps(true);
+  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  if (!times.ok()) return times.status();
+  std::vector<v1::PlanCost> costs;
+  for (int i = 0; i < step_.sizes_size(); ++i) {
+    const auto& values = step_.sizes(i).values();
+    v1::PlanCost& cost = costs.emplace_back(
+        CountCost(plan.plan, std::vector<int64_t>(values.begin(), values.end()), limits));
+    const internal::SizeTimes& measured = times->plans(0).sizes(i);
+    for (int s = 0; s < std::min(cost.steps_size(), measured.step_seconds_size()); ++s) {
+      cost.mutable_steps(s)->set_seconds(measured.step_seconds(s));
+    }
+  }
+  return costs;
 }
 
 absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::SearchPlan& plan) {

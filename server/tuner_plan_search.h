@@ -34,6 +34,7 @@ class TunerPlanSearch final : public PlanSearch {
   void Taken(bool taken) override;
   const v1::SearchProgress& progress() const override { return progress_; }
   absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override;
+  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override;
 
  private:
   absl::Status Ask();

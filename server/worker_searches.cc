@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "server/log.h"
@@ -108,6 +109,16 @@ absl::Status WorkerSearches::Compare(Searching& s) {
   return absl::OkStatus();
 }
 
+void WorkerSearches::NoteCosts(Searching& s) {
+  ModelVersion& version = *s.job->version();
+  const std::shared_ptr<const ServedPlan> serving = version.plan();
+  if (serving == nullptr || serving->made == nullptr) return;
+  absl::StatusOr<std::vector<v1::PlanCost>> costs = s.search->Costs(*serving->made);
+  if (costs.ok()) return version.kept().SetCosts(serving->info.plan_id(), *std::move(costs));
+  LogWarn("steps of a plan not measured",
+          {{"plan", serving->info.plan_id()}, {"error", costs.status().ToString()}});
+}
+
 std::optional<v1::CompileJob::StopReason> WorkerSearches::Step(Searching& s) {
   CompileJob& job = *s.job;
   const auto start = std::chrono::steady_clock::now();
@@ -129,6 +140,7 @@ std::optional<v1::CompileJob::StopReason> WorkerSearches::Step(Searching& s) {
   if (step.ok() && step->stop.has_value() && job.policy().use != v1::SearchOptions::SERVE) {
     status = Compare(s);
   }
+  if (step.ok() && step->stop.has_value() && !job.stop_requested()) NoteCosts(s);
   s.used += std::chrono::steady_clock::now() - start;
   ShowProgress(s);
   if (const auto stop = job.stop_requested()) return stop;

@@ -54,6 +54,8 @@ class WorkerSearches {
   void ShowProgress(const Searching& s);
   // Times what the search came to beside what serves.
   absl::Status Compare(Searching& s);
+  // Notes what the steps of the plan that serves cost.
+  void NoteCosts(Searching& s);
 
   const ServerOptions& options_;
   Registry& registry_;

@@ -252,6 +252,11 @@ absl::StatusOr<v1::Model> Client::GetModel(const std::string& name, const std::s
   return Call(models_.get(), &v1::ModelService::Stub::GetModel, request, options, /*retry=*/true);
 }
 
+absl::StatusOr<v1::PlanDetails> Client::GetPlan(const v1::GetPlanRequest& request,
+                                                const CallOptions& options) {
+  return Call(models_.get(), &v1::ModelService::Stub::GetPlan, request, options, /*retry=*/true);
+}
+
 absl::StatusOr<v1::ListModelsResponse> Client::ListModels(const std::string& name,
                                                           const CallOptions& options) {
   v1::ListModelsRequest request;

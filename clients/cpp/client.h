@@ -71,7 +71,7 @@ struct UploadRequest {
   std::string format;  // "athanor" or "onnx"
   absl::string_view graph;
   std::vector<UploadTensor>
-      tensors;  // all of the graph's; those that the server holds are not sent
+      tensors;                // all of the graph's; those that the server holds are not sent
   std::string search_budget;  // as UploadHeader has it
   std::vector<std::string> disable_rules;
   bool approximate = false;
@@ -117,6 +117,8 @@ class Client {
   absl::StatusOr<v1::DeleteModelResponse> DeleteModel(const std::string& name,
                                                       const std::string& version = "",
                                                       const CallOptions& options = {});
+  absl::StatusOr<v1::PlanDetails> GetPlan(const v1::GetPlanRequest& request,
+                                          const CallOptions& options = {});
   absl::StatusOr<v1::Model> PinPlan(const v1::PinPlanRequest& request,
                                     const CallOptions& options = {});
   absl::StatusOr<v1::Model> Rollback(const std::string& name, const std::string& version = "",

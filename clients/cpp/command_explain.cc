@@ -2,10 +2,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "clients/cpp/commands.h"
+#include "clients/cpp/plan_view.h"
 #include "clients/cpp/search_text.h"
 
 namespace athanor::client {
@@ -44,43 +47,105 @@ absl::StatusOr<std::optional<v1::CompileJob>> LatestJob(Context* context, const 
   return *std::move(job);
 }
 
-absl::Status Explain(Context* context, const std::string& name) {
-  const ModelName asked = ParseModelName(name);
+struct Options {
+  std::string model, out, budget;
+  bool ablate = false;
+};
+
+// Nothing where no plan serves yet.
+absl::StatusOr<std::optional<v1::PlanDetails>> ServingDetails(Context* context,
+                                                              const v1::Model& model) {
+  if (model.plan_id().empty()) return std::nullopt;
+  v1::GetPlanRequest request;
+  request.set_name(model.name());
+  request.set_version(model.version());
+  request.set_plan_id(model.plan_id());
+  absl::StatusOr<v1::PlanDetails> details = context->client().GetPlan(request, context->call());
+  if (!details.ok()) return details.status();
+  return *std::move(details);
+}
+
+void PrintJson(Printer& out, const v1::Model& model, const std::optional<v1::CompileJob>& job,
+               const std::optional<v1::PlanDetails>& details,
+               const std::vector<std::string>& files) {
+  const v1::PlanInfo* plan = ServingPlan(model);
+  const bool searched = job.has_value() && job->has_search();
+  out.Object({{"model", ModelJson(model)},
+              {"plan", plan == nullptr ? nlohmann::json() : PlanJson(*plan)},
+              {"job", job.has_value() ? JobJson(*job) : nlohmann::json()},
+              {"kernels", searched ? KernelsJson(job->search()) : nlohmann::json::array()},
+              {"details", details.has_value() ? PlanDetailsJson(*details) : nlohmann::json()},
+              {"files", files}});
+}
+
+void PrintText(Printer& out, const v1::Model& model, const std::optional<v1::CompileJob>& job,
+               const std::optional<v1::PlanDetails>& details) {
+  out.Line(absl::StrCat(model.name(), "/", model.version(), ": ",
+                        v1::Model::State_Name(model.state()), ", ", PlanText(model)));
+  if (details.has_value()) {
+    for (const std::string& line : PlanTable(*details)) out.Line(line);
+  }
+  if (!job.has_value()) {
+    out.Line("no compile job of it is known; search again with: athanor compile " + model.name());
+    return;
+  }
+  out.Line(JobText(*job));
+  if (!job->has_search()) return;
+  for (const std::string& line : SearchReport(job->search())) out.Line(line);
+}
+
+absl::Status Explain(Context* context, const Options& options) {
+  const ModelName asked = ParseModelName(options.model);
   absl::StatusOr<v1::Model> model =
       context->client().GetModel(asked.name, asked.version, context->call());
   if (!model.ok()) return model.status();
   absl::StatusOr<std::optional<v1::CompileJob>> job = LatestJob(context, *model);
   if (!job.ok()) return job.status();
-  const bool searched = job->has_value() && (*job)->has_search();
+  absl::StatusOr<std::optional<v1::PlanDetails>> details = ServingDetails(context, *model);
+  if (!details.ok()) return details.status();
+  std::vector<std::string> files;
+  if (!options.out.empty()) {
+    if (!details->has_value()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("model \"", options.model, "\" has no plan that serves"));
+    }
+    absl::StatusOr<std::vector<std::string>> written = WritePlan(**details, options.out);
+    if (!written.ok()) return written.status();
+    files = *std::move(written);
+  }
   Printer& out = context->out();
   if (context->json) {
-    const v1::PlanInfo* plan = ServingPlan(*model);
-    out.Object({{"model", ModelJson(*model)},
-                {"plan", plan == nullptr ? nlohmann::json() : PlanJson(*plan)},
-                {"job", job->has_value() ? JobJson(**job) : nlohmann::json()},
-                {"kernels", searched ? KernelsJson((*job)->search()) : nlohmann::json::array()}});
-    return absl::OkStatus();
+    PrintJson(out, *model, *job, *details, files);
+  } else {
+    PrintText(out, *model, *job, *details);
+    for (const std::string& file : files) out.Line("wrote " + file);
   }
-  out.Line(absl::StrCat(model->name(), "/", model->version(), ": ",
-                        v1::Model::State_Name(model->state()), ", ", PlanText(*model)));
-  if (!job->has_value()) {
-    out.Line("no compile job of it is known; search again with: athanor compile " + name);
-    return absl::OkStatus();
-  }
-  out.Line(JobText(**job));
-  if (!searched) return absl::OkStatus();
-  for (const std::string& line : SearchReport((*job)->search())) out.Line(line);
-  return absl::OkStatus();
+  if (!options.ablate) return absl::OkStatus();
+  const v1::SearchProgress none;
+  const v1::SearchProgress& search = job->has_value() ? (*job)->search() : none;
+  std::string budget = options.budget;
+  // What serves is compared with: it and the others get the same.
+  if (budget.empty() && job->has_value()) budget = (*job)->search_options().budget();
+  return Ablate(context, *model, search, budget == "0" ? "" : budget);
 }
 
 }  // namespace
 
 void AddExplain(CLI::App* app, Context* context) {
-  auto name = std::make_shared<std::string>();
+  auto options = std::make_shared<Options>();
   CLI::App* command =
       app->add_subcommand("explain", "Shows what serves a model and what each kernel takes");
-  command->add_option("MODEL", *name, "NAME or NAME/VERSION")->required();
-  command->callback([=] { context->run = [=] { return Explain(context, *name); }; });
+  command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
+  command->add_option("--out", options->out,
+                      "a directory for the plan: its genome, KIR and source of each kernel, a "
+                      "picture (plan.svg), plan.json");
+  CLI::Option* ablate = command->add_flag(
+      "--ablate", options->ablate,
+      "searches once more without each family of rules that the latest search applied, and times "
+      "what that comes to beside what serves, which stays");
+  command->add_option("--budget", options->budget, "of each of these searches; else the model's")
+      ->needs(ablate);
+  command->callback([=] { context->run = [=] { return Explain(context, *options); }; });
 }
 
 }  // namespace athanor::client

@@ -61,6 +61,9 @@ void AddExplain(CLI::App* app, Context* context);
 void AddStatus(CLI::App* app, Context* context);
 void AddDelete(CLI::App* app, Context* context);
 
+// What each family of rules is worth to `model`, whose latest search is `search`.
+absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchProgress& search,
+                    const std::string& budget);
 // Shows a job until it has ended; its error if it failed or was cancelled.
 absl::Status FollowJob(Context* context, const std::string& id);
 // "digits", "digits/2", "org/digits" or "org/digits/2": digits behind the last slash are a version.

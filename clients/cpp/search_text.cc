@@ -62,6 +62,9 @@ std::string RegionsText(const v1::SearchProgress& search) {
 
 // "1 of 12 forms taken, by contracts_share_operand"; empty where the rules made none.
 std::string FormsText(const v1::SearchProgress& search) {
+  if (!search.forms_error().empty()) {
+    return absl::StrCat("no forms by rules: ", search.forms_error());
+  }
   if (search.forms_tried() == 0) return "";
   return absl::StrCat(search.forms_taken(), " of ", search.forms_tried(), " forms taken",
                       search.rules().empty() ? "" : ", by ", absl::StrJoin(search.rules(), ", "));
@@ -122,7 +125,8 @@ json RegionsJson(const v1::SearchProgress& search) {
   for (const v1::SearchRegion& region : search.regions()) {
     json fired = json::array();
     for (const auto& rule : region.fired()) {
-      fired.push_back({{"rule", rule.rule()}, {"applied", rule.applied()}});
+      fired.push_back(
+          {{"rule", rule.rule()}, {"applied", rule.applied()}, {"family", rule.family()}});
     }
     regions.push_back({{"instances", region.instances()},
                        {"nodes", region.nodes()},
@@ -326,6 +330,7 @@ json SearchJson(const v1::SearchProgress& search) {
           {"forms_taken", search.forms_taken()},
           {"rules", std::vector<std::string>(search.rules().begin(), search.rules().end())},
           {"mode", v1::SearchMode_Name(search.mode())},
+          {"forms_error", search.forms_error()},
           {"failures", failures}};
 }
 

@@ -69,6 +69,27 @@ class Assembly {
   std::map<NodeId, int> value_of_;
 };
 
+// Literals as text are several times their bytes, and this text is only for people.
+constexpr size_t kMostLiteralBytes = size_t{64} << 10;
+
+// The kernels in the order they run, then the graph whose nodes they name.
+std::string GenomeText(const ScheduledGraph& scheduled) {
+  std::string text;
+  size_t literals = 0;
+  for (const Node& node : scheduled.graph.nodes) {
+    if (node.op == Op::kConstant) literals += GetAttr<Tensor>(node.attrs, "value").bytes.size();
+  }
+  for (const KernelChoice& choice : scheduled.genome.kernels) {
+    absl::StrAppend(&text, "kernel ", Label(scheduled.graph, choice), ": ", ScheduleText(choice),
+                    "\n");
+  }
+  if (literals > kMostLiteralBytes) {
+    return absl::StrCat(text, "\n# the graph is left out: its literals hold ", literals,
+                        " bytes\n");
+  }
+  return absl::StrCat(text, "\n", ToText(scheduled.graph));
+}
+
 // A task's kernel, its buffers as nodes of the scheduled task.
 struct LoweredTask {
   KernelTask task;
@@ -136,8 +157,13 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
   }
   for (auto& [key, task] : lowered) {
     auto kernel = kernel_of.extract(kir::KirHash(task.lowered.kernel));
-    if (!kernel.empty()) built.tasks.emplace_back(std::move(task.task), kernel.mapped());
+    if (kernel.empty()) continue;
+    if (names.describe) {
+      built.plan.mutable_kernels(kernel.mapped())->set_kir(kir::ToText(task.lowered.kernel));
+    }
+    built.tasks.emplace_back(std::move(task.task), kernel.mapped());
   }
+  if (names.describe) built.plan.set_genome(GenomeText(scheduled));
   std::sort(built.tasks.begin(), built.tasks.end(),
             [](const auto& a, const auto& b) { return a.second < b.second; });
   return built;
@@ -146,7 +172,7 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
 absl::StatusOr<internal::CheckRequest> PlanBuilder::Check(const KernelTask& task,
                                                           const KernelChoice& choice) const {
   const ScheduledGraph scheduled = WithSchedule(task, choice, target_);
-  absl::StatusOr<BuiltPlan> built = Build(scheduled, {.kind = "check"});
+  absl::StatusOr<BuiltPlan> built = Build(scheduled, {.kind = "check", .describe = false});
   if (!built.ok()) return built.status();
   internal::CheckRequest request;
   *request.mutable_plan() = std::move(built->plan);

@@ -27,6 +27,7 @@ struct PlanNames {
   std::string kind;                    // Plan.kind
   std::string graph_hash;              // of the user's graph; empty: of the scheduled one
   std::vector<std::string> dim_names;  // by graph.dims; empty: theirs
+  bool describe = true;                // with KIR and genome as text
 };
 
 struct BuiltPlan {

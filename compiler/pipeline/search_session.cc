@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "compiler/rules/rule_row.h"
 #include "compiler/search/region_forms.h"
 
 namespace athanor {
@@ -48,6 +49,7 @@ void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
     v1::SearchRegion::RuleFirings* firings = out->add_fired();
     firings->set_rule(rule);
     firings->set_applied(static_cast<int64_t>(applied));
+    if (const RuleRow* row = FindRule(rule)) firings->set_family(std::string(row->family));
   }
 }
 

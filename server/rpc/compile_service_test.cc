@@ -142,6 +142,11 @@ TEST(CompileServiceTest, StartCompilesAStoredVersionAgain) {
   request.add_disable_rules("algebra,layout");
   EXPECT_THAT(refused(request).error_message(), HasSubstr("disable_rules: \"algebra,layout\""));
   request.clear_disable_rules();
+  request.add_disable_rules("algebro");
+  EXPECT_THAT(refused(request).error_message(),
+              HasSubstr("disable_rules: \"algebro\" is neither a rule nor a family; there are: "
+                        "double_not, algebra"));
+  request.clear_disable_rules();
   request.set_use(static_cast<v1::SearchOptions::Use>(9));
   EXPECT_THAT(refused(request).error_message(), HasSubstr("use: 9; there are: 1 (SERVE)"));
   request.clear_use();

@@ -254,6 +254,44 @@ TEST(ModelServiceTest, PinPlanTakesAPlanThatServedBefore) {
   EXPECT_FALSE(model.pinned());
 }
 
+TEST(ModelServiceTest, GetPlanShowsEachPlanThereIs) {
+  TestServer test;
+  auto get = [&](const std::string& name, const std::string& plan, v1::PlanDetails* details) {
+    grpc::ClientContext context;
+    v1::GetPlanRequest request;
+    request.set_name(name);
+    request.set_plan_id(plan);
+    return test.models->GetPlan(&context, request, details);
+  };
+  v1::PlanDetails details;
+  EXPECT_EQ(get("absent", "", &details).error_code(), grpc::StatusCode::NOT_FOUND);
+  test.control->HoldCompiles();
+  ASSERT_TRUE(test.Send(UploadMessages("m", ScaleModel({2}))).ok());
+  EXPECT_EQ(get("m", "", &details).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  test.control->ReleaseCompiles();
+  EXPECT_EQ(test.WaitForJob(test.Get("m").compile_job_id()).phase(), v1::CompileJob::DONE);
+  const std::string baseline = test.Get("m").plan_id();
+  ASSERT_TRUE(get("m", "", &details).ok());
+  EXPECT_EQ(details.info().plan_id(), baseline);
+  EXPECT_EQ(details.plan().kernels(0).name(), "reference");
+  ASSERT_EQ(details.costs_size(), 1);
+  EXPECT_EQ(details.costs(0).steps(0).seconds(), 0) << "nothing was measured";
+  test.control->Search({.plans = 1});
+  grpc::ClientContext context;
+  v1::StartCompileRequest request;
+  request.set_model("m");
+  v1::CompileJob job;
+  ASSERT_TRUE(test.compile->StartCompile(&context, request, &job).ok());
+  test.WaitForJob(job.id());
+  ASSERT_TRUE(get("m", "", &details).ok());
+  EXPECT_EQ(details.info().plan_id(), "found-1");
+  EXPECT_EQ(details.costs(0).size(), "n=1");
+  EXPECT_EQ(details.costs(0).steps(0).seconds(), 0.25);
+  ASSERT_TRUE(get("m", baseline, &details).ok());
+  EXPECT_EQ(details.info().kind(), "baseline");
+  EXPECT_THAT(get("m", "p-none", &details).error_message(), HasSubstr("has no plan \"p-none\""));
+}
+
 TEST(ModelServiceTest, ModelsOutliveTheServer) {
   TestServer test;
   test.Upload("a", ScaleModel({2}));

@@ -1,3 +1,5 @@
+#include <set>
+#include <string>
 #include <utility>
 
 #include "compiler/ir/message.h"
@@ -19,6 +21,8 @@ absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& vers
     policy.budget = *std::move(budget);
   }
   if (absl::Status s = CheckRuleNames("disable_rules", asked.disable_rules()); !s.ok()) return s;
+  const std::set<std::string> rules(asked.disable_rules().begin(), asked.disable_rules().end());
+  if (absl::Status s = core.workers().CheckRules("disable_rules", rules); !s.ok()) return s;
   policy.disabled_rules.insert(asked.disable_rules().begin(), asked.disable_rules().end());
   policy.approximate |= asked.approximate();
   if (asked.search_seed() != 0) policy.seed = asked.search_seed();

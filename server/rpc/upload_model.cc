@@ -79,6 +79,10 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     }
     v1::UploadModelRequest message;
     absl::Status status = ParseRequest(bytes_, &message);
+    if (status.ok() && message.has_header()) {
+      const auto& rules = message.header().disable_rules();
+      status = core_.workers().CheckRules("header.disable_rules", {rules.begin(), rules.end()});
+    }
     if (status.ok()) status = upload_.Take(message);
     if (!status.ok()) {
       End(status);

@@ -185,7 +185,7 @@ TEST_F(UploadTest, WrongBudgetAndBuckets) {
   Invalid(messages, "header.search_budget: \"721h\" is no search budget: 721h is more than 720h");
   HeaderOf(messages)->set_search_budget("30s");
   HeaderOf(messages)->add_disable_rules("Algebra");
-  Invalid(messages, "header.disable_rules: 'Algebra' is no name of a rule");
+  Invalid(messages, "header.disable_rules: \"Algebra\" is neither a rule nor a family");
   HeaderOf(messages)->clear_disable_rules();
   HeaderOf(messages)->add_buckets()->set_dim("b");
   Invalid(messages, "header.buckets: dim \"b\"");

@@ -25,6 +25,7 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/ir/message.h"
 #include "compiler/pipeline/search_session.h"
+#include "compiler/rules/rule_row.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/traffic.h"
 #include "server/tuner/check.h"
@@ -131,6 +132,8 @@ absl::StatusOr<internal::TargetReply> Child::Target() const {
   internal::TargetReply reply;
   *reply.mutable_target() = HostTarget();
   reply.set_compiler_version(absl::StrCat("clang ", ClangVersion()));
+  for (const RuleRow& row : RuleRows()) reply.add_rules(std::string(row.name));
+  for (std::string_view family : RuleFamilies()) reply.add_rule_families(std::string(family));
   return reply;
 }
 

@@ -26,6 +26,7 @@ constexpr int kMaxCopies = 8;
 // Where its weights come from is little of a call that takes so many seconds.
 constexpr double kLongCall = 3e-3;
 constexpr size_t kLongCopies = 2;
+constexpr int kStepRounds = 15;
 
 // Plain data that the forked process leaves behind.
 struct Result {
@@ -87,6 +88,8 @@ class Measurement {
   absl::StatusOr<Subject> Load(Device* device, const internal::MeasuredPlan& plan);
   absl::Status Bind(int size, absl::Span<const int64_t> dims, Subject* s);
   absl::Status Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds);
+  // The median time of each step of a run.
+  absl::Status TimeSteps(Subject& s, absl::Span<const int64_t> dims, double* seconds);
   static Result Summary(std::vector<double> samples);
 
   const internal::MeasureRequest& request_;
@@ -99,6 +102,9 @@ class Measurement {
   size_t parameters_ = 0;
   // By size, in the order of the names; parameters are the same at every size and held once.
   std::vector<std::vector<std::shared_ptr<const std::string>>> inputs_;
+  // Shared with the isolated process: of all plans' steps at the first size, then at the next.
+  double* step_seconds_ = nullptr;
+  std::vector<int64_t> first_step_ = {0};  // by plan, and their number behind
 };
 
 absl::Status Measurement::Validate() {
@@ -155,6 +161,14 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(count * sizeof(Result));
   if (!memory.ok()) return memory.status();
   Result* results = new (memory->data()) Result[count];
+  for (const internal::MeasuredPlan& plan : request_.plans()) {
+    first_step_.push_back(first_step_.back() + plan.plan().run_size());
+  }
+  const auto steps = static_cast<size_t>(first_step_.back()) * request_.sizes_size();
+  absl::StatusOr<SharedMemory> step_memory =
+      SharedMemory::Create(std::max<size_t>(1, steps) * sizeof(double));
+  if (!step_memory.ok()) return step_memory.status();
+  step_seconds_ = new (step_memory->data()) double[std::max<size_t>(1, steps)]();
   absl::Status status = RunIsolated("a measured plan", limits_, [&] { return RunAll(results); });
   if (!status.ok()) return status;
   internal::MeasureReply reply;
@@ -167,6 +181,9 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
       size->set_low(r.low);
       size->set_high(r.high);
       size->set_rounds(r.rounds);
+      const double* from = step_seconds_ + first_step_.back() * s;
+      if (!request_.steps()) continue;
+      size->mutable_step_seconds()->Assign(from + first_step_[p], from + first_step_[p + 1]);
     }
   }
   return reply;
@@ -289,7 +306,30 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
   }
   for (size_t p = 0; p < subjects.size(); ++p) {
     results[p * request_.sizes_size() + size] = Summary(std::move(subjects[p].samples));
+    if (!request_.steps() || subjects[p].given_up) continue;
+    double* steps = step_seconds_ + first_step_.back() * size + first_step_[p];
+    if (absl::Status status = TimeSteps(subjects[p], dims, steps); !status.ok()) return status;
   }
+  return absl::OkStatus();
+}
+
+absl::Status Measurement::TimeSteps(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
+  const int steps = s.copies.front()->steps();
+  std::vector<std::vector<double>> samples(steps);
+  std::vector<int64_t> nanoseconds(steps);
+  RunOptions options;
+  options.step_nanoseconds = absl::MakeSpan(nanoseconds);
+  for (int round = 0; round < kStepRounds; ++round) {
+    int64_t calls = 1;
+    absl::StatusOr<double> sample = pacer_.Sample(&calls, [&](int64_t) {
+      s.turn = (s.turn + 1) % s.used;
+      return s.copies[s.turn]->Run(s.contexts[s.turn].get(), dims, s.inputs, s.outputs, options);
+    });
+    if (!sample.ok()) return sample.status();
+    for (int i = 0; i < steps; ++i)
+      samples[i].push_back(1e-9 * static_cast<double>(nanoseconds[i]));
+  }
+  for (int i = 0; i < steps; ++i) seconds[i] = Summary(std::move(samples[i])).seconds;
   return absl::OkStatus();
 }
 

@@ -41,14 +41,18 @@ def check_answers(model: athanor.Model) -> str:
 
 def test_answers_stay_right_before_during_and_after(searching_server: Server) -> None:
     with searching_server.client() as client:
-        model = client.upload(mlp.mlp_graph(config=CONFIG), name="mlp")
+        # Exhaustive, so that it goes on after it has found what it can.
+        model = client.upload(mlp.mlp_graph(config=CONFIG), name="mlp", budget="exhaust:3s")
         jobs = model.watch(timeout=120)
         seen = [next(jobs)]
         first = check_answers(model)
+        caught = 0
         for job in jobs:
             seen.append(job)
-            if job.phase == "SEARCHING" and len(seen) % 8 == 0:
+            if job.phase == "SEARCHING" and caught < 20:
                 check_answers(model)
+                caught += client.job(job.id).phase == "SEARCHING"
+        assert caught > 0, "answers were given while the search went on"
         assert model.wait("optimised", timeout=120) is model
         served = check_answers(model)
         searched = [job.search for job in seen if job.search is not None]

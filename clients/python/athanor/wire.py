@@ -321,6 +321,8 @@ class SearchProgress:
         That led from the baseline's graph to that of the best genome.
     mode : str
         ``"SEARCH_FAST"``, ``"SEARCH_BUDGET"`` or ``"SEARCH_EXHAUST"``.
+    forms_error : str
+        Why the rules made no other graphs, where that is an error.
     """
 
     candidates: int
@@ -341,6 +343,7 @@ class SearchProgress:
     forms_taken: int = 0
     rules: tuple[str, ...] = ()
     mode: str = "SEARCH_BUDGET"
+    forms_error: str = ""
 
     def __str__(self) -> str:
         return (f"{self.seconds:.1f} s, {self.candidates} candidates ({self.candidates_failed} "
@@ -365,7 +368,8 @@ def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
         predicted=m.predicted, roofline=m.roofline, seconds=m.seconds, sizes=tuple(m.sizes),
         tasks=tasks, failures=failures,
         regions=tuple(_region(r) for r in m.regions), forms_tried=m.forms_tried,
-        forms_taken=m.forms_taken, rules=tuple(m.rules), mode=search_pb2.SearchMode.Name(m.mode))
+        forms_taken=m.forms_taken, rules=tuple(m.rules), mode=search_pb2.SearchMode.Name(m.mode),
+        forms_error=m.forms_error)
 
 
 def _region(m: search_pb2.SearchRegion) -> SearchRegion:

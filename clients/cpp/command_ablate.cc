@@ -1,0 +1,96 @@
+// athanor explain MODEL --ablate: what each family of rules is worth on this model and machine.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/cpp/commands.h"
+#include "clients/cpp/progress.h"
+#include "clients/cpp/search_text.h"
+
+namespace athanor::client {
+namespace {
+
+// Families whose rules the model's search applied; fusion decides about every plan.
+std::vector<std::string> FiredFamilies(const v1::SearchProgress& search) {
+  std::set<std::string> families = {"fuse"};
+  for (const v1::SearchRegion& region : search.regions()) {
+    for (const auto& fired : region.fired()) {
+      if (!fired.family().empty()) families.insert(fired.family());
+    }
+  }
+  return {families.begin(), families.end()};
+}
+
+// A search from the baseline with `disabled` left out ("" for nothing), compared with what serves.
+absl::StatusOr<v1::CompileJob> Search(Context* context, const v1::Model& model,
+                                      const std::string& disabled, const std::string& budget) {
+  v1::StartCompileRequest request;
+  request.set_model(model.name());
+  request.set_version(model.version());
+  request.set_search_budget(budget);
+  request.set_use(v1::SearchOptions::COMPARE);
+  if (!disabled.empty()) request.add_disable_rules(disabled);
+  absl::StatusOr<v1::CompileJob> job = context->client().StartCompile(request, context->call());
+  if (!job.ok() || context->json) {
+    if (!job.ok()) return job.status();
+    return context->client().WatchCompileJob(
+        job->id(), [](const v1::CompileJob&) { return true; }, context->call());
+  }
+  JobProgress progress(&context->out());
+  return context->client().WatchCompileJob(
+      job->id(), [&](const v1::CompileJob& state) { return progress.Show(state), true; },
+      context->call());
+}
+
+std::string RowText(const std::string& disabled, const v1::CompileJob& job) {
+  const v1::PlanComparison& c = job.comparison();
+  return absl::StrFormat("  %-24s %8.3f  [%.3f, %.3f]  %6d  %s",
+                         disabled.empty() ? "(nothing)" : disabled, c.ratio(), c.low(), c.high(),
+                         job.search().candidates(), c.plan_id());
+}
+
+}  // namespace
+
+absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchProgress& search,
+                    const std::string& budget) {
+  Printer& out = context->out();
+  std::vector<std::string> rows = {""};
+  for (std::string& family : FiredFamilies(search)) rows.push_back(std::move(family));
+  std::vector<std::string> lines;
+  for (const std::string& disabled : rows) {
+    if (!context->json) {
+      out.Line(disabled.empty() ? "searches with every rule, to compare with:"
+                                : absl::StrCat("searches without ", disabled, ":"));
+    }
+    absl::StatusOr<v1::CompileJob> job = Search(context, model, disabled, budget);
+    if (!job.ok()) return job.status();
+    if (!job->has_comparison()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("job ", job->id(), " without ", disabled.empty() ? "anything" : disabled,
+                       " disabled came to no plan to compare: ", StopReasonText(job->stop_reason()),
+                       job->error().empty() ? "" : ": ", job->error()));
+    }
+    lines.push_back(RowText(disabled, *job));
+    if (context->json) {
+      out.Object({{"disabled", disabled},
+                  {"comparison", ComparisonJson(job->comparison())},
+                  {"search_options", SearchOptionsJson(job->search_options())},
+                  {"candidates", job->search().candidates()},
+                  {"stop_reason", v1::CompileJob::StopReason_Name(job->stop_reason())}});
+    }
+  }
+  if (context->json) return absl::OkStatus();
+  out.Line("");
+  out.Line(
+      absl::StrCat("Time of what a search without the family comes to, by that of what serves (",
+                   model.plan_id(), "):"));
+  out.Line(absl::StrFormat("  %-24s %8s  %-14s  %6s  %s", "disabled", "ratio", "quartiles", "tried",
+                           "plan"));
+  for (const std::string& line : lines) out.Line(line);
+  out.Line("The first row tells how far two searches differ by themselves.");
+  return absl::OkStatus();
+}
+
+}  // namespace athanor::client

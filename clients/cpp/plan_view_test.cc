@@ -1,0 +1,174 @@
+#include "clients/cpp/plan_view.h"
+
+#include <filesystem>
+#include <limits>
+#include <regex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor::client {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::SizeExpr Sum(std::vector<std::pair<int64_t, std::vector<std::string>>> terms) {
+  v1::SizeExpr size;
+  for (auto& [coefficient, symbols] : terms) {
+    v1::SizeExpr::Term* term = size.add_terms();
+    term->set_coefficient(coefficient);
+    for (std::string& symbol : symbols) term->add_factors()->set_symbol(std::move(symbol));
+  }
+  return size;
+}
+
+uint32_t AddBuffer(v1::Buffer::Kind kind, const std::string& name, v1::Plan* plan) {
+  v1::Buffer* buffer = plan->add_buffers();
+  buffer->set_kind(kind);
+  buffer->set_name(name);
+  buffer->set_dtype("f32");
+  *buffer->add_shape() = Sum({{1, {"b"}}});
+  *buffer->add_shape() = Sum({{64, {}}});
+  return static_cast<uint32_t>(plan->buffers_size() - 1);
+}
+
+void AddStep(uint32_t kernel, const std::string& label, std::vector<uint32_t> buffers,
+             v1::Plan* plan) {
+  v1::Step* step = plan->add_run();
+  step->set_kernel(kernel);
+  step->set_label(label);
+  for (uint32_t b : buffers) step->add_buffers(b);
+}
+
+// x -> h -> a, b(h), y = a + b + x: neighbours, and edges over one and over three boxes.
+v1::PlanDetails Diamond() {
+  v1::PlanDetails details;
+  details.mutable_info()->set_plan_id("p-1");
+  details.mutable_info()->set_kind("search");
+  v1::Plan* plan = details.mutable_plan();
+  for (const char* name : {"contract", "map"}) {
+    v1::Kernel* kernel = plan->add_kernels();
+    kernel->set_name(name);
+    kernel->set_kir(std::string("kernel ") + name);
+    kernel->set_source("void f();");
+  }
+  plan->set_genome("genome");
+  const uint32_t x = AddBuffer(v1::Buffer::INPUT, "x", plan);
+  const uint32_t w = AddBuffer(v1::Buffer::PREPARED, "", plan);
+  const uint32_t h = AddBuffer(v1::Buffer::ARENA, "", plan);
+  const uint32_t a = AddBuffer(v1::Buffer::ARENA, "", plan);
+  const uint32_t b = AddBuffer(v1::Buffer::ARENA, "", plan);
+  const uint32_t y = AddBuffer(v1::Buffer::OUTPUT, "y", plan);
+  AddStep(0, "h = x @ w", {h, x, w}, plan);
+  AddStep(1, "a <exp>", {a, h}, plan);
+  AddStep(1, "b & tanh", {b, h}, plan);
+  AddStep(1, "y", {y, a, b, x}, plan);
+  v1::PlanOutput* output = plan->add_outputs();
+  output->set_name("y");
+  output->set_buffer(y);
+  v1::PlanCost* cost = details.add_costs();
+  cost->set_size("b=8");
+  for (double us : {60.0, 20.0, 10.0, 10.0}) {
+    v1::StepCost* step = cost->add_steps();
+    step->set_seconds(us * 1e-6);
+    step->set_roofline_seconds(us * 5e-7);
+    step->set_flops(65'536);
+    step->set_bytes(1.25e6);
+  }
+  return details;
+}
+
+TEST(PlanView, Sizes) {
+  EXPECT_EQ(SizeText({}), "0");
+  EXPECT_EQ(SizeText(Sum({{2, {"b", "s"}}, {-1, {"s"}}, {3, {}}})), "2*b*s - s + 3");
+  EXPECT_EQ(SizeText(Sum({{-1, {}}})), "-1");
+  EXPECT_EQ(SizeText(Sum({{std::numeric_limits<int64_t>::min(), {"b"}}})),
+            "-9223372036854775808*b");
+  v1::SizeExpr half;
+  auto* pair = half.add_terms()->add_factors()->mutable_floor_div();
+  half.mutable_terms(0)->set_coefficient(1);
+  *pair->mutable_a() = Sum({{1, {"s"}}});
+  *pair->mutable_b() = Sum({{2, {}}});
+  EXPECT_EQ(SizeText(half), "floor_div(s, 2)");
+}
+
+TEST(PlanView, TableOfSteps) {
+  const std::vector<std::string> lines = PlanTable(Diamond());
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_EQ(lines[0], "Steps at b=8, 100 us in all:");
+  EXPECT_EQ(lines[2], "     0   60.0 us  60.0 %    1.25 M    65.5 k     50 %  contract: h = x @ w");
+  v1::PlanDetails untimed = Diamond();
+  for (v1::StepCost& step : *untimed.mutable_costs(0)->mutable_steps()) step.clear_seconds();
+  EXPECT_EQ(PlanTable(untimed)[2],
+            "     0         -       -    1.25 M    65.5 k        -  contract: h = x @ w");
+}
+
+std::vector<std::vector<int>> Matches(const std::string& text, const char* pattern) {
+  std::vector<std::vector<int>> found;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it) {
+    std::vector<int>& groups = found.emplace_back();
+    for (size_t g = 1; g < it->size(); ++g) groups.push_back(std::stoi((*it)[g].str()));
+  }
+  return found;
+}
+
+TEST(PlanView, PictureHasNoOverlap) {
+  const std::string svg = PlanSvg(Diamond());
+  // x, y, width, height of the boxes, from top to bottom.
+  const auto boxes =
+      Matches(svg, R"re(<rect x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)" rx)re");
+  ASSERT_EQ(boxes.size(), 6u);
+  for (size_t b = 1; b < boxes.size(); ++b) {
+    EXPECT_GT(boxes[b][1], boxes[b - 1][1] + boxes[b - 1][3]);
+  }
+  // inputs-h, h-a, a-b share no line; h-b and a-y skip one box, x-y skips three.
+  const auto lanes = Matches(svg, R"re(<path d="M(\d+) (\d+) H(\d+) V(\d+) H)re");
+  ASSERT_EQ(lanes.size(), 3u);
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    EXPECT_GT(lanes[i][2], boxes[0][0] + boxes[0][2]) << "beside the boxes";
+    for (size_t j = 0; j < i; ++j) {
+      const bool apart =
+          lanes[i][2] != lanes[j][2] || lanes[i][1] > lanes[j][3] || lanes[j][1] > lanes[i][3];
+      EXPECT_TRUE(apart) << i << " and " << j << " share a lane";
+    }
+  }
+  EXPECT_THAT(svg, HasSubstr("a &lt;exp&gt;"));
+  EXPECT_THAT(svg, HasSubstr("b &amp; tanh"));
+  EXPECT_THAT(svg, HasSubstr("0: contract, 60.0 us, 60.0 %"));
+  EXPECT_THAT(svg, HasSubstr("x f32[b, 64]"));
+}
+
+TEST(PlanView, WhatAServerMaySendIsDrawn) {
+  v1::PlanDetails details = Diamond();
+  details.mutable_plan()->mutable_run(1)->set_kernel(99);
+  details.mutable_plan()->mutable_run(2)->set_buffers(1, 99);
+  details.mutable_plan()->mutable_run(3)->set_label(std::string(500, 'x') + "\xc3\xa4\n");
+  details.mutable_costs(0)->mutable_steps()->RemoveLast();
+  EXPECT_THAT(PlanSvg(details), HasSubstr("1: ?"));
+  EXPECT_EQ(PlanTable(details).size(), 5u);
+  EXPECT_THAT(PlanSvg(v1::PlanDetails()), HasSubstr("outputs"));
+  EXPECT_TRUE(PlanTable(v1::PlanDetails()).empty());
+}
+
+TEST(PlanView, Files) {
+  const std::string directory = testing::TempDir() + "/plan/view";
+  const absl::StatusOr<std::vector<std::string>> names = WritePlan(Diamond(), directory);
+  ASSERT_TRUE(names.ok()) << names.status();
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    found.insert(entry.path().filename().string());
+    EXPECT_GT(entry.file_size(), 0u) << entry.path();
+  }
+  EXPECT_EQ(found, (std::set<std::string>{"00_contract.cc", "00_contract.kir", "01_map.cc",
+                                          "01_map.kir", "genome.txt", "plan.json", "plan.svg"}));
+  EXPECT_EQ(names->size(), found.size());
+  EXPECT_FALSE(WritePlan(Diamond(), "/proc/none").ok());
+}
+
+}  // namespace
+}  // namespace athanor::client

@@ -1,0 +1,53 @@
+#include "server/plan_cost.h"
+
+#include "compiler/frontend/expr_proto.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+v1::Plan TwoSteps() {
+  v1::Plan plan;
+  for (const char* name : {"b", "s"}) plan.add_dims()->set_name(name);
+  plan.mutable_target()->set_l2_bytes(1'000);
+  const Expr b = Expr::Symbol("b"), s = Expr::Symbol("s");
+  v1::Step* step = plan.add_run();
+  *step->mutable_flops() = ExprToProto(2 * b * s);
+  *step->mutable_moved_bytes() = ExprToProto(4 * b * s + 8);
+  step = plan.add_run();
+  *step->mutable_flops() = ExprToProto(Expr(100'000));
+  *step->mutable_moved_bytes() = ExprToProto(4'000 * b);
+  return plan;
+}
+
+TEST(PlanCostTest, CountsAtASize) {
+  const v1::PlanCost cost = CountCost(TwoSteps(), {3, 5});
+  EXPECT_EQ(cost.size(), "b=3 s=5");
+  ASSERT_EQ(cost.steps_size(), 2);
+  EXPECT_EQ(cost.steps(0).flops(), 30);
+  EXPECT_EQ(cost.steps(0).bytes(), 68);
+  EXPECT_EQ(cost.steps(0).seconds(), 0);
+  EXPECT_EQ(cost.steps(0).roofline_seconds(), 0);
+  EXPECT_EQ(cost.steps(1).bytes(), 12'000);
+}
+
+TEST(PlanCostTest, TheNearerLimitBounds) {
+  const MachineLimits limits{
+      .read_bytes_per_second = 1e3, .cache_bytes_per_second = 1e4, .f32_flops_per_second = 1e3};
+  const v1::PlanCost cost = CountCost(TwoSteps(), {3, 5}, limits);
+  EXPECT_DOUBLE_EQ(cost.steps(0).roofline_seconds(), 30 / 1e3);  // operations; bytes are cached
+  EXPECT_DOUBLE_EQ(cost.steps(1).roofline_seconds(), 100);
+  const v1::PlanCost bound =
+      CountCost(TwoSteps(), {100, 5}, {.read_bytes_per_second = 1e3, .f32_flops_per_second = 1e9});
+  EXPECT_DOUBLE_EQ(bound.steps(1).roofline_seconds(), 400);
+}
+
+TEST(PlanCostTest, WhatCannotBeReadCountsAsNothing) {
+  v1::Plan plan = TwoSteps();
+  plan.mutable_run(0)->mutable_flops()->mutable_terms(0)->add_factors();
+  EXPECT_EQ(CountCost(plan, {3, 5}).steps(0).flops(), 0);
+  EXPECT_EQ(CountCost(plan, {3}).steps(1).bytes(), 12'000);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,305 @@
+"""What an operator sets of the search: budgets, rules, determinism; and what disturbs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+
+import athanor
+import mlp
+import numpy as np
+import pytest
+from conftest import CLI, Server, built
+
+CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
+BAD_BUDGETS = ("soon", "0s", "-5s", "0c", "-1c", "1.5c", "721h", "99999999999999999999h",
+               "2000000c", "fast:", "exhaust:0", "exhaust:fast", "30", " 30s")
+
+
+@pytest.fixture(scope="module")
+def searching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose searches go on until they are told otherwise."""
+    state = tmp_path_factory.mktemp("options") / "state"
+    running = Server(state, "--search_budget=exhaust").start()
+    yield running
+    running.kill()
+
+
+def answers(model: athanor.Model, batch: int = 5) -> np.ndarray:
+    """An answer that agrees with numpy."""
+    x = np.random.default_rng(batch).standard_normal((batch, CONFIG.widths[0]), np.float32)
+    y = model.infer({"x": x}, timeout=120)["y"]
+    np.testing.assert_allclose(y, mlp.mlp_numpy(x, CONFIG), rtol=1e-4, atol=1e-4)
+    return y
+
+
+def upload(client: athanor.Client, name: str, **options: object) -> athanor.Model:
+    return client.upload(mlp.mlp_graph(config=CONFIG), name=name, **options)
+
+
+def when(client: athanor.Client, job: str, holds: Callable[[athanor.CompileJob], bool],
+         ) -> athanor.CompileJob:
+    """The job's first state for which `holds` does."""
+    for state in client.watch(job, timeout=120):
+        if holds(state):
+            return state
+    pytest.fail(f"job {job} ended without it: {state}")
+
+
+def searched(state: athanor.CompileJob, candidates: int = 1) -> bool:
+    return state.search is not None and state.search.candidates >= candidates
+
+
+def test_budgets_and_rules_are_refused(searching: Server) -> None:
+    with searching.client() as client:
+        model = upload(client, "refused", budget="0").wait(timeout=120)
+        for budget in BAD_BUDGETS:
+            for call in (lambda b=budget: upload(client, "never", budget=b),
+                         lambda b=budget: client.compile("refused", budget=b)):
+                with pytest.raises(athanor.InvalidArgument, match="a time such as 30s"):
+                    call()
+        for call in (lambda: upload(client, "never", disable_rules=["no_such_rule"]),
+                     lambda: client.compile("refused", disable_rules=["no_such_rule"])):
+            with pytest.raises(athanor.InvalidArgument,
+                               match='"no_such_rule" is neither a rule nor a family.*algebra'):
+                call()
+        assert not client.models("never")
+        answers(model)
+
+
+def test_a_number_of_candidates(searching: Server) -> None:
+    with searching.client() as client:
+        model = upload(client, "counted", budget="5c", disable_rules=["layout"])
+        job = list(model.wait("optimised", timeout=120).watch())[-1]
+        assert (job.phase, job.stop_reason) == ("DONE", "STOP_BUDGET")
+        assert 0 < job.search.candidates <= 5
+        options = job.search_options
+        assert (options.budget, options.disabled_rules, options.use) == ("5c", ("layout",), "SERVE")
+        answers(model)
+
+
+def test_deterministic_answers_are_equal_bits(searching: Server) -> None:
+    with searching.client() as client:
+        model = upload(client, "fixed", deterministic=True)
+        first = list(model.wait("optimised", timeout=120).watch())[-1]
+        assert first.stop_reason == "STOP_BASELINE_ONLY" and model.info().deterministic
+        baseline, before = model.plan_id, answers(model)
+        job = client.compile("fixed", budget="40c")
+        assert job.search_options.use == "KEEP"
+        # A second one waits for the first.
+        second = client.compile("fixed", budget="1c")
+        assert client.job(second.id).phase == "QUEUED"
+        caught = 0
+        for state in client.watch(job.id, timeout=120):
+            caught += state.phase == "SEARCHING"
+            assert answers(model).tobytes() == before.tobytes()
+        assert caught and state.phase == "DONE" and state.comparison.against == baseline
+        info = model.info()
+        assert info.plan_id == baseline and len(info.plan_ids) == state.search.plans_taken + 1
+        list(client.watch(second.id, timeout=120))
+        for plan in model.info().plan_ids:
+            assert model.pin_plan(plan).pinned and model.plan_id == plan
+            pinned = answers(model)
+            assert all(answers(model).tobytes() == pinned.tobytes() for _ in range(3))
+        assert not model.pin_plan().pinned and model.plan_id == baseline
+        with pytest.raises(athanor.NotFound, match='no plan "p-none"'):
+            model.pin_plan("p-none")
+        with pytest.raises(athanor.InvalidArgument, match="is deterministic"):
+            client.compile("fixed", use="serve")
+        assert answers(model).tobytes() == before.tobytes()
+
+
+def test_a_model_deleted_during_its_search(searching: Server) -> None:
+    with searching.client() as client:
+        model = upload(client, "gone")
+        job = when(client, model.info().compile_job_id, searched)
+        assert job.phase == "SEARCHING"
+        model.delete()
+        end = list(client.watch(job.id, timeout=120))[-1]
+        assert (end.phase, end.stop_reason) == ("CANCELLED", "STOP_MODEL_DELETED")
+        with pytest.raises(athanor.NotFound):
+            model.infer({"x": np.zeros((1, CONFIG.widths[0]), np.float32)})
+        answers(upload(client, "gone", budget="0"))
+
+
+def test_a_third_model_while_two_are_searched_for(searching: Server) -> None:
+    with searching.client() as client:
+        models = [upload(client, name) for name in ("first", "second")]
+        jobs = [model.info().compile_job_id for model in models]
+        for job in jobs:
+            when(client, job, searched)
+        answers(upload(client, "third", budget="0"))
+        for model, job in zip(models, jobs, strict=True):
+            assert client.job(job).phase == "SEARCHING"
+            answers(model)
+        seen = [client.job(job).search.candidates for job in jobs]
+        for job, count in zip(jobs, seen, strict=True):  # both go on
+            when(client, job, lambda state, count=count: searched(state, count + 1))
+            assert client.cancel(job).stop_reason == "STOP_CANCELLED"
+        for model in models:
+            answers(model)
+
+
+def children(server: Server) -> list[int]:
+    """The server's tuner processes."""
+    pids = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = status.read_text()
+        except OSError:
+            continue
+        name = text[text.index("(") + 1:text.rindex(")")]
+        parent = int(text[text.rindex(")") + 2:].split()[1])
+        if parent == server._process.pid and name.startswith("athanor-tuner"):
+            pids.append(int(text.split()[0]))
+    return pids
+
+
+def test_a_tuner_killed_during_a_search(searching: Server) -> None:
+    with searching.client() as client:
+        model = upload(client, "killed")
+        job = model.info().compile_job_id
+        count = when(client, job, searched).search.candidates
+        for _ in range(3):
+            for pid in children(searching):
+                os.kill(pid, signal.SIGKILL)
+            answers(model)
+            # The next child goes on where it was.
+            count = when(client, job, lambda s, n=count: searched(s, n + 2)).search.candidates
+        assert client.cancel(job).stop_reason == "STOP_CANCELLED"
+        answers(model)
+
+
+def test_explain_writes_the_plan_and_ablates(searching: Server, tmp_path: pathlib.Path) -> None:
+    def cli(*arguments: str, status: int = 0) -> str:
+        command = [built(CLI), "--address", searching.address, *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert result.returncode == status, (result.stdout, result.stderr)
+        return result.stdout + result.stderr
+
+    with searching.client() as client:
+        model = upload(client, "explained", budget="20c").wait("optimised", timeout=120)
+        plan = model.plan_id
+    text = cli("explain", "explained", "--out", str(tmp_path / "plan"))
+    assert "Steps at b=" in text and "roofline" in text and "plan.svg" in text
+    svg = ElementTree.parse(tmp_path / "plan/plan.svg").getroot()
+    boxes = [rect for rect in svg.iter("{http://www.w3.org/2000/svg}rect") if rect.get("rx")]
+    described = json.loads((tmp_path / "plan/plan.json").read_text())
+    assert len(boxes) == len(described["steps"]) + 2
+    for cost in described["costs"]:
+        assert cost["size"].startswith("b=") and len(cost["steps"]) == len(described["steps"])
+        for step in cost["steps"]:
+            assert step["seconds"] > 0 and step["flops"] > 0 and step["bytes"] > 0
+            assert step["roofline_seconds"] > 0
+    kernels = described["kernels"]
+    assert len(list((tmp_path / "plan").glob("*.kir"))) == len(kernels)
+    for source in (tmp_path / "plan").glob("*.cc"):
+        assert "athanor" in source.read_text() or "void" in source.read_text()
+    assert (tmp_path / "plan/genome.txt").read_text().count("kernel ") >= len(kernels)
+    rows = [json.loads(line) for line in
+            cli("--json", "explain", "explained", "--ablate", "--budget", "10c").splitlines()]
+    explained, rows = rows[0], rows[1:]
+    assert explained["details"]["info"]["plan_id"] == plan
+    disabled = [row["disabled"] for row in rows]
+    assert disabled[0] == "" and "fuse" in disabled
+    for row in rows:
+        assert row["comparison"]["against"] == plan and row["comparison"]["ratio"] > 0
+        assert row["search_options"]["budget"] == "10c"
+        assert row["search_options"]["use"] == "COMPARE"
+    with searching.client() as client:
+        assert client.model("explained").plan_id == plan
+    assert "NOT_FOUND" in cli("models", "nope", status=1)
+    assert "NOT_FOUND" in cli("explain", "nope", status=1)
+    assert cli("compile", "explained", "--keep", "--compare", status=2)
+
+
+def test_an_unknown_rule_stops_the_server_at_once(tmp_path: pathlib.Path) -> None:
+    begin = time.monotonic()
+    result = subprocess.run(
+        [built(CLI.parents[2] / "server/athanord"), "--listen=127.0.0.1:0",
+         f"--state_dir={tmp_path / 'state'}", "--disable_rules=algebra,no_such_rule"],
+        capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode != 0 and time.monotonic() - begin < 60
+    assert '--disable_rules: "no_such_rule" is neither a rule nor a family' in (
+        result.stdout + result.stderr).replace("\\", "")
+
+
+# Shifts what the process takes for the time of day by the seconds found in a shared file.
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+
+static volatile int64_t* offset;
+
+__attribute__((constructor)) static void open_offset(void) {
+  int fd = open(getenv("ATHANOR_TEST_CLOCK"), O_RDONLY);
+  void* at = mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) abort();
+  offset = at;
+}
+
+int clock_gettime(clockid_t id, struct timespec* t) {
+  static int (*real)(clockid_t, struct timespec*);
+  if (!real) real = (int (*)(clockid_t, struct timespec*))dlsym(RTLD_NEXT, "clock_gettime");
+  int status = real(id, t);
+  if (offset && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) t->tv_sec += *offset;
+  return status;
+}
+
+int gettimeofday(struct timeval* restrict t, void* restrict zone) {
+  struct timespec now;
+  (void)zone;
+  clock_gettime(CLOCK_REALTIME, &now);
+  t->tv_sec = now.tv_sec;
+  t->tv_usec = now.tv_nsec / 1000;
+  return 0;
+}
+
+time_t time(time_t* out) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (out) *out = now.tv_sec;
+  return now.tv_sec;
+}
+"""
+
+
+def test_a_clock_that_jumps(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, library, offset = (tmp_path / name for name in ("clock.c", "clock.so", "offset"))
+    source.write_text(CLOCK)
+    subprocess.run(["clang-19", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"],
+                   check=True)
+    offset.write_bytes(bytes(4096))
+    monkeypatch.setenv("ATHANOR_TEST_CLOCK", str(offset))
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    server = Server(tmp_path / "state").start()
+    monkeypatch.delenv("LD_PRELOAD")
+    try:
+        with server.client() as client:
+            model = upload(client, "jumping", budget="exhaust:3s")
+            job = model.info().compile_job_id
+            when(client, job, searched)
+            begin = client.job(job).search.candidates
+            for days in (400, -800, 0):
+                with offset.open("r+b") as file:
+                    file.write((days * 86_400).to_bytes(8, "little", signed=True))
+                answers(model)
+            end = list(client.watch(job, timeout=120))[-1]
+            assert end.phase == "DONE" and end.stop_reason in ("STOP_BUDGET", "STOP_EXHAUSTED")
+            assert end.search.candidates > begin and 0 < end.search.seconds < 86_400
+            answers(model)
+            assert server.stop() == 0
+    finally:
+        server.kill()
