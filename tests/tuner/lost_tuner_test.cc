@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,8 +21,21 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kModel[] = R"(graph "g" { dim b in [1, 64]
-  %0 = Input "x" : f32[b, 64] %1 = Tanh(%0) output "y" = %1 })";
+// Takes far longer to lower than a sweep of the killer: forty contractions of forty widths.
+Graph Model() {
+  Graph graph;
+  graph.name = "g";
+  graph.dims = {{"b", 1, 64}};
+  GraphBuilder builder(&graph);
+  NodeId n = *builder.Input("x", {DType::kF32, {Expr::Symbol("b"), 64}});
+  for (int width = 65; width < 105; ++width) {
+    const NodeId w =
+        *builder.Parameter(absl::StrCat("w", width), {DType::kF32, {width - 1, width}});
+    n = *builder.Add(Op::kContract, {n, w}, {{"spec", std::string("mk,kn->mn")}});
+  }
+  builder.Output("y", n);
+  return graph;
+}
 
 // Kills every child process of this one.
 void KillChildren() {
@@ -40,16 +53,17 @@ TEST(LostTunerTest, TheErrorSaysThatAnotherTryIsPossible) {
   auto backends = TunerBackends::Create(options, tuner);
   ASSERT_TRUE(backends.ok()) << backends.status();
   const std::unique_ptr<CompileBackend> backend = (*backends)->New(nullptr);
-  const Graph graph = *ParseGraph(kModel);
+  const Graph graph = Model();
   ASSERT_TRUE(backend->Lower(graph).ok());
 
-  std::atomic<bool> stop = false;
+  std::atomic<bool> killing = false, stop = false;
   std::thread killer([&] {
     while (!stop) {
       KillChildren();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      killing = true;
     }
   });
+  while (!killing) std::this_thread::yield();
   const auto lost = backend->Lower(graph);
   stop = true;
   killer.join();
