@@ -2,26 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <limits>
 #include <string>
 #include <utility>
 
 namespace athanor::egraph {
 namespace {
-
-// Adds the time since it was made, or since the last call, to a counter of microseconds.
-class Stopwatch {
- public:
-  void AddTo(double* microseconds) {
-    const auto now = std::chrono::steady_clock::now();
-    *microseconds += std::chrono::duration<double, std::micro>(now - begin_).count();
-    begin_ = now;
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 // `value` doubled so many times, or the largest number.
 uint64_t Doubled(uint64_t value, uint32_t times) {
@@ -50,7 +36,7 @@ Report Runner::Run(const Limits& limits) {
   limits_ = limits;
   report_ = Report{};
   for (const Rule& rule : rules_) report_.rules.push_back({.name = rule.name, .tag = rule.tag});
-  deadline_ = absl::Now() + limits_.time;
+  watch_ = Stopwatch();
   graph_.Rebuild();
   std::optional<StopReason> stop = CheckNodes();
   if (!stop) stop = CheckBytes();
@@ -181,9 +167,7 @@ std::optional<StopReason> Runner::CheckBytes() const {
 
 std::optional<StopReason> Runner::CheckClock() const {
   if (options_.cancel && options_.cancel()) return StopReason::kCancelled;
-  if (limits_.time != absl::InfiniteDuration() && absl::Now() > deadline_) {
-    return StopReason::kTimeLimit;
-  }
+  if (watch_.Elapsed() > limits_.time) return StopReason::kTimeLimit;
   return std::nullopt;
 }
 

@@ -28,6 +28,7 @@
 #include "compiler/egraph/match.h"
 #include "compiler/egraph/report.h"
 #include "compiler/egraph/rule.h"
+#include "compiler/egraph/stopwatch.h"
 
 namespace athanor::egraph {
 
@@ -91,7 +92,7 @@ class Runner {
   size_t iteration_ = 0;    // over all runs
   size_t match_bytes_ = 0;  // of the matches at hand
   Limits limits_;           // of this run
-  absl::Time deadline_;
+  Stopwatch watch_;  // of the run
   Report report_;
 };
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "compiler/egraph/stopwatch.h"
 #include "compiler/ir/message.h"
 #include "compiler/rules/term_expansion.h"
 
@@ -81,7 +81,6 @@ class Saturation {
         rules_(std::move(rules)),
         recognitions_(std::move(recognitions)),
         options_(options),
-        deadline_(absl::Now() + options.limits.time),
         runner_(&terms_.terms(), rules_,
                 {.limits = options.limits,
                  .match_limit = options.match_limit,
@@ -113,7 +112,7 @@ class Saturation {
   bool RunRules() {
     egraph::Limits limits = options_.limits;
     limits.iterations -= report_.iterations.size();
-    if (limits.time != absl::InfiniteDuration()) limits.time = deadline_ - absl::Now();
+    limits.time -= watch_.Elapsed();
     const egraph::Report run = runner_.Run(limits);
     ++runs_;
     report_.iterations.insert(report_.iterations.end(), run.iterations.begin(),
@@ -146,14 +145,13 @@ class Saturation {
   }
 
   absl::StatusOr<bool> ApplyRow(size_t index, TermGraph::Extracted* at) {
-    const absl::Time begin = absl::Now();
+    egraph::Stopwatch watch;
     egraph::RuleReport& report = report_.rules[rules_.size() + index];
     Recognition recognition;
     absl::StatusOr<Graph> graph =
         ApplyRecognition(at->graph, *recognitions_[index]->recognises, &recognition);
     if (!graph.ok()) return graph.status();
-    const absl::Time matched = absl::Now();
-    report.match_us += absl::ToDoubleMicroseconds(matched - begin);
+    watch.AddTo(&report.match_us);
     if (recognition.found.empty()) return false;
     std::vector<TermGraph::Equality> equal;
     for (size_t n = 0; n < at->classes.size(); ++n) {
@@ -167,21 +165,20 @@ class Saturation {
     report.nodes += imported->nodes;
     report.unions += imported->unions;
     report.refused += imported->refused;
-    report.apply_us += absl::ToDoubleMicroseconds(absl::Now() - matched);
+    watch.AddTo(&report.apply_us);
     *at = {*std::move(graph), std::move(imported->classes)};
     return imported->nodes + imported->unions > 0;
   }
 
   bool Stopped() const {
-    return (options_.cancel && options_.cancel()) ||
-           (options_.limits.time != absl::InfiniteDuration() && absl::Now() > deadline_);
+    return (options_.cancel && options_.cancel()) || watch_.Elapsed() > options_.limits.time;
   }
 
   TermGraph& terms_;
   const std::vector<egraph::Rule> rules_;
   const std::vector<const RuleRow*> recognitions_;
   const SaturationOptions& options_;
-  const absl::Time deadline_;
+  const egraph::Stopwatch watch_;
   egraph::Runner runner_;
   int runs_ = 0;
   egraph::Report report_;

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "compiler/rules/views.h"
 #include "compiler/search/fusion.h"
 
@@ -58,7 +57,7 @@ double RegionForms::OriginalSeconds(const Region& region) const {
 absl::StatusOr<std::shared_ptr<RegionTerms>> RegionForms::TermsOf(const Region& region) {
   const auto known = known_.find(region.key);
   if (known != known_.end()) return known->second;
-  const absl::Duration left = deadline_ - absl::Now();
+  const absl::Duration left = options_.time - watch_.Elapsed();
   std::shared_ptr<RegionTerms>& terms = known_[region.key];
   if (left <= absl::ZeroDuration() || bytes_ >= options_.bytes) return terms;
   SaturationOptions saturation;
@@ -137,7 +136,6 @@ absl::Status RegionForms::JoinWherePays() {
 }
 
 absl::Status RegionForms::Solve() {
-  deadline_ = absl::Now() + options_.time;
   if (absl::Status s = SolveRegions(&regions_); !s.ok()) return s;
   if (absl::Status s = JoinWherePays(); !s.ok()) return s;
   for (size_t i = 0; i < regions_.distinct.size(); ++i) {

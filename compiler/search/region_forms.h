@@ -25,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "compiler/egraph/stopwatch.h"
 #include "compiler/rules/rule_row.h"
 #include "compiler/search/forms.h"
 #include "compiler/search/region.h"
@@ -114,7 +115,7 @@ class RegionForms : public FormSpace {
   std::vector<Solved> solved_;  // by distinct region
   std::vector<int> dearest_;    // distinct regions that have an e-graph, by what they cost
   std::map<std::string, std::shared_ptr<RegionTerms>> known_;  // by the region's key
-  absl::Time deadline_;
+  egraph::Stopwatch watch_;  // since the space is made
   size_t bytes_ = 0;
   std::vector<Form> forms_;
   size_t form_nodes_ = 0;

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "compiler/egraph/stopwatch.h"
 
 namespace athanor {
 namespace {
@@ -33,11 +33,11 @@ absl::StatusOr<std::unique_ptr<RegionTerms>> RegionTerms::Create(const Graph& re
   absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(region);
   if (!terms.ok()) return terms.status();
   made->terms_ = *std::move(terms);
-  const absl::Time begin = absl::Now();
+  const egraph::Stopwatch watch;
   absl::StatusOr<egraph::Report> report = Saturate(made->terms_.get(), rules, options);
   if (!report.ok()) return report.status();
   made->report_ = *std::move(report);
-  made->seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
+  made->seconds_ = absl::ToDoubleSeconds(watch.Elapsed());
   made->FindChoices(costs);
   return made;
 }
