@@ -7,21 +7,17 @@
 #include "compiler/rules/decompose.h"
 #include "compiler/rules/recognise.h"
 #include "compiler/rules/views.h"
+#include "compiler/search/region_cost.h"
 
 namespace athanor {
 namespace {
 
-// Composites that have kernels of their own; the others are computed as their decompositions.
-bool HasKernel(const Graph& graph, const Node& node) {
-  if (node.op == Op::kContract || node.op == Op::kEmbeddingBag) return true;
-  if (node.op != Op::kAttention) return false;
-  return graph.node(node.inputs[0]).type.shape.back().constant().has_value() &&
-         graph.node(node.inputs[2]).type.shape.back().constant().has_value();
-}
-
+// Composites without kernels of their own as their decompositions.
 absl::StatusOr<Graph> ToPrimitives(const Graph& graph) {
   return Decompose(graph, [&](const Node& node) {
-    return OpInfo(node.op).composite() && !HasKernel(graph, node);
+    std::vector<const TensorType*> operands;
+    for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
+    return !HasKernel(node.op, operands);
   });
 }
 

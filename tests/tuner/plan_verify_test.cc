@@ -14,6 +14,7 @@
 #include "server/kernel_maker.h"
 #include "server/tuner_plan_search.h"
 #include "server/tuner_process.h"
+#include "tests/tuner/tuner_test.h"
 
 namespace athanor {
 namespace {
@@ -25,18 +26,10 @@ constexpr char kModel[] = R"(graph "g" { dim b in [1, 64]
   %0 = Input "x" : f32[b, 32] %1 = Constant {value=f32[] {2.0}} %2 = IndexMap(%1) {map=map[b, 32]()}
   %3 = Mul(%0, %2) %4 = Tanh(%3) output "y" = %4 })";
 
-class PlanVerifyTest : public ::testing::Test {
+class PlanVerifyTest : public TunerTest {
  protected:
   void SetUp() override {
-    TunerOptions options;
-    options.binary = "tests/tuner/lying_tuner";
-    auto tuner = TunerProcess::Start(options);
-    ASSERT_TRUE(tuner.ok()) << tuner.status();
-    tuner_ = *std::move(tuner);
-    auto machine = tuner_->Target();
-    ASSERT_TRUE(machine.ok()) << machine.status();
-    machine_ = *std::move(machine);
-    machine_.mutable_target()->set_threads(2);
+    StartTuner("tests/tuner/lying_tuner");
     store_ = KernelStore::Open("", [](absl::string_view) {});
   }
 
@@ -63,8 +56,6 @@ class PlanVerifyTest : public ::testing::Test {
     return slow;
   }
 
-  std::unique_ptr<TunerProcess> tuner_;
-  internal::TargetReply machine_;
   std::unique_ptr<KernelStore> store_;
 };
 

@@ -3,6 +3,7 @@
 #define ATHANOR_TESTS_TUNER_TUNER_TEST_H_
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -13,9 +14,11 @@ namespace athanor {
 
 class TunerTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { StartTuner("server/athanor-tuner"); }
+
+  void StartTuner(const std::string& binary) {
     TunerOptions options;
-    options.binary = "server/athanor-tuner";
+    options.binary = binary;
     auto tuner = TunerProcess::Start(options);
     ASSERT_TRUE(tuner.ok()) << tuner.status();
     tuner_ = *std::move(tuner);
