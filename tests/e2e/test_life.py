@@ -7,6 +7,7 @@ import pathlib
 import athanor
 import numpy as np
 import pytest
+from athanor import calls, wire
 from conftest import Server
 
 
@@ -66,14 +67,11 @@ def test_versions_roll_forward_and_back(own_server: Server) -> None:
 
 
 def test_weights_travel_once(client: athanor.Client) -> None:
-    from athanor._proto.proto.athanor.v1 import model_pb2
-
     g = scaled(5)
-    hashes = list(g.tensors)
-    ask = model_pb2.MissingTensorsRequest(hashes=hashes)
-    assert set(client._models.MissingTensors(ask).hashes) == set(hashes)
+    ask = calls.missing_tensors(wire.read_source(g, None))
+    assert set(client._run(ask)) == set(g.tensors)
     client.upload(g, name="once")
-    assert not client._models.MissingTensors(ask).hashes
+    assert not client._run(ask)
     changed = scaled(6)
     client.upload(changed, name="once")
     np.testing.assert_array_equal(client.model("once", "2").infer({"x": X})["y"], X * 6)

@@ -80,6 +80,15 @@ from athanor.errors import (
 )
 from athanor.expr import Expr, maximum_of, minimum_of
 from athanor.graph import DEFAULT_DIM_BOUNDS, Graph
+from athanor.jobs import (
+    CompileJob,
+    PlanComparison,
+    SearchFailure,
+    SearchOptions,
+    SearchProgress,
+    SearchRegion,
+    SearchTask,
+)
 from athanor.movement import (
     concat,
     expand,
@@ -113,18 +122,7 @@ from athanor.reductions import (
     variance,
 )
 from athanor.value import Value
-from athanor.wire import (
-    CompileJob,
-    InferResult,
-    ModelInfo,
-    PlanComparison,
-    SearchFailure,
-    SearchOptions,
-    SearchProgress,
-    SearchRegion,
-    SearchTask,
-    Tensor,
-)
+from athanor.wire import InferResult, ModelInfo, Tensor
 
 __version__ = "0.1.0"
 __all__ = [

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import grpc
 
-from athanor import wire
-from athanor._proto.proto.athanor.v1 import (
-    compile_pb2,
-    compile_pb2_grpc,
-    model_pb2,
-    model_pb2_grpc,
-)
-from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
-from athanor._proto.proto.inference import open_inference_grpc_pb2_grpc as oip_grpc
-from athanor.errors import (
-    Cancelled,
-    DeadlineExceeded,
-    FailedPrecondition,
-    InvalidArgument,
-    from_rpc,
-)
-from athanor.wire import CompileJob, InferResult, ModelInfo
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except grpc.RpcError as error:
-        raise from_rpc(error) from None
+from athanor import calls, wire
+from athanor.errors import DeadlineExceeded, InvalidArgument
+from athanor.jobs import CompileJob
+from athanor.wire import InferResult, ModelInfo
 
 
 class AsyncClient:
@@ -52,9 +31,7 @@ class AsyncClient:
         else:
             credentials = grpc.ssl_channel_credentials(root_certificates or None)
             self._channel = grpc.aio.secure_channel(address, credentials, wire.CHANNEL_OPTIONS)
-        self._models = model_pb2_grpc.ModelServiceStub(self._channel)
-        self._compile = compile_pb2_grpc.CompileServiceStub(self._channel)
-        self._inference = oip_grpc.GRPCInferenceServiceStub(self._channel)
+        self._stubs = calls.Stubs(self._channel)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -66,11 +43,14 @@ class AsyncClient:
         """Closes the connection."""
         await self._channel.close()
 
+    async def _run(self, call: calls.Call[calls.Result],
+                   timeout: float | None = None) -> calls.Result:
+        with calls.translated():
+            return call.read(await self._stubs.send(call, timeout))
+
     async def ready(self, timeout: float | None = None) -> bool:
         """Whether the server takes requests."""
-        with _translated():
-            reply = await self._inference.ServerReady(oip.ServerReadyRequest(), timeout=timeout)
-        return reply.ready
+        return await self._run(calls.ready(), timeout)
 
     async def upload(self, source: object, name: str, format: str | None = None,
                      buckets: wire.Buckets | None = None, budget: str | None = None,
@@ -78,18 +58,11 @@ class AsyncClient:
                      disable_rules: Sequence[str] | None = None,
                      approximate: bool = False) -> AsyncModel:
         """Stores a model and starts compiling it; see `athanor.Client.upload`."""
-        with _translated():
-            read = wire.read_source(source, format)
-            hashes = list(read.tensors)
-            missing: list[bytes] = []
-            if hashes:
-                reply = await self._models.MissingTensors(
-                    model_pb2.MissingTensorsRequest(hashes=hashes), timeout=timeout)
-                missing = list(reply.hashes)
-            requests = wire.upload_requests(read, name, missing, buckets, budget, deterministic,
-                                            disable_rules, approximate)
-            reply = await self._models.UploadModel(requests, timeout=timeout)
-        return AsyncModel(self, reply.name, reply.version)
+        read = wire.read_source(source, format)
+        missing = await self._run(calls.missing_tensors(read), timeout) if read.tensors else []
+        call = calls.upload(read, name, missing, buckets, budget, deterministic, disable_rules,
+                            approximate)
+        return AsyncModel(self, *await self._run(call, timeout))
 
     async def model(self, name: str, version: str = "") -> AsyncModel:
         """A stored model; without `version` whichever serves."""
@@ -99,74 +72,44 @@ class AsyncClient:
 
     async def models(self, name: str = "") -> list[ModelInfo]:
         """All versions of all models, or of one."""
-        with _translated():
-            reply = await self._models.ListModels(model_pb2.ListModelsRequest(name=name))
-        return [wire.model_info(message) for message in reply.models]
+        return await self._run(calls.list_models(name))
 
     async def delete(self, name: str, version: str = "") -> list[str]:
         """Deletes a model, or one version."""
-        with _translated():
-            request = model_pb2.DeleteModelRequest(name=name, version=version)
-            return list((await self._models.DeleteModel(request)).versions)
+        return await self._run(calls.delete_model(name, version))
 
     async def rollback(self, name: str, version: str = "") -> AsyncModel:
         """Makes an earlier version serve."""
-        with _translated():
-            reply = await self._models.Rollback(
-                model_pb2.RollbackRequest(name=name, version=version))
-        return AsyncModel(self, reply.name, reply.version)
+        return AsyncModel(self, *await self._run(calls.rollback(name, version)))
 
     async def compile(self, name: str, version: str = "", buckets: wire.Buckets | None = None,
                       budget: str | None = None, *, disable_rules: Sequence[str] | None = None,
-                approximate: bool = False, seed: int = 0, use: str | None = None) -> CompileJob:
-        """Starts compiling a stored version again.
-
-        A version has one job at a time: another waits until it has ended.
-
-        Parameters
-        ----------
-        budget, disable_rules, approximate
-            As in `upload`; without `budget` the version's own. Rules that the version or the server
-            disables stay so.
-        seed : int
-            Of the search's random choices; 0: the server's.
-        use : {"serve", "keep", "compare"}, optional
-            What becomes of a faster plan: it is swapped in (the default); kept, to be pinned (the
-            default and the only one of the two for deterministic versions); or timed beside what
-            serves (`CompileJob.comparison`) and dropped, after a search from the baseline.
-        """
-        request = wire.start_compile(name, version, buckets, budget, disable_rules, approximate,
-                                     seed, use)
-        with _translated():
-            return wire.compile_job(await self._compile.StartCompile(request))
+                      approximate: bool = False, seed: int = 0,
+                      use: str | None = None) -> CompileJob:
+        """Starts compiling a stored version again; see `athanor.Client.compile`."""
+        return await self._run(calls.start_compile(name, version, buckets, budget, disable_rules,
+                                                   approximate, seed, use))
 
     async def jobs(self, name: str = "", only_unfinished: bool = False) -> list[CompileJob]:
         """Compile jobs, newest first."""
-        request = compile_pb2.ListCompileJobsRequest(model=name, only_unfinished=only_unfinished)
-        with _translated():
-            reply = await self._compile.ListCompileJobs(request)
-        return [wire.compile_job(job) for job in reply.jobs]
+        return await self._run(calls.list_jobs(name, only_unfinished))
 
     async def job(self, job_id: str) -> CompileJob:
         """One compile job."""
-        with _translated():
-            request = compile_pb2.GetCompileJobRequest(id=job_id)
-            return wire.compile_job(await self._compile.GetCompileJob(request))
+        return await self._run(calls.get_job(job_id))
 
     async def cancel(self, job_id: str) -> CompileJob:
         """Stops a compile job."""
-        with _translated():
-            request = compile_pb2.CancelCompileJobRequest(id=job_id)
-            return wire.compile_job(await self._compile.CancelCompileJob(request))
+        return await self._run(calls.cancel_job(job_id))
 
     async def watch(self, job_id: str, timeout: float | None = None) -> AsyncIterator[CompileJob]:
         """A compile job as it is, then again after each change, until it has finished."""
-        request = compile_pb2.WatchCompileJobRequest(id=job_id)
-        stream = self._compile.WatchCompileJob(request, timeout=timeout)
+        call = calls.watch_job(job_id)
+        stream = self._stubs.send(call, timeout)
         try:
-            with _translated():
+            with calls.translated():
                 async for message in stream:
-                    yield wire.compile_job(message)
+                    yield call.read(message)
         finally:
             stream.cancel()
 
@@ -185,9 +128,7 @@ class AsyncModel:
 
     async def info(self, timeout: float | None = None) -> ModelInfo:
         """Everything the server knows about it, now."""
-        request = model_pb2.GetModelRequest(name=self.name, version=self.version)
-        with _translated():
-            info = wire.model_info(await self.client._models.GetModel(request, timeout=timeout))
+        info = await self.client._run(calls.get_model(self.name, self.version), timeout)
         self._inputs = info.inputs
         return info
 
@@ -195,23 +136,16 @@ class AsyncModel:
                     timeout: float | None = None, wait: str | None = None, *,
                     taps: Sequence[str] | None = None, priority: int | None = None) -> InferResult:
         """Runs the model; see `athanor.Model.infer`."""
-        known = self._inputs
-        if known is None:
-            known = (await self.info()).inputs
-        parameters = {"wait": wait, "taps": wire.tap_names(taps), "priority": priority}
+        known = (await self.info()).inputs if self._inputs is None else self._inputs
+        options = (inputs, outputs, wait, taps, priority)
         try:
-            request = wire.infer_request(self.name, self.version, known, inputs, outputs,
-                                         parameters)
+            call = calls.infer(self.name, self.version, known, *options)
         except InvalidArgument:
             # Another version may serve since the types were read.
             if self.version:
                 raise
-            known = (await self.info()).inputs
-            request = wire.infer_request(self.name, self.version, known, inputs, outputs,
-                                         parameters)
-        with _translated():
-            return wire.infer_result(
-                await self.client._inference.ModelInfer(request, timeout=timeout))
+            call = calls.infer(self.name, self.version, (await self.info()).inputs, *options)
+        return await self.client._run(call, timeout)
 
     async def watch(self, timeout: float | None = None) -> AsyncIterator[CompileJob]:
         """The progress of its latest compile job."""
@@ -223,8 +157,7 @@ class AsyncModel:
 
     async def wait(self, until: str = "baseline", timeout: float | None = None) -> AsyncModel:
         """Returns when the baseline serves or the search has ended; see `athanor.Model.wait`."""
-        if until not in ("baseline", "optimised"):
-            raise InvalidArgument(f'wait({until!r}): it must be "baseline" or "optimised"')
+        calls.check_until(until)
         try:
             async with asyncio.timeout(timeout):
                 return await self._wait(until)
@@ -242,21 +175,12 @@ class AsyncModel:
                 changed, last = last is None or job.phase != last.phase, job
                 if until == "baseline" and changed and (await self.info()).state == "READY":
                     return self
-        info = await self.info()
-        if info.state == "READY" and (last is None or last.phase == "DONE"):
-            return self
-        if last is not None and last.error is not None:
-            raise last.error
-        what = f"model {self.name!r} version {info.version}"
-        if last is not None and last.phase == "CANCELLED":
-            raise Cancelled(f"{what}: compile job {last.id} was cancelled ({last.stop_reason})")
-        raise FailedPrecondition(f"{what} is {info.state}: {info.error or 'no plan serves'}")
+        calls.check_finished(await self.info(), last)
+        return self
 
     async def pin_plan(self, plan_id: str = "") -> ModelInfo:
         """Serves this plan until it is unpinned; see `athanor.Model.pin_plan`."""
-        request = model_pb2.PinPlanRequest(name=self.name, version=self.version, plan_id=plan_id)
-        with _translated():
-            return wire.model_info(await self.client._models.PinPlan(request))
+        return await self.client._run(calls.pin_plan(self.name, self.version, plan_id))
 
     async def rollback(self) -> AsyncModel:
         """Makes this version serve requests that name none; without a version, the one before."""

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import grpc
 
-from athanor import wire
-from athanor._proto.proto.athanor.v1 import (
-    compile_pb2,
-    compile_pb2_grpc,
-    model_pb2,
-    model_pb2_grpc,
-)
-from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
-from athanor._proto.proto.inference import open_inference_grpc_pb2_grpc as oip_grpc
-from athanor.errors import (
-    Cancelled,
-    DeadlineExceeded,
-    FailedPrecondition,
-    InvalidArgument,
-    from_rpc,
-)
-from athanor.wire import CompileJob, InferResult, ModelInfo
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Errors of gRPC as errors of this package."""
-    try:
-        yield
-    except grpc.RpcError as error:
-        raise from_rpc(error) from None
+from athanor import calls, wire
+from athanor.errors import InvalidArgument
+from athanor.jobs import CompileJob
+from athanor.wire import InferResult, ModelInfo
 
 
 class Client:
@@ -61,9 +38,7 @@ class Client:
         else:
             credentials = grpc.ssl_channel_credentials(root_certificates or None)
             self._channel = grpc.secure_channel(address, credentials, wire.CHANNEL_OPTIONS)
-        self._models = model_pb2_grpc.ModelServiceStub(self._channel)
-        self._compile = compile_pb2_grpc.CompileServiceStub(self._channel)
-        self._inference = oip_grpc.GRPCInferenceServiceStub(self._channel)
+        self._stubs = calls.Stubs(self._channel)
 
     def __enter__(self) -> Client:
         return self
@@ -75,10 +50,13 @@ class Client:
         """Closes the connection; calls that are running are cancelled."""
         self._channel.close()
 
+    def _run(self, call: calls.Call[calls.Result], timeout: float | None = None) -> calls.Result:
+        with calls.translated():
+            return call.read(self._stubs.send(call, timeout))
+
     def ready(self, timeout: float | None = None) -> bool:
         """Whether the server takes requests."""
-        with _translated():
-            return self._inference.ServerReady(oip.ServerReadyRequest(), timeout=timeout).ready
+        return self._run(calls.ready(), timeout)
 
     def upload(self, source: object, name: str, format: str | None = None,
                buckets: wire.Buckets | None = None, budget: str | None = None,
@@ -113,18 +91,11 @@ class Client:
         Model
             This version of the model. Its first `infer` waits for the baseline plan.
         """
-        with _translated():
-            read = wire.read_source(source, format)
-            hashes = list(read.tensors)
-            missing: list[bytes] = []
-            if hashes:
-                reply = self._models.MissingTensors(
-                    model_pb2.MissingTensorsRequest(hashes=hashes), timeout=timeout)
-                missing = list(reply.hashes)
-            reply = self._models.UploadModel(
-                wire.upload_requests(read, name, missing, buckets, budget, deterministic,
-                                     disable_rules, approximate), timeout=timeout)
-        return Model(self, reply.name, reply.version)
+        read = wire.read_source(source, format)
+        missing = self._run(calls.missing_tensors(read), timeout) if read.tensors else []
+        call = calls.upload(read, name, missing, buckets, budget, deterministic, disable_rules,
+                            approximate)
+        return Model(self, *self._run(call, timeout))
 
     def model(self, name: str, version: str = "") -> Model:
         """A stored model; without `version` each call goes to the version that serves then.
@@ -140,21 +111,15 @@ class Client:
 
     def models(self, name: str = "") -> list[ModelInfo]:
         """All versions of all models, or of one, newest first."""
-        with _translated():
-            reply = self._models.ListModels(model_pb2.ListModelsRequest(name=name))
-        return [wire.model_info(message) for message in reply.models]
+        return self._run(calls.list_models(name))
 
     def delete(self, name: str, version: str = "") -> list[str]:
         """Deletes a model, or one version; returns the versions that went. Running calls finish."""
-        with _translated():
-            request = model_pb2.DeleteModelRequest(name=name, version=version)
-            return list(self._models.DeleteModel(request).versions)
+        return self._run(calls.delete_model(name, version))
 
     def rollback(self, name: str, version: str = "") -> Model:
         """Makes an earlier version serve; without `version` the one before."""
-        with _translated():
-            reply = self._models.Rollback(model_pb2.RollbackRequest(name=name, version=version))
-        return Model(self, reply.name, reply.version)
+        return Model(self, *self._run(calls.rollback(name, version)))
 
     def compile(self, name: str, version: str = "", buckets: wire.Buckets | None = None,
                 budget: str | None = None, *, disable_rules: Sequence[str] | None = None,
@@ -175,37 +140,29 @@ class Client:
             default and the only one of the two for deterministic versions); or timed beside what
             serves (`CompileJob.comparison`) and dropped, after a search from the baseline.
         """
-        request = wire.start_compile(name, version, buckets, budget, disable_rules, approximate,
-                                     seed, use)
-        with _translated():
-            return wire.compile_job(self._compile.StartCompile(request))
+        return self._run(calls.start_compile(name, version, buckets, budget, disable_rules,
+                                             approximate, seed, use))
 
     def jobs(self, name: str = "", only_unfinished: bool = False) -> list[CompileJob]:
         """Compile jobs, newest first."""
-        request = compile_pb2.ListCompileJobsRequest(model=name, only_unfinished=only_unfinished)
-        with _translated():
-            return [wire.compile_job(job) for job in self._compile.ListCompileJobs(request).jobs]
+        return self._run(calls.list_jobs(name, only_unfinished))
 
     def job(self, job_id: str) -> CompileJob:
         """One compile job."""
-        with _translated():
-            request = compile_pb2.GetCompileJobRequest(id=job_id)
-            return wire.compile_job(self._compile.GetCompileJob(request))
+        return self._run(calls.get_job(job_id))
 
     def cancel(self, job_id: str) -> CompileJob:
         """Stops a compile job; what serves already stays."""
-        with _translated():
-            request = compile_pb2.CancelCompileJobRequest(id=job_id)
-            return wire.compile_job(self._compile.CancelCompileJob(request))
+        return self._run(calls.cancel_job(job_id))
 
     def watch(self, job_id: str, timeout: float | None = None) -> Iterator[CompileJob]:
         """A compile job as it is, then again after each change, until it has finished."""
-        request = compile_pb2.WatchCompileJobRequest(id=job_id)
-        stream = self._compile.WatchCompileJob(request, timeout=timeout)
+        call = calls.watch_job(job_id)
+        stream = self._stubs.send(call, timeout)
         try:
-            with _translated():
+            with calls.translated():
                 for message in stream:
-                    yield wire.compile_job(message)
+                    yield call.read(message)
         finally:
             stream.cancel()
 
@@ -230,9 +187,7 @@ class Model:
 
     def info(self, timeout: float | None = None) -> ModelInfo:
         """Everything the server knows about it, now."""
-        request = model_pb2.GetModelRequest(name=self.name, version=self.version)
-        with _translated():
-            info = wire.model_info(self.client._models.GetModel(request, timeout=timeout))
+        info = self.client._run(calls.get_model(self.name, self.version), timeout)
         self._inputs = info.inputs
         return info
 
@@ -278,25 +233,16 @@ class Model:
         ResourceExhausted
             If the server compiles plans for as many other sets of taps as it keeps.
         """
+        known = self.info().inputs if self._inputs is None else self._inputs
+        options = (inputs, outputs, wait, taps, priority)
         try:
-            request = self._request(inputs, outputs, wait, taps, priority)
+            call = calls.infer(self.name, self.version, known, *options)
         except InvalidArgument:
             # Another version may serve since the types were read.
-            if self.version or self._inputs is None:
+            if self.version:
                 raise
-            self._inputs = None
-            request = self._request(inputs, outputs, wait, taps, priority)
-        with _translated():
-            return wire.infer_result(self.client._inference.ModelInfer(request, timeout=timeout))
-
-    def _request(self, inputs: Mapping[str, object], outputs: Sequence[str] | None,
-                 wait: str | None, taps: Sequence[str],
-                 priority: int | None) -> oip.ModelInferRequest:
-        if self._inputs is None:
-            self.info()
-        parameters = {"wait": wait, "taps": wire.tap_names(taps), "priority": priority}
-        return wire.infer_request(self.name, self.version, self._inputs, inputs, outputs,
-                                  parameters)
+            call = calls.infer(self.name, self.version, self.info().inputs, *options)
+        return self.client._run(call, timeout)
 
     def watch(self, timeout: float | None = None) -> Iterator[CompileJob]:
         """The progress of its latest compile job, ending with the job's final phase.
@@ -322,8 +268,7 @@ class Model:
         Error
             What the compile job failed with, by its status code.
         """
-        if until not in ("baseline", "optimised"):
-            raise InvalidArgument(f'wait({until!r}): it must be "baseline" or "optimised"')
+        calls.check_until(until)
         end = None if timeout is None else time.monotonic() + timeout
         info = self.info(timeout)
         if until == "baseline" and info.state == "READY":
@@ -335,21 +280,8 @@ class Model:
                 changed, last = last is None or job.phase != last.phase, job
                 if until == "baseline" and changed and self.info().state == "READY":
                     return self
-        return self._finished(last)
-
-    def _finished(self, job: CompileJob | None) -> Model:
-        """What the end of a job means for who waited for it."""
-        info = self.info()
-        if info.state == "READY" and (job is None or job.phase == "DONE"):
-            return self
-        what = f"model {self.name!r} version {info.version}"
-        if job is not None and job.error is not None:
-            raise job.error
-        if job is not None and job.phase == "CANCELLED":
-            raise Cancelled(f"{what}: compile job {job.id} was cancelled ({job.stop_reason})")
-        if job is not None and not job.finished:
-            raise DeadlineExceeded(f"{what}: the watch ended in phase {job.phase}")
-        raise FailedPrecondition(f"{what} is {info.state}: {info.error or 'no plan serves'}")
+        calls.check_finished(self.info(), last)
+        return self
 
     def pin_plan(self, plan_id: str = "") -> ModelInfo:
         """Serves this plan until it is unpinned, whatever else is found; ``""`` unpins.
@@ -364,9 +296,7 @@ class Model:
         NotFound
             Naming the plans there are.
         """
-        request = model_pb2.PinPlanRequest(name=self.name, version=self.version, plan_id=plan_id)
-        with _translated():
-            return wire.model_info(self.client._models.PinPlan(request))
+        return self.client._run(calls.pin_plan(self.name, self.version, plan_id))
 
     def rollback(self) -> Model:
         """Makes this version serve requests that name none; without a version, the one before."""

@@ -1,0 +1,187 @@
+"""Each RPC in one place: its request, and what becomes of its reply.
+
+`Client` and `AsyncClient` differ only in how they run a `Call`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from athanor import wire
+from athanor._proto.proto.athanor.v1 import (
+    compile_pb2,
+    compile_pb2_grpc,
+    model_pb2,
+    model_pb2_grpc,
+)
+from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
+from athanor._proto.proto.inference import open_inference_grpc_pb2_grpc as oip_grpc
+from athanor.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    from_rpc,
+)
+from athanor.jobs import CompileJob, compile_job
+
+Result = TypeVar("Result")
+
+
+@dataclasses.dataclass(frozen=True)
+class Call(Generic[Result]):
+    """One RPC, not sent yet.
+
+    Attributes
+    ----------
+    method : str
+        Of which stub of `Stubs`: ``"models.GetModel"``.
+    request : message, or iterator of messages
+        What is sent.
+    read : callable
+        From the reply, or from each reply of a stream, to what the caller gets.
+    """
+
+    method: str
+    request: Any
+    read: Callable[[Any], Result]
+
+
+class Stubs:
+    """The services behind a channel, blocking or asyncio."""
+
+    def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None:
+        self.models = model_pb2_grpc.ModelServiceStub(channel)
+        self.compile = compile_pb2_grpc.CompileServiceStub(channel)
+        self.inference = oip_grpc.GRPCInferenceServiceStub(channel)
+
+    def send(self, call: Call, timeout: float | None = None) -> Any:
+        """The reply, or what is awaited or iterated for it."""
+        return operator.attrgetter(call.method)(self)(call.request, timeout=timeout)
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Errors of gRPC as errors of this package."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise from_rpc(error) from None
+
+
+def ready() -> Call[bool]:
+    return Call("inference.ServerReady", oip.ServerReadyRequest(), operator.attrgetter("ready"))
+
+
+def missing_tensors(source: wire.Source) -> Call[list[bytes]]:
+    """Which tensors of a model the server lacks."""
+    return Call("models.MissingTensors",
+                model_pb2.MissingTensorsRequest(hashes=list(source.tensors)),
+                lambda reply: list(reply.hashes))
+
+
+def upload(source: wire.Source, name: str, missing: Sequence[bytes], buckets: wire.Buckets | None,
+           budget: str | None, deterministic: bool, disable_rules: Sequence[str] | None,
+           approximate: bool) -> Call[tuple[str, str]]:
+    """Name and version of the stored model."""
+    return Call("models.UploadModel",
+                wire.upload_requests(source, name, missing, buckets, budget, deterministic,
+                                     disable_rules, approximate), _name_and_version)
+
+
+def get_model(name: str, version: str) -> Call[wire.ModelInfo]:
+    return Call("models.GetModel", model_pb2.GetModelRequest(name=name, version=version),
+                wire.model_info)
+
+
+def list_models(name: str) -> Call[list[wire.ModelInfo]]:
+    return Call("models.ListModels", model_pb2.ListModelsRequest(name=name),
+                lambda reply: [wire.model_info(message) for message in reply.models])
+
+
+def delete_model(name: str, version: str) -> Call[list[str]]:
+    """The versions that went."""
+    return Call("models.DeleteModel", model_pb2.DeleteModelRequest(name=name, version=version),
+                lambda reply: list(reply.versions))
+
+
+def rollback(name: str, version: str) -> Call[tuple[str, str]]:
+    """Name and version of what serves now."""
+    return Call("models.Rollback", model_pb2.RollbackRequest(name=name, version=version),
+                _name_and_version)
+
+
+def pin_plan(name: str, version: str, plan_id: str) -> Call[wire.ModelInfo]:
+    return Call("models.PinPlan",
+                model_pb2.PinPlanRequest(name=name, version=version, plan_id=plan_id),
+                wire.model_info)
+
+
+def start_compile(name: str, version: str, buckets: wire.Buckets | None, budget: str | None,
+                  disable_rules: Sequence[str] | None, approximate: bool, seed: int,
+                  use: str | None) -> Call[CompileJob]:
+    return Call("compile.StartCompile",
+                wire.start_compile(name, version, buckets, budget, disable_rules, approximate,
+                                   seed, use), compile_job)
+
+
+def list_jobs(name: str, only_unfinished: bool) -> Call[list[CompileJob]]:
+    return Call("compile.ListCompileJobs",
+                compile_pb2.ListCompileJobsRequest(model=name, only_unfinished=only_unfinished),
+                lambda reply: [compile_job(job) for job in reply.jobs])
+
+
+def get_job(job_id: str) -> Call[CompileJob]:
+    return Call("compile.GetCompileJob", compile_pb2.GetCompileJobRequest(id=job_id), compile_job)
+
+
+def cancel_job(job_id: str) -> Call[CompileJob]:
+    return Call("compile.CancelCompileJob", compile_pb2.CancelCompileJobRequest(id=job_id),
+                compile_job)
+
+
+def watch_job(job_id: str) -> Call[CompileJob]:
+    """A stream."""
+    return Call("compile.WatchCompileJob", compile_pb2.WatchCompileJobRequest(id=job_id),
+                compile_job)
+
+
+def infer(name: str, version: str, expected: Sequence[wire.Tensor], inputs: Mapping[str, object],
+          outputs: Sequence[str] | None, wait: str | None, taps: Sequence[str] | None,
+          priority: int | None) -> Call[wire.InferResult]:
+    parameters = {"wait": wait, "taps": wire.tap_names(taps), "priority": priority}
+    return Call("inference.ModelInfer",
+                wire.infer_request(name, version, expected, inputs, outputs, parameters),
+                wire.infer_result)
+
+
+def check_until(until: str) -> None:
+    """Raises InvalidArgument unless `until` is what a client can wait for."""
+    if until not in ("baseline", "optimised"):
+        raise InvalidArgument(f'wait({until!r}): it must be "baseline" or "optimised"')
+
+
+def check_finished(info: wire.ModelInfo, job: CompileJob | None) -> None:
+    """Raises what a model and the last of its job mean for who waited for it; nothing if it is
+    ready.
+    """
+    if info.state == "READY" and (job is None or job.phase == "DONE"):
+        return
+    what = f"model {info.name!r} version {info.version}"
+    if job is not None and job.error is not None:
+        raise job.error
+    if job is not None and job.phase == "CANCELLED":
+        raise Cancelled(f"{what}: compile job {job.id} was cancelled ({job.stop_reason})")
+    if job is not None and not job.finished:
+        raise DeadlineExceeded(f"{what}: the watch ended in phase {job.phase}")
+    raise FailedPrecondition(f"{what} is {info.state}: {info.error or 'no plan serves'}")
+
+
+def _name_and_version(message: model_pb2.Model | model_pb2.UploadModelResponse) -> tuple[str, str]:
+    return message.name, message.version

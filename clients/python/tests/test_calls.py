@@ -1,0 +1,60 @@
+"""Each RPC of `calls` against the services as the protos define them."""
+
+from __future__ import annotations
+
+import grpc
+import numpy as np
+import pytest
+from athanor import calls, wire
+from athanor._proto.proto.athanor.v1 import compile_pb2, model_pb2
+from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
+
+SERVICES = {
+    "models": model_pb2.DESCRIPTOR.services_by_name["ModelService"],
+    "compile": compile_pb2.DESCRIPTOR.services_by_name["CompileService"],
+    "inference": oip.DESCRIPTOR.services_by_name["GRPCInferenceService"],
+}
+SOURCE = wire.Source("athanor", b"g", {b"k": b"data"})
+X = wire.Tensor("x", "f32", ("2",))
+CALLS = [
+    calls.ready(),
+    calls.missing_tensors(SOURCE),
+    calls.upload(SOURCE, "m", [b"k"], {"b": [(1, 8)]}, "5s", True, ["layout"], True),
+    calls.get_model("m", "2"),
+    calls.list_models("m"),
+    calls.delete_model("m", "2"),
+    calls.rollback("m", "2"),
+    calls.pin_plan("m", "2", "p-1"),
+    calls.start_compile("m", "2", {"b": [(1, 8)]}, "5s", ["layout"], True, 7, "keep"),
+    calls.list_jobs("m", True),
+    calls.get_job("j"),
+    calls.cancel_job("j"),
+    calls.watch_job("j"),
+    calls.infer("m", "2", [X], {"x": np.ones(2, np.float32)}, ["y"], "none", ["h"], 1),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.method)
+def test_request_is_the_rpcs_and_its_reply_is_read(call: calls.Call) -> None:
+    service, method = call.method.split(".")
+    rpc = SERVICES[service].methods_by_name[method]
+    for request in call.request if rpc.client_streaming else [call.request]:
+        assert request.DESCRIPTOR is rpc.input_type
+    assert call.read(rpc.output_type._concrete_class()) is not None
+    with grpc.insecure_channel("127.0.0.1:1") as channel:
+        stubs = calls.Stubs(channel)
+        assert callable(getattr(getattr(stubs, service), method))
+
+
+def test_every_argument_reaches_the_request() -> None:
+    by_method = {call.method: call.request for call in CALLS}
+    assert by_method["models.PinPlan"] == model_pb2.PinPlanRequest(name="m", version="2",
+                                                                   plan_id="p-1")
+    assert by_method["models.GetModel"] == model_pb2.GetModelRequest(name="m", version="2")
+    assert by_method["models.Rollback"] == model_pb2.RollbackRequest(name="m", version="2")
+    assert by_method["models.DeleteModel"] == model_pb2.DeleteModelRequest(name="m", version="2")
+    assert by_method["compile.ListCompileJobs"] == compile_pb2.ListCompileJobsRequest(
+        model="m", only_unfinished=True)
+    infer = by_method["inference.ModelInfer"].parameters
+    assert (infer["wait"].string_param, infer["taps"].string_param) == ("none", "h")
+    assert infer["priority"].int64_param == 1
