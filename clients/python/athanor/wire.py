@@ -106,7 +106,13 @@ def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets
                     budget: str | None, deterministic: bool = False,
                     disable_rules: Sequence[str] | None = None,
                     approximate: bool = False) -> Iterator[model_pb2.UploadModelRequest]:
-    """Header, chunks of the tensors that the server lacks, commit."""
+    """Header, chunks of the tensors that the server lacks, commit.
+
+    Raises
+    ------
+    InvalidArgument
+        At once, not while gRPC iterates, where it would arrive as UNKNOWN.
+    """
     header = model_pb2.UploadHeader(
         name=name, format=source.format, graph=source.graph,
         graph_sha256=content_hash(source.graph), search_budget=budget_text(budget),
@@ -114,9 +120,13 @@ def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets
         disable_rules=rule_names(disable_rules), approximate=approximate)
     for key in missing:
         header.tensors.add(hash=key, bytes=len(source.tensors[key]))
+    return _upload_stream(header, {key: source.tensors[key] for key in missing})
+
+
+def _upload_stream(header: model_pb2.UploadHeader,
+                   tensors: Mapping[bytes, bytes]) -> Iterator[model_pb2.UploadModelRequest]:
     yield model_pb2.UploadModelRequest(header=header)
-    for key in missing:
-        data = source.tensors[key]
+    for key, data in tensors.items():
         for offset in range(0, len(data), CHUNK_BYTES):
             yield model_pb2.UploadModelRequest(chunk=model_pb2.TensorChunk(
                 hash=key, offset=offset, data=data[offset:offset + CHUNK_BYTES]))

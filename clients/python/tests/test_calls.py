@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import athanor
 import grpc
 import numpy as np
 import pytest
@@ -58,3 +59,14 @@ def test_every_argument_reaches_the_request() -> None:
     infer = by_method["inference.ModelInfer"].parameters
     assert (infer["wait"].string_param, infer["taps"].string_param) == ("none", "h")
     assert infer["priority"].int64_param == 1
+
+
+@pytest.mark.parametrize(("wrong", "text"), [
+    ({"budget": 30}, "budget=30: it must be a str"),
+    ({"disable_rules": "layout"}, "it must be a sequence"),
+])
+def test_an_upload_that_cannot_be_said_is_refused_before_it_is_sent(wrong: dict, text: str) -> None:
+    options = {"buckets": None, "budget": None, "deterministic": False, "disable_rules": None,
+               "approximate": False, **wrong}
+    with pytest.raises(athanor.InvalidArgument, match=text):
+        calls.upload(SOURCE, "m", [], **options)
