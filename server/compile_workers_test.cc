@@ -1,5 +1,4 @@
-// Compile jobs whose baseline serves and whose search goes on: what is swapped in under load, how a
-// search ends, and what goes first.
+// Compile jobs: which plan serves and which are kept, and many jobs at once.
 #include "server/compile_workers.h"
 
 #include <atomic>
@@ -7,13 +6,11 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/core_testing.h"
-#include "server/search_policy.h"
+#include "server/search_testing.h"
 
 namespace athanor {
 namespace {
@@ -21,151 +18,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Job = v1::CompileJob;
-
-SearchPolicy WithBudget(const char* budget, v1::SearchOptions::Use use = v1::SearchOptions::SERVE) {
-  SearchPolicy policy;
-  policy.budget = ParseSearchBudget(budget).value();
-  policy.use = use;
-  return policy;
-}
-
-class SearchTest : public CoreTest {
- protected:
-  void SetUp() override {
-    options_.search_budget = "1h";
-    Begin(1);
-  }
-
-  void TearDown() override { control_->ReleaseSearches(); }
-
-  void Begin(int workers) {
-    core_.reset();
-    options_.state_dir = FreshDirectory();
-    options_.compile_workers = workers;
-    options_.contexts = 2;
-    core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
-  }
-
-  std::shared_ptr<CompileJob> Start(const std::shared_ptr<ModelVersion>& version) {
-    auto job = core_->workers().Start(version);
-    EXPECT_TRUE(job.ok()) << job.status();
-    return *job;
-  }
-
-  // Stores y = w * x under `name`.
-  std::shared_ptr<ModelVersion> StoreScale(const std::string& name, float w) {
-    return Store(name, ScaleModel({w}));
-  }
-
-  // Its search has begun and its first step waits.
-  std::shared_ptr<CompileJob> StartSearching(const std::shared_ptr<ModelVersion>& version) {
-    control_->HoldSearches();
-    std::shared_ptr<CompileJob> job = Start(version);
-    control_->AwaitSearch();
-    EXPECT_EQ(job->state().phase(), Job::SEARCHING);
-    return job;
-  }
-
-  // `steps` more of one worker's searches are done, the swaps they brought too.
-  void Steps(int steps) {
-    control_->LetSearch(steps);
-    control_->AwaitSearch();
-  }
-
-  Job AwaitEnd(CompileJob& job) {
-    Mutex mu;
-    CondVar cv;
-    bool changed = true;
-    const uint64_t watch = job.Watch([&] {
-      MutexLock lock(mu);
-      changed = true;
-      cv.NotifyAll();
-    });
-    while (!job.finished()) {
-      MutexLock lock(mu);
-      while (!std::exchange(changed, false)) cv.Wait(lock);
-    }
-    job.Unwatch(watch);
-    return job.state();
-  }
-
-  std::string ServedBy(const ModelVersion& version) {
-    const std::shared_ptr<const ServedPlan> plan = version.plan();
-    return plan == nullptr ? "" : plan->info.plan_id();
-  }
-};
-
-TEST_F(SearchTest, SwapsUnderLoad) {
-  constexpr int kSwaps = 24, kThreads = 8;
-  control_->Search({.plans = kSwaps, .stop = Job::STOP_ROOFLINE});
-  std::shared_ptr<ModelVersion> version = StoreScale("m", 3);
-  std::shared_ptr<CompileJob> job = StartSearching(version);
-  const std::weak_ptr<const ServedPlan> baseline = version->plan();
-  std::atomic<bool> stop = false;
-  std::atomic<int> replies = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = t; !stop; i = (i + 1) % 100) {
-        absl::StatusOr<float> y = Run(*version, static_cast<float>(i));
-        ASSERT_TRUE(y.ok()) << y.status();
-        ASSERT_EQ(*y, 3.0f * static_cast<float>(i));
-        ++replies;
-      }
-    });
-  }
-  for (int i = 1; i <= kSwaps; ++i) {
-    const int before = replies;
-    Steps(1);
-    EXPECT_EQ(ServedBy(*version), "found-" + std::to_string(i));
-    while (replies < before + kThreads) std::this_thread::yield();
-  }
-  control_->ReleaseSearches();
-  const Job end = AwaitEnd(*job);
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(end.phase(), Job::DONE);
-  EXPECT_EQ(end.stop_reason(), Job::STOP_ROOFLINE);
-  EXPECT_EQ(end.search().plans_taken(), kSwaps);
-  EXPECT_EQ(end.percent(), 100);
-  EXPECT_TRUE(baseline.expired());
-}
-
-TEST_F(SearchTest, EndsWithTheSearchsReason) {
-  for (Job::StopReason reason : {Job::STOP_ROOFLINE, Job::STOP_STAGNATION, Job::STOP_EXHAUSTED}) {
-    control_->Search({.plans = 2, .stop = reason});
-    std::shared_ptr<CompileJob> job = Start(StoreScale("m", 2));
-    const Job end = AwaitEnd(*job);
-    EXPECT_EQ(end.phase(), Job::DONE);
-    EXPECT_EQ(end.stop_reason(), reason) << Job::StopReason_Name(end.stop_reason());
-    EXPECT_EQ(end.search().plans_taken(), 2);
-    EXPECT_EQ(end.search().candidates(), 3);
-  }
-}
-
-TEST_F(SearchTest, EndsWhenItsTimeIsUsed) {
-  control_->Search({.endless = true});
-  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  auto job = core_->workers().Start(version, WithBudget("1ms"));
-  ASSERT_TRUE(job.ok()) << job.status();
-  const Job end = AwaitEnd(**job);
-  EXPECT_EQ(end.phase(), Job::DONE);
-  EXPECT_EQ(end.stop_reason(), Job::STOP_BUDGET);
-  EXPECT_GE(end.search().seconds(), 0.001);
-}
-
-TEST_F(SearchTest, WithoutTimeThereIsNone) {
-  control_->Search({.plans = 1});
-  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  auto job = core_->workers().Start(version, WithBudget("0"));
-  ASSERT_TRUE(job.ok()) << job.status();
-  const Job end = AwaitEnd(**job);
-  EXPECT_EQ(end.phase(), Job::DONE);
-  EXPECT_EQ(end.stop_reason(), Job::STOP_BASELINE_ONLY);
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
-  EXPECT_THAT(control_->events(), ElementsAre(HasSubstr("lower")));
-}
 
 TEST_F(SearchTest, APinnedVersionHasNone) {
   control_->Search({.plans = 1});
@@ -191,50 +43,6 @@ TEST_F(SearchTest, WhatIsFoundAfterPinningDoesNotServe) {
   EXPECT_EQ(ServedBy(*version), baseline);
 }
 
-TEST_F(SearchTest, CancelledLeavesWhatServes) {
-  control_->Search({.plans = 1, .endless = true});
-  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  std::shared_ptr<CompileJob> job = StartSearching(version);
-  Steps(1);
-  core_->workers().Cancel(job, Job::STOP_CANCELLED);
-  const Job end = AwaitEnd(*job);
-  EXPECT_EQ(end.phase(), Job::CANCELLED);
-  EXPECT_EQ(end.stop_reason(), Job::STOP_CANCELLED);
-  EXPECT_EQ(ServedBy(*version), "found-1");
-  EXPECT_EQ(version->state(), v1::Model::READY);
-  EXPECT_EQ(Run(*version, 5).value(), 10);
-}
-
-// Cancelled between two of its steps, while the other search's step is under way.
-TEST_F(SearchTest, CancelledBetweenItsSteps) {
-  control_->Search({.endless = true});
-  std::shared_ptr<CompileJob> first = StartSearching(Store("a", ScaleModel({1})));
-  std::shared_ptr<CompileJob> second = Start(Store("b", ScaleModel({1, 2})));
-  Steps(4);  // turn by turn, so `second` searches too, and one of them waits for its next
-  ASSERT_EQ(second->state().phase(), Job::SEARCHING);
-  core_->workers().Cancel(first, Job::STOP_CANCELLED);
-  control_->ReleaseSearches();
-  EXPECT_EQ(AwaitEnd(*first).stop_reason(), Job::STOP_CANCELLED);
-  EXPECT_FALSE(second->finished());
-  core_->workers().Cancel(second, Job::STOP_CANCELLED);
-  EXPECT_EQ(AwaitEnd(*second).stop_reason(), Job::STOP_CANCELLED);
-}
-
-TEST_F(SearchTest, EndsWithTheModel) {
-  control_->Search({.plans = 1, .endless = true});
-  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  std::shared_ptr<CompileJob> job = StartSearching(version);
-  ASSERT_TRUE(core_->registry().Delete("m", "").ok());
-  // The step under way still finds a plan: it does not bring the version back.
-  Steps(1);
-  EXPECT_THAT(control_->events(), Contains("refused found-1"));
-  EXPECT_EQ(version->plan(), nullptr);
-  core_->workers().CancelFor(*version);
-  const Job end = AwaitEnd(*job);
-  EXPECT_EQ(end.phase(), Job::CANCELLED);
-  EXPECT_EQ(end.stop_reason(), Job::STOP_MODEL_DELETED);
-}
-
 TEST_F(SearchTest, ARememberedJobKeepsNoDeletedVersion) {
   control_->Search({.plans = 1});
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
@@ -250,85 +58,6 @@ TEST_F(SearchTest, ARememberedJobKeepsNoDeletedVersion) {
   EXPECT_EQ(job->slot(), nullptr);
   EXPECT_THAT(core_->workers().List("m"), Contains(job));
   EXPECT_EQ(job->state().model(), "m");
-}
-
-TEST_F(SearchTest, BaselinesComeFirst) {
-  control_->Search({.endless = true});
-  std::shared_ptr<CompileJob> a = StartSearching(Store("a", ScaleModel({1})));
-  std::shared_ptr<CompileJob> b = Start(Store("b", ScaleModel({1, 2})));
-  Steps(4);
-  ASSERT_EQ(b->state().phase(), Job::SEARCHING);
-  std::shared_ptr<CompileJob> c = Start(Store("c", ScaleModel({1, 2, 3})));
-  const size_t before = control_->events().size();
-  Steps(2);  // the one that waits, and one after it
-  const std::vector<std::string> events = control_->events();
-  ASSERT_EQ(events.size(), before + 4);
-  EXPECT_THAT(events[before], HasSubstr("step"));
-  EXPECT_THAT(events[before + 1], HasSubstr("lower"));
-  EXPECT_THAT(events[before + 2], HasSubstr("search from"));
-  EXPECT_THAT(events[before + 3], HasSubstr("step"));
-  EXPECT_EQ(c->state().phase(), Job::SEARCHING);
-  for (const auto& job : {a, b, c}) EXPECT_FALSE(job->finished());
-}
-
-TEST_F(SearchTest, SearchesTakeTurns) {
-  control_->Search({.endless = true});
-  std::shared_ptr<ModelVersion> a = Store("a", ScaleModel({1}));
-  std::shared_ptr<ModelVersion> b = Store("b", ScaleModel({1, 2}));
-  StartSearching(a);
-  Start(b);
-  Steps(2);
-  const size_t before = control_->events().size();
-  Steps(6);
-  const std::vector<std::string> events = control_->events();
-  ASSERT_EQ(events.size(), before + 6);
-  for (size_t i = before; i + 2 < events.size(); ++i) {
-    EXPECT_NE(events[i], events[i + 1]);
-    EXPECT_EQ(events[i], events[i + 2]);
-  }
-}
-
-TEST_F(SearchTest, DrainingEndsIt) {
-  control_->Search({.plans = 1, .endless = true});
-  std::shared_ptr<ModelVersion> a = Store("a", ScaleModel({1}));
-  std::shared_ptr<ModelVersion> b = Store("b", ScaleModel({1, 2}));
-  std::shared_ptr<CompileJob> first = StartSearching(a);
-  std::shared_ptr<CompileJob> second = Start(b);
-  Steps(3);
-  core_->workers().Stop();  // while a step waits that nothing lets go
-  for (const auto& job : {first, second}) {
-    EXPECT_EQ(job->state().phase(), Job::CANCELLED);
-    EXPECT_EQ(job->state().stop_reason(), Job::STOP_SHUTDOWN);
-  }
-  EXPECT_EQ(Run(*a, 7).value(), 7);
-}
-
-TEST_F(SearchTest, AnErrorLeavesWhatServes) {
-  control_->Search({.plans = 1, .error = absl::InternalError("the tuner has no answer")});
-  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  const Job end = AwaitEnd(*Start(version));
-  EXPECT_EQ(end.phase(), Job::DONE);
-  EXPECT_EQ(end.stop_reason(), Job::STOP_SEARCH_FAILED);
-  EXPECT_EQ(ServedBy(*version), "found-1");
-  EXPECT_EQ(version->state(), v1::Model::READY);
-  EXPECT_EQ(Run(*version, 5).value(), 10);
-}
-
-TEST_F(SearchTest, GoesOnFromWhatServes) {
-  control_->Search({.plans = 2});
-  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
-  AwaitEnd(*Start(version));
-  ASSERT_EQ(ServedBy(*version), "found-2");
-  const size_t before = control_->events().size();
-  AwaitEnd(*Start(version));
-  EXPECT_EQ(control_->events()[before], "search from found-2");
-  EXPECT_EQ(ServedBy(*version), "found-4");
-}
-
-std::vector<std::string> PlanIds(const v1::Model& model) {
-  std::vector<std::string> ids;
-  for (const v1::PlanInfo& plan : model.plans()) ids.push_back(plan.plan_id());
-  return ids;
 }
 
 TEST_F(SearchTest, APreviousPlanServesWhilePinned) {
@@ -414,15 +143,6 @@ TEST_F(SearchTest, PinsBesideSwaps) {
   EXPECT_EQ(ServedBy(*version), baseline);
   stop = true;
   for (std::thread& thread : threads) thread.join();
-}
-
-TEST_F(SearchTest, AnUnknownRuleStopsTheServer) {
-  core_.reset();
-  options_.disable_rules = "algebra,algebro";
-  const absl::Status status = ServerCore::Create(options_, EvaluatorFactory(control_)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("--disable_rules: \"algebro\" is neither a rule nor a family"));
 }
 
 // A version as an upload with `deterministic` makes it.
