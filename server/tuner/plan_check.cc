@@ -1,12 +1,8 @@
 #include "server/tuner/plan_check.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,11 +12,10 @@
 #include "compiler/ir/compare.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/widen.h"
-#include "runtime/cpu/device.h"
-#include "runtime/executor.h"
 #include "server/tuner/plan_errors.h"
 #include "server/tuner/plan_runs.h"
 #include "server/tuner/plan_samples.h"
+#include "server/tuner/plan_subjects.h"
 #include "server/tuner/roundings.h"
 
 namespace athanor {
@@ -28,10 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Runs that are not required begin as long as the references have not taken longer: processor time
-// of all threads, so that a busy machine checks as much as an idle one.
-constexpr double kOptionalSeconds = 1.0;
-constexpr unsigned char kNoise = 0x5a;
 // How far off the baseline may be where it stands for f64: plan_errors.h.
 constexpr double kUntrusted = 3;
 
@@ -39,31 +30,11 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double ProcessorSeconds() {
-  timespec used{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
-}
-
 GraphLimits NoLimits() {
   GraphLimits limits;
   limits.max_nodes = limits.max_tensor_bytes = std::numeric_limits<int64_t>::max();
   return limits;
 }
-
-// What the forked processes leave of one run.
-struct Mark {
-  bool ran = false;
-  bool refused = false;  // found an index out of range
-};
-
-// A plan and where its outputs go, by run and output of the graph.
-struct Subject {
-  const internal::MeasuredPlan* plan = nullptr;
-  const Graph* types = nullptr;  // of the outputs
-  std::vector<std::vector<GuardedBytes>> outputs;
-  Mark* marks = nullptr;
-};
 
 class PlanCheck {
  public:
@@ -78,14 +49,13 @@ class PlanCheck {
   absl::Status RunCandidate();
   absl::StatusOr<std::vector<int64_t>> OutputBytes(const Graph& types, const PlanRun& run) const;
   absl::Status ChooseRuns(bool with_exact);
-  absl::Status AllocateOutputs(Subject* subject) const;
+  absl::Status AllocateOutputs(PlanSubject* subject) const;
 
-  // In an isolated process: `first` decides which of the optional runs there are.
-  absl::Status RunAll(const std::vector<Subject*>& subjects, bool first) const;
-  absl::Status RunSet(Device* device, const std::vector<Subject*>& subjects, int set,
-                      bool first) const;
-  absl::Status RunOne(const Subject& subject, const Executable& plan, Executable::Context* context,
-                      int run) const;
+  // In an isolated process; the references decide which of the optional runs there are.
+  absl::Status RunPlans(const std::vector<PlanSubject*>& subjects,
+                        const std::vector<PlanMark>* references) const {
+    return RunSubjects(graph_, *runs_, request_.threads(), subjects, planned_, references);
+  }
 
   absl::Status Compare();
   absl::Status CompareOutput(int output);
@@ -97,10 +67,10 @@ class PlanCheck {
   const IsolationLimits limits_;
   Graph graph_, twin_;
   std::optional<PlanRuns> runs_;
-  Subject candidate_, baseline_, exact_;
+  PlanSubject candidate_, baseline_, exact_;
   std::vector<bool> planned_;  // by run: there is memory for its outputs
   bool exact_ran_ = false;
-  std::vector<Mark> ran_;  // by run, of the references
+  std::vector<PlanMark> ran_;  // by run, of the references
   internal::PlanCheckReply reply_;
 };
 
@@ -115,7 +85,7 @@ absl::Status PlanCheck::Validate() {
   candidate_ = {&request_.candidate(), &graph_, {}, nullptr};
   baseline_ = {&request_.baseline(), &graph_, {}, nullptr};
   exact_ = {&request_.exact(), &twin_, {}, nullptr};
-  for (const Subject* s : {&candidate_, &baseline_, &exact_}) {
+  for (const PlanSubject* s : {&candidate_, &baseline_, &exact_}) {
     if (s->plan->objects_size() == s->plan->plan().kernels_size()) continue;
     return absl::InvalidArgumentError(absl::StrCat("check of a plan: ", s->plan->objects_size(),
                                                    " objects for ", s->plan->plan().kernels_size(),
@@ -188,7 +158,7 @@ absl::Status PlanCheck::ChooseRuns(bool with_exact) {
   return absl::OkStatus();
 }
 
-absl::Status PlanCheck::AllocateOutputs(Subject* subject) const {
+absl::Status PlanCheck::AllocateOutputs(PlanSubject* subject) const {
   subject->outputs.clear();
   subject->outputs.resize(planned_.size());
   for (size_t r = 0; r < planned_.size(); ++r) {
@@ -204,101 +174,6 @@ absl::Status PlanCheck::AllocateOutputs(Subject* subject) const {
   return absl::OkStatus();
 }
 
-absl::Status PlanCheck::RunOne(const Subject& subject, const Executable& plan,
-                               Executable::Context* context, int r) const {
-  const PlanRun& run = runs_->runs()[r];
-  std::vector<int64_t> dims;
-  for (const SizeDim& dim : plan.dims()) {
-    auto size = run.dims.find(dim.name);
-    if (size == run.dims.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the plan's dim \"", dim.name, "\" is none of the candidate's"));
-    }
-    dims.push_back(size->second);
-  }
-  if (absl::Status s = plan.CheckDims(dims); !s.ok()) return s;
-  const std::vector<NodeId> ids = graph_.InputIds();
-  std::vector<absl::string_view> inputs;
-  for (int i = 0; i < plan.inputs(); ++i) {
-    auto id = std::find_if(ids.begin(), ids.end(), [&](NodeId n) {
-      return absl::string_view(graph_.node(n).name) == plan.input_name(i);
-    });
-    if (id == ids.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the plan's input \"", plan.input_name(i), "\" is none of the graph's"));
-    }
-    inputs.push_back(run.inputs[id - ids.begin()]);
-  }
-  std::vector<absl::Span<char>> outputs;
-  for (int i = 0; i < plan.outputs(); ++i) {
-    auto output = std::find_if(graph_.outputs.begin(), graph_.outputs.end(), [&](const Output& o) {
-      return absl::string_view(o.name) == plan.output_name(i);
-    });
-    if (output == graph_.outputs.end() ||
-        static_cast<size_t>(plan.outputs()) != graph_.outputs.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the plan's output \"", plan.output_name(i),
-                                                     "\" is none of the graph's, "
-                                                     "or it lacks one of them"));
-    }
-    const GuardedBytes& memory = subject.outputs[r][output - graph_.outputs.begin()];
-    std::memset(memory.data(), kNoise, memory.bytes());
-    outputs.push_back(absl::MakeSpan(memory.data(), memory.bytes()));
-  }
-  const absl::Status status = plan.Run(context, dims, inputs, outputs, {});
-  subject.marks[r].refused = IsIndexError(status);
-  subject.marks[r].ran = true;
-  return subject.marks[r].refused ? absl::OkStatus() : status;
-}
-
-absl::Status PlanCheck::RunSet(Device* device, const std::vector<Subject*>& subjects, int set,
-                               bool first) const {
-  std::vector<ParameterView> parameters;
-  const std::vector<NodeId> ids = graph_.ParameterIds();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    parameters.push_back({graph_.node(ids[i]).name, runs_->weights(set)[i], nullptr});
-  }
-  std::vector<std::shared_ptr<const Executable>> plans;
-  std::vector<std::unique_ptr<Executable::Context>> contexts;
-  for (bool required : {true, false}) {
-    for (size_t r = 0; r < runs_->runs().size(); ++r) {
-      const PlanRun& run = runs_->runs()[r];
-      if (run.weights != set || run.required != required || !planned_[r]) continue;
-      if (first && !required && ProcessorSeconds() > kOptionalSeconds) continue;
-      if (!first && !ran_[r].ran) continue;
-      for (size_t s = 0; s < subjects.size(); ++s) {
-        if (plans.size() == s) {
-          const internal::MeasuredPlan& plan = *subjects[s]->plan;
-          const std::vector<absl::string_view> objects(plan.objects().begin(),
-                                                       plan.objects().end());
-          auto loaded =
-              Executable::Load(plan.plan(), objects, parameters, device, {.poison = true});
-          if (!loaded.ok()) return loaded.status();
-          auto context = (*loaded)->NewContext();
-          if (!context.ok()) return context.status();
-          plans.push_back(*std::move(loaded));
-          contexts.push_back(*std::move(context));
-        }
-        absl::Status status =
-            RunOne(*subjects[s], *plans[s], contexts[s].get(), static_cast<int>(r));
-        if (status.ok()) continue;
-        return absl::Status(status.code(), absl::StrCat("at ", run.text, ": ", status.message()));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PlanCheck::RunAll(const std::vector<Subject*>& subjects, bool first) const {
-  absl::StatusOr<std::unique_ptr<CpuDevice>> device =
-      CpuDevice::Create({.threads = std::max(1, request_.threads()), .pin = false});
-  if (!device.ok()) return device.status();
-  for (int set = 0; set < runs_->weight_sets(); ++set) {
-    absl::Status status = RunSet(device->get(), subjects, set, first);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status PlanCheck::RunReferences() {
   IsolationLimits limits = limits_;
   limits.memory_bytes += runs_->bytes();  // repeated pages count as often as they are mapped
@@ -309,7 +184,7 @@ absl::Status PlanCheck::RunReferences() {
     if (status.ok()) status = AllocateOutputs(&exact_);
     if (status.ok()) {
       status = RunIsolated("the plan in f64", limits,
-                           [&] { return RunAll({&baseline_, &exact_}, /*first=*/true); });
+                           [&] { return RunPlans({&baseline_, &exact_}, nullptr); });
     }
     exact_ran_ = status.ok();
     why = std::string(status.message());
@@ -317,13 +192,12 @@ absl::Status PlanCheck::RunReferences() {
   if (!exact_ran_) {
     reply_.add_left_out(absl::StrCat("comparison with the whole graph in f64: ", why));
     exact_.outputs.clear();
-    std::fill_n(baseline_.marks, runs_->runs().size(), Mark());
-    std::fill_n(exact_.marks, runs_->runs().size(), Mark());
+    std::fill_n(baseline_.marks, runs_->runs().size(), PlanMark());
+    std::fill_n(exact_.marks, runs_->runs().size(), PlanMark());
     absl::Status status = ChooseRuns(/*with_exact=*/false);
     if (status.ok()) status = AllocateOutputs(&baseline_);
     if (status.ok()) {
-      status =
-          RunIsolated("the baseline", limits, [&] { return RunAll({&baseline_}, /*first=*/true); });
+      status = RunIsolated("the baseline", limits, [&] { return RunPlans({&baseline_}, nullptr); });
     }
     if (!status.ok()) {
       return absl::FailedPreconditionError(
@@ -331,7 +205,7 @@ absl::Status PlanCheck::RunReferences() {
     }
   }
   ran_.assign(baseline_.marks, baseline_.marks + runs_->runs().size());
-  for (Subject* subject : {&baseline_, &exact_}) {
+  for (PlanSubject* subject : {&baseline_, &exact_}) {
     for (auto& run : subject->outputs) {
       for (GuardedBytes& output : run) output.Freeze();
     }
@@ -344,7 +218,7 @@ absl::Status PlanCheck::RunCandidate() {
   IsolationLimits limits = limits_;
   limits.memory_bytes += runs_->bytes();
   absl::Status status =
-      RunIsolated("the plan", limits, [&] { return RunAll({&candidate_}, /*first=*/false); });
+      RunIsolated("the plan", limits, [&] { return RunPlans({&candidate_}, &ran_); });
   if (!status.ok()) return status;
   for (size_t r = 0; r < runs_->runs().size(); ++r) {
     if (!ran_[r].ran) continue;
@@ -469,10 +343,10 @@ absl::StatusOr<internal::PlanCheckReply> PlanCheck::Run() {
   const Clock::time_point start = Clock::now();
   if (absl::Status s = Validate(); !s.ok()) return s;
   const size_t runs = runs_->runs().size();
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(3 * runs * sizeof(Mark));
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(3 * runs * sizeof(PlanMark));
   if (!memory.ok()) return memory.status();
   marks_memory_.emplace(*std::move(memory));
-  Mark* marks = new (marks_memory_->data()) Mark[3 * runs];
+  PlanMark* marks = new (marks_memory_->data()) PlanMark[3 * runs];
   baseline_.marks = marks;
   exact_.marks = marks + runs;
   candidate_.marks = marks + 2 * runs;
