@@ -1,11 +1,13 @@
-// f32 contractions against OpenBLAS, interleaved in one process, parity checked first.
+// f32 contractions against OpenBLAS, in turns in one process, values compared first.
 //
-//   contraction_bench [--json] [--rounds N]
+//   contraction_bench [--json] [--rounds N] [--search SECONDS] [--threads N] [--only MxNxK]
 //
-// One row per size, thread count and kind: "inputs" packs the right operand in every call, as sgemm
-// does; "weight" has it packed once by `prepare`. A product of one row is compared with sgemv where
-// that is the faster of the two. Also measures the multiply-add peak of one core and of all, and in
-// the rounds of products of few rows the bandwidth of memory, which bounds them.
+// One row per size, kind and number of threads (one and all): "inputs" takes both operands in every
+// call, as sgemm does; "weight" has the right one known ahead. Ours is the baseline plan; with
+// --search also the best that a search of so many seconds finds (search_plan beside this binary). A
+// product of one row is compared with sgemv where that is the faster of the two. In the rounds the
+// machine's limits are measured too: the multiply-add peak, for few rows the bandwidth of memory.
+// Times of one thread are processor time, of more threads the wall's (machine_limits.h).
 #include <cblas.h>
 
 #include <algorithm>
@@ -14,285 +16,410 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
-#include <random>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "compiler/codegen/cpu/clang.h"
-#include "runtime/cpu/module.h"
-#include "tests/conformance/harness.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/frontend/frontend.h"
+#include "compiler/ir/digest.h"
+#include "compiler/ir/graph.h"
+#include "tests/bench/inprocess.h"
+#include "tests/bench/machine_limits.h"
 
 extern "C" void openblas_set_num_threads(int);
 
 namespace athanor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double Seconds(Clock::time_point from) {
-  return std::chrono::duration<double>(Clock::now() - from).count();
+[[noreturn]] void Fail(const std::string& text) {
+  std::fprintf(stderr, "contraction_bench: %s\n", text.c_str());
+  std::exit(1);
 }
 
-// Multiply-adds on 24 independent vector accumulators: as many as the units can take.
-double PeakGflops(int threads) {
-  const std::string source = R"(
-typedef float V __attribute__((ext_vector_type(16)));
-void peak(float* out, long n) {
-  V a[24];
-  for (int i = 0; i < 24; ++i) a[i] = (V)(float)(i + 1);
-  V x = (V)out[0], y = (V)out[1];
-  for (long k = 0; k < n; ++k) {
-#pragma clang loop unroll(full)
-    for (int i = 0; i < 24; ++i) a[i] = __builtin_elementwise_fma(a[i], x, y);
+struct Arguments {
+  bool json = false;
+  int rounds = 15;
+  double search = 0;  // seconds; 0: none
+  int threads = 0;    // 0: one, then all
+  std::string only;
+  std::filesystem::path folder;  // of this binary
+};
+
+struct Case {
+  int64_t m, n, k;
+  bool weight;
+  int threads;
+
+  int64_t bytes() const { return 4 * (m * k + k * n + m * n); }  // each operand once
+  double flops() const { return 2.0 * m * n * k; }
+  bool few_rows() const { return m <= 16; }
+  std::string name() const { return absl::StrCat(m, "x", n, "x", k); }
+};
+
+// Values in [-1, 1), reproducible.
+void Fill(const HugeBuffer& buffer, uint64_t state) {
+  for (int64_t i = 0; i < buffer.bytes() / 4; ++i) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    buffer.floats()[i] = static_cast<float>(static_cast<int32_t>(state >> 32)) * 0x1p-31f;
   }
-  V s = a[0];
-  for (int i = 1; i < 24; ++i) s += a[i];
-  for (int i = 0; i < 16; ++i) out[i] = s[i];
-})";
-  std::string object = CompileToSharedObject(source, HostCpuTarget(), {}).value();
-  auto module = CpuModule::Load(object).value();
-  auto* run = reinterpret_cast<void (*)(float*, long)>(module->Symbol("peak").value());
-  constexpr long kSteps = 4'000'000;
-  double best = 0;
-  for (int round = 0; round < 5; ++round) {
-    auto start = Clock::now();
-    std::vector<std::thread> workers;
-    for (int t = 0; t < threads; ++t) {
-      workers.emplace_back([&] {
-        float out[16] = {0.999f, 0.001f};
-        run(out, kSteps);
-      });
-    }
-    for (std::thread& w : workers) w.join();
-    best = std::max(best, 2.0 * 24 * 16 * kSteps * threads / Seconds(start) / 1e9);
-  }
-  return best;
 }
 
-// Reads more floats than any cache holds, to find the bandwidth of memory.
-class MemoryReader {
+// The operands and each side's own result; all sides read the same memory.
+struct Operands {
+  explicit Operands(const Case& c) : a(4 * c.m * c.k), b(4 * c.k * c.n) {
+    Fill(a, 1);
+    Fill(b, 2);
+  }
+  HugeBuffer a, b;
+};
+
+v1::Graph GraphOf(const Case& c, const Operands& operands) {
+  Graph g;
+  GraphBuilder builder(&g);
+  NodeId x = builder.Input("a", {DType::kF32, {c.m, c.k}}).value();
+  TensorType right{DType::kF32, {c.k, c.n}};
+  NodeId w = c.weight ? builder.Parameter("b", right).value() : builder.Input("b", right).value();
+  builder.Output("c",
+                 builder.Add(Op::kContract, {x, w}, {{"spec", std::string("mk,kn->mn")}}).value());
+  std::vector<std::string> hashes;
+  if (c.weight) {
+    hashes.push_back(
+        Sha256Bytes({static_cast<const char*>(operands.b.data()), size_t(4 * c.k * c.n)}));
+  }
+  return GraphToProto(g, hashes);
+}
+
+// A plan of ours on the operands.
+class Ours {
  public:
-  explicit MemoryReader(int threads)
-      : threads_(threads), memory_(std::aligned_alloc(4096, kBytes), std::free) {
-    const std::string source = R"(
-typedef float V __attribute__((ext_vector_type(16)));
-void sum(const V* x, long n, float* out) {
-  V s[8] = {};
-  for (long i = 0; i + 8 <= n; i += 8) {
-#pragma clang loop unroll(full)
-    for (int j = 0; j < 8; ++j) s[j] += x[i + j];
-  }
-  for (int j = 1; j < 8; ++j) s[0] += s[j];
-  for (int i = 0; i < 16; ++i) out[i] = s[0][i];
-})";
-    std::string object = CompileToSharedObject(source, HostCpuTarget(), {}).value();
-    module_ = CpuModule::Load(object).value();
-    sum_ = reinterpret_cast<Sum>(module_->Symbol("sum").value());
-    std::memset(memory_.get(), 0, kBytes);
-  }
-
-  // Of one pass over the memory.
-  double BytesPerSecond() const {
-    const int64_t share = kBytes / threads_ / kVector;
-    auto start = Clock::now();
-    std::vector<std::thread> workers;
-    for (int t = 0; t < threads_; ++t) {
-      workers.emplace_back([&, t] {
-        float out[16];
-        sum_(static_cast<const char*>(memory_.get()) + t * share * kVector, share, out);
-      });
+  // `plan`: a folder; nullptr: the baseline.
+  Ours(const Case& c, const std::string& graph, const Operands& operands, const char* plan)
+      : result_(4 * c.m * c.n) {
+    const char* name = "b";
+    const void* data = operands.b.data();
+    const size_t size = 4 * c.k * c.n;
+    char error[4096] = "";
+    model_ = athanor_load(graph.data(), graph.size(), &name, &data, &size, c.weight ? 1 : 0,
+                          c.threads, plan, error, sizeof error);
+    if (model_ == nullptr) Fail(absl::StrCat(c.name(), ": ", error));
+    for (int i = 0; athanor_input(model_, i) != nullptr; ++i) {
+      const bool left = std::strcmp(athanor_input(model_, i), "a") == 0;
+      inputs_.push_back(left ? operands.a.data() : data);
+      bytes_.push_back(left ? size_t(4 * c.m * c.k) : size);
     }
-    for (std::thread& w : workers) w.join();
-    return static_cast<double>(share * kVector * threads_) / Seconds(start);
+    result_bytes_ = 4 * c.m * c.n;
   }
+  Ours(const Ours&) = delete;
+  ~Ours() { athanor_free(model_); }
+
+  void operator()() const {
+    char error[4096] = "";
+    void* out = result_.data();
+    if (athanor_run(model_, inputs_.data(), bytes_.data(), nullptr, &out, &result_bytes_, error,
+                    sizeof error) != 0) {
+      Fail(error);
+    }
+  }
+  const HugeBuffer& result() const { return result_; }
 
  private:
-  using Sum = void (*)(const void*, long, float*);
-  static constexpr int64_t kBytes = int64_t{512} << 20, kVector = 64;
-  const int threads_;
-  const std::unique_ptr<void, void (*)(void*)> memory_;
-  std::unique_ptr<CpuModule> module_;
-  Sum sum_;
+  HugeBuffer result_;
+  size_t result_bytes_;
+  void* model_;
+  std::vector<const void*> inputs_;
+  std::vector<size_t> bytes_;
 };
 
-struct Row {
-  std::string kind, peer;
-  int threads;
-  int64_t m, n, k;
-  std::vector<double> ours, theirs;  // seconds per call
-  std::vector<double> read;          // bytes per second of memory; of products of few rows only
+// What search_plan says of its search, a JSON object; its plan lies in `folder` then. Nothing if it
+// failed, and why is on stderr.
+std::optional<std::string> Search(const Arguments& arguments, const Case& c,
+                                  const std::string& graph, const std::string& folder) {
+  std::ofstream(folder + "/graph.pb", std::ios::binary) << graph;
+  const std::string command = absl::StrCat(
+      "'", (arguments.folder / "search_plan").string(), "' --graph '", folder, "/graph.pb' --out '",
+      folder, "' --tuner '", (arguments.folder / "../../server/athanor-tuner").string(),
+      "' --threads ", c.threads, " --budget ", arguments.search);
+  FILE* child = popen(command.c_str(), "r");
+  if (child == nullptr) Fail("search_plan cannot be started");
+  std::string said;
+  char part[4096];
+  while (size_t bytes = std::fread(part, 1, sizeof part, child)) said.append(part, bytes);
+  if (pclose(child) != 0) return std::nullopt;
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  return said;
+}
+
+// An empty folder for as long as it lives.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "contraction-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) Fail(absl::StrCat("no folder ", name));
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
 };
+
+using Call = std::function<void()>;
 
 double Median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v[v.size() / 2];
 }
 
-Compiled CompileContraction(int64_t m, int64_t n, int64_t k, bool weight, const Tensor& b,
-                            int threads) {
-  Graph g;
-  GraphBuilder builder(&g);
-  NodeId x = builder.Input("a", {DType::kF32, {m, k}}).value();
-  TensorType right{DType::kF32, {k, n}};
-  NodeId w = weight ? builder.Parameter("b", right).value() : builder.Input("b", right).value();
-  builder.Output("c",
-                 builder.Add(Op::kContract, {x, w}, {{"spec", std::string("mk,kn->mn")}}).value());
-  v1::Target target = HostTarget();
-  target.set_threads(threads);
-  std::vector<Tensor> parameters;
-  if (weight) parameters.push_back(b);
-  return Compile(g, parameters, target, threads, /*poison=*/false).value();
-}
-
-// An OpenBLAS product, which leaves its result in `d`.
-using Product = std::function<void()>;
-
-double TimeOnce(const Product& product) {
-  auto start = Clock::now();
-  product();
-  return Seconds(start);
-}
-
 // sgemm, or for one row the faster of sgemm and sgemv, with its name.
-std::pair<std::string, Product> FasterPeer(int64_t m, int64_t n, int64_t k, const Tensor& a,
-                                           const Tensor& b, Tensor* d) {
-  Product gemm = [=, &a, &b] {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a.data<float>(), k,
-                b.data<float>(), n, 0, d->data<float>(), n);
+std::pair<std::string, Call> FasterPeer(const Case& c, const Operands& operands, float* d) {
+  const float *a = operands.a.floats(), *b = operands.b.floats();
+  Call gemm = [=] {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, c.m, c.n, c.k, 1, a, c.k, b, c.n, 0, d,
+                c.n);
   };
-  if (m != 1) return {"sgemm", gemm};
-  Product gemv = [=, &a, &b] {
-    cblas_sgemv(CblasRowMajor, CblasTrans, k, n, 1, b.data<float>(), n, a.data<float>(), 1, 0,
-                d->data<float>(), 1);
+  if (c.m != 1) return {"sgemm", gemm};
+  Call gemv = [=] { cblas_sgemv(CblasRowMajor, CblasTrans, c.k, c.n, 1, b, c.n, a, 1, 0, d, 1); };
+  auto median = [&c](const Call& call) {
+    std::vector<double> times;
+    for (int i = 0; i < 9; ++i) {
+      const double start = Now(c.threads);
+      call();
+      times.push_back(Now(c.threads) - start);
+    }
+    return Median(times);
   };
-  std::vector<double> gemm_times, gemv_times;
-  for (int i = 0; i < 9; ++i) {
-    gemm_times.push_back(TimeOnce(gemm));
-    gemv_times.push_back(TimeOnce(gemv));
-  }
-  if (Median(gemv_times) < Median(gemm_times)) return {"sgemv", gemv};
-  return {"sgemm", gemm};
+  return median(gemv) < median(gemm) ? std::pair("sgemv", gemv) : std::pair("sgemm", gemm);
 }
 
-void CheckParity(const Tensor& ours, const Tensor& theirs, int64_t k) {
-  for (int64_t i = 0; i < ours.elements(); ++i) {
-    if (!(std::abs(ours.data<float>()[i] - theirs.data<float>()[i]) <=
-          1e-3 * std::sqrt(static_cast<double>(k)))) {
-      std::fprintf(stderr, "element %ld differs: %g, OpenBLAS %g\n", static_cast<long>(i),
-                   ours.data<float>()[i], theirs.data<float>()[i]);
-      std::exit(1);
+void CheckParity(const Case& c, const float* ours, const float* theirs) {
+  for (int64_t i = 0; i < c.m * c.n; ++i) {
+    if (!(std::abs(ours[i] - theirs[i]) <= 1e-3 * std::sqrt(static_cast<double>(c.k)))) {
+      Fail(absl::StrFormat("%s: element %d is %g, OpenBLAS %g", c.name(), i, ours[i], theirs[i]));
     }
   }
 }
 
-Row Measure(int64_t m, int64_t n, int64_t k, bool weight, int threads, int rounds,
-            const MemoryReader& reader) {
-  std::mt19937 rng(7);
-  Tensor a = RandomTensor(DType::kF32, {m, k}, rng), b = RandomTensor(DType::kF32, {k, n}, rng);
-  Tensor c = Tensor::Zeros(DType::kF32, {m, n}), d = c;
-  Compiled compiled = CompileContraction(m, n, k, weight, b, threads);
-  std::vector<Tensor> inputs = {a};
-  if (!weight) inputs.push_back(b);
-  openblas_set_num_threads(threads);
-  const auto [peer, theirs] = FasterPeer(m, n, k, a, b, &d);
-  Product ours = [&] {
-    if (absl::Status s = compiled.RunInto(inputs, {&c}); !s.ok()) {
-      std::fprintf(stderr, "%s\n", s.ToString().c_str());
-      std::exit(1);
-    }
+struct Row {
+  Case size;
+  std::string peer;
+  std::string search;                              // what search_plan says; empty: there was none
+  std::vector<double> baseline, searched, theirs;  // seconds per call, by round
+  std::vector<double> peak;                        // flops per second
+  std::vector<double> read;                        // bytes per second; few rows only
+};
+
+// Seconds of one call, of some 20 ms of them.
+double Turn(const Call& call, int calls, int threads) {
+  // OpenBLAS's threads spin for some 30 ms after a call: not into another side's turn.
+  if (threads > 1) std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  call();
+  const double start = Now(threads);
+  for (int i = 0; i < calls; ++i) call();
+  return (Now(threads) - start) / calls;
+}
+
+// Peak and bandwidth with the threads of the row.
+struct Limits {
+  explicit Limits(int threads) : peak(threads), memory(threads) {}
+  ArithmeticPeak peak;
+  MemoryReader memory;
+};
+
+Row Measure(const Arguments& arguments, const Case& c, const Limits& limits) {
+  const Operands operands(c);
+  const std::string graph = GraphOf(c, operands).SerializeAsString();
+  Row row{.size = c};
+  const Ours baseline(c, graph, operands, nullptr);
+  std::optional<Ours> searched;
+  if (arguments.search > 0) {
+    const TemporaryFolder folder;
+    const std::optional<std::string> found = Search(arguments, c, graph, folder.path());
+    row.search = found.value_or("{\"error\":\"search_plan failed\"}");
+    if (found) searched.emplace(c, graph, operands, folder.path().c_str());
+  }
+  const HugeBuffer d(4 * c.m * c.n);
+  openblas_set_num_threads(c.threads);
+  auto [peer, theirs] = FasterPeer(c, operands, d.floats());
+  row.peer = peer;
+  struct Side {
+    Call call;
+    std::vector<double>* times;
   };
-  ours();
-  theirs();
-  CheckParity(c, d, k);
-  Row row{weight ? "weight" : "inputs", peer, threads, m, n, k, {}, {}, {}};
-  // Some 20 ms a turn.
-  const double expected = std::max(2.0 * m * n * k / 2e11, 4.0 * k * n / 4e10);
+  std::vector<Side> sides = {{std::cref(baseline), &row.baseline}, {theirs, &row.theirs}};
+  if (searched) sides.insert(sides.begin(), {std::cref(*searched), &row.searched});
+  for (const Side& side : sides) side.call();
+  CheckParity(c, baseline.result().floats(), d.floats());
+  if (searched) CheckParity(c, searched->result().floats(), d.floats());
+  const double expected = std::max(c.flops() / 2e11, 4.0 * c.k * c.n / 4e10);
   const int calls = std::max(1, static_cast<int>(0.02 / expected));
-  for (int round = 0; round < rounds; ++round) {
-    for (bool mine : {round % 2 == 0, round % 2 != 0}) {
-      // OpenBLAS's threads spin for some 30 ms after a call: not into the other side's turn.
-      std::this_thread::sleep_for(std::chrono::milliseconds(40));
-      const Product& side = mine ? ours : theirs;
-      side();
-      auto start = Clock::now();
-      for (int i = 0; i < calls; ++i) side();
-      (mine ? row.ours : row.theirs).push_back(Seconds(start) / calls);
-    }
-    if (m <= 16) row.read.push_back(reader.BytesPerSecond());
+  for (int round = 0; round < arguments.rounds; ++round) {
+    for (const Side& side : sides) side.times->push_back(Turn(side.call, calls, c.threads));
+    row.peak.push_back(limits.peak.FlopsPerSecond());
+    if (c.few_rows()) row.read.push_back(limits.memory.BytesPerSecond());
+    std::reverse(sides.begin(), sides.end());
   }
   return row;
 }
 
-// Of the round's measured bandwidth, the part that reading each operand once takes; -1 if unknown.
-double PercentOfBandwidth(const Row& row) {
-  const double bytes = 4.0 * (row.m * row.k + row.k * row.n + row.m * row.n);
-  std::vector<double> percent;
-  for (size_t i = 0; i < row.read.size(); ++i)
-    percent.push_back(100 * bytes / row.ours[i] / row.read[i]);
-  return percent.empty() ? -1 : Median(percent);
+// How one side of ours did, round by round beside what it is held against.
+struct Standing {
+  double us;
+  std::vector<double> ratio;  // of time to OpenBLAS's, sorted, as are the next
+  std::vector<double> percent_of_peak, percent_of_read;
+};
+
+Standing StandingOf(const Row& row, const std::vector<double>& ours) {
+  Standing s{.us = 1e6 * Median(ours)};
+  for (size_t i = 0; i < ours.size(); ++i) {
+    s.ratio.push_back(ours[i] / row.theirs[i]);
+    s.percent_of_peak.push_back(100 * row.size.flops() / ours[i] / row.peak[i]);
+    if (!row.read.empty())
+      s.percent_of_read.push_back(100 * row.size.bytes() / ours[i] / row.read[i]);
+  }
+  for (auto* v : {&s.ratio, &s.percent_of_peak, &s.percent_of_read})
+    std::sort(v->begin(), v->end());
+  return s;
 }
 
-void Print(const Row& row, double peak, bool json) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < row.ours.size(); ++i) ratios.push_back(row.ours[i] / row.theirs[i]);
-  std::sort(ratios.begin(), ratios.end());
-  auto at = [&](double part) { return ratios[static_cast<size_t>(part * (ratios.size() - 1))]; };
-  const double flops = 2.0 * row.m * row.n * row.k / 1e9;
-  const double ours = Median(row.ours), theirs = Median(row.theirs);
-  std::printf(
-      json ? "{\"bench\":\"contraction\",\"kind\":\"%s\",\"threads\":%d,\"m\":%ld,\"n\":%ld,"
-             "\"k\":%ld,\"us\":%.2f,\"openblas_us\":%.2f,\"openblas\":\"%s\",\"gflops\":%.1f,"
-             "\"openblas_gflops\":%.1f,\"ratio\":%.3f,\"ratio_p10\":%.3f,\"ratio_q1\":%.3f,"
-             "\"ratio_q3\":%.3f,\"ratio_p90\":%.3f,\"percent_of_peak\":%.1f"
-           : "%-7s threads %d  %5ld x %5ld x %5ld  ours %9.1f us  OpenBLAS %9.1f us (%s)  %7.1f "
-             "and %7.1f GFLOP/s  time ratio %.3f [p10 %.3f, q1 %.3f, q3 %.3f, p90 %.3f]  %5.1f %% "
-             "of peak",
-      row.kind.c_str(), row.threads, static_cast<long>(row.m), static_cast<long>(row.n),
-      static_cast<long>(row.k), 1e6 * ours, 1e6 * theirs, row.peer.c_str(), flops / ours,
-      flops / theirs, at(0.5), at(0.1), at(0.25), at(0.75), at(0.9), 100 * flops / ours / peak);
-  if (const double percent = PercentOfBandwidth(row); percent >= 0) {
-    std::printf(json ? ",\"read_gb_s\":%.2f,\"percent_of_read_bandwidth\":%.1f"
-                     : "  %.2f GB/s read bandwidth, %.1f %% of it",
-                Median(row.read) / 1e9, percent);
+double At(const std::vector<double>& sorted, double part) {
+  return sorted[static_cast<size_t>(part * (sorted.size() - 1))];
+}
+
+// Members of a JSON object, their names after `prefix`.
+std::string Json(const Row& row, const Standing& s, const std::string& prefix) {
+  std::string text = absl::StrFormat(",\"%sus\":%.2f,\"%sgflops\":%.1f", prefix, s.us, prefix,
+                                     row.size.flops() / s.us / 1e3);
+  for (auto [name, part] :
+       {std::pair("ratio", 0.5), std::pair("ratio_p10", 0.1), std::pair("ratio_q1", 0.25),
+        std::pair("ratio_q3", 0.75), std::pair("ratio_p90", 0.9)}) {
+    absl::StrAppendFormat(&text, ",\"%s%s\":%.3f", prefix, name, At(s.ratio, part));
   }
-  std::puts(json ? "}" : "");
+  absl::StrAppendFormat(&text, ",\"%spercent_of_peak\":%.1f", prefix, At(s.percent_of_peak, 0.5));
+  if (s.percent_of_read.empty()) return text;
+  return absl::StrCat(
+      text, absl::StrFormat(",\"%sgb_s\":%.2f", prefix, row.size.bytes() / s.us / 1e3),
+      absl::StrFormat(",\"%spercent_of_read_bandwidth\":%.1f", prefix, At(s.percent_of_read, 0.5)),
+      absl::StrFormat(",\"%spercent_of_read_bandwidth_q1\":%.1f", prefix,
+                      At(s.percent_of_read, 0.25)),
+      absl::StrFormat(",\"%spercent_of_read_bandwidth_q3\":%.1f", prefix,
+                      At(s.percent_of_read, 0.75)));
+}
+
+std::string Text(const Row& row, const Standing& s, const char* side) {
+  std::string text = absl::StrFormat(
+      "  %-8s %10.1f us %8.1f GFLOP/s  %.3f [%.3f, %.3f] of OpenBLAS's time  %5.1f %% of peak",
+      side, s.us, row.size.flops() / s.us / 1e3, At(s.ratio, 0.5), At(s.ratio, 0.25),
+      At(s.ratio, 0.75), At(s.percent_of_peak, 0.5));
+  if (!s.percent_of_read.empty()) {
+    absl::StrAppendFormat(&text, "  %.2f GB/s, %.1f %% [%.1f, %.1f] of read bandwidth",
+                          row.size.bytes() / s.us / 1e3, At(s.percent_of_read, 0.5),
+                          At(s.percent_of_read, 0.25), At(s.percent_of_read, 0.75));
+  }
+  return text + "\n";
+}
+
+void Print(const Row& row, bool json) {
+  const Case& c = row.size;
+  const char* kind = c.weight ? "weight" : "inputs";
+  const double theirs = 1e6 * Median(row.theirs), peak = Median(row.peak) / 1e9;
+  const Standing baseline = StandingOf(row, row.baseline);
+  std::string text;
+  if (json) {
+    text = absl::StrFormat(
+        "{\"bench\":\"contraction\",\"kind\":\"%s\",\"threads\":%d,\"m\":%d,\"n\":%d,\"k\":%d,"
+        "\"clock\":\"%s\",\"openblas\":\"%s\",\"openblas_core\":\"%s\",\"openblas_us\":%.2f,"
+        "\"openblas_gflops\":%.1f,\"peak_gflops\":%.1f",
+        kind, c.threads, c.m, c.n, c.k, c.threads == 1 ? "cpu" : "wall", row.peer,
+        openblas_get_corename(), theirs, c.flops() / theirs / 1e3, peak);
+    if (!row.read.empty())
+      absl::StrAppendFormat(&text, ",\"read_gb_s\":%.2f", Median(row.read) / 1e9);
+    text += Json(row, baseline, "");
+    if (!row.searched.empty()) text += Json(row, StandingOf(row, row.searched), "searched_");
+    if (!row.search.empty()) absl::StrAppend(&text, ",\"search\":", row.search);
+    text += "}\n";
+  } else {
+    text = absl::StrFormat("%s, %s, threads %d: OpenBLAS %s %.1f us, %.1f GFLOP/s; peak %.1f",
+                           c.name(), kind, c.threads, row.peer, theirs, c.flops() / theirs / 1e3,
+                           peak);
+    if (!row.read.empty()) absl::StrAppendFormat(&text, "; read %.2f GB/s", Median(row.read) / 1e9);
+    text += "\n" + Text(row, baseline, "baseline");
+    if (!row.searched.empty()) text += Text(row, StandingOf(row, row.searched), "searched");
+    if (!row.search.empty()) absl::StrAppend(&text, "  search ", row.search, "\n");
+  }
+  std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
 
-int Main(int argc, char** argv) {
-  bool json = false;
-  int rounds = 15;
+std::vector<Case> Cases(int threads) {
+  std::vector<Case> cases;
+  auto add = [&](int64_t m, int64_t n, int64_t k) {
+    for (bool weight : {false, true}) cases.push_back({m, n, k, weight, threads});
+  };
+  for (int64_t size : {512, 1024, 2048}) add(size, size, size);
+  for (int64_t m : {1, 4, 16}) add(m, 4096, 4096);
+  // The last-level cache holds no part of the weight until the next call.
+  for (int64_t m : {1, 4, 16}) cases.push_back({m, 16384, 8192, true, threads});
+  cases.push_back({128, 1536, 384, true, threads});
+  cases.push_back({128, 384, 1536, true, threads});
+  return cases;
+}
+
+Arguments Parse(int argc, char** argv) {
+  Arguments a;
+  a.folder = std::filesystem::canonical("/proc/self/exe").parent_path();
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0) json = true;
-    if (std::strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) rounds = std::atoi(argv[++i]);
-  }
-  const int all = static_cast<int>(std::thread::hardware_concurrency());
-  for (int threads : {1, all}) {
-    const double peak = PeakGflops(threads);
-    std::printf(json ? "{\"bench\":\"peak\",\"threads\":%d,\"gflops\":%.1f}\n"
-                     : "multiply-add peak, threads %d: %.1f GFLOP/s\n",
-                threads, peak);
-    const MemoryReader reader(threads);
-    auto row = [&](int64_t m, int64_t n, int64_t k, bool weight) {
-      Print(Measure(m, n, k, weight, threads, rounds, reader), peak, json);
-    };
-    for (int64_t size : {512, 1024, 2048}) {
-      for (bool weight : {false, true}) row(size, size, size, weight);
+    const std::string name = argv[i];
+    if (name == "--json") {
+      a.json = true;
+      continue;
     }
-    for (int64_t m : {1, 4, 16}) {
-      for (bool weight : {false, true}) row(m, 4096, 4096, weight);
+    if (i + 1 == argc) Fail(absl::StrCat(name, " needs a value, or there is no such option"));
+    const char* value = argv[++i];
+    if (name == "--rounds") {
+      a.rounds = std::atoi(value);
+    } else if (name == "--search") {
+      a.search = std::atof(value);
+    } else if (name == "--threads") {
+      a.threads = std::atoi(value);
+    } else if (name == "--only") {
+      a.only = value;
+    } else {
+      Fail(absl::StrCat("there is no ", name));
     }
-    row(128, 1536, 384, true);
-    row(128, 384, 1536, true);
   }
-  return 0;
+  if (a.rounds < 1 || a.threads < 0) Fail("--rounds and --threads are positive numbers");
+  return a;
+}
+
+int Main(const Arguments& arguments) {
+  std::vector<int> threads = {1, static_cast<int>(std::thread::hardware_concurrency())};
+  if (arguments.threads > 0) threads = {arguments.threads};
+  bool any = false, all_searched = true;
+  for (int count : threads) {
+    const Limits limits(count);
+    for (const Case& c : Cases(count)) {
+      if (!arguments.only.empty() && c.name() != arguments.only) continue;
+      any = true;
+      const Row row = Measure(arguments, c, limits);
+      Print(row, arguments.json);
+      all_searched = all_searched && row.search.empty() == row.searched.empty();
+    }
+  }
+  if (!any) Fail(absl::StrCat("there is no row ", arguments.only));
+  return all_searched ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace athanor
 
-int main(int argc, char** argv) { return athanor::Main(argc, argv); }
+int main(int argc, char** argv) { return athanor::Main(athanor::Parse(argc, argv)); }

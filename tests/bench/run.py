@@ -2,20 +2,22 @@
 
     deploy/bench [--only NAME ...] [--plan search] [--out FILE]
 
-Results are JSON lines with the machine and the versions; the newest of record are in
-tests/bench/results.
+Results are JSON lines, printed as they are measured, with the machine and the versions; the newest
+of record are in tests/bench/results.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +40,9 @@ class Plan(NamedTuple):
     budget: float
 
 
+Part = Callable[[Plan], Iterable[Row]]
+
+
 def machine() -> Row:
     """What the figures belong to."""
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
@@ -49,28 +54,42 @@ def machine() -> Row:
             "load_before": os.getloadavg()[0], "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
 
 
-def json_lines(command: list[str]) -> list[Row]:
-    """The rows a benchmark program prints; its failure is ours."""
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{command[0]}: exit {done.returncode}: {done.stderr[-800:]}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+def json_lines(command: list[str], **environment: str) -> Iterator[Row]:
+    """The rows a benchmark program prints, each as it comes; its failure is ours."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
+                                   cwd=ROOT, env=os.environ | environment)
+        try:
+            for line in process.stdout:
+                if line.startswith("{"):
+                    yield json.loads(line)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.stdout.close()
+            code = process.wait()
+        if code != 0:
+            errors.seek(0)
+            raise RuntimeError(f"{command[0]}: exit {code}: {errors.read()[-800:]}")
 
 
-def contraction() -> list[Row]:
-    """f32 products against OpenBLAS, at its own choice of kernels and at its AVX-512 ones."""
-    rows = []
-    for core in ("", "SKYLAKEX"):
-        environment = f"OPENBLAS_CORETYPE={core}" if core else "OPENBLAS_VERBOSE=0"
-        for row in json_lines(["env", environment, str(BIN / "tests/bench/contraction_bench"),
-                               "--json"]):
-            rows.append(row | {"openblas_core": core or "detected"})
-    return rows
+def contraction(plan: Plan) -> Iterator[Row]:
+    """f32 products against OpenBLAS, at its own choice of kernels and, if that is without AVX-512,
+    at those with it too."""
+    command = [str(BIN / "tests/bench/contraction_bench"), "--json"]
+    searched = ["--search", str(plan.budget)] if plan.which == "search" else []
+    cores = set()
+    for row in json_lines(command + searched):
+        cores.add(row["openblas_core"])
+        yield row
+    if not cores & {"SkylakeX", "Cooperlake", "SapphireRapids"}:
+        yield from json_lines(command, OPENBLAS_CORETYPE="SKYLAKEX")
 
 
-def model(*options: object) -> Callable[[Plan], list[Row]]:
+def model(*options: object) -> Part:
     """A row of models_bench.py, for its --plan; options as on its command line."""
-    def run(plan: Plan) -> list[Row]:
+    def run(plan: Plan) -> Iterable[Row]:
         return json_lines([sys.executable, "tests/bench/models_bench.py", "--json",
                            "--plan", plan.which, "--search_budget", str(plan.budget),
                            *map(str, options)])
@@ -78,7 +97,7 @@ def model(*options: object) -> Callable[[Plan], list[Row]]:
     return run
 
 
-MODELS: dict[str, list[Callable[[Plan], list[Row]]]] = {
+MODELS: dict[str, list[Part]] = {
     "encoder": [model("--model", "encoder", "--batch", b) for b in (1, 8)],
     "mlp": [model("--model", name, "--batch", b) for name in ("digits", "mlp") for b in (1, 64)],
     "dlrm": [model("--model", name, "--batch", 2048) for name in ("dlrm", "dlrm_mini")],
@@ -144,12 +163,12 @@ def cold() -> list[Row]:
     return rows
 
 
-def neighbour(model: str) -> Callable[[Plan], list[Row]]:
+def neighbour(model: str) -> Part:
     """What calls of a model notice of another's search; rows of neighbour.py."""
     return lambda _: json_lines([sys.executable, "tests/bench/neighbour.py", "--model", model])
 
 
-def seeds(*options: object) -> Callable[[Plan], list[Row]]:
+def seeds(*options: object) -> Part:
     """A row of seeds_bench.py: five searches of one model, with the budget of --search_budget."""
     return lambda plan: json_lines([sys.executable, "tests/bench/seeds_bench.py", "--json",
                                     "--search_budget", str(plan.budget), *map(str, options)])
@@ -160,8 +179,8 @@ SEEDS = [seeds("--model", name, "--batch", b)
 
 
 # Each gives its rows part by part, so that one that fails leaves the others.
-BENCHES: dict[str, list[Callable[[Plan], list[Row]]]] = {
-    "contraction": [lambda _: contraction()], **MODELS, "cold": [lambda _: cold()],
+BENCHES: dict[str, list[Part]] = {
+    "contraction": [contraction], **MODELS, "cold": [lambda _: cold()],
     "add": [lambda _: add()], "neighbour": [neighbour(name) for name in ("mlp", "digits")],
     "seeds": SEEDS}
 
@@ -171,25 +190,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", choices=sorted(BENCHES), default=list(BENCHES))
     parser.add_argument("--plan", choices=["baseline", "search"], default="baseline",
-                        help="what models run; a search takes its budget for each")
+                        help="what of ours runs; a search takes its budget for each row")
     parser.add_argument("--search_budget", type=float, default=30, metavar="SECONDS")
     parser.add_argument("--out", type=Path, help="also write the rows to this file")
     args = parser.parse_args()
     plan = Plan(args.plan, args.search_budget)
-    rows = [machine()]
     failed = 0
-    print(json.dumps(rows[0]), flush=True)
-    for name in args.only:
-        for part in BENCHES[name]:
-            try:
-                new = part(plan)
-            except (RuntimeError, OSError) as error:
-                failed += 1
-                new = [{"bench": name, "error": str(error)}]
-            rows += new
-            print("".join(json.dumps(row) + "\n" for row in new), end="", flush=True)
-    if args.out:
-        args.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(args.out.open("w", encoding="utf-8")) if args.out else None
+
+        def show(row: Row) -> None:
+            for file in filter(None, (sys.stdout, out)):
+                print(json.dumps(row), file=file, flush=True)
+
+        show(machine())
+        for name in args.only:
+            for part in BENCHES[name]:
+                try:
+                    for row in part(plan):
+                        show(row)
+                except (RuntimeError, OSError) as error:
+                    failed += 1
+                    show({"bench": name, "error": str(error)})
     return 1 if failed else 0
 
 
