@@ -112,7 +112,9 @@ absl::Status CheckValues(const Terms& t, const std::vector<Tensor>& arguments,
 
 std::vector<RuleRow> AlgebraAndLayout() {
   std::vector<RuleRow> rows = AlgebraRows();
-  for (const RuleRow& row : LayoutRows()) rows.push_back(row);
+  for (const RuleRow& row : LayoutRows()) {
+    if (!row.is_switch()) rows.push_back(row);
+  }
   return rows;
 }
 

@@ -273,6 +273,10 @@ std::vector<RuleRow> LayoutRows() {
        ReducePermuted<Op::kSumReduce>, nullptr, nullptr, ReducePermutedExample<Op::kSumReduce>},
       {"max_of_permuted", kFamily, kExact, "max(permute(x)) = permute(max(x))",
        ReducePermuted<Op::kMaxReduce>, nullptr, nullptr, ReducePermutedExample<Op::kMaxReduce>},
+      // A switch: compiler/search joins regions at their boundaries.
+      {.name = "boundary_layouts",
+       .family = kFamily,
+       .algebra = "a value between two regions may be stored with its axes in another order"},
   };
   for (const RuleRow& row : ContractionLayoutRows()) rows.push_back(row);
   return rows;

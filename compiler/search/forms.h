@@ -47,8 +47,9 @@ class FormSpace {
   virtual const Graph& graph(int form) const = 0;
   // The rows that lead to the form, "contract_takes_scale contracts_share_operand"; empty for 0.
   virtual std::string About(int form) const = 0;
-  // Forms that differ from `form` by one choice, made the same way in all equal regions; best
-  // predicted first. Deterministic, given what the cost says, and bounded.
+  // Forms that differ from `form` by one choice, made the same way in all equal regions, or by the
+  // layouts of what crosses between regions; best predicted first. Deterministic, given what the
+  // cost says, and bounded.
   virtual std::vector<int> Neighbours(int form) = 0;
   virtual std::vector<RegionReport> Report() const = 0;
   // Called once, by the search that owns the space, before Neighbours; `cost` outlives the space.

@@ -95,8 +95,7 @@ class Joiner {
       for (size_t r = 0; r < rows.size(); ++r) {
         if (!Fits(state, step, rows[r])) continue;
         const auto changed = static_cast<int>(
-            rows[r].outputs.size() -
-            std::count(rows[r].outputs.begin(), rows[r].outputs.end(), 0));
+            rows[r].outputs.size() - std::count(rows[r].outputs.begin(), rows[r].outputs.end(), 0));
         std::vector<Way>& to = next[After(state, s, rows[r])];
         for (const Way& way : ways) {
           to.push_back({way.cost + rows[r].cost, way.changed + changed,

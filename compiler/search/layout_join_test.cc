@@ -154,8 +154,7 @@ TEST(LayoutJoinTest, EqualLayersAreEqualButAtTheEnds) {
 }
 
 TEST(LayoutJoinTest, WhatConversionCostsMayOutweighTheGain) {
-  const std::vector<LayoutRow> rows = {
-      {{0}, {0}, 4}, {{0}, {1}, 7}, {{1}, {0}, 7}, {{1}, {1}, 3}};
+  const std::vector<LayoutRow> rows = {{{0}, {0}, 4}, {{0}, {1}, 7}, {{1}, {0}, 7}, {{1}, {1}, 3}};
   EXPECT_EQ(JoinLayouts(Layers(7, rows), {})[0].rows, std::vector<int>(7, 0));
   EXPECT_EQ(JoinLayouts(Layers(9, rows), {})[0].cost, 7 + 7 + 7 * 3);
 }

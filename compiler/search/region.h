@@ -63,6 +63,10 @@ Regions JoinRegions(const Graph& graph, const Regions& regions, int first, int s
 absl::StatusOr<Graph> Stitch(const Graph& graph, const Regions& regions,
                              absl::Span<const Graph* const> forms);
 
+// Likewise, with a graph for each of regions.instances.
+absl::StatusOr<Graph> StitchInstances(const Graph& graph, const Regions& regions,
+                                      absl::Span<const Graph* const> forms);
+
 // Canonicalize, but dims and the names of inputs, parameters and outputs are those of `like`, which
 // has as many of each.
 Graph CanonicalizeLike(const Graph& graph, const Graph& like);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 #include <set>
 #include <tuple>
 
@@ -16,6 +17,8 @@ namespace {
 
 // Of two regions' cost, that one over both must save to be kept: below, it is noise of the model.
 constexpr double kLeastSaving = 0.01;
+// The row that a form's text says where values cross otherwise than as they are.
+constexpr char kJoinRow[] = "boundary_layouts";
 
 double Seconds(const Graph& graph, const NodeCosts& costs) {
   const std::vector<bool> weights = WeightsOf(graph);
@@ -54,18 +57,24 @@ double RegionForms::OriginalSeconds(const Region& region) const {
   return Seconds(region.graph, costs_);
 }
 
-absl::StatusOr<std::shared_ptr<RegionTerms>> RegionForms::TermsOf(const Region& region) {
-  const auto known = known_.find(region.key);
-  if (known != known_.end()) return known->second;
+std::optional<SaturationOptions> RegionForms::Left() const {
   const absl::Duration left = options_.time - watch_.Elapsed();
-  std::shared_ptr<RegionTerms>& terms = known_[region.key];
-  if (left <= absl::ZeroDuration() || bytes_ >= options_.bytes) return terms;
+  if (left <= absl::ZeroDuration() || bytes_ >= options_.bytes) return std::nullopt;
   SaturationOptions saturation;
   saturation.limits = options_.limits;
   saturation.limits.time = std::min(saturation.limits.time, left);
   saturation.limits.bytes = std::min(saturation.limits.bytes, options_.bytes - bytes_);
+  return saturation;
+}
+
+absl::StatusOr<std::shared_ptr<RegionTerms>> RegionForms::TermsOf(const Region& region) {
+  const auto known = known_.find(region.key);
+  if (known != known_.end()) return known->second;
+  std::shared_ptr<RegionTerms>& terms = known_[region.key];
+  const std::optional<SaturationOptions> left = Left();
+  if (!left) return terms;
   absl::StatusOr<std::unique_ptr<RegionTerms>> made =
-      RegionTerms::Create(region.graph, options_.rules, saturation, costs_);
+      RegionTerms::Create(region.graph, options_.rules, *left, costs_);
   if (!made.ok()) return made.status();
   terms = *std::move(made);
   bytes_ += terms->terms().Bytes();
@@ -158,8 +167,32 @@ absl::Status RegionForms::Solve() {
   }
   std::sort(dearest.begin(), dearest.end());
   for (const auto& [seconds, i] : dearest) dearest_.push_back(i);
-  form_of_[std::vector<int>(solved_.size(), 0)] = 0;
-  forms_[0].choices.assign(solved_.size(), 0);
+  forms_[0].genome.choices.assign(solved_.size(), 0);
+  form_of_[forms_[0].genome] = 0;
+  return options_.rules.Allows(*FindRule(kJoinRow)) ? PrepareJoins() : absl::OkStatus();
+}
+
+absl::Status RegionForms::PrepareJoins() {
+  RegionJoins::Sources sources;
+  sources.regions = dearest_;
+  if (sources.regions.size() > static_cast<size_t>(options_.max_regions)) {
+    sources.regions.resize(options_.max_regions);
+  }
+  for (const Solved& solved : solved_) sources.terms.push_back(solved.terms.get());
+  sources.make = [this](
+                     int region,
+                     const PortLayouts& layouts) -> absl::StatusOr<std::unique_ptr<LayoutTerms>> {
+    const std::optional<SaturationOptions> left = Left();
+    if (!left) return nullptr;
+    auto terms = LayoutTerms::Create(regions_.distinct[region].graph, layouts, options_.rules,
+                                     *left, costs_);
+    if (terms.ok()) bytes_ += (*terms)->Bytes();
+    return terms;
+  };
+  sources.has_time = [this] { return Left().has_value(); };
+  auto joins = RegionJoins::Create(*forms_[0].graph, regions_, sources, options_.join);
+  if (!joins.ok()) return joins.status();
+  joins_ = *std::move(joins);
   return absl::OkStatus();
 }
 
@@ -195,14 +228,13 @@ const std::vector<int>& RegionForms::Near(int region, int choice) {
   return solved_[region].choices[choice].near;
 }
 
-double RegionForms::CostOf(int region, int choice) const {
-  const Graph& graph = solved_[region].choices[choice].graph;
+double RegionForms::CostOf(const Graph& graph) const {
   return cost_ ? cost_(graph) : Seconds(graph, costs_);
 }
 
 absl::StatusOr<Graph> RegionForms::Build(const std::vector<const Graph*>& forms) const {
   const Graph& original = *forms_[0].graph;
-  absl::StatusOr<Graph> stitched = Stitch(original, regions_, forms);
+  absl::StatusOr<Graph> stitched = StitchInstances(original, regions_, forms);
   if (!stitched.ok()) return stitched.status();
   // Views of both sides of a cut meet here.
   Graph made = CanonicalizeLike(ComposeViews(*stitched), original);
@@ -212,57 +244,107 @@ absl::StatusOr<Graph> RegionForms::Build(const std::vector<const Graph*>& forms)
   return made;
 }
 
-int RegionForms::AddForm(std::vector<int> choices) {
-  const auto known = form_of_.find(choices);
+int RegionForms::AddForm(FormGenome genome) {
+  const auto known = form_of_.find(genome);
   if (known != form_of_.end()) return known->second;
   if (forms_.size() >= static_cast<size_t>(options_.max_forms) ||
       form_nodes_ + forms_[0].graph->nodes.size() > options_.max_form_nodes) {
     return -1;
   }
   std::vector<const Graph*> graphs;
-  for (size_t i = 0; i < choices.size(); ++i) {
-    graphs.push_back(&solved_[i].choices[choices[i]].graph);
+  for (size_t i = 0; i < regions_.instances.size(); ++i) {
+    const int r = regions_.instances[i].region;
+    const int variant = genome.joined.empty() ? -1 : genome.joined[i];
+    graphs.push_back(variant < 0 ? &solved_[r].choices[genome.choices[r]].graph
+                                 : &joins_->variants()[variant].as_it_is);
   }
   absl::StatusOr<Graph> graph = Build(graphs);
-  const int form = graph.ok() ? static_cast<int>(forms_.size()) : -1;
-  form_of_[choices] = form;
-  if (graph.ok()) {
+  const int made = static_cast<int>(forms_.size());
+  // Layouts that no rule made use of are views that cancel.
+  const int form = !graph.ok() ? -1 : genome.joined.empty() ? made : FormOf(*graph);
+  form_of_[genome] = form;
+  if (form == made) {
     form_nodes_ += graph->nodes.size();
-    forms_.push_back({std::move(choices), std::make_unique<Graph>(*std::move(graph))});
+    forms_.push_back({std::move(genome), std::make_unique<Graph>(*std::move(graph))});
   }
   return form;
 }
 
+int RegionForms::FormOf(const Graph& graph) const {
+  std::string text;
+  for (size_t f = 0; f < forms_.size(); ++f) {
+    if (forms_[f].graph->nodes.size() != graph.nodes.size()) continue;
+    if (text.empty()) text = ToText(graph);
+    if (ToText(*forms_[f].graph) == text) return static_cast<int>(f);
+  }
+  return static_cast<int>(forms_.size());
+}
+
+// Of each distinct region, those that its choice is for.
+std::vector<int> RegionForms::InstancesAsTheyAre(const FormGenome& genome) const {
+  std::vector<int> counts(solved_.size());
+  for (size_t i = 0; i < regions_.instances.size(); ++i) {
+    counts[regions_.instances[i].region] += genome.joined.empty() || genome.joined[i] < 0;
+  }
+  return counts;
+}
+
+// `best` with the layouts that are best together between its regions.
+void RegionForms::AddJoined(const FormGenome& from, const FormGenome& best,
+                            std::vector<Candidate>* candidates) const {
+  if (joins_ == nullptr || joins_->variants().empty()) return;
+  std::vector<double> now, as_it_is, prices;
+  for (size_t r = 0; r < solved_.size(); ++r) {
+    now.push_back(CostOf(static_cast<int>(r), from.choices[r]));
+    as_it_is.push_back(best.choices[r] == from.choices[r]
+                           ? now.back()
+                           : CostOf(static_cast<int>(r), best.choices[r]));
+  }
+  for (const RegionJoins::Variant& v : joins_->variants()) prices.push_back(CostOf(v.stored));
+  double before = 0;
+  for (size_t i = 0; i < regions_.instances.size(); ++i) {
+    const int variant = from.joined.empty() ? -1 : from.joined[i];
+    before += variant < 0 ? now[regions_.instances[i].region] : prices[variant];
+  }
+  for (RegionJoins::Join& join : joins_->Best(as_it_is, prices, options_.max_joined)) {
+    candidates->push_back({before - join.cost, {best.choices, std::move(join.variants)}});
+  }
+}
+
 std::vector<int> RegionForms::Neighbours(int form) {
-  const std::vector<int> from = forms_[form].choices;
+  const FormGenome from = forms_[form].genome;
+  const std::vector<int> instances = InstancesAsTheyAre(from);
   std::vector<Candidate> candidates;
   Candidate all{0, from};
   const size_t regions = std::min<size_t>(dearest_.size(), options_.max_regions);
   for (size_t i = 0; i < regions; ++i) {
     const int r = dearest_[i];
-    const std::vector<int> near = Near(r, from[r]);
+    const std::vector<int> near = Near(r, from.choices[r]);
     if (near.empty()) continue;
-    const double now = CostOf(r, from[r]);
+    const double now = CostOf(r, from.choices[r]);
     double best = 0;
     for (int choice : near) {
-      const double gain = (now - CostOf(r, choice)) * regions_.distinct[r].instances;
-      Candidate& c = candidates.emplace_back(Candidate{gain, from});
-      c.choices[r] = choice;
+      const double gain = now - CostOf(r, choice);
+      if (instances[r] > 0) {
+        Candidate& c = candidates.emplace_back(Candidate{gain * instances[r], from});
+        c.genome.choices[r] = choice;
+      }
       if (gain > best) {
         best = gain;
-        all.choices[r] = choice;
+        all.genome.choices[r] = choice;
       }
     }
-    all.gain += best;
+    all.gain += best * instances[r];
   }
+  AddJoined(from, all.genome, &candidates);
   candidates.push_back(std::move(all));
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(b.gain, a.choices) < std::tie(a.gain, b.choices);
+    return std::tie(b.gain, a.genome) < std::tie(a.gain, b.genome);
   });
   std::vector<int> neighbours;
   for (Candidate& c : candidates) {
     if (neighbours.size() == static_cast<size_t>(options_.max_neighbours)) break;
-    const int other = AddForm(std::move(c.choices));
+    const int other = AddForm(std::move(c.genome));
     if (other < 0 || other == form) continue;
     if (std::find(neighbours.begin(), neighbours.end(), other) == neighbours.end()) {
       neighbours.push_back(other);
@@ -283,19 +365,38 @@ absl::StatusOr<Graph> RegionForms::RandomForm(uint64_t seed) const {
     if (!graph.ok()) return graph.status();
     graphs.push_back(*std::move(graph));
   }
+  std::vector<std::optional<Graph>> joined(regions_.instances.size());
+  if (joins_ != nullptr && std::mt19937_64(seed)() % 2 == 0) {
+    absl::StatusOr<std::vector<std::optional<Graph>>> random = joins_->Random(seed);
+    if (!random.ok()) return random.status();
+    joined = *std::move(random);
+  }
   std::vector<const Graph*> forms;
-  for (const Graph& g : graphs) forms.push_back(&g);
+  for (size_t i = 0; i < joined.size(); ++i) {
+    forms.push_back(joined[i] ? &*joined[i] : &graphs[regions_.instances[i].region]);
+  }
   return Build(forms);
 }
 
 std::string RegionForms::About(int form) const {
   std::set<std::string> rows;
-  const std::vector<int>& choices = forms_[form].choices;
-  for (size_t r = 0; r < choices.size(); ++r) {
-    if (choices[r] == 0) continue;
-    rows.merge(solved_[r].terms->Rows(solved_[r].choices[choices[r]].choice));
+  const FormGenome& genome = forms_[form].genome;
+  const std::vector<int> instances = InstancesAsTheyAre(genome);
+  for (size_t r = 0; r < genome.choices.size(); ++r) {
+    if (genome.choices[r] == 0 || instances[r] == 0) continue;
+    rows.merge(solved_[r].terms->Rows(solved_[r].choices[genome.choices[r]].choice));
   }
-  return absl::StrJoin(rows, " ");
+  for (const int variant : genome.joined) {
+    if (variant < 0) continue;
+    const std::set<std::string>& more = joins_->variants()[variant].rows;
+    rows.insert(more.begin(), more.end());
+  }
+  std::string about = absl::StrJoin(rows, " ");
+  if (!genome.joined.empty()) {
+    absl::StrAppend(&about, about.empty() ? "" : " ", kJoinRow, "(", joins_->About(genome.joined),
+                    ")");
+  }
+  return about;
 }
 
 std::vector<RegionReport> RegionForms::Report() const {

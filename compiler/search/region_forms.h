@@ -7,18 +7,23 @@
 // The graph is cut into regions (region.h); each distinct one is saturated once (region_terms.h),
 // those that cost most first. A form has one choice for each distinct region, so equal layers
 // change together. Two regions in a row are looked at as one where their e-graph knows a cheaper
-// way than both together.
+// way than both together. Where a form stores values between regions otherwise than as they are,
+// instances of a region may differ by the layouts of their ends (region_joins.h).
 //
 // Neighbours of a form are, best predicted first: for each region its greedy extraction and
-// choices with another node in one class, and all regions' best at once. GraphCost decides the
-// order; it is asked about graphs of regions, whose dims are those of the graph, a bounded number
-// of times. Single-threaded, as the tuner that owns it is.
+// choices with another node in one class, all regions' best at once, and these joined over the
+// layouts of the values between them. GraphCost decides the order; it is asked about graphs of
+// regions, whose dims are those of the graph, a bounded number of times. Single-threaded, as the
+// tuner that owns it is.
 #ifndef ATHANOR_COMPILER_SEARCH_REGION_FORMS_H_
 #define ATHANOR_COMPILER_SEARCH_REGION_FORMS_H_
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,8 +32,10 @@
 #include "absl/time/time.h"
 #include "compiler/egraph/stopwatch.h"
 #include "compiler/rules/rule_row.h"
+#include "compiler/rules/saturate.h"
 #include "compiler/search/forms.h"
 #include "compiler/search/region.h"
+#include "compiler/search/region_joins.h"
 #include "compiler/search/region_terms.h"
 
 namespace athanor {
@@ -50,9 +57,11 @@ struct RegionFormsOptions {
   int max_regions = 24;
   int choices_per_region = 12;
   int max_neighbours = 16;
+  size_t max_joined = 2;  // of those, the best joins over boundary layouts
   // In the life of the space: forms, and nodes of all of them, about half a kilobyte each.
   int max_forms = 512;
   size_t max_form_nodes = 500'000;
+  JoinOptions join;
 };
 
 class RegionForms : public FormSpace {
@@ -67,10 +76,13 @@ class RegionForms : public FormSpace {
   std::vector<RegionReport> Report() const override;
   void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
 
-  // A form of random choices in every region, for tests: as right as any other.
+  // A form of random choices in every region, every other one with random boundary layouts, for
+  // tests: as right as any other.
   absl::StatusOr<Graph> RandomForm(uint64_t seed) const;
 
   const Regions& regions() const { return regions_; }
+  // Null where the rules do not allow it.
+  const RegionJoins* joins() const { return joins_.get(); }
 
  private:
   // A way to compute a distinct region.
@@ -86,13 +98,19 @@ class RegionForms : public FormSpace {
     std::map<std::string, int> by_hash;  // of the graph, canonical
     int cheapest = 0;
   };
+  // Which way each part of the graph is computed.
+  struct FormGenome {
+    std::vector<int> choices;  // one for each distinct region
+    std::vector<int> joined;   // by instance: a variant of joins_, or -1; empty: none has one
+    auto operator<=>(const FormGenome&) const = default;
+  };
   struct Form {
-    std::vector<int> choices;  // one for each distinct region; empty for form 0
+    FormGenome genome;
     std::unique_ptr<Graph> graph;
   };
   struct Candidate {
     double gain;
-    std::vector<int> choices;
+    FormGenome genome;
   };
 
   RegionForms(const Graph& graph, RegionFormsOptions options);
@@ -100,13 +118,24 @@ class RegionForms : public FormSpace {
   absl::Status SolveRegions(Regions* regions);
   absl::Status JoinWherePays();
   std::vector<std::pair<int, int>> PairsInRow() const;
+  absl::Status PrepareJoins();
+  // nullopt: there is no time or no room left.
+  std::optional<SaturationOptions> Left() const;
   absl::StatusOr<std::shared_ptr<RegionTerms>> TermsOf(const Region& region);
   double OriginalSeconds(const Region& region) const;
 
   int AddChoice(int region, const egraph::Choice& choice);
   const std::vector<int>& Near(int region, int choice);
-  double CostOf(int region, int choice) const;
-  int AddForm(std::vector<int> choices);
+  double CostOf(const Graph& graph) const;
+  double CostOf(int region, int choice) const {
+    return CostOf(solved_[region].choices[choice].graph);
+  }
+  std::vector<int> InstancesAsTheyAre(const FormGenome& genome) const;
+  void AddJoined(const FormGenome& from, const FormGenome& best,
+                 std::vector<Candidate>* candidates) const;
+  int AddForm(FormGenome genome);
+  // The form with this canonical graph; that to be made next if there is none.
+  int FormOf(const Graph& graph) const;
   absl::StatusOr<Graph> Build(const std::vector<const Graph*>& forms) const;
 
   const RegionFormsOptions options_;
@@ -115,11 +144,12 @@ class RegionForms : public FormSpace {
   std::vector<Solved> solved_;  // by distinct region
   std::vector<int> dearest_;    // distinct regions that have an e-graph, by what they cost
   std::map<std::string, std::shared_ptr<RegionTerms>> known_;  // by the region's key
-  egraph::Stopwatch watch_;  // since the space is made
+  egraph::Stopwatch watch_;                                    // since the space is made
   size_t bytes_ = 0;
   std::vector<Form> forms_;
   size_t form_nodes_ = 0;
-  std::map<std::vector<int>, int> form_of_;
+  std::map<FormGenome, int> form_of_;
+  std::unique_ptr<RegionJoins> joins_;
   GraphCost cost_;
 };
 

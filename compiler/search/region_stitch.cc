@@ -1,4 +1,5 @@
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -144,15 +145,29 @@ absl::StatusOr<Graph> Stitch(const Graph& graph, const Regions& regions,
     return absl::InvalidArgumentError(absl::StrCat(forms.size(), " forms where the graph has ",
                                                    regions.distinct.size(), " regions"));
   }
-  for (size_t i = 0; i < forms.size(); ++i) {
-    const absl::Status s = CheckForm(*forms[i], regions.distinct[i].graph);
-    if (!s.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("the form of region ", i, " ", s.message()));
-    }
+  std::vector<const Graph*> each;
+  for (const RegionInstance& instance : regions.instances) each.push_back(forms[instance.region]);
+  return StitchInstances(graph, regions, each);
+}
+
+absl::StatusOr<Graph> StitchInstances(const Graph& graph, const Regions& regions,
+                                      absl::Span<const Graph* const> forms) {
+  if (forms.size() != regions.instances.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(forms.size(), " forms where the graph has ",
+                                                   regions.instances.size(), " instances"));
   }
+  std::set<std::pair<int, const Graph*>> checked;
   Stitcher stitcher(graph);
-  for (const RegionInstance& instance : regions.instances) {
-    stitcher.Place(instance, *forms[instance.region]);
+  for (size_t i = 0; i < forms.size(); ++i) {
+    const RegionInstance& instance = regions.instances[i];
+    if (checked.emplace(instance.region, forms[i]).second) {
+      const absl::Status s = CheckForm(*forms[i], regions.distinct[instance.region].graph);
+      if (!s.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the form of region ", instance.region, " ", s.message()));
+      }
+    }
+    stitcher.Place(instance, *forms[i]);
   }
   return stitcher.Finish();
 }

@@ -25,27 +25,22 @@ constexpr int kMaxSteps = 8;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RegionTerms>> RegionTerms::Create(const Graph& region,
-                                                                 const RuleChoice& rules,
-                                                                 const SaturationOptions& options,
-                                                                 const NodeCosts& costs) {
-  std::unique_ptr<RegionTerms> made(new RegionTerms());
-  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(region);
-  if (!terms.ok()) return terms.status();
-  made->terms_ = *std::move(terms);
+absl::StatusOr<std::shared_ptr<const SaturatedTerms>> SaturatedTerms::Of(
+    std::unique_ptr<TermGraph> terms, const RuleChoice& rules, const SaturationOptions& options) {
+  const auto made = std::make_shared<SaturatedTerms>();
+  made->terms = std::move(terms);
   const egraph::Stopwatch watch;
-  absl::StatusOr<egraph::Report> report = Saturate(made->terms_.get(), rules, options);
+  absl::StatusOr<egraph::Report> report = Saturate(made->terms.get(), rules, options);
   if (!report.ok()) return report.status();
-  made->report_ = *std::move(report);
-  made->seconds_ = absl::ToDoubleSeconds(watch.Elapsed());
-  made->FindChoices(costs);
+  made->report = *std::move(report);
+  made->seconds = absl::ToDoubleSeconds(watch.Elapsed());
   return made;
 }
 
-void RegionTerms::FindChoices(const NodeCosts& costs) {
-  const egraph::EGraph& graph = terms();
-  const FactsAnalysis& facts = terms_->facts();
-  costs_.assign(graph.node_bound(), kInfinity);
+std::vector<double> SaturatedTerms::CostsOf(const NodeCosts& costs) const {
+  const egraph::EGraph& graph = terms->terms();
+  const FactsAnalysis& facts = terms->facts();
+  std::vector<double> seconds(graph.node_bound(), kInfinity);
   std::vector<const TensorType*> operands;
   for (uint32_t i = 0; i < graph.node_bound(); ++i) {
     const ENode n{i};
@@ -55,17 +50,46 @@ void RegionTerms::FindChoices(const NodeCosts& costs) {
     const Facts& result = facts.Get(graph, graph.class_of(n));
     const Op op = ToOp(graph.op(n));
     const bool declared = op == Op::kInput || op == Op::kParameter;
-    costs_[i] = declared ? 0
-                         : costs.Of(op, terms_->language().attrs(graph.payload(n)), operands,
-                                    result.type, result.weight);
+    seconds[i] = declared ? 0
+                          : costs.Of(op, terms->language().attrs(graph.payload(n)), operands,
+                                     result.type, result.weight);
   }
+  return seconds;
+}
+
+absl::StatusOr<std::unique_ptr<RegionTerms>> RegionTerms::Create(const Graph& region,
+                                                                 const RuleChoice& rules,
+                                                                 const SaturationOptions& options,
+                                                                 const NodeCosts& costs) {
+  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(region);
+  if (!terms.ok()) return terms.status();
+  auto saturated = SaturatedTerms::Of(*std::move(terms), rules, options);
+  if (!saturated.ok()) return saturated.status();
+  std::vector<size_t> outputs(region.outputs.size());
+  std::iota(outputs.begin(), outputs.end(), size_t{0});
+  std::vector<double> seconds = (*saturated)->CostsOf(costs);
+  return Over(*std::move(saturated), outputs, std::move(seconds));
+}
+
+std::unique_ptr<RegionTerms> RegionTerms::Over(std::shared_ptr<const SaturatedTerms> saturated,
+                                               const std::vector<size_t>& outputs,
+                                               std::vector<double> costs) {
+  std::unique_ptr<RegionTerms> made(new RegionTerms());
+  made->saturated_ = std::move(saturated);
+  made->costs_ = std::move(costs);
+  const std::vector<ClassId> roots = made->term_graph().Roots();
+  for (const size_t output : outputs) made->roots_.push_back(roots[output]);
+  made->FindChoices();
+  return made;
+}
+
+void RegionTerms::FindChoices() {
   extractor_ =
-      std::make_unique<egraph::Extractor>(graph, [this](ENode n) { return costs_[n.value]; });
-  roots_ = terms_->Roots();
+      std::make_unique<egraph::Extractor>(terms(), [this](ENode n) { return costs_[n.value]; });
   // A class of the region that is not needed any more, or whose node has no kernel, follows the
   // tree; so does all of it where the region itself has no kernels and no rule helped.
-  original_ = terms_->Original();
-  if (!extractor_->EnforceAcyclic(roots_, &original_).ok()) original_ = terms_->Original();
+  original_ = term_graph().Original();
+  if (!extractor_->EnforceAcyclic(roots_, &original_).ok()) original_ = term_graph().Original();
   original_ = Completed(original_);
   cheapest_ = original_;
   const absl::StatusOr<Choice> greedy = extractor_->Extract(roots_);
@@ -77,6 +101,11 @@ void RegionTerms::FindChoices(const NodeCosts& costs) {
     if (better.empty() || Cost(better[0]) >= Cost(cheapest_)) break;
     cheapest_ = std::move(better[0]);
   }
+}
+
+bool RegionTerms::Computable() const {
+  return std::all_of(roots_.begin(), roots_.end(),
+                     [this](ClassId root) { return std::isfinite(extractor_->TreeCost(root)); });
 }
 
 std::vector<ClassId> RegionTerms::Order(const Choice& choice) const {
@@ -205,8 +234,8 @@ std::set<std::string> RegionTerms::Rows(const Choice& choice) const {
   const egraph::EGraph& graph = terms();
   for (const ClassId id : Order(choice)) {
     const auto cause = static_cast<uint32_t>(graph.added_by(choice.Get(id)));
-    if (cause < report_.rules.size()) {
-      rows.insert(std::string(RuleRows()[report_.rules[cause].tag].name));
+    if (cause < report().rules.size()) {
+      rows.insert(std::string(RuleRows()[report().rules[cause].tag].name));
     }
   }
   return rows;

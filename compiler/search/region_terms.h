@@ -8,6 +8,8 @@
 // A choice is the region's part of a genome. All choices given out are programs: acyclic, and of
 // nodes that have kernels. Deterministic unless the time limit stopped the saturation. Used by one
 // thread at a time.
+//
+// Several RegionTerms may look at one e-graph, each with ends of its own: region_layouts.h does.
 #ifndef ATHANOR_COMPILER_SEARCH_REGION_TERMS_H_
 #define ATHANOR_COMPILER_SEARCH_REGION_TERMS_H_
 
@@ -30,6 +32,20 @@
 
 namespace athanor {
 
+// An e-graph that is done, and how it went.
+struct SaturatedTerms {
+  // INTERNAL: a rule is wrong.
+  static absl::StatusOr<std::shared_ptr<const SaturatedTerms>> Of(std::unique_ptr<TermGraph> terms,
+                                                                  const RuleChoice& rules,
+                                                                  const SaturationOptions& options);
+  // Seconds, by e-node.
+  std::vector<double> CostsOf(const NodeCosts& costs) const;
+
+  std::unique_ptr<TermGraph> terms;
+  egraph::Report report;
+  double seconds = 0;  // that saturation took
+};
+
 class RegionTerms {
  public:
   // Saturates; a limit that is reached is no error, the report says which. INTERNAL: a rule is
@@ -39,10 +55,19 @@ class RegionTerms {
                                                              const SaturationOptions& options,
                                                              const NodeCosts& costs);
 
-  const egraph::Report& report() const { return report_; }
-  const egraph::EGraph& terms() const { return terms_->terms(); }
-  double seconds() const { return seconds_; }  // that saturation took
+  // Of an e-graph's graph only these outputs; each e-node costs what `costs` say, infinitely much
+  // if it must not be chosen.
+  static std::unique_ptr<RegionTerms> Over(std::shared_ptr<const SaturatedTerms> saturated,
+                                           const std::vector<size_t>& outputs,
+                                           std::vector<double> costs);
 
+  const egraph::Report& report() const { return saturated_->report; }
+  const egraph::EGraph& terms() const { return saturated_->terms->terms(); }
+  const TermGraph& term_graph() const { return *saturated_->terms; }
+  double seconds() const { return saturated_->seconds; }  // that saturation took
+
+  // Whether there is a way to compute the region; without, choices have nodes without kernels.
+  bool Computable() const;
   // The region as it was cut out. Composites without a kernel stand there as what is cheapest.
   const egraph::Choice& Original() const { return original_; }
   // The greedy extraction under `costs`, improved by mutations.
@@ -56,8 +81,9 @@ class RegionTerms {
   // Any node in any class.
   egraph::Choice Random(uint64_t seed) const;
 
+  // With all outputs of the e-graph's graph, those that are no ends of this one too.
   absl::StatusOr<Graph> Extract(const egraph::Choice& choice) const {
-    return terms_->Extract(choice);
+    return saturated_->terms->Extract(choice);
   }
   // The rows that added what the choice has and the region had not.
   std::set<std::string> Rows(const egraph::Choice& choice) const;
@@ -71,7 +97,7 @@ class RegionTerms {
   };
 
   RegionTerms() = default;
-  void FindChoices(const NodeCosts& costs);
+  void FindChoices();
   std::vector<egraph::ClassId> Order(const egraph::Choice& choice) const;
   bool IsUsable(egraph::NodeId n) const;
   std::vector<Change> Changes(const egraph::Choice& from) const;
@@ -80,9 +106,7 @@ class RegionTerms {
   std::optional<egraph::Choice> Apply(const egraph::Choice& from, const Change& change) const;
   void TakeWhatIsThere(egraph::ClassId changed, egraph::Choice* choice) const;
 
-  std::unique_ptr<TermGraph> terms_;
-  egraph::Report report_;
-  double seconds_ = 0;
+  std::shared_ptr<const SaturatedTerms> saturated_;
   std::vector<egraph::ClassId> roots_;
   std::vector<double> costs_;  // by node
   std::unique_ptr<egraph::Extractor> extractor_;

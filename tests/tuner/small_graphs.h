@@ -30,6 +30,21 @@ inline constexpr const char* kSmallGraphs[] = {
        %4 = IndexMap(%3) {map=map[b, 33]($0)} %5 = Mul(%0, %4) output "y" = %5 output "r" = %3)",
     R"(%0 = Input "x" : f64[b, 9, s] %1 = MaxReduce(%0) {axes=[0, 2]} %2 = Exp(%0)
        %3 = SumReduce(%2) {axes=[2]} output "m" = %1 output "s" = %3)",
+    // Layers that would have their stream with its axes in another order: attention over heads, with
+    // an output inside; contractions along the wrong axis, of a value that several use.
+    R"(%0 = Input "x" : f32[b, s, 4, 8] %1 = IndexMap(%0) {map=map[b, 4, s, 8]($0, $2, $1, $3)}
+       %2 = Attention(%1, %1, %1) {scale=0.5} %3 = IndexMap(%2) {map=map[b, s, 4, 8]($0, $2, $1, $3)}
+       %4 = Add(%0, %3) %5 = IndexMap(%4) {map=map[b, 4, s, 8]($0, $2, $1, $3)}
+       %6 = Attention(%5, %5, %5) {scale=0.5} %7 = IndexMap(%6) {map=map[b, s, 4, 8]($0, $2, $1, $3)}
+       %8 = Add(%4, %7) %9 = IndexMap(%8) {map=map[b, 4, s, 8]($0, $2, $1, $3)}
+       %10 = Attention(%9, %9, %9) {scale=0.5}
+       %11 = IndexMap(%10) {map=map[b, s, 4, 8]($0, $2, $1, $3)} %12 = Add(%8, %11)
+       %13 = Tanh(%12) output "y" = %13 output "h" = %8)",
+    R"(%0 = Input "x" : f32[b, 1, s] %1 = Input "z" : f32[b, s, s] %2 = Exp(%0)
+       %3 = Contract(%2, %1) {spec="bmk,bnk->bmn"} %4 = Tanh(%3)
+       %5 = Contract(%1, %4) {spec="bnk,bmk->bmn"} %6 = Add(%5, %4)
+       %7 = IndexMap(%6) {map=map[b, s, 1]($0, $2, $1)} %8 = Exp(%7)
+       %9 = Contract(%4, %8) {spec="bmk,bkn->bmn"} output "y" = %9 output "t" = %7)",
     // Contractions with what comes before and after.
     R"(%0 = Input "x" : f32[b, 40] %1 = Parameter "w" : f32[40, 50] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
        %3 = Parameter "o" : f32[50] %4 = IndexMap(%3) {map=map[b, 50]($1)} %5 = Add(%2, %4)
