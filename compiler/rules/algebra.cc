@@ -179,6 +179,19 @@ void BoundsCollectExample(ExampleBuilder& e) {
 
 // --- Numbers collected ---
 
+// At an end of an integer dtype's range, near 2^53, which a double ends at, or any.
+NodeId EndOfRange(ExampleBuilder& e, NodeId like) {
+  const DType dtype = e.x().Type(like).dtype;
+  const int bits = 8 * DTypeBytes(dtype);
+  const uint64_t most = ~uint64_t{0} >> (64 - bits + (IsSigned(dtype) ? 1 : 0));
+  const auto offset = static_cast<uint64_t>(e.Pick(-2, 2));
+  const uint64_t kValues[] = {most + offset, (uint64_t{1} << 53) + offset, 7 + offset};
+  Tensor number = Tensor::Zeros(dtype, {});
+  StoreScalar(number, 0, Scalar::Unsigned(dtype, kValues[e.Pick(0, 2)]));
+  const Shape shape = e.x().Type(like).shape;
+  return e.x().Map(e.x().Add(Op::kConstant, {}, {{"value", std::move(number)}}), shape, {});
+}
+
 Specs FactorsCollect(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -202,26 +215,49 @@ void FactorsCollectExample(ExampleBuilder& e) {
       e.x().Add(Op::kMul, {e.x().FillLike(x, u), e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)})}));
 }
 
+// Of two numbers, in their dtype: integers wrap. nullopt for floats of both signs, which round on
+// purpose ((x + 1.5*2^23) - 1.5*2^23) or cancel, and where their sum is rounded or overflows: x
+// plus it could be further off than what it stands for.
+std::optional<Tensor> SumOfNumbers(const Tensor& s, const Tensor& t) {
+  const Scalar a = LoadScalar(s, 0), b = LoadScalar(t, 0);
+  Tensor sum = Tensor::Zeros(s.dtype, {});
+  if (!IsFloat(s.dtype)) {
+    StoreScalar(sum, 0, Scalar::Unsigned(s.dtype, a.u + b.u));  // the low bytes are the wrap
+    return sum;
+  }
+  if (!(a.f > 0 && b.f > 0) && !(a.f < 0 && b.f < 0)) return std::nullopt;
+  StoreScalar(sum, 0, Scalar::Float(s.dtype, a.f + b.f));
+  const double rounded = LoadScalar(sum, 0).f;
+  const bool exact = std::isfinite(rounded) && rounded - a.f == b.f && rounded - b.f == a.f;
+  if (!exact) return std::nullopt;
+  return sum;
+}
+
 Specs TermsCollect(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
-    const std::optional<double> s = t.Uniform(m, "s"), u = t.Uniform(m, "t");
-    const NodeId x = e.Operand(m.Class("x"));
-    if (!s || !u || !std::isfinite(*s) || !std::isfinite(*u)) return std::nullopt;
-    return e.x().Add(Op::kAdd, {x, e.x().FillLike(x, *s + *u)});
+    const Facts &s = t.FactsOf(m, "s"), &u = t.FactsOf(m, "t");
+    if (!s.uniform || !u.uniform) return std::nullopt;
+    std::optional<Tensor> sum = SumOfNumbers(*s.uniform, *u.uniform);
+    if (!sum) return std::nullopt;
+    const NodeId number = e.x().Add(Op::kConstant, {}, {{"value", *std::move(sum)}});
+    return e.x().Add(Op::kAdd, {e.Operand(m.Class("x")), e.x().Map(number, t.ShapeOf(m, "y"), {})});
   };
-  return Orders(
-      {.name = "terms_collect",
-       .premises = {"?y = (Add~ (Add~ ?x ?s) ?t)"},
-       .conditions = {t.HasWideDType("y"), t.IsNotUniform("x"), t.IsUniform("s"), t.IsUniform("t")},
-       .apply = t.Equal("y", build)});
+  return Orders({.name = "terms_collect",
+                 .premises = {"?y = (Add~ (Add~ ?x ?s) ?t)"},
+                 .conditions = {t.HasWideDType("y"), t.IsNotUniform("x")},
+                 .apply = t.Equal("y", build)});
 }
 
 void TermsCollectExample(ExampleBuilder& e) {
-  const NodeId x = e.Input({e.Size(), e.Size()}, WideDType(e));
+  const Expr rows = e.Size(), columns = e.Size();
+  const NodeId x = e.Input({rows, columns}, WideDType(e));
   const double s = static_cast<double>(e.Pick(1, 9)) / 4, u = static_cast<double>(e.Pick(1, 9)) / 8;
   e.Output(
       e.x().Add(Op::kAdd, {e.x().FillLike(x, u), e.x().Add(Op::kAdd, {x, e.x().FillLike(x, s)})}));
+  constexpr DType kIntegers[] = {DType::kI8, DType::kU8, DType::kI32, DType::kI64, DType::kU64};
+  const NodeId i = e.Input({rows, columns}, kIntegers[e.Pick(0, 4)]);
+  e.Output(e.x().Add(Op::kAdd, {e.x().Add(Op::kAdd, {i, EndOfRange(e, i)}), EndOfRange(e, i)}));
 }
 
 // Factors of one sign: inf*s + inf*t is then what inf*(s + t) is, and nothing cancels.
@@ -303,7 +339,20 @@ void DivideByNumberExample(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kDiv, {x, e.x().FillLike(x, static_cast<double>(e.Pick(3, 99)))}));
 }
 
-// One reciprocal for all elements that are divided by it.
+// Whether the map repeats what has no axes `gone` along them.
+bool RepeatsAlong(const IndexMap& map, const std::vector<int64_t>& gone) {
+  std::vector<Expr> kept;
+  for (size_t i = 0; i < map.shape.size(); ++i) {
+    if (std::find(gone.begin(), gone.end(), static_cast<int64_t>(i)) == gone.end()) {
+      kept.push_back(Expr::Axis(static_cast<int>(i)));
+    }
+  }
+  return map.coordinates == kept;
+}
+
+// One reciprocal for all elements that are divided by it. Of 0 and of what is below the smallest
+// normal number it is infinite, and infinity times 0 is NaN where 0 divided by it is 0; so the
+// divisor is known to be larger. Softmax's is: the largest term of its sum is exp(0).
 Specs DivideByRepeated(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -317,15 +366,48 @@ Specs DivideByRepeated(const TermLanguage& language, const FactsAnalysis& facts)
     const NodeId once = e.x().Add(Op::kRecip, {e.Operand(m.Class("r"))});
     return e.x().Add(Op::kMul, {x, e.x().Map(once, map.shape, map.coordinates)});
   };
-  return {{.premises = {"?y = (Div ?x (IndexMap[?map] ?r))"},
-           .conditions = {t.HasWideDType("x"), t.IsView("map"), t.IsNotUniform("r")},
-           .apply = t.Equal("y", build)}};
+  const std::vector<egraph::Condition> conditions = {t.HasWideDType("x"), t.IsView("map"),
+                                                     t.IsNotUniform("r")};
+  egraph::RuleSpec known{.name = "divide_by_repeated",
+                         .premises = {"?y = (Div ?x (IndexMap[?map] ?r))"},
+                         .conditions = conditions,
+                         .apply = t.Equal("y", build)};
+  known.conditions.push_back(egraph::Condition(
+      "is positive", {"r"}, [t](const Match& m) { return t.FactsOf(m, "r").values.positive; }));
+  const egraph::Condition largest("are those of a maximum", {"sum", "max", "peak"},
+                                  [t](const Match& m) {
+                                    using Axes = std::vector<int64_t>;
+                                    const Axes& axes = GetAttr<Axes>(t.AttrsOf(m, "max"), "axes");
+                                    const IndexMap* peak = t.View(m, "peak");
+                                    return axes == GetAttr<Axes>(t.AttrsOf(m, "sum"), "axes") &&
+                                           peak != nullptr && RepeatsAlong(*peak, axes);
+                                  });
+  std::vector<Specs> all = {{std::move(known)}};
+  for (const std::string exp : {"Exp", "Exp2"}) {
+    egraph::RuleSpec softmax{
+        .name = "divide_by_repeated.softmax_" + exp,
+        .premises = {"?y = (Div ?x (IndexMap[?map] ?r))", "?r = (SumReduce[?sum] ?x)",
+                     "?x = (" + exp +
+                         " (Add~ ?v (Mul~ (IndexMap[?peak] (MaxReduce[?max] ?v)) ?minus)))"},
+        .conditions = conditions,
+        .apply = t.Equal("y", build)};
+    softmax.conditions.push_back(largest);
+    softmax.conditions.push_back(t.UniformIs("minus", -1));
+    all.push_back(Orders(std::move(softmax)));
+  }
+  return Joined(std::move(all));
 }
 
 void DivideByRepeatedExample(ExampleBuilder& e) {
   const Expr rows = e.Size(), columns = e.Size(2);
-  const NodeId x = e.Input({rows, columns}, WideDType(e)), r = e.Input({rows}, WideDType(e));
-  e.Output(e.x().Add(Op::kDiv, {x, e.x().Repeat(r, 1, {rows, columns})}));
+  const Shape shape = {rows, columns};
+  const NodeId x = e.Input(shape, WideDType(e)), r = e.Input({rows}, WideDType(e));
+  const NodeId positive = e.x().Add(Op::kMax, {r, e.x().FillLike(r, 0x1p-126)});
+  e.Output(e.x().Add(Op::kDiv, {x, e.x().Repeat(positive, 1, shape)}));
+  const NodeId peak = e.x().Repeat(e.x().Reduce(Op::kMaxReduce, x, {1}), 1, shape);
+  const NodeId power = e.x().Add(e.Coin() ? Op::kExp : Op::kExp2, {e.x().Sub(x, peak)});
+  const NodeId sum = e.x().Reduce(Op::kSumReduce, power, {1});
+  e.Output(e.x().Add(Op::kDiv, {power, e.x().Repeat(sum, 1, shape)}));
 }
 
 Specs SmallPowers(const TermLanguage& language, const FactsAnalysis& facts) {
@@ -378,7 +460,8 @@ std::vector<RuleRow> AlgebraRows() {
        BoundsCollect, nullptr, nullptr, BoundsCollectExample},
       {"factors_collect", kFamily, kReassociating, "(x*s)*t = x*(s*t) for numbers s, t",
        FactorsCollect, nullptr, nullptr, FactorsCollectExample},
-      {"terms_collect", kFamily, kReassociating, "(x+s)+t = x+(s+t) for numbers s, t", TermsCollect,
+      {"terms_collect", kFamily, kReassociating,
+       "(x+s)+t = x+(s+t) for numbers s, t, of floats of one sign with an exact sum", TermsCollect,
        nullptr, nullptr, TermsCollectExample},
       {"same_terms_add", kFamily, kReassociating,
        "x*s + x*t = x*(s+t) for numbers s, t of one sign; x+x = x*2", SameTermsAdd, nullptr,
@@ -387,7 +470,8 @@ std::vector<RuleRow> AlgebraRows() {
        nullptr, nullptr, DivideByPowerExample},
       {"divide_by_number", kFamily, kReassociating, "x/s = x*(1/s) for numbers s", DivideByNumber,
        nullptr, nullptr, DivideByNumberExample},
-      {"divide_by_repeated", kFamily, kReassociating, "x/repeat(r) = x*repeat(1/r)",
+      {"divide_by_repeated", kFamily, kReassociating,
+       "x/repeat(r) = x*repeat(1/r) for r > 0 and no subnormal, or the sum of a softmax",
        DivideByRepeated, nullptr, nullptr, DivideByRepeatedExample},
       {"small_powers", kFamily, kExact,
        "x^2 = x*x; x^3 = x*x*x; x^1 = x; x^-1 = 1/x; x^0.5 = sqrt(x) for x > 0", SmallPowers,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/rules/row_terms.h"
 #include "compiler/rules/rule_row.h"
 #include "compiler/rules/term_expansion.h"
 
@@ -19,6 +20,13 @@ std::vector<RuleRow> SharingRows();      // algebra_share.cc: contractions with 
 
 // Of the family `layout`.
 std::vector<RuleRow> ContractionLayoutRows();  // algebra_contract.cc: letters and views
+
+// A tame number that may be taken out of a sum: an integer, which wraps, or of a magnitude of at
+// least 1, so that no partial sum overflows without it that did not with it.
+egraph::Condition LeavesSum(const RowTerms& terms, std::string variable);
+// A tame number that a weight may be multiplied by: an integer, or of a magnitude of at most 1, so
+// that no element overflows.
+egraph::Condition EntersWeight(const RowTerms& terms, std::string variable);
 
 // What rows about contractions are written with.
 

@@ -42,6 +42,9 @@ int64_t Elements(const Shape& shape) {
 
 // --- Factors ---
 
+// What two rows say of factors that are no numbers holds in exact arithmetic, and is approximate
+// here: a factor of 0 or near it, such as a mask's or the reciprocal of a norm, keeps a sum finite
+// that overflows without it, and then 0 times infinity is NaN. No factor is known to be at least 1.
 Specs ContractGivesFactor(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -296,10 +299,10 @@ std::vector<RuleRow> BoundedRows() {
   constexpr std::string_view kFamily = "algebra";
   constexpr RuleClass kExact = RuleClass::kExact, kReassociating = RuleClass::kReassociating;
   return {
-      {"contract_gives_factor", kFamily, kReassociating,
+      {"contract_gives_factor", kFamily, RuleClass::kApproximate,
        "contract(x*repeat(r), z) = contract(x, z)*repeat(r) for bounded r that is not summed",
        ContractGivesFactor, nullptr, nullptr, ContractGivesFactorExample},
-      {"sum_gives_factor", kFamily, kReassociating,
+      {"sum_gives_factor", kFamily, RuleClass::kApproximate,
        "sum(x*repeat(r)) = sum(x)*r for bounded r that is not summed", SumGivesFactor, nullptr,
        nullptr, SumGivesFactorExample},
       {"weight_takes_factor_after", kFamily, kReassociating,

@@ -34,6 +34,24 @@ std::optional<NodeId> ReadAlong(TermExpansion& e, NodeId weight, const IndexMap&
   return e.x().Map(weight, along.shape, along.coordinates);
 }
 
+egraph::Condition LeavesSum(const RowTerms& terms, std::string variable) {
+  return egraph::Condition(
+      "may leave a sum", {variable}, [terms, variable](const egraph::Match& m) {
+        const std::optional<double> value = terms.Uniform(m, variable);
+        if (!value || !IsTame(*value)) return false;
+        return !IsFloat(terms.Type(m, variable).dtype) || std::fabs(*value) >= 1;
+      });
+}
+
+egraph::Condition EntersWeight(const RowTerms& terms, std::string variable) {
+  return egraph::Condition(
+      "may enter a weight", {variable}, [terms, variable](const egraph::Match& m) {
+        const std::optional<double> value = terms.Uniform(m, variable);
+        if (!value || !IsTame(*value)) return false;
+        return !IsFloat(terms.Type(m, variable).dtype) || std::fabs(*value) <= 1;
+      });
+}
+
 namespace {
 
 using egraph::Match;
@@ -54,7 +72,7 @@ Specs WeightTakesScale(const TermLanguage& language, const FactsAnalysis& facts)
     return Contraction(e, e.Operand(m.Class("x")), Scaled(e, w, *s), t.SpecOf(m, "spec"));
   };
   const std::vector<egraph::Condition> conditions = {t.HasWideDType("y"), t.IsWeight("w"),
-                                                     t.IsNoWeight("x"), t.IsFactor("s")};
+                                                     t.IsNoWeight("x"), EntersWeight(t, "s")};
   return Joined({Orders({.name = "weight_takes_scale",
                          .premises = {"?y = (Contract~[?spec] (Mul~ ?x ?s) ?w)"},
                          .conditions = conditions,
@@ -69,7 +87,7 @@ void WeightTakesScaleExample(ExampleBuilder& e) {
   const Expr rows = e.Size();
   const int64_t k = e.ConstantSize(), n = e.ConstantSize();
   const NodeId x = e.Input({rows, k}, WideDType(e)), w = e.Parameter({k, n}, WideDType(e));
-  const double s = static_cast<double>(e.Pick(1, 9)) / -7;
+  const double s = static_cast<double>(e.Pick(1, 9)) / -9;
   const NodeId scaled = e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)});
   e.Output(e.Coin() ? e.x().Add(Op::kContract, {scaled, w}, {{"spec", "mk,kn->mn"}})
                     : e.x().Add(Op::kContract, {w, scaled}, {{"spec", "kn,mk->mn"}}));
@@ -87,15 +105,15 @@ Specs ContractGivesScale(const TermLanguage& language, const FactsAnalysis& fact
   };
   return Orders({.name = "contract_gives_scale",
                  .premises = {"?y = (Contract~[?spec] (Mul~ ?x ?s) ?z)"},
-                 .conditions = {t.HasWideDType("y"), t.IsNoWeight("x"), t.IsNoWeight("z"),
-                                t.IsNotUniform("x"), t.IsFactor("s")},
+                 .conditions = {t.HasWideDType("y"), t.IsNoWeight("x"), t.IsNotUniform("x"),
+                                LeavesSum(t, "s")},
                  .apply = t.Equal("y", build)});
 }
 
 void ContractGivesScaleExample(ExampleBuilder& e) {
   const Expr rows = e.Size(), k = e.Size(), columns = e.Size();
   const NodeId x = e.Input({rows, k}, WideDType(e)), z = e.Input({columns, k}, WideDType(e));
-  const double s = static_cast<double>(e.Pick(1, 9)) / -7;
+  const double s = static_cast<double>(e.Pick(7, 16)) / -7;
   const NodeId scaled = e.x().Add(Op::kMul, {e.x().FillLike(x, s), x});
   e.Output(e.Coin() ? e.x().Add(Op::kContract, {scaled, z}, {{"spec", "mk,nk->mn"}})
                     : e.x().Add(Op::kContract, {z, scaled}, {{"spec", "nk,mk->mn"}}));
@@ -117,7 +135,7 @@ Specs AttentionTakesScale(const TermLanguage& language, const FactsAnalysis& fac
     for (const egraph::ClassId rest : m.Rest("rest")) operands.push_back(e.Operand(rest));
     return e.x().Add(Op::kAttention, std::move(operands), std::move(attrs));
   };
-  const std::vector<egraph::Condition> conditions = {t.HasWideDType("y"), t.IsFactor("s")};
+  const std::vector<egraph::Condition> conditions = {t.HasWideDType("y"), LeavesSum(t, "s")};
   return Joined({Orders({.name = "attention_takes_scale",
                          .premises = {"?y = (Attention[?attention] (Mul~ ?q ?s) ?k ?rest...)"},
                          .conditions = conditions,
@@ -135,7 +153,7 @@ void AttentionTakesScaleExample(ExampleBuilder& e) {
   const NodeId v = e.Input({heads, keys, e.Size()}, WideDType(e));
   const bool on_keys = e.Coin();
   const NodeId target = on_keys ? k : q;
-  const NodeId scaled = e.x().Add(Op::kMul, {target, e.x().FillLike(target, 0.25)});
+  const NodeId scaled = e.x().Add(Op::kMul, {target, e.x().FillLike(target, 1.25)});
   std::vector<NodeId> operands = {on_keys ? q : scaled, on_keys ? scaled : k, v};
   if (e.Coin()) operands.push_back(e.Input({queries, keys}, WideDType(e)));
   e.Output(e.x().Add(Op::kAttention, std::move(operands), {{"scale", 0.5}}));
@@ -264,14 +282,15 @@ std::vector<RuleRow> ContractionRows() {
   constexpr RuleClass kReassociating = RuleClass::kReassociating;
   return {
       {"weight_takes_scale", kFamily, kReassociating,
-       "contract(x*s, w) = contract(x, w)*s = contract(x, w*s) for numbers s, weights w",
+       "contract(x*s, w) = contract(x, w*s), contract(x, w)*s = contract(x, w*s) for numbers s "
+       "of at most 1, weights w",
        WeightTakesScale, nullptr, nullptr, WeightTakesScaleExample},
       {"contract_gives_scale", kFamily, kReassociating,
-       "contract(x*s, z) = contract(x, z)*s for numbers s", ContractGivesScale, nullptr, nullptr,
-       ContractGivesScaleExample},
+       "contract(x*s, z) = contract(x, z)*s for numbers s of at least 1", ContractGivesScale,
+       nullptr, nullptr, ContractGivesScaleExample},
       {"attention_takes_scale", kFamily, kReassociating,
-       "attention(q*s, k, v) = attention(q, k, v) with s times the scale", AttentionTakesScale,
-       nullptr, nullptr, AttentionTakesScaleExample},
+       "attention(q*s, k, v) = attention(q, k, v) with s times the scale, s at least 1",
+       AttentionTakesScale, nullptr, nullptr, AttentionTakesScaleExample},
       {"weight_takes_factor", kFamily, kReassociating,
        "contract(x*repeat(g), w) = contract(x, repeat(g)*w) for weights g, w along axes of w",
        WeightTakesFactor, nullptr, nullptr, WeightTakesFactorExample},

@@ -26,13 +26,13 @@ Specs SumOfScaled(const TermLanguage& language, const FactsAnalysis& facts) {
   };
   return Orders({.name = "sum_of_scaled",
                  .premises = {"?y = (SumReduce[?axes] (Mul~ ?x ?s))"},
-                 .conditions = {t.HasWideDType("y"), t.IsNotUniform("x"), t.IsFactor("s")},
+                 .conditions = {t.HasWideDType("y"), t.IsNotUniform("x"), LeavesSum(t, "s")},
                  .apply = t.Equal("y", build)});
 }
 
 void SumOfScaledExample(ExampleBuilder& e) {
   const NodeId x = e.Input({e.Size(), e.Size(), e.Size()}, WideDType(e));
-  const double s = static_cast<double>(e.Pick(1, 9)) / -7;
+  const double s = static_cast<double>(e.Pick(7, 16)) / -7;
   const NodeId scaled = e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)});
   e.Output(e.x().Reduce(Op::kSumReduce, scaled, e.Coin() ? Axes{0, 2} : Axes{1}));
 }
@@ -116,8 +116,8 @@ std::vector<RuleRow> ReductionRows() {
   constexpr std::string_view kFamily = "algebra";
   constexpr RuleClass kExact = RuleClass::kExact, kReassociating = RuleClass::kReassociating;
   return {
-      {"sum_of_scaled", kFamily, kReassociating, "sum(x*s) = sum(x)*s for numbers s", SumOfScaled,
-       nullptr, nullptr, SumOfScaledExample},
+      {"sum_of_scaled", kFamily, kReassociating, "sum(x*s) = sum(x)*s for numbers s of at least 1",
+       SumOfScaled, nullptr, nullptr, SumOfScaledExample},
       {"max_of_scaled", kFamily, kExact, "max(x*s) = max(x)*s for positive numbers s", MaxOfScaled,
        nullptr, nullptr, MaxOfScaledExample},
       {"sum_of_sums", kFamily, kReassociating, "sum(sum(x)) = sum(x) over both their axes",

@@ -119,7 +119,8 @@ absl::Status CompareBits(const Tensor& got, const Tensor& want, bool zeros_are_o
 
 // Each e-node that the example does not have, in the place of the example's: as little else as may
 // be is different. What is left of the example comes first, where values of it became one.
-std::vector<Graph> OtherSides(const TermGraph& terms, absl::Status* status) {
+std::vector<Graph> OtherSides(const TermGraph& terms, absl::Status* status,
+                              size_t most = kMaxAlternatives) {
   const egraph::EGraph& e = terms.terms();
   const std::vector<egraph::ClassId> roots = terms.Roots();
   const egraph::Extractor extractor(e, [](egraph::NodeId) { return 1.0; });
@@ -137,7 +138,7 @@ std::vector<Graph> OtherSides(const TermGraph& terms, absl::Status* status) {
   for (const egraph::ClassId id : e.Classes()) {
     if (!original.Get(id).valid()) continue;  // reached through the nodes of those that have one
     for (const egraph::NodeId n : e.nodes(id)) {
-      if (n == original.Get(id) || sides.size() >= kMaxAlternatives) continue;
+      if (n == original.Get(id) || sides.size() >= most) continue;
       egraph::Choice choice = original;
       choice.Set(id, n);
       if (!extractor.EnforceAcyclic(roots, &choice).ok() || choice.Get(id) != n) continue;
@@ -203,6 +204,81 @@ Scalar WholeNumber(DType dtype, int64_t value) {
                          : Scalar::Unsigned(dtype, static_cast<uint64_t>(std::abs(value)));
 }
 
+// --- Values at the ends of a dtype's range ---
+
+double Largest(DType dtype) {
+  return dtype == DType::kF64   ? std::numeric_limits<double>::max()
+         : dtype == DType::kF16 ? 65504.0
+                                : DecodeFloat(dtype, EncodeFloat(dtype, 0x1.fep127));
+}
+
+double Small(DType dtype, uint64_t draw) {
+  const double normal = dtype == DType::kF64   ? std::numeric_limits<double>::min()
+                        : dtype == DType::kF16 ? 0x1p-14
+                                               : std::numeric_limits<float>::min();
+  const double kValues[] = {normal, -normal, UnitInLastPlace(dtype, 0), -UnitInLastPlace(dtype, 0),
+                            0.0,    -0.0};
+  return kValues[draw % std::size(kValues)];
+}
+
+uint64_t EndOfIntegers(DType dtype, uint64_t draw) {
+  const int bits = 8 * DTypeBytes(dtype);
+  const uint64_t most = ~uint64_t{0} >> (64 - bits + (IsSigned(dtype) ? 1 : 0));
+  const uint64_t kValues[] = {most, most + 1, uint64_t{1} << 53, 0};
+  return kValues[draw % std::size(kValues)] + draw / 4 % 3 - 1;
+}
+
+// Like ExampleValues(e, seed, false); but of the floats of an input either one is half the largest
+// number of its dtype, so that whether a sum overflows does not hang on its order, or all are, with
+// one sign, or many are about the smallest normal and subnormal numbers; and integers are at the
+// ends of their range and near 2^53. Weights are as usual: what rows know of them are facts.
+std::vector<Tensor> ValuesAtEnds(const ExampleBuilder& e, uint64_t seed) {
+  std::vector<Tensor> values = ExampleValues(e, seed, false);
+  std::mt19937_64 random(seed + 0x9e3779b9);
+  const std::vector<NodeId> inputs = e.graph().InputIds();
+  for (size_t n = 0; n < inputs.size(); ++n) {
+    Tensor& t = values[n];
+    if (t.elements() == 0 || !Computes(t.dtype) || e.index_limits().contains(inputs[n])) continue;
+    const uint64_t kind = random() % 4, place = random() % t.elements();
+    const double half = (random() % 2 == 0 ? 0.5 : -0.5) * Largest(t.dtype);
+    for (int64_t i = 0; i < t.elements(); ++i) {
+      const uint64_t draw = random();
+      if (!IsFloat(t.dtype)) {
+        if (t.dtype == DType::kBool || kind == 0) continue;
+        StoreScalar(t, i, Scalar::Unsigned(t.dtype, EndOfIntegers(t.dtype, draw)));
+      } else if (kind < 2 ? kind == 0 || i == static_cast<int64_t>(place) : draw % 2 == 0) {
+        const double value = kind < 2 ? half : Small(t.dtype, draw / 2);
+        StoreScalar(t, i, Scalar::Float(t.dtype, value));
+      }
+    }
+  }
+  return values;
+}
+
+// Where the example is a number the other side is one, the same where the dtype rounds nothing.
+absl::Status CompareAtEnds(const Graph& want, const Graph& got, const std::vector<Tensor>& values,
+                           const Expr::Env& dims) {
+  const absl::StatusOr<std::vector<Tensor>> a = Evaluate(want, values, &dims);
+  const absl::StatusOr<std::vector<Tensor>> b = Evaluate(got, values, &dims);
+  if (!a.ok()) return Prefixed("the example: ", a.status());
+  if (!b.ok()) return b.status();
+  for (size_t o = 0; o < a->size(); ++o) {
+    const Tensor &x = (*a)[o], &y = (*b)[o];
+    if (!IsFloat(x.dtype)) {
+      if (absl::Status s = CompareTensors(y, x, 0, 0); !s.ok()) {
+        return Prefixed(Cat("output ", o, ": "), s);
+      }
+      continue;
+    }
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      const double wanted = LoadScalar(x, i).f, found = LoadScalar(y, i).f;
+      if (!std::isfinite(wanted) || std::isfinite(found)) continue;
+      return Invalid("output ", o, ", element ", i, ": got ", found, ", want ", wanted);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckExample(const RuleRow& row, const ExampleBuilder& e, uint64_t seed,
                           RowCheck* check) {
   if (!e.status().ok()) return e.status();
@@ -232,6 +308,10 @@ absl::Status CheckExample(const RuleRow& row, const ExampleBuilder& e, uint64_t 
       if (!same.ok()) return Prefixed(Cat(ToText(side), special ? "special values: " : ""), same);
     }
     ++check->compared;
+    // Composites round once at the end, their primitives more often; approximate rows may overflow.
+    if (row.rewrites == nullptr || row.rule_class == RuleClass::kApproximate) continue;
+    const absl::Status ends = CompareAtEnds(e.graph(), side, ValuesAtEnds(e, seed), e.dims());
+    if (!ends.ok()) return Prefixed(Cat(ToText(side), "values at the ends: "), ends);
   }
   return status;
 }
@@ -312,6 +392,30 @@ RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds) {
                        [&](const ExampleBuilder& e, uint64_t seed, RowCheck* check) {
                          return CheckExample(row, e, seed, check);
                        });
+}
+
+absl::StatusOr<int> CheckGraph(const Graph& graph, const std::vector<Tensor>& values,
+                               const Expr::Env& dims, double relative) {
+  constexpr size_t kMost = 100;
+  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(graph);
+  if (!terms.ok()) return terms.status();
+  const absl::StatusOr<egraph::Report> report =
+      Saturate(terms->get(), {}, {.limits = {.iterations = 8, .nodes = 3000}});
+  if (!report.ok()) return report.status();
+  const absl::StatusOr<std::vector<Tensor>> want = Evaluate(graph, values, &dims);
+  if (!want.ok()) return want.status();
+  absl::Status status;
+  const std::vector<Graph> sides = OtherSides(**terms, &status, kMost);
+  for (const Graph& side : sides) {
+    const absl::StatusOr<std::vector<Tensor>> got = Evaluate(side, values, &dims);
+    status.Update(got.status());
+    for (size_t o = 0; o < want->size() && status.ok(); ++o) {
+      status = CompareTensors((*got)[o], (*want)[o], relative, 0);
+    }
+    if (!status.ok()) return Prefixed(ToText(side), status);
+  }
+  if (!status.ok()) return status;
+  return static_cast<int>(sides.size());
 }
 
 RowCheck CheckTogether(const RuleRow& row, DType dtype, int seeds, int choices) {

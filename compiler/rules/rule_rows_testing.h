@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/ir/graph.h"
 #include "compiler/rules/rule_row.h"
 
@@ -23,8 +24,15 @@ struct RowCheck {
 };
 
 // Examples with seeds 0 to seeds - 1, each on normal values and on values with NaN and infinities
-// among them.
+// among them; those of rules of the e-graph that are not approximate also on values at the ends of
+// the range, where no result may be infinite or NaN that is a number in the example.
 RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds);
+
+// Every graph that the rows a search may use lead to gives each element of the graph's outputs on
+// these values within `relative` of itself, NaN and infinities in their places. How many graphs
+// there were; else what the first wrong one is.
+absl::StatusOr<int> CheckGraph(const Graph& graph, const std::vector<Tensor>& values,
+                               const Expr::Env& dims, double relative);
 
 // The row's examples under all rows at once: `choices` random choices of e-nodes of each are graphs
 // that Verify accepts and that have the example's values, up to rounding. `fired` counts examples
