@@ -84,8 +84,10 @@ BENCHMARK(BM_JoinSpace)->ArgsProduct({{6, 24, 48}, {0, 1}})->Unit(benchmark::kMi
 void BM_Join(benchmark::State& state) {
   const Graph graph = AttentionLayers(static_cast<int>(state.range(0)));
   const auto forms = *RegionForms::Create(graph, AttentionOptions(true));
-  const std::vector<double> costs(forms->regions().distinct.size(), 2.0);
-  std::vector<double> prices;
+  std::vector<double> costs, prices;
+  for (const Region& r : forms->regions().distinct) {
+    costs.push_back(static_cast<double>(r.graph.nodes.size()));
+  }
   for (const RegionJoins::Variant& v : forms->joins()->variants()) {
     prices.push_back(static_cast<double>(v.stored.nodes.size()));
   }
