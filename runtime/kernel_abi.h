@@ -3,8 +3,8 @@
 //   auto* kernel = reinterpret_cast<CpuKernel>(module->Symbol(kCpuKernelSymbol).value());
 //   kernel(buffers, sizes, /*begin=*/0, /*end=*/grid, scratch, &error);
 //
-// Work items [begin, end) of the step's grid are computed; disjoint ranges may run at the same time on
-// different threads, each with its own scratch and its own error record.
+// Work items [begin, end) of the step's grid are computed; disjoint ranges may run at the same time
+// on different threads, each with its own scratch and its own error record.
 #ifndef ATHANOR_RUNTIME_KERNEL_ABI_H_
 #define ATHANOR_RUNTIME_KERNEL_ABI_H_
 
@@ -24,6 +24,18 @@ struct KernelError {
 using CpuKernel = void (*)(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end,
                            void* scratch, KernelError* error);
 inline constexpr char kCpuKernelSymbol[] = "athanor_kernel";
+
+// A matrix product by a library: result = left * right, of `rows` x `columns` elements, each a sum
+// of `sums` products; what the result held before is not read. Element (i, j) of a matrix is at [i
+// * stride + j], or, transposed, at [j * stride + i]. The result is not transposed and shares no
+// memory with the operands. A kernel that calls one defines a variable of the symbol's name, which
+// the loader sets (runtime/cpu/blas.h). REQUIRES: extents and strides below 2^31.
+using CpuGemm = void (*)(int64_t rows, int64_t columns, int64_t sums, const void* left,
+                         int64_t left_stride, int64_t left_transposed, const void* right,
+                         int64_t right_stride, int64_t right_transposed, void* result,
+                         int64_t result_stride);
+inline constexpr char kCpuSgemmSymbol[] = "athanor_sgemm";  // f32
+inline constexpr char kCpuDgemmSymbol[] = "athanor_dgemm";  // f64
 
 }  // namespace athanor
 

@@ -14,6 +14,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/cpu/blas.h"
+#include "runtime/kernel_abi.h"
 
 // This program's own ELF header, put there by the linker.
 extern "C" __attribute__((visibility("hidden"))) const ElfW(Ehdr) __ehdr_start;
@@ -136,7 +138,25 @@ absl::StatusOr<std::unique_ptr<CpuModule>> CpuModule::Load(
     return absl::FailedPreconditionError(
         absl::StrCat("kernel object does not load: ", reason));
   }
-  return std::unique_ptr<CpuModule>(new CpuModule(handle));
+  std::unique_ptr<CpuModule> module(new CpuModule(handle));
+  status = module->SetLibraryFunctions();
+  if (!status.ok()) return status;
+  return module;
+}
+
+absl::Status CpuModule::SetLibraryFunctions() {
+  for (const char* name : {kCpuSgemmSymbol, kCpuDgemmSymbol}) {
+    absl::StatusOr<void*> variable = Symbol(name);
+    if (!variable.ok()) continue;  // not called
+    CpuGemm gemm = BlasGemm(name);
+    if (gemm == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "kernel object calls '", name,
+          "', which OpenBLAS computes; this machine has no ", kBlasFile));
+    }
+    *static_cast<CpuGemm*>(*variable) = gemm;
+  }
+  return absl::OkStatus();
 }
 
 CpuModule::~CpuModule() { dlclose(handle_); }

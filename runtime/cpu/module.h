@@ -20,7 +20,8 @@ namespace athanor {
 class CpuModule {
  public:
   // Copies `object` into the process; it is not needed afterwards. All of the
-  // object's own symbols are bound now.
+  // object's own symbols are bound now, and variables named as CpuGemm's symbols
+  // (runtime/kernel_abi.h) are set.
   //
   // INVALID_ARGUMENT if it is no complete ELF shared object for this machine's
   // architecture. FAILED_PRECONDITION if this machine lacks a library or symbol
@@ -38,6 +39,9 @@ class CpuModule {
 
  private:
   explicit CpuModule(void* handle) : handle_(handle) {}
+
+  // Of the libraries a kernel may call other than by the system's loader.
+  absl::Status SetLibraryFunctions();
 
   void* const handle_;
 };

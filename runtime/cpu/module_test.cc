@@ -75,6 +75,14 @@ TEST(CpuModuleTest, CallsIntoLibraries) {
   EXPECT_NEAR(reinterpret_cast<float (*)(float)>(*erf)(0.5f), 0.5204999f, 1e-6);
 }
 
+TEST(CpuModuleTest, SetsLibraryFunctions) {
+  auto module = LoadOrFail(Object("module_gemm"));
+  ASSERT_NE(module, nullptr);
+  absl::StatusOr<void*> times = module->Symbol("Times");
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_EQ(reinterpret_cast<float (*)(float, float)>(*times)(6, 7), 42);
+}
+
 // Descriptor numbers are reused at once, so the second object is opened under
 // the number that the first, still loaded, had.
 TEST(CpuModuleTest, ObjectsNeverAlias) {
