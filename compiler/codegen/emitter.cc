@@ -108,6 +108,13 @@ void Emitter::Prefetch(int buffer, const Expr& index) {
   s.index = index;
 }
 
+void Emitter::Gemm(const Matrix& result, const Matrix& left, const Matrix& right, const Expr& rows,
+                   const Expr& columns, const Expr& sums) {
+  Stmt& s = Add(Opcode::kGemm, {kernel_.buffers[result.buffer].dtype, 1});
+  s.matrices = {result, left, right};
+  s.extents = {rows, columns, sums};
+}
+
 Var Emitter::Compute(Op op, DType dtype, std::vector<Var> args, bool shift_left) {
   int lanes = 1;
   for (Var a : args) lanes = std::max(lanes, type(a).lanes);
@@ -292,6 +299,11 @@ void ForEachExpr(std::vector<Stmt>& block, const std::function<void(Expr&)>& vis
     if (s.count) visit(*s.count);
     visit(s.begin);
     visit(s.end);
+    for (Matrix& m : s.matrices) {
+      visit(m.index);
+      visit(m.stride);
+    }
+    for (Expr& e : s.extents) visit(e);
     ForEachExpr(s.body, visit);
   }
 }
@@ -299,6 +311,7 @@ void ForEachExpr(std::vector<Stmt>& block, const std::function<void(Expr&)>& vis
 void RenumberBuffers(std::vector<Stmt>& block, const std::vector<int>& to) {
   for (Stmt& s : block) {
     if (s.buffer >= 0) s.buffer = to[s.buffer];
+    for (Matrix& m : s.matrices) m.buffer = to[m.buffer];
     RenumberBuffers(s.body, to);
   }
 }

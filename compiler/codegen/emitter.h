@@ -42,6 +42,8 @@ class Emitter {
   Var Load(int buffer, const Expr& index, int lanes, const Mask& mask);
   void Store(int buffer, const Expr& index, Var value, const Mask& mask);
   void Prefetch(int buffer, const Expr& index);
+  void Gemm(const Matrix& result, const Matrix& left, const Matrix& right, const Expr& rows,
+            const Expr& columns, const Expr& sums);
   Var Compute(Op op, DType dtype, std::vector<Var> args, bool shift_left = false);
   Var Cast(Var value, DType dtype);
   Var Fma(Var a, Var b, Var c);

@@ -76,14 +76,25 @@ enum class Opcode : uint8_t {
   kAssign,      // the kMutable register `result` takes the value args[0]
   kFor,         // for (loop = begin; loop < end; loop += step) body
   kIf,          // if (args[0], a bool scalar) body
+  kGemm,        // matrices[0] = matrices[1] * matrices[2], of extents rows, columns and sums, by a
+                // library; f32 or f64. The result is not read, not transposed, and in no buffer of
+                // the operands'
 };
 
 enum class AxisRole : uint8_t { kSerial, kUnroll };
 
+// Element (i, j) is buffer[index + i * stride + j] or, transposed, buffer[index + j * stride + i].
+struct Matrix {
+  int buffer = -1;
+  Expr index;
+  Expr stride;
+  bool transposed = false;
+};
+
 struct Stmt {
   Opcode opcode = Opcode::kConst;
   Var result = kNoVar;
-  Type type;         // of the result; of args[0] for kStore
+  Type type;         // of the result; of args[0] for kStore; of an element for kGemm
   Op op = Op::kAdd;  // kCompute, kReduce
   std::vector<Var> args;
   int buffer = -1;  // kLoad, kStore, kPrefetch
@@ -97,7 +108,9 @@ struct Stmt {
   Expr begin, end;          // kFor
   int64_t step = 1;         // kFor
   AxisRole role = AxisRole::kSerial;
-  std::vector<Stmt> body;  // kFor, kIf
+  std::vector<Stmt> body;        // kFor, kIf
+  std::vector<Matrix> matrices;  // kGemm
+  std::vector<Expr> extents;     // kGemm
 };
 
 struct Kernel {

@@ -20,6 +20,7 @@ b2: i64 in
 b3: f8e4m3 in
 b4: u32 out
 b5: f32 scratch 64
+b6: f32 scratch 8
 v0: f32 = const 0x3fc00000 (1.5)
 v1: f32x16 = const 0x7fc00000 (nan)
 v2: i64 = const -9223372036854775808
@@ -48,6 +49,7 @@ for i0 in [max(0, g), floordiv(s0, 2)) step 4 unroll {
   }
 }
 prefetch b0[16*g + 4096]
+gemm b5[0] stride 8 = b0[16*g] stride s0*s1 * b6[floordiv(s0, 2)] stride max(s1, 1) transposed: f32 rows min(s0, 8) columns 8 sums s1
 v19: f32 = reduce.Max(v11)
 v20: u32 = randombits(v2, v3)
 store b4[g] = v20: u32
@@ -61,7 +63,7 @@ TEST(KirText, RoundTrips) {
   EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
   EXPECT_EQ(ToText(*kernel), kEverything);
   EXPECT_TRUE(std::isnan(kernel->body[1].constant.f));
-  EXPECT_EQ(kernel->ScratchBytes(), 256);
+  EXPECT_EQ(kernel->ScratchBytes(), 320);
 }
 
 TEST(KirText, HashIsThatOfTheTextWithoutTheName) {
@@ -91,6 +93,7 @@ TEST(KirText, SyntaxErrorsNameTheLine) {
                          {"prefetch b0[g] count 3", "expected the end of the line"},
                          {"v5: i64 = index 3 +", "expected an index expression"},
                          {"v99999999999: i64 = index 3", "expected an integer"},
+                         {"gemm b1[0] stride 1 = b0[0] stride 1", "line 9: expected \" * \""},
                          {"store b1[g] = v0: f32 trailing", "expected the end of the line"}}) {
     absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, w.text, "\n"));
     ASSERT_FALSE(kernel.ok()) << w.text;
@@ -99,41 +102,66 @@ TEST(KirText, SyntaxErrorsNameTheLine) {
 }
 
 TEST(KirVerify, NamesWhatIsWrong) {
-  for (const Wrong& w : {Wrong{"v5: f32 = Add(v0, v6)", "v5: v6 is used before it is defined"},
-                         {"if v2 {\n v5: f32 = Add(v0, v0)\n}\nstore b1[g] = v5: f32",
-                          "v5 is used outside its scope"},
-                         {"v0: f32 = const 0x0 (0)", "v0: defined twice"},
-                         {"v5: f32 = Add(v0, v1)", "v5: Add:"},
-                         {"v5: f32x8 = Add(v3, v0)", "operand v0 has 1 lanes, the result 8"},
-                         {"v5: bool = Add(v0, v0)", "Add gives f32, the register is a bool"},
-                         {"v5: f32 = Softmax(v0)", "Softmax is not elementwise"},
-                         {"v5: f32 = Add(v0)", "Add of 1 operands; 2 are right"},
-                         {"v5: f32x8 = fma(v3, v3, v0)", "operand v0 is a f32; f32x8 is right"},
-                         {"v0 := v0", "assigned but not a mutable register"},
-                         {"mut v5: f32 = v0\nv5 := v3", "operand v3 is a f32x8"},
-                         {"v5: f32 = load b7[g]", "there is no buffer b7"},
-                         {"v5: i64 = load b0[g]", "b0 holds f32"},
-                         {"store b0[g] = v0: f32", "store to b0: b0 is read only"},
-                         {"store b1[lane] = v0: f32", "\"lane\" where all lanes share"},
-                         {"store b1[v4] = v0: f32", "v4 differs by lane"},
-                         {"store b1[v9] = v0: f32", "symbol \"v9\""},
-                         {"store b1[s1] = v0: f32", "symbol \"s1\""},
-                         {"store b1[v0] = v0: f32", "symbol \"v0\""},
-                         {"store b1[g] = v0: f32 if v0", "predicate v0 is a f32"},
-                         {"prefetch b7[g]", "prefetch of b7: there is no buffer b7"},
-                         {"prefetch b0[lane]", "\"lane\" where all lanes share"},
-                         {"store b1[8*g + lane] = v3: f32x8 count lane", "\"lane\""},
-                         {"for i0 in [0, 5) step 0 {\n}", "loop i0: step 0"},
-                         {"for i0 in [0, i0) step 1 {\n}", "symbol \"i0\""},
-                         {"for i0 in [0, 4) step 1 {\nfor i0 in [0, 4) step 1 {\n}\n}",
-                          "taken by an enclosing loop"},
-                         {"for s0 in [0, 4) step 1 {\n}", "loop variables are named"},
-                         {"if v0 {\n}", "operand v0 is a f32; bool is right"},
-                         {"v5: f32x3 = broadcast(v0)", "3 lanes; a power of two"},
-                         {"v5: f32 = reduce.Xor(v3)", "no reduction by Xor"},
-                         {"v5: f32 = reduce.And(v3)", "And:"},
-                         {"v5: u32 = randombits(v1, v1)", "operand v1 is a i64; u64 is right"},
-                         {"v5: f32 = lanes s0", "is a f32; bool is right"}}) {
+  for (const Wrong& w :
+       {Wrong{"v5: f32 = Add(v0, v6)", "v5: v6 is used before it is defined"},
+        {"if v2 {\n v5: f32 = Add(v0, v0)\n}\nstore b1[g] = v5: f32",
+         "v5 is used outside its scope"},
+        {"v0: f32 = const 0x0 (0)", "v0: defined twice"},
+        {"v5: f32 = Add(v0, v1)", "v5: Add:"},
+        {"v5: f32x8 = Add(v3, v0)", "operand v0 has 1 lanes, the result 8"},
+        {"v5: bool = Add(v0, v0)", "Add gives f32, the register is a bool"},
+        {"v5: f32 = Softmax(v0)", "Softmax is not elementwise"},
+        {"v5: f32 = Add(v0)", "Add of 1 operands; 2 are right"},
+        {"v5: f32x8 = fma(v3, v3, v0)", "operand v0 is a f32; f32x8 is right"},
+        {"v0 := v0", "assigned but not a mutable register"},
+        {"mut v5: f32 = v0\nv5 := v3", "operand v3 is a f32x8"},
+        {"v5: f32 = load b7[g]", "there is no buffer b7"},
+        {"v5: i64 = load b0[g]", "b0 holds f32"},
+        {"store b0[g] = v0: f32", "store to b0: b0 is read only"},
+        {"store b1[lane] = v0: f32", "\"lane\" where all lanes share"},
+        {"store b1[v4] = v0: f32", "v4 differs by lane"},
+        {"store b1[v9] = v0: f32", "symbol \"v9\""},
+        {"store b1[s1] = v0: f32", "symbol \"s1\""},
+        {"store b1[v0] = v0: f32", "symbol \"v0\""},
+        {"store b1[g] = v0: f32 if v0", "predicate v0 is a f32"},
+        {"prefetch b7[g]", "prefetch of b7: there is no buffer b7"},
+        {"prefetch b0[lane]", "\"lane\" where all lanes share"},
+        {"store b1[8*g + lane] = v3: f32x8 count lane", "\"lane\""},
+        {"for i0 in [0, 5) step 0 {\n}", "loop i0: step 0"},
+        {"for i0 in [0, i0) step 1 {\n}", "symbol \"i0\""},
+        {"for i0 in [0, 4) step 1 {\nfor i0 in [0, 4) step 1 {\n}\n}",
+         "taken by an enclosing loop"},
+        {"for s0 in [0, 4) step 1 {\n}", "loop variables are named"},
+        {"if v0 {\n}", "operand v0 is a f32; bool is right"},
+        {"v5: f32x3 = broadcast(v0)", "3 lanes; a power of two"},
+        {"v5: f32 = reduce.Xor(v3)", "no reduction by Xor"},
+        {"v5: f32 = reduce.And(v3)", "And:"},
+        {"v5: u32 = randombits(v1, v1)", "operand v1 is a i64; u64 is right"},
+        {"gemm b1[0] stride 1 = b0[0] stride 1 * b7[0] stride 1: f32 rows 1 columns 1 "
+         "sums 1",
+         "gemm: there is no buffer b7"},
+        {"gemm b0[0] stride 1 = b1[0] stride 1 * b1[0] stride 1: f32 rows 1 columns 1 "
+         "sums 1",
+         "gemm: b0 is read only"},
+        {"gemm b1[0] stride 1 = b0[0] stride 1 * b1[0] stride 1: f32 rows 1 columns 1 "
+         "sums 1",
+         "gemm: b1 is the result and an operand"},
+        {"gemm b1[0] stride 1 = b0[lane] stride 1 * b0[0] stride 1: f32 rows 1 "
+         "columns 1 sums 1",
+         "gemm: \"lane\" where all lanes share"},
+        {"gemm b1[0] stride 1 = b0[0] stride s3 * b0[0] stride 1: f32 rows 1 "
+         "columns 1 sums 1",
+         "gemm: symbol \"s3\""},
+        {"gemm b1[0] stride 1 = b0[0] stride 1 * b0[0] stride 1: f64 rows 1 "
+         "columns 1 sums 1",
+         "gemm: b1 holds f32"},
+        {"gemm b1[0] stride 1 = b0[0] stride 1 * b0[0] stride 1: bf16 rows 1 "
+         "columns 1 sums 1",
+         "gemm: of bf16; f32 or f64 is right"},
+        {"gemm b1[0] stride 1 transposed = b0[0] stride 1 * b0[0] stride 1: f32 rows "
+         "1 columns 1 sums 1",
+         "gemm: the result is transposed"},
+        {"v5: f32 = lanes s0", "is a f32; bool is right"}}) {
     absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, w.text, "\n"));
     ASSERT_TRUE(kernel.ok()) << w.text << ": " << kernel.status();
     const absl::Status status = Verify(*kernel);

@@ -68,7 +68,8 @@ class Verifier {
 
   static bool Defines(const Stmt& s) {
     return s.opcode != Opcode::kStore && s.opcode != Opcode::kPrefetch &&
-           s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor && s.opcode != Opcode::kIf;
+           s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor && s.opcode != Opcode::kIf &&
+           s.opcode != Opcode::kGemm;
   }
 
   static std::string Where(const Stmt& s) {
@@ -76,6 +77,7 @@ class Verifier {
     if (s.opcode == Opcode::kStore) return Cat("store to b", s.buffer);
     if (s.opcode == Opcode::kPrefetch) return Cat("prefetch of b", s.buffer);
     if (s.opcode == Opcode::kIf) return "if";
+    if (s.opcode == Opcode::kGemm) return "gemm";
     return Cat("v", s.result);
   }
 
@@ -89,6 +91,7 @@ class Verifier {
       if (absl::Status status = Args(s, {Type{DType::kBool, 1}}); !status.ok()) return status;
       return Block(s.body, depth + 1);
     }
+    if (s.opcode == Opcode::kGemm) return Gemm(s);
     if (absl::Status status = Lanes(s.type); !status.ok()) return status;
     if (absl::Status status = Operands(s); !status.ok()) return status;
     return Result(s);
@@ -180,18 +183,49 @@ class Verifier {
       }
     }
     if (!memory) return absl::OkStatus();
-    if (s.buffer < 0 || s.buffer >= static_cast<int>(kernel_.buffers.size())) {
-      return Invalid("there is no buffer b", s.buffer);
+    if (absl::Status status = Holds(s.buffer, s.type); !status.ok()) return status;
+    return s.opcode == Opcode::kStore ? Writable(s.buffer) : absl::OkStatus();
+  }
+
+  absl::Status Holds(int buffer, Type type) const {
+    if (buffer < 0 || buffer >= static_cast<int>(kernel_.buffers.size())) {
+      return Invalid("there is no buffer b", buffer);
     }
-    const Buffer& b = kernel_.buffers[s.buffer];
-    if (b.dtype != s.type.dtype) {
-      return Invalid("b", s.buffer, " holds ", DTypeName(b.dtype), ", the register is a ",
-                     TypeText(s.type));
+    const DType holds = kernel_.buffers[buffer].dtype;
+    return holds == type.dtype ? absl::OkStatus()
+                               : Invalid("b", buffer, " holds ", DTypeName(holds),
+                                         ", the register is a ", TypeText(type));
+  }
+
+  absl::Status Writable(int buffer) const {
+    const Buffer& b = kernel_.buffers[buffer];
+    return b.space == Space::kGlobal && !b.written ? Invalid("b", buffer, " is read only")
+                                                   : absl::OkStatus();
+  }
+
+  absl::Status Gemm(const Stmt& s) const {
+    if (s.type != Type{DType::kF32, 1} && s.type != Type{DType::kF64, 1}) {
+      return Invalid("of ", TypeText(s.type), "; f32 or f64 is right");
     }
-    if (s.opcode == Opcode::kStore && b.space == Space::kGlobal && !b.written) {
-      return Invalid("b", s.buffer, " is read only");
+    if (s.matrices.size() != 3 || s.extents.size() != 3) {
+      return Invalid(s.matrices.size(), " matrices and ", s.extents.size(),
+                     " extents; 3 are right");
     }
-    return absl::OkStatus();
+    for (const Matrix& m : s.matrices) {
+      if (absl::Status status = Holds(m.buffer, s.type); !status.ok()) return status;
+      for (const Expr* e : {&m.index, &m.stride}) {
+        if (absl::Status status = Symbols(*e, false, false); !status.ok()) return status;
+      }
+    }
+    for (const Expr& e : s.extents) {
+      if (absl::Status status = Symbols(e, false, false); !status.ok()) return status;
+    }
+    const Matrix& result = s.matrices[0];
+    if (result.transposed) return Invalid("the result is transposed; the operands may be");
+    if (result.buffer == s.matrices[1].buffer || result.buffer == s.matrices[2].buffer) {
+      return Invalid("b", result.buffer, " is the result and an operand");
+    }
+    return Writable(result.buffer);
   }
 
   absl::Status Args(const Stmt& s, const std::vector<Type>& wanted) const {

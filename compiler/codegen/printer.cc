@@ -54,6 +54,8 @@ class Printer {
         return Line(indent, Cat(d_.Store(AccessOf(s, s.type), OperandOf(s.args[0])), ";"));
       case Opcode::kPrefetch:
         return Line(indent, Cat(d_.Prefetch(s.buffer, Scalar(s.index)), ";"));
+      case Opcode::kGemm:
+        return Line(indent, Cat(Gemm(s), ";"));
       case Opcode::kAssign:
         return Line(indent, Cat(Name(s.result), " = ", Name(s.args[0]), ";"));
       case Opcode::kFor:
@@ -105,6 +107,16 @@ class Printer {
       default:
         return Name(s.args[0]);  // kMutable
     }
+  }
+
+  std::string Gemm(const Stmt& s) {
+    std::vector<MatrixOperand> matrices;
+    for (const Matrix& m : s.matrices) {
+      matrices.push_back({m.buffer, Scalar(m.index), Scalar(m.stride), m.transposed});
+    }
+    std::vector<std::string> extents;
+    for (const Expr& e : s.extents) extents.push_back(Scalar(e));
+    return d_.Gemm(s.type, matrices, extents);
   }
 
   void For(const Stmt& s, int indent) {

@@ -42,6 +42,13 @@ struct Access {
   std::optional<Operand> predicate;
 };
 
+// One matrix of a product; see kir::Matrix.
+struct MatrixOperand {
+  int buffer = -1;
+  std::string index, stride;  // i64 scalars
+  bool transposed = false;
+};
+
 // How one language spells a kernel. Texts are expressions unless said otherwise; operands are names
 // of registers or expressions in parentheses, safe to repeat.
 class Dialect {
@@ -59,6 +66,9 @@ class Dialect {
                             const Operand& value) = 0;  // a statement without ';'
   // Likewise. The address may lie outside the buffer.
   virtual std::string Prefetch(int buffer, const std::string& index) = 0;
+  // Likewise: the result and the operands, and rows, columns and sums as i64 scalars.
+  virtual std::string Gemm(Type type, absl::Span<const MatrixOperand> matrices,
+                           absl::Span<const std::string> extents) = 0;
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
   // `extent` is an i64 of as many lanes as the index; `active` as in Access.
   virtual std::string CheckIndex(const Operand& index, const std::string& extent,

@@ -14,6 +14,10 @@ bool BlockAllows(const std::vector<Stmt>& block, int operand) {
     const Stmt& s = block[i];
     if (!BlockAllows(s.body, operand)) return false;
     if (s.opcode == Opcode::kLoad && s.buffer == 0) return false;
+    // Its whole result is there before anything behind it is read.
+    for (const kir::Matrix& m : s.matrices) {
+      if (m.buffer == 0 || m.buffer == operand) return false;
+    }
     if (s.opcode != Opcode::kLoad || s.buffer != operand) continue;
     bool overwritten = false;
     for (size_t j = i + 1; j < block.size(); ++j) {

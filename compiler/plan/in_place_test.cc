@@ -82,5 +82,26 @@ TEST(InPlaceTest, ResultsReadBack) {
   EXPECT_FALSE(MayWriteOver(k.Done(), 1));
 }
 
+TEST(InPlaceTest, ALibrarysProductIsNoElementForElement) {
+  // The other operand's element is read when its place already holds the product.
+  Kernel k;
+  k.e.Gemm({k.out, 0, 4}, {k.a, 0, 4}, {k.a, 0, 4}, 4, 4, 4);
+  k.e.For(0, 16, 1, [&](const Expr& i) { k.e.Store(k.out, i, k.e.Load(k.b, i, 1, {}), {}); });
+  kir::Kernel kernel = k.Done();
+  EXPECT_FALSE(MayWriteOver(kernel, 1));
+  EXPECT_FALSE(MayWriteOver(kernel, 2));
+
+  // Behind scratch it is free to do so.
+  Kernel behind;
+  const int tile = behind.e.Scratch(DType::kF32, 16);
+  behind.e.Gemm({tile, 0, 4}, {behind.a, 0, 4}, {behind.a, 0, 4}, 4, 4, 4);
+  behind.e.For(0, 16, 1, [&](const Expr& i) {
+    behind.e.Store(behind.out, i, behind.e.Load(behind.b, i, 1, {}), {});
+  });
+  kernel = behind.Done();
+  EXPECT_FALSE(MayWriteOver(kernel, 1));
+  EXPECT_TRUE(MayWriteOver(kernel, 2));
+}
+
 }  // namespace
 }  // namespace athanor

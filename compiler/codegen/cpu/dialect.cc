@@ -227,6 +227,18 @@ std::string CpuDialect::Prefetch(int buffer, const std::string& index) {
              DTypeBytes(kernel_.buffers[buffer].dtype), "UL * (u64)", index, "), 0, 2)");
 }
 
+std::string CpuDialect::Gemm(Type type, absl::Span<const MatrixOperand> matrices,
+                             absl::Span<const std::string> extents) {
+  std::string call = Cat(prelude_.Gemm(type.dtype), "(");
+  for (const std::string& extent : extents) call += Cat(extent, ", ");
+  for (const MatrixOperand* m : {&matrices[1], &matrices[2]}) {
+    call +=
+        Cat("b", m->buffer, " + ", m->index, ", ", m->stride, ", ", m->transposed ? 1 : 0, ", ");
+  }
+  return Cat(call, "b", matrices[0].buffer, " + ", matrices[0].index, ", ", matrices[0].stride,
+             ")");
+}
+
 std::string CpuDialect::CheckIndex(const Operand& index, const std::string& extent,
                                    const std::string& count,
                                    const std::optional<Operand>& predicate) {

@@ -87,5 +87,18 @@ TEST(PrintCpuKernel, FloorsOnlyWhatMayBeNegative) {
   EXPECT_THAT(floored, HasSubstr("floor_i64("));
 }
 
+// Through a variable that the loader sets: the object has no undefined symbol.
+TEST(PrintCpuKernel, MultipliesByALibrary) {
+  const std::string text = PrintCpuKernel(
+      Parse("kernel(s0) grid s0\nb0: f64 out\nb1: f64 in\nb2: f64 in\n"
+            "gemm b0[8*g] stride 8 = b1[0] stride s0 * b2[4*g] stride 3 transposed: f64 rows 2 "
+            "columns 8 sums 3\n"),
+      Avx512());
+  EXPECT_THAT(text, HasSubstr("void (*athanor_dgemm)(i64 rows, i64 columns, i64 sums"));
+  EXPECT_THAT(text, HasSubstr("athanor_dgemm(2L, 8L, 3L, b1 + 0L, s0, 0, b2 + (4L * g), 3L, 1, "
+                              "b0 + (8L * g), 8L);"));
+  EXPECT_THAT(text, Not(HasSubstr("sgemm")));
+}
+
 }  // namespace
 }  // namespace athanor

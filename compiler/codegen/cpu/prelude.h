@@ -55,6 +55,9 @@ class Prelude {
   // i64(i64 a, i64 b), b > 0.
   std::string FloorDivide(int lanes);
 
+  // The library's product of f32 or f64: CpuGemm of runtime/kernel_abi.h.
+  std::string Gemm(DType dtype);
+
   // u16 bits of f16 or bf16, u8 bits of f8 to f32 and back, rounding to nearest even.
   std::string Widen(DType dtype, int lanes);
   std::string Narrow(DType dtype, int lanes);

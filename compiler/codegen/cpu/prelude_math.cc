@@ -141,6 +141,15 @@ std::string Prelude::VectorMath(Op op, const std::string& element, int lanes) {
   return Define(name, Cat(type, " ", name, "(", type, two ? Cat(", ", type) : "", ");\n"));
 }
 
+// A variable that whoever loads the kernel sets.
+std::string Prelude::Gemm(DType dtype) {
+  const std::string name = dtype == DType::kF64 ? "athanor_dgemm" : "athanor_sgemm";
+  return Define(name, Cat("void (*", name,
+                          ")(i64 rows, i64 columns, i64 sums, const void* left, i64 left_stride,\n"
+                          "    i64 left_transposed, const void* right, i64 right_stride, i64 "
+                          "right_transposed,\n    void* result, i64 result_stride);\n"));
+}
+
 std::string Prelude::Math(Op op, const std::string& element, int lanes) {
   const bool two = op == Op::kPow || op == Op::kMod;
   const std::string type = VectorName(element, lanes);
