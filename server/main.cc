@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "google/protobuf/stubs/logging.h"
+#include "runtime/cpu/blas.h"
 #include "server/log.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -76,6 +77,7 @@ int Main(int argc, char** argv) {
   absl::StatusOr<ServerOptions> options = ParseOptions(args, getenv);
   if (!options.ok()) return Fail(options.status(), 2);
   const sigset_t ending = BlockSignals();
+  BlasVersion();  // loaded before there are threads that its loading could disturb
   InitLog(options->log_level, options->log_format);
   // What does not parse is answered and logged with its field; protobuf's own lines would say it
   // again.

@@ -165,6 +165,7 @@ absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner)
   if (!reply.ok()) return reply.status();
   reply->mutable_target()->set_threads(static_cast<int32_t>(threads_));
   LogInfo("target", {{"cpu", reply->target().cpu()},
+                     {"blas", reply->target().blas()},
                      {"vector_bytes", reply->target().vector_bytes()},
                      {"threads", threads_},
                      {"compiler", reply->compiler_version()}});

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/cpp/commands.h"
@@ -12,13 +13,18 @@
 namespace athanor::client {
 namespace {
 
-// Families whose rules the model's search applied; fusion decides about every plan.
+// Families whose rules the model's search applied or whose implementations it found best; fusion
+// decides about every plan.
 std::vector<std::string> FiredFamilies(const v1::SearchProgress& search) {
   std::set<std::string> families = {"fuse"};
   for (const v1::SearchRegion& region : search.regions()) {
     for (const auto& fired : region.fired()) {
       if (!fired.family().empty()) families.insert(fired.family());
     }
+  }
+  // Where its product is the best of a kernel's schedules.
+  for (const v1::SearchTask& task : search.tasks()) {
+    if (absl::StrContains(task.schedule(), " openblas ")) families.insert("library");
   }
   return {families.begin(), families.end()};
 }

@@ -8,7 +8,6 @@
 // Where the column operand is contiguous along the sums, tiles of dot products read both operands
 // in vectors along the sums.
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -341,21 +340,16 @@ void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
 
 Coordinates ContractLowering::At(const std::string& letters, const Expr& m, const Expr& n,
                                  const Expr& k) const {
-  std::map<char, Expr> at;
-  auto place = [&](const std::string& group, const Coordinates& c) {
-    for (size_t i = 0; i < group.size(); ++i) at[group[i]] = c[i];
-  };
-  place(roles_.batch, batch_);
-  place(roles_.rows, Delinearize(m, roles_.ExtentsOf(roles_.rows)));
-  place(roles_.columns, Delinearize(n, roles_.ExtentsOf(roles_.columns)));
-  place(roles_.sums, Delinearize(k, roles_.ExtentsOf(roles_.sums)));
-  Coordinates c;
-  for (char letter : letters) c.push_back(e_.Simplify(at[letter]));
+  Coordinates c = roles_.At(letters, batch_, m, n, k);
+  for (Expr& e : c) e = e_.Simplify(e);
   return c;
 }
 
 }  // namespace
 
-absl::Status LowerContract(KernelBuilder& b) { return ContractLowering(b).Lower(); }
+absl::Status LowerContract(KernelBuilder& b) {
+  if (b.choice.contract.columns == ColumnAccess::kLibrary) return LowerLibraryProduct(b);
+  return ContractLowering(b).Lower();
+}
 
 }  // namespace athanor

@@ -300,6 +300,9 @@ std::string KernelName(const LowerInput& in, const KernelChoice& choice) {
   if (choice.anchor >= 0 && choice.anchor != choice.root) {
     name = std::string(OpName(in.graph.node(choice.anchor).op)) + "_" + name;
   }
+  const bool library =
+      choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kLibrary;
+  if (library) name = "openblas_" + name;
   return name;
 }
 

@@ -66,6 +66,8 @@ Expr Product(const std::vector<Expr>& extents);
 // The kinds; kScatter and the walks over the root's elements are in lower.cc.
 absl::Status LowerContract(KernelBuilder& b);
 absl::Status LowerAttention(KernelBuilder& b);
+// A contraction whose schedule says ColumnAccess::kLibrary.
+absl::Status LowerLibraryProduct(KernelBuilder& b);
 
 }  // namespace athanor
 

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/search/fusion.h"
 #include "gtest/gtest.h"
 
@@ -99,6 +100,125 @@ TEST(LowerTest, ContractWithBias) {
     %5 = Add(%3, %4)
     output "y" = %5
   })"));
+}
+
+// One kernel of a contraction by a library, in blocks of 32 rows and 2 vectors of columns.
+absl::StatusOr<std::string> ByLibrary(const std::string& text, bool swap = false,
+                                      const std::string& blas = "OpenBLAS 0.3.21") {
+  absl::StatusOr<Graph> g = ParseGraph(absl::StrCat("graph \"\" {\n", text, "}"));
+  if (!g.ok()) return g.status();
+  v1::Target target = Target();
+  target.set_blas(blas);
+  KernelChoice choice{.root = g->outputs[0].node, .kind = KernelKind::kContract};
+  choice.contract = {.swap = swap,
+                     .mr = 1,
+                     .nv = 1,
+                     .rows_per_item = 32,
+                     .panels_per_item = 2,
+                     .columns = ColumnAccess::kLibrary};
+  for (NodeId n = 0; n < static_cast<NodeId>(g->nodes.size()); ++n) {
+    if (g->node(n).op == Op::kContract) choice.anchor = n;
+  }
+  absl::StatusOr<LoweredKernel> k = LowerKernel({*g, MemoryOf(*g, {{choice}}), target}, choice);
+  if (!k.ok()) return k.status();
+  EXPECT_EQ(k->kernel.name.substr(0, 9), "openblas_");
+  return kir::ToText(k->kernel);
+}
+
+TEST(LowerTest, LibraryIntoTheResult) {
+  EXPECT_EQ(ByLibrary(R"(%0 = Input "x" : f32[64, 20] %1 = Input "w" : f32[20, 24]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)")
+                .value(),
+            R"(kernel() grid 4
+b0: f32 out
+b1: f32 in
+b2: f32 in
+gemm b0[-1520*floordiv(g, 2) + 768*g] stride 24 = b1[-1280*floordiv(g, 2) + 640*g] stride 20 * )"
+            R"(b2[16*floordiv(g, 2)] stride 24: f32 rows 32 columns )"
+            R"(-16*floordiv(g, 2) + min(16*floordiv(g, 2) + 16, 24) sums 20
+)");
+}
+
+// Batches, a transposed operand, and a result that is transposed on its way out.
+TEST(LowerTest, LibraryThroughViews) {
+  EXPECT_EQ(ByLibrary(R"(%0 = Input "x" : f64[3, 30, 20] %1 = Input "w" : f64[3, 16, 20]
+    %2 = Contract(%0, %1) {spec="bmk,bnk->bmn"}
+    %3 = IndexMap(%2) {map=map[3, 16, 30]($0, $2, $1)} output "y" = %3)")
+                .value(),
+            R"(kernel() grid 6
+b0: f64 out
+b1: f64 in
+b2: f64 in
+gemm b0[240*g] stride 30 = b2[160*g] stride 20 * b1[600*floordiv(g, 2)] stride 20 transposed: )"
+            "f64 rows 8 columns 30 sums 20\n");
+}
+
+TEST(LowerTest, LibraryBeforeAnEpilogue) {
+  EXPECT_EQ(ByLibrary(R"(%0 = Input "x" : f32[40, 20] %1 = Input "w" : f32[20, 16]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"} %3 = Tanh(%2) output "y" = %3)")
+                .value(),
+            R"(kernel() grid 2
+b0: f32 out
+b1: f32 in
+b2: f32 in
+b3: f32 scratch 512
+gemm b3[0] stride 16 = b1[640*g] stride 20 * b2[0] stride 16: f32 rows -32*g + min(32*g + 32, 40) )"
+            R"(columns 16 sums 20
+for i0 in [32*g, min(32*g + 32, 40)) step 1 {
+  for i1 in [0, 16) step 8 {
+    v0: f32x8 = load b3[-512*g + 16*i0 + i1 + lane]
+    v1: f32x8 = Tanh(v0)
+    store b0[16*i0 + i1 + lane] = v1: f32x8
+  }
+}
+)");
+}
+
+TEST(LowerTest, LibrariesRefuseWhatTheyCannotRead) {
+  const struct {
+    const char* text;
+    const char* message;
+  } kWrong[] = {
+      {R"(%0 = Input "x" : bf16[4, 4] %1 = Contract(%0, %0) {spec="mk,kn->mn"} output "y" = %1)",
+       "not a product of matrices"},
+      {R"(%0 = Input "x" : i32[4, 4] %1 = Contract(%0, %0) {spec="mk,kn->mn"} output "y" = %1)",
+       "not a product of matrices"},
+      // Computed on the way.
+      {R"(%0 = Input "x" : f32[4, 4] %1 = Exp(%0) %2 = Contract(%1, %0) {spec="mk,kn->mn"}
+         output "y" = %2)",
+       "not a product of matrices"},
+      // Padded on the way.
+      {R"(%0 = Input "x" : f32[4, 4] %1 = IndexMap(%0) {fill=f32[] {0.5}, map=map[4, 4]($0, $1 - 2)}
+         %2 = Contract(%1, %0) {spec="mk,kn->mn"} output "y" = %2)",
+       "not a product of matrices"},
+      // No axis whose elements lie side by side.
+      {R"(%0 = Input "x" : f32[4, 4, 2] %1 = IndexMap(%0) {map=map[4, 4]($0, $1, 1)}
+         %2 = Input "w" : f32[4, 4] %3 = Contract(%1, %2) {spec="mk,kn->mn"} output "y" = %3)",
+       "not a product of matrices"},
+      // Rows that overlap, and rows that are one.
+      {R"(%0 = Input "x" : f32[40] %1 = IndexMap(%0) {map=map[8, 16]($0 + $1)}
+         %2 = Input "w" : f32[16, 4] %3 = Contract(%1, %2) {spec="mk,kn->mn"} output "y" = %3)",
+       "not a product of matrices"},
+      {R"(%0 = Input "x" : f32[16] %1 = IndexMap(%0) {map=map[8, 16]($1)}
+         %2 = Input "w" : f32[16, 4] %3 = Contract(%1, %2) {spec="mk,kn->mn"} output "y" = %3)",
+       "not a product of matrices"},
+      // More than a 32-bit integer counts.
+      {R"(%0 = Input "x" : f32[1, 3000000000] %1 = Input "w" : f32[3000000000, 4]
+         %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)",
+       "not a product of matrices"},
+  };
+  for (const auto& wrong : kWrong) {
+    const absl::Status status = ByLibrary(wrong.text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << wrong.text;
+    EXPECT_NE(status.message().find(wrong.message), absl::string_view::npos) << status;
+  }
+  const absl::Status none =
+      ByLibrary(R"(%0 = Input "x" : f32[4, 4] %1 = Contract(%0, %0) {spec="mk,kn->mn"}
+        output "y" = %1)",
+                /*swap=*/false, /*blas=*/"")
+          .status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kInternal);
+  EXPECT_NE(none.message().find("has no library"), absl::string_view::npos) << none;
 }
 
 TEST(LowerTest, ImpossibleChoicesAreInternal) {

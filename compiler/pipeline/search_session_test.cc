@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/graph.h"
@@ -131,6 +132,46 @@ TEST(SearchSessionTest, WithoutRulesThereIsOneForm) {
   const Driven driven = Drive(start);
   EXPECT_EQ(driven.last.progress().forms_tried(), 0);
   EXPECT_EQ(driven.last.progress().rules_size(), 0);
+}
+
+// Kernels of a search that a library multiplies for.
+int CallsOfTheLibrary(const internal::SearchStart& start) {
+  auto session = SearchSession::Create(start);
+  EXPECT_TRUE(session.ok()) << session.status();
+  internal::SearchRequest request;
+  int calls = 0;
+  while (session.ok()) {
+    auto reply = (*session)->Next(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    if (!reply.ok() || reply->done()) break;
+    request.Clear();
+    for (const internal::SearchKernel& k : reply->kernels()) {
+      for (const v1::Kernel& kernel : k.check().plan().kernels()) {
+        calls += absl::StrContains(kernel.source(), "athanor_sgemm(");
+      }
+      internal::KernelOutcome* outcome = request.add_kernels();
+      *outcome = Outcome(k);
+      for (double& seconds : *outcome->mutable_seconds()) seconds *= 100;  // far from the roofline
+    }
+    if (reply->has_plan()) {
+      request.add_plans()->set_plan_id(reply->plan().plan().plan_id());
+    }
+  }
+  return calls;
+}
+
+TEST(SearchSessionTest, TheLibraryCompetesWhereThereIsOne) {
+  internal::SearchStart start = Start();
+  start.set_graph_text(R"(graph "g" { %0 = Input "x" : f32[512, 512] %1 = Input "w" : f32[512, 512]
+    %2 = Contract(%0, %1) {spec="bk,kn->bn"} %3 = Tanh(%2) output "y" = %3 })");
+  EXPECT_EQ(CallsOfTheLibrary(start), 0);
+  start.mutable_target()->set_blas("OpenBLAS 0.3.21");
+  EXPECT_GE(CallsOfTheLibrary(start), 1);
+  for (const char* name : {"openblas", "library"}) {
+    internal::SearchStart without = start;
+    without.add_disabled_rules(name);
+    EXPECT_EQ(CallsOfTheLibrary(without), 0) << name;
+  }
 }
 
 TEST(SearchSessionTest, FastAsksForPlansOnly) {

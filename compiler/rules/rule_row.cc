@@ -66,7 +66,8 @@ std::vector<RuleRow> DecomposeRows() {
 absl::Span<const RuleRow> RuleRows() {
   static const std::vector<RuleRow>& rows = *[] {
     auto* all = new std::vector<RuleRow>();
-    for (auto family : {AlgebraRows, RecogniseRows, DecomposeRows, FuseRows, LayoutRows}) {
+    for (auto family :
+         {AlgebraRows, RecogniseRows, DecomposeRows, FuseRows, LayoutRows, LibraryRows}) {
       const std::vector<RuleRow> some = family();
       all->insert(all->end(), some.begin(), some.end());
     }

@@ -96,6 +96,7 @@ std::vector<RuleRow> RecogniseRows();
 std::vector<RuleRow> DecomposeRows();
 std::vector<RuleRow> FuseRows();  // switches
 std::vector<RuleRow> LayoutRows();
+std::vector<RuleRow> LibraryRows();  // switches
 
 }  // namespace athanor
 

@@ -20,6 +20,27 @@ Expr ContractRoles::SizeOf(const std::string& group) const {
   return size;
 }
 
+std::vector<Expr> ContractRoles::At(const std::string& letters_of_tensor,
+                                    const std::vector<Expr>& batch_at, const Expr& row,
+                                    const Expr& column, const Expr& sum) const {
+  std::map<char, Expr> at;
+  for (size_t i = 0; i < batch.size(); ++i) at[batch[i]] = batch_at[i];
+  auto split = [&](const std::string& group, const Expr& flat) {
+    Expr stride = 1;
+    for (size_t i = group.size(); i-- > 0;) {
+      const Expr digit = FloorDiv(flat, stride);
+      at[group[i]] = i > 0 ? Mod(digit, extents.at(group[i])) : digit;
+      stride *= extents.at(group[i]);
+    }
+  };
+  split(rows, row);
+  split(columns, column);
+  split(sums, sum);
+  std::vector<Expr> coordinates;
+  for (char letter : letters_of_tensor) coordinates.push_back(at.at(letter));
+  return coordinates;
+}
+
 bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
                   const std::string& group) {
   const std::string flat = "$flat";

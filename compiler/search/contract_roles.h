@@ -25,6 +25,10 @@ struct ContractRoles {
   std::vector<Expr> ExtentsOf(const std::string& group) const;
   // Their product: the group's size when flattened.
   Expr SizeOf(const std::string& group) const;
+  // Coordinates of a tensor with these letters: those of the batch, and the indices of the rows,
+  // columns and sums flattened.
+  std::vector<Expr> At(const std::string& letters_of_tensor, const std::vector<Expr>& batch_at,
+                       const Expr& row, const Expr& column, const Expr& sum) const;
 };
 
 // Whether operand `side`'s elements lie side by side in memory along `group`, letters of one role

@@ -133,6 +133,7 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   if (m * n * e.batch == 0) return 0;
   const double lanes = vector_bytes_ / accumulator_bytes_;
   if (s.columns == ColumnAccess::kDots) return Dots(e, s, lanes);
+  if (s.columns == ColumnAccess::kLibrary) return Library(e, s, lanes);
   const double width = lanes * s.nv;
   const double kc = std::min<double>(k, static_cast<double>(s.kc));
   // A panel beyond the first-level cache comes in at about half the speed.
@@ -161,6 +162,23 @@ double TaskCost::Contract(const ContractSchedule& s) const {
                        Stream(k * n * e.batch * blocks * accumulator_bytes_, stretch, s.prefetch));
   }
   return seconds * Imbalance(items, threads_);
+}
+
+// The library copies both operands of a block into panels of its own, and starts slowly.
+double TaskCost::Library(const Extents& e, const ContractSchedule& s, double lanes) const {
+  constexpr double kPackSlots = 4;     // of a vector of an operand
+  constexpr double kEfficiency = 0.9;  // of its inner loops
+  constexpr double kCallSeconds = 1e-6;
+  constexpr double kTileRows = 16;  // of its own tile, which few rows leave empty
+  const double block = static_cast<double>(s.panels_per_item) * s.nv * lanes;
+  const double row_blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
+  const double items = e.batch * row_blocks * std::ceil(e.columns / block);
+  const double rows = std::min(e.rows, static_cast<double>(s.rows_per_item));
+  const double columns = std::min(e.columns, block);
+  const double tiled = std::ceil(rows / kTileRows) * kTileRows * row_blocks;
+  const double slots = e.batch * tiled * e.columns * e.sums / lanes / kEfficiency +
+                       items * (rows + columns) * e.sums / lanes * kPackSlots;
+  return (Slots(slots) + items * kCallSeconds / threads_) * Imbalance(items, threads_);
 }
 
 double TaskCost::Dots(const Extents& e, const ContractSchedule& s, double lanes) const {

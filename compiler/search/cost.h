@@ -58,6 +58,7 @@ class TaskCost {
   };
 
   double Contract(const ContractSchedule& s) const;
+  double Library(const Extents& e, const ContractSchedule& s, double lanes) const;
   double Dots(const Extents& e, const ContractSchedule& s, double lanes) const;
   // Reading `bytes` of an operand where they lie, in stretches of so many.
   double Stream(double bytes, double stretch, bool prefetch) const;

@@ -37,6 +37,8 @@ const char* ColumnsText(ColumnAccess columns) {
       return " in_place";
     case ColumnAccess::kDots:
       return " dots";
+    case ColumnAccess::kLibrary:
+      return " openblas";
   }
   return "";
 }
@@ -55,6 +57,10 @@ std::string ScheduleText(const KernelChoice& choice) {
       return "scatter";
     case KernelKind::kContract: {
       const ContractSchedule& s = choice.contract;
+      if (s.columns == ColumnAccess::kLibrary) {
+        return absl::StrCat("contract openblas rows=", s.rows_per_item,
+                            " panels=", s.panels_per_item, s.swap ? " swap" : "");
+      }
       return absl::StrCat("contract mr=", s.mr, " nv=", s.nv, " rows=", s.rows_per_item,
                           " panels=", s.panels_per_item, " kc=", s.kc, s.swap ? " swap" : "",
                           ColumnsText(s.columns), s.copy_rows ? " copy" : "",

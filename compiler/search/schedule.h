@@ -31,10 +31,11 @@ enum class ColumnAccess : uint8_t {
   kAhead,    // a weight, brought into panels by `prepare`
   kInPlace,  // where it lies, lanes along the columns
   kDots,     // where it lies, lanes along the sums: the tile is one of dot products
+  kLibrary,  // as the target's library does: it multiplies the item's block (library_product.h)
 };
 
 // Tile sizes of a contraction: a register tile is `mr` rows by `nv` vectors of columns; of dot
-// products, `mr` rows by `nv` columns.
+// products, `mr` rows by `nv` columns; of a library, whose tile is its own, one by one.
 struct ContractSchedule {
   bool swap = false;  // the right operand's free axes become rows
   int mr = 12;
@@ -42,7 +43,8 @@ struct ContractSchedule {
   int64_t rows_per_item = 96;  // rows of the result one work item computes, a multiple of mr
   // Panels one work item computes: of nv vectors of columns; of dot products, of one.
   int64_t panels_per_item = 1;
-  int64_t kc = 512;  // length of the reduction between visits of the tile's memory; not of kDots
+  // Length of the reduction between visits of the tile's memory; not of kDots, kLibrary.
+  int64_t kc = 512;
   ColumnAccess columns = ColumnAccess::kPack;
   // The item's rows are copied kc elements at a time, so that rows a power of two apart do not
   // share the same few places of the first-level cache; not of kDots.

@@ -24,6 +24,7 @@ Search::Search(std::unique_ptr<FormSpace> forms, const v1::Target& target, const
       options_(std::move(options)),
       context_{target, machine, options_.sizes, {}},
       random_(options_.seed) {
+  if (!options_.library) context_.target.clear_blas();
   slack_.fill(1);
   bias_.fill(1);
   forms_->UseCost([this](const Graph& graph) { return CostOf(graph); });

@@ -63,6 +63,7 @@ struct SearchOptions {
   int batch = 4;                  // kernels asked for at once
   double least_gain = 0.02;       // of the whole time, that makes a plan worth proposing
   FusionRules fusion;             // what genomes may fuse
+  bool library = true;            // schedules may call the target's library
 };
 
 struct KernelCandidate {

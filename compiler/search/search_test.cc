@@ -391,6 +391,27 @@ TEST(SpaceTest, SchedulesFitTheRegistersAndAreDistinct) {
   EXPECT_TRUE(texts.contains(ScheduleText(task.choice)));
 }
 
+TEST(SpaceTest, ALibrarysBlocksWhereTheTargetHasOne) {
+  const Graph g = Layers(1);
+  const Genome genome = ChooseKernels(g, Target());
+  const KernelTask task = CutTask(g, MemoryOf(g, genome), WeightsOf(g), genome.kernels[0]);
+  auto library = [&](const v1::Target& target) {
+    std::set<std::string> texts;
+    for (const KernelChoice& c : Schedules(task, target)) {
+      if (c.contract.columns != ColumnAccess::kLibrary) continue;
+      EXPECT_TRUE(texts.insert(ScheduleText(c)).second) << ScheduleText(c);
+      EXPECT_FALSE(c.contract.copy_rows || c.contract.prefetch);
+    }
+    return texts;
+  };
+  EXPECT_TRUE(library(Target()).empty());
+  v1::Target with = Target();
+  with.set_blas("OpenBLAS 0.3.21");
+  const std::set<std::string> texts = library(with);
+  EXPECT_GE(texts.size(), 2);
+  EXPECT_LE(texts.size(), 40);
+}
+
 TEST(TaskTest, EqualKernelsOfLayersAreEqualTasks) {
   const Graph g = Layers(3);
   const Genome genome = ChooseKernels(g, Target());

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include "compiler/search/contract_roles.h"
 #include "compiler/search/fusion.h"
+#include "compiler/search/library_product.h"
 
 namespace athanor {
 namespace {
@@ -155,6 +157,46 @@ void AddDots(const Contraction& c, const Tile& tile, std::vector<ContractSchedul
   }
 }
 
+// Sizes of a library's blocks along an axis: a thread's share of it, all of it, or what caches
+// hold; in steps of `unit`.
+std::set<int64_t> BlockSizes(int64_t extent, int64_t unit, const v1::Target& target) {
+  constexpr int64_t kMostUnbounded = 1 << 20;
+  std::set<int64_t> sizes;
+  auto add = [&](int64_t size) {
+    size = (std::max<int64_t>(std::min(size, extent), 1) + unit - 1) / unit * unit;
+    if (size <= kMostUnbounded) sizes.insert(size);
+  };
+  for (int64_t size : {64, 256, 1024}) add(size);
+  const int64_t threads = std::max(1, target.threads());
+  for (int64_t parts : {int64_t{1}, threads, 4 * threads}) add((extent + parts - 1) / parts);
+  return sizes;
+}
+
+// Blocks that the library multiplies, where it can and a call is worth its while.
+void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v1::Target& target,
+                std::vector<ContractSchedule>* all) {
+  constexpr double kLeastWork = 32 * 32 * 32;  // multiply-adds of a block
+  constexpr int64_t kMostScratch = 4 << 20;    // bytes of a block that an epilogue reads
+  if (target.blas().empty()) return;
+  const std::optional<LibraryProduct> product =
+      FindLibraryProduct(task.graph, MemoryOf(task.graph, {{task.choice}}), task.choice.root,
+                         task.choice.anchor, swap);
+  if (!product) return;
+  const int64_t bytes = target.vector_bytes() / c.lanes;
+  for (int64_t rows : BlockSizes(c.m, 1, target)) {
+    for (int64_t columns : BlockSizes(c.n, c.lanes, target)) {
+      const double block = static_cast<double>(rows) * static_cast<double>(columns);
+      if (block * static_cast<double>(c.k) < kLeastWork) continue;
+      if (!product->result && rows * columns * bytes > kMostScratch) continue;
+      all->push_back({.mr = 1,
+                      .nv = 1,
+                      .rows_per_item = rows,
+                      .panels_per_item = columns / c.lanes,
+                      .columns = ColumnAccess::kLibrary});
+    }
+  }
+}
+
 // With more rows, packing once is cheap beside what is computed.
 constexpr int64_t kMostRowsInPlace = 128;
 
@@ -163,9 +205,15 @@ std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Ta
   const std::vector<bool> weights = WeightsOf(task.graph);
   std::vector<KernelChoice> all;
   for (bool swap : {false, true}) {
-    if (FindContractRoles(task.graph, node, swap).columns.empty()) continue;
+    const ContractRoles roles = FindContractRoles(task.graph, node, swap);
+    if (roles.columns.empty()) continue;
     const Contraction c = Describe(task, swap, target, weights);
     std::vector<ContractSchedule> schedules;
+    // One of both orders: the product is the same.
+    if (roles.rows.empty() || roles.columns.back() == roles.result.back() ||
+        (!swap && roles.rows.back() != roles.result.back())) {
+      AddLibrary(task, c, swap, target, &schedules);
+    }
     for (const Tile& tile : Tiles(target)) {
       if (tile.mr > std::max<int64_t>(c.m, 1)) continue;
       const bool few = c.m <= kMostRowsInPlace;

@@ -17,7 +17,8 @@
 namespace athanor {
 
 // Every schedule of the task's kind, distinct, task.choice among them; one for kinds that have no
-// parameters. At most a few thousand.
+// parameters. At most a few thousand. Those of the target's library, if it has one, are among a
+// contraction's (rule "openblas").
 std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& target);
 
 // Those of `all` that differ from `choice` in one parameter, by one step of those that occur.

@@ -48,6 +48,16 @@ void Tuning::Rank() {
   std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
     return std::tie(a.predicted, a.text) < std::tie(b.predicted, b.text);
   });
+  // The best of a library's blocks has its turn early: of its insides predictions know little.
+  const auto library = std::find_if(ranked.begin(), ranked.end(), [](const Ranked& r) {
+    return r.choice.kind == KernelKind::kContract &&
+           r.choice.contract.columns == ColumnAccess::kLibrary;
+  });
+  constexpr double kHopeless = 2;  // times the best prediction
+  if (library - ranked.begin() > 1 && library != ranked.end() &&
+      library->predicted < kHopeless * ranked.front().predicted) {
+    std::rotate(ranked.begin() + 1, library, library + 1);
+  }
   predicted_ = {PredictedStart()};
   for (Ranked& r : ranked) {
     by_text_[std::move(r.text)] = schedules_.size();

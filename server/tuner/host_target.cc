@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/cpu/blas.h"
 
 namespace athanor {
 namespace {
@@ -78,6 +79,7 @@ v1::Target HostTarget() {
   target.set_l1_bytes(either(CacheBytes(1), 32 << 10));
   target.set_l2_bytes(either(CacheBytes(2), 512 << 10));
   target.set_l3_bytes(either(CacheBytes(3), 8 << 20));
+  target.set_blas(BlasVersion());
   return target;
 }
 

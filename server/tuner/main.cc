@@ -27,6 +27,7 @@
 #include "compiler/pipeline/search_session.h"
 #include "compiler/rules/rule_row.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "runtime/cpu/blas.h"
 #include "server/traffic.h"
 #include "server/tuner/check.h"
 #include "server/tuner/host_target.h"
@@ -241,6 +242,7 @@ int main(int argc, char** argv) {
   // theirs.
   mallopt(M_ARENA_MAX, 1);
   std::set_new_handler([] { _exit(athanor::kTunerExitMemory); });
+  athanor::BlasVersion();  // loaded while there is one thread, and for all kernels' processes
   athanor::WarmUp();
   return athanor::Run(flags, std::move(traffic));
 }

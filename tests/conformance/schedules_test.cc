@@ -19,6 +19,7 @@
 #include "compiler/search/space.h"
 #include "compiler/search/task.h"
 #include "gtest/gtest.h"
+#include "runtime/cpu/blas.h"
 #include "tests/conformance/harness.h"
 
 namespace athanor {
@@ -83,7 +84,7 @@ constexpr Case kWalks[] = {
 std::vector<std::string> ValuesOf(const KernelChoice& choice) {
   const std::string text = ScheduleText(choice);
   std::string columns = "pack";
-  for (const char* word : {"ahead", "in_place", "dots"}) {
+  for (const char* word : {"ahead", "in_place", "dots", "openblas"}) {
     if (absl::StrContains(text, word)) columns = word;
   }
   std::vector<std::string> values;
@@ -173,7 +174,8 @@ TEST_P(SchedulesTest, GiveTheSameValues) {
   for (NodeId n = 0; n < static_cast<NodeId>(graph->nodes.size()); ++n) {
     if (!graph->node(n).inputs.empty()) fusion.nodes[n] = Fuse::kInline;
   }
-  const v1::Target targets[] = {HostTarget(), HostTarget(32)};
+  v1::Target targets[] = {HostTarget(), HostTarget(32)};
+  for (v1::Target& target : targets) target.set_blas(BlasVersion());
   const Genome genome = ChooseKernels(*graph, targets[0], fusion);
   // Of several, that of the contraction; else the one that the others are for.
   auto kernel = std::find_if(genome.kernels.begin(), genome.kernels.end(),
