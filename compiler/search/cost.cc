@@ -166,8 +166,8 @@ double TaskCost::Contract(const ContractSchedule& s) const {
 
 // The library copies both operands of a block into panels of its own, and starts slowly.
 double TaskCost::Library(const Extents& e, const ContractSchedule& s, double lanes) const {
-  constexpr double kPackSlots = 4;     // of a vector of an operand
-  constexpr double kEfficiency = 0.9;  // of its inner loops
+  constexpr double kPackSlots = 20;     // of a vector of an operand
+  constexpr double kEfficiency = 0.85;  // of its inner loops
   constexpr double kCallSeconds = 1e-6;
   constexpr double kTileRows = 16;  // of its own tile, which few rows leave empty
   const double block = static_cast<double>(s.panels_per_item) * s.nv * lanes;
