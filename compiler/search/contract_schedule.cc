@@ -44,9 +44,15 @@ int FittingColumns(int mr, int most, const v1::Target& target) {
   return nv;
 }
 
+// Of the column operand, the most there can be.
+int64_t Bytes(const Sizes& sizes) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  return sizes.n && sizes.k ? *sizes.n * *sizes.k * sizes.operand_bytes : kMost;
+}
+
 // Whether the column operand stays in the second-level cache: nothing is gained by asking ahead.
 bool StaysNear(const Sizes& sizes, const v1::Target& target) {
-  return sizes.n && sizes.k && *sizes.n * *sizes.k * sizes.operand_bytes <= target.l2_bytes() / 2;
+  return Bytes(sizes) <= target.l2_bytes() / 2;
 }
 
 // Rows of the operand are streamed a few at a time, side by side: as long stretches of each as all
@@ -62,12 +68,15 @@ void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule*
   }
   s->rows_per_item = (std::max<int64_t>(m, 1) + s->mr - 1) / s->mr * s->mr;
   if (StaysNear(sizes, target)) return;
-  s->kc = m <= 4 ? 8 : 32;
+  // Few streams side by side suit the last-level cache, more of them memory.
+  const bool cached = Bytes(sizes) <= target.l3_bytes() / 4;
+  s->kc = m > 4 ? 32 : m == 1 && cached ? 4 : 8;
   s->copy_rows = m > 4;
   s->prefetch = true;
   constexpr int64_t kSums = 16384;  // of an item
-  const int64_t width = s->nv * sizes.lanes;
   const int64_t threads = std::max(1, target.threads());
+  if (sizes.exact_n && s->nv > 2 && s->nv * sizes.lanes * threads > *sizes.n) s->nv = 2;
+  const int64_t width = s->nv * sizes.lanes;
   // Of a size that calls choose there may be few: shorter stretches leave each thread some.
   const int64_t columns = sizes.exact_n ? *sizes.n / threads : kSums / 8;
   s->panels_per_item =
@@ -87,17 +96,33 @@ void ReadDots(const Sizes& sizes, const v1::Target& target, ContractSchedule* s)
   s->panels_per_item = std::clamp<int64_t>(panels / items, 1, 64);
 }
 
+// Whether panels of four vectors leave next to nothing of the last one empty, and of items of
+// `rows` several for each thread. They have a register tile of 6 x 4, which broadcasts half as many
+// values as one of 12 x 2 for as many multiply-adds.
+bool FillsWidePanels(const Sizes& sizes, int64_t rows, const v1::Target& target) {
+  if (!sizes.exact_n || *sizes.n <= 0) return false;
+  const int64_t width = 4 * sizes.lanes;
+  const int64_t panels = (*sizes.n + width - 1) / width;
+  const int64_t enough = int64_t{4} * std::max(1, target.threads());
+  const int64_t blocks = sizes.m ? (*sizes.m + rows - 1) / rows : enough;
+  return (panels * width - *sizes.n) * 16 <= *sizes.n && panels * blocks >= enough;
+}
+
 // Rows as long as that leave the second-level cache between two panels, and where their length is a
 // power of two, the first-level cache between two steps: copies of pieces stay, for many panels.
 void BlockForCaches(const Sizes& sizes, int bytes, const v1::Target& target, ContractSchedule* s) {
+  constexpr int64_t kPieceBytes = 2048;  // of a row
   const bool ahead = s->columns == ColumnAccess::kAhead;
-  const int64_t rows = s->mr * (ahead ? 20 : 40);
-  if (!sizes.exact_m || !sizes.exact_n || *sizes.k * bytes <= 4096 || *sizes.m < rows) return;
+  if (!sizes.exact_m || !sizes.exact_n || *sizes.k * bytes <= 4096) return;
+  if (*sizes.m < (ahead ? 240 : 480)) return;
   s->copy_rows = true;
-  s->rows_per_item = rows;
-  s->kc = 2048 / bytes;
+  s->kc = kPieceBytes / bytes;
+  // Packing is paid once per block of rows: those have most of the second-level cache, all alike.
+  const int64_t most =
+      ahead ? 240 : std::max<int64_t>(240, target.l2_bytes() / 10 * 7 / kPieceBytes);
+  const int64_t blocks = (*sizes.m + most - 1) / most;
+  s->rows_per_item = ((*sizes.m + blocks - 1) / blocks + s->mr - 1) / s->mr * s->mr;
   const int64_t panels = (*sizes.n + s->nv * sizes.lanes - 1) / (s->nv * sizes.lanes);
-  const int64_t blocks = (*sizes.m + rows - 1) / rows;
   s->panels_per_item = ahead ? 16 : 32;
   while (s->panels_per_item > 1 &&
          blocks * (panels / s->panels_per_item) < int64_t{4} * std::max(1, target.threads())) {
@@ -133,17 +158,22 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                     .operand_bytes = DTypeBytes(node.type.dtype),
                     .lanes = lanes};
   if (sizes.n && *sizes.n <= lanes) s.nv = 1;
+  const bool ahead = is_weight[node.inputs[roles.column_operand]];
+  // Packing inside a work item is paid once per block of rows, so blocks are taller there.
+  int64_t tiles = ahead ? 8 : 40;
+  constexpr int kWideRows = 6;
+  const int64_t wide_tiles = ahead ? 8 : 80;
+  if (many_registers && FillsWidePanels(sizes, kWideRows * wide_tiles, target)) {
+    s.mr = kWideRows;
+    s.nv = 4;
+    tiles = wide_tiles;
+  }
+  s.rows_per_item = s.mr * tiles;
   // A panel of the column operand stays in half of the second-level cache.
   s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
-  if (is_weight[node.inputs[roles.column_operand]]) {
-    s.columns = ColumnAccess::kAhead;
-    s.rows_per_item = s.mr * 8;
-    if (sizes.k) BlockForCaches(sizes, bytes, target, &s);
-    return s;
-  }
-  // Packing inside a work item is paid once per block of rows, so blocks are taller there.
-  s.rows_per_item = s.mr * 40;
+  if (ahead) s.columns = ColumnAccess::kAhead;
   if (sizes.k) BlockForCaches(sizes, bytes, target, &s);
+  if (ahead) return s;
   if (!sizes.m || *sizes.m > kFewRows) return s;
   auto contiguous = [&](int side, const std::string& group) {
     return IsContiguous(graph, node, roles, side, group);

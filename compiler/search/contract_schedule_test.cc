@@ -83,6 +83,21 @@ ContractSchedule ScheduleOf(const std::string& m, const std::string& k, const st
   return *ScheduleContract(*g, 2, {false, false, false}, target);
 }
 
+TEST(ScheduleContractTest, WidePanelsWhereTheLastIsNotMostlyEmpty) {
+  const v1::Target many = Target(64, 32);
+  const ContractSchedule full = ScheduleOf("64", "64", "256", "kn", many);
+  EXPECT_EQ(full.mr, 6);
+  EXPECT_EQ(full.nv, 4);
+  EXPECT_EQ(ScheduleOf("64", "64", "1000", "kn", many).nv, 4);  // 24 of 1024 columns are empty
+  EXPECT_EQ(ScheduleOf("64", "64", "96", "kn", many).nv, 2);
+  EXPECT_EQ(ScheduleOf("64", "64", "d", "kn", many).nv, 2);
+  EXPECT_EQ(ScheduleOf("64", "64", "256", "kn", Target(32, 16)).nv, 2);
+  // Fewer, wider panels would leave threads without work.
+  v1::Target threads = many;
+  threads.set_threads(4);
+  EXPECT_EQ(ScheduleOf("64", "64", "256", "kn", threads).nv, 2);
+}
+
 TEST(ScheduleContractTest, FewRowsReadTheirColumnsInPlace) {
   v1::Target target = Target(64, 32);
   target.set_threads(2);
@@ -98,6 +113,13 @@ TEST(ScheduleContractTest, FewRowsReadTheirColumnsInPlace) {
   EXPECT_EQ(some.mr, 16);
   EXPECT_TRUE(some.copy_rows);
   EXPECT_LE(some.rows_per_item * some.panels_per_item * some.nv * 16, 16384);
+  // Few columns: each thread has some.
+  const ContractSchedule narrow = ScheduleOf("1", "4096", "64", "kn", target);
+  EXPECT_EQ(narrow.panels_per_item * narrow.nv * 16, 32);
+  // Fewer streams side by side where the last-level cache holds the operand.
+  target.set_l3_bytes(32 << 20);
+  EXPECT_LT(ScheduleOf("1", "1024", "1024", "kn", target).kc, one.kc);
+  EXPECT_EQ(ScheduleOf("1", "4096", "4096", "kn", target).kc, one.kc);
   // An operand that the caches hold is read at once.
   EXPECT_FALSE(ScheduleOf("1", "64", "64", "kn", target).prefetch);
   EXPECT_EQ(ScheduleOf("17", "4096", "4096", "kn", target).columns, ColumnAccess::kPack);
@@ -130,7 +152,9 @@ TEST(ScheduleContractTest, LongRowsAreCopiedInPieces) {
   const ContractSchedule large = ScheduleOf("2048", "2048", "2048", "kn", target);
   EXPECT_EQ(large.columns, ColumnAccess::kPack);
   EXPECT_TRUE(large.copy_rows);
-  EXPECT_LE(large.rows_per_item * large.kc * 4, target.l2_bytes());
+  EXPECT_LE(large.rows_per_item * large.kc * 4, target.l2_bytes() * 3 / 4);
+  // No block of a few rows is left over, for which the other operand would be packed once more.
+  EXPECT_GE(2048 % large.rows_per_item, large.rows_per_item * 9 / 10);
   // Work for all threads, several items each.
   const int64_t items = (2048 + large.rows_per_item - 1) / large.rows_per_item *
                         (2048 / (large.panels_per_item * large.nv * 16));

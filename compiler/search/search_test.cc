@@ -108,7 +108,7 @@ class RowOfForms final : public FormSpace {
 // The same function in one, two or three multiplications.
 Graph Scaled(int steps) {
   std::string text =
-      "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 256]\n"
+      "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 240]\n"
       "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"}\n";
   for (int i = 0; i < steps; ++i) absl::StrAppend(&text, "%", i + 3, " = Mul(%2, %", i + 2, ")\n");
   return Parse(absl::StrCat(text, "output \"y\" = %", steps + 2, "\n"));
@@ -180,12 +180,12 @@ TEST(SearchTest, FailuresCostOnlyThemselves) {
   Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
     const ContractSchedule& c = k.choice.contract;
-    if (k.choice.kind == KernelKind::kContract && c.nv != 2) return absl::DataLossError("wrong");
-    return PrefersTile(6, 2)(s, k);
+    if (k.choice.kind == KernelKind::kContract && c.nv != 4) return absl::DataLossError("wrong");
+    return PrefersTile(4, 4)(s, k);
   });
   const SearchReport report = search.Report();
   EXPECT_GT(report.kernels_failed, 0);
-  EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=6 nv=2 ");
+  EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=4 nv=4 ");
 }
 
 TEST(SearchTest, ABaselineThatFailsIsNeverProposed) {
@@ -340,7 +340,7 @@ TEST(SearchTest, WhatIsSwitchedOffIsNeverFused) {
   int fused = 0, plans = 0;
   Drive(search, [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
     fused += k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
-    return PrefersTile(8, 3)(s, k);
+    return PrefersTile(12, 2)(s, k);
   });
   EXPECT_EQ(fused, 1);  // the baseline's, of which all times are shares
   plans = search.Report().plans_proposed;

@@ -86,7 +86,7 @@ Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target
 // Panels, packed ahead or in each item.
 void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
                std::vector<ContractSchedule>* all) {
-  for (int64_t tiles : {1, 2, 4, 8, 20, 40}) {
+  for (int64_t tiles : {1, 2, 4, 8, 20, 40, 80}) {
     if (tiles > 1 && tile.mr * tiles / 2 >= c.m) continue;
     for (int64_t panels : {1, 2, 4, 8, 16, 32}) {
       if (panels > 1 && panels * tile.nv * c.lanes / 2 >= c.n) continue;
@@ -118,8 +118,8 @@ void AddInPlace(const Contraction& c, const Tile& tile, const v1::Target& target
     if (tiles > 1 && tile.mr * tiles / 4 >= c.m) continue;
     for (int64_t panels : {1, 4, 8, 16, 32, 64, 128}) {
       if (panels > 1 && panels * tile.nv * c.lanes / 2 >= c.n) continue;
-      for (int64_t kc : {8, 16, 32, 128, 512}) {
-        if (kc > 8 && kc / 4 >= c.k) continue;
+      for (int64_t kc : {4, 8, 16, 32, 128, 512}) {
+        if (kc > 4 && kc / 4 >= c.k) continue;
         const int64_t sums = tile.mr * tiles * panels * tile.nv * c.lanes;
         if (kc < c.k && sums * 4 > target.l2_bytes() / 2) continue;
         for (bool copy : {false, true}) {
