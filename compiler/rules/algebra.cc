@@ -210,7 +210,7 @@ Specs FactorsCollect(const TermLanguage& language, const FactsAnalysis& facts) {
 
 void FactorsCollectExample(ExampleBuilder& e) {
   const NodeId x = e.Input({e.Size(), e.Size()}, WideDType(e));
-  const double s = static_cast<double>(e.Pick(1, 9)) / 7, u = -static_cast<double>(e.Pick(1, 9));
+  const double s = Number(e, e.Pick(1, 9), 7), u = Number(e, -e.Pick(1, 9), 1);
   e.Output(
       e.x().Add(Op::kMul, {e.x().FillLike(x, u), e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)})}));
 }
@@ -252,7 +252,7 @@ Specs TermsCollect(const TermLanguage& language, const FactsAnalysis& facts) {
 void TermsCollectExample(ExampleBuilder& e) {
   const Expr rows = e.Size(), columns = e.Size();
   const NodeId x = e.Input({rows, columns}, WideDType(e));
-  const double s = static_cast<double>(e.Pick(1, 9)) / 4, u = static_cast<double>(e.Pick(1, 9)) / 8;
+  const double s = Number(e, e.Pick(1, 9), 4), u = Number(e, e.Pick(1, 9), 8);
   e.Output(
       e.x().Add(Op::kAdd, {e.x().FillLike(x, u), e.x().Add(Op::kAdd, {x, e.x().FillLike(x, s)})}));
   constexpr DType kIntegers[] = {DType::kI8, DType::kU8, DType::kI32, DType::kI64, DType::kU64};
@@ -290,9 +290,9 @@ Specs SameTermsAdd(const TermLanguage& language, const FactsAnalysis& facts) {
 
 void SameTermsAddExample(ExampleBuilder& e) {
   const NodeId x = e.Input({e.Size(), e.Size()}, WideDType(e));
-  const double s = -static_cast<double>(e.Pick(1, 9)) / 7;
-  const NodeId scaled = e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)});
-  const NodeId other = e.x().Add(Op::kMul, {e.x().FillLike(x, s / 3), x});
+  const int64_t n = e.Pick(1, 9);
+  const NodeId scaled = e.x().Add(Op::kMul, {x, e.x().FillLike(x, Number(e, -n, 7))});
+  const NodeId other = e.x().Add(Op::kMul, {e.x().FillLike(x, Number(e, -n, 21)), x});
   e.Output(e.x().Add(Op::kAdd, {scaled, other}));
   e.Output(e.x().Add(Op::kAdd, {x, x}));
 }

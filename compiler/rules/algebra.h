@@ -2,6 +2,7 @@
 #ifndef ATHANOR_COMPILER_RULES_ALGEBRA_H_
 #define ATHANOR_COMPILER_RULES_ALGEBRA_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ egraph::Condition LeavesSum(const RowTerms& terms, std::string variable);
 // A tame number that a weight may be multiplied by: an integer, or of a magnitude of at most 1, so
 // that no element overflows.
 egraph::Condition EntersWeight(const RowTerms& terms, std::string variable);
+
+// For examples: n / d where the builder's dtype is a float, n where it is an integer, |n| where
+// that has no sign.
+double Number(const ExampleBuilder& e, int64_t n, int64_t d);
 
 // What rows about contractions are written with.
 

@@ -1,6 +1,7 @@
 // Algebra of one contraction: what scales or shifts it goes into its weight, which is computed once
 // per model.
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -52,6 +53,11 @@ egraph::Condition EntersWeight(const RowTerms& terms, std::string variable) {
       });
 }
 
+double Number(const ExampleBuilder& e, int64_t n, int64_t d) {
+  if (IsFloat(e.dtype())) return static_cast<double>(n) / static_cast<double>(d);
+  return static_cast<double>(IsSigned(e.dtype()) ? n : std::abs(n));
+}
+
 namespace {
 
 using egraph::Match;
@@ -87,7 +93,7 @@ void WeightTakesScaleExample(ExampleBuilder& e) {
   const Expr rows = e.Size();
   const int64_t k = e.ConstantSize(), n = e.ConstantSize();
   const NodeId x = e.Input({rows, k}, WideDType(e)), w = e.Parameter({k, n}, WideDType(e));
-  const double s = static_cast<double>(e.Pick(1, 9)) / -9;
+  const double s = Number(e, -e.Pick(1, 9), 9);
   const NodeId scaled = e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)});
   e.Output(e.Coin() ? e.x().Add(Op::kContract, {scaled, w}, {{"spec", "mk,kn->mn"}})
                     : e.x().Add(Op::kContract, {w, scaled}, {{"spec", "kn,mk->mn"}}));
@@ -113,7 +119,7 @@ Specs ContractGivesScale(const TermLanguage& language, const FactsAnalysis& fact
 void ContractGivesScaleExample(ExampleBuilder& e) {
   const Expr rows = e.Size(), k = e.Size(), columns = e.Size();
   const NodeId x = e.Input({rows, k}, WideDType(e)), z = e.Input({columns, k}, WideDType(e));
-  const double s = static_cast<double>(e.Pick(7, 16)) / -7;
+  const double s = Number(e, -e.Pick(7, 16), 7);
   const NodeId scaled = e.x().Add(Op::kMul, {e.x().FillLike(x, s), x});
   e.Output(e.Coin() ? e.x().Add(Op::kContract, {scaled, z}, {{"spec", "mk,nk->mn"}})
                     : e.x().Add(Op::kContract, {z, scaled}, {{"spec", "nk,mk->mn"}}));

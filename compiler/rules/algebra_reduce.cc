@@ -32,7 +32,7 @@ Specs SumOfScaled(const TermLanguage& language, const FactsAnalysis& facts) {
 
 void SumOfScaledExample(ExampleBuilder& e) {
   const NodeId x = e.Input({e.Size(), e.Size(), e.Size()}, WideDType(e));
-  const double s = static_cast<double>(e.Pick(7, 16)) / -7;
+  const double s = Number(e, -e.Pick(7, 16), 7);
   const NodeId scaled = e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)});
   e.Output(e.x().Reduce(Op::kSumReduce, scaled, e.Coin() ? Axes{0, 2} : Axes{1}));
 }

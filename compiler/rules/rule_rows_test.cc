@@ -18,6 +18,7 @@ TEST_P(RuleRowsTest, FiresAndIsRight) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
     const RowCheck check = CheckRow(row, dtype, kSeeds);
     ASSERT_TRUE(check.status.ok()) << check.status;
+    EXPECT_EQ(check.unbounded, 0) << row.name << ", " << DTypeName(dtype);
     fired += check.fired;
     compared += check.compared;
   }
@@ -48,6 +49,21 @@ std::vector<size_t> RowsThatAct() {
 
 INSTANTIATE_TEST_SUITE_P(Rows, RuleRowsTest, testing::ValuesIn(RowsThatAct()),
                          [](const auto& info) { return std::string(RuleRows()[info.param].name); });
+
+// Integers wrap, so both sides are the same whatever their values are: at the ends of the range and
+// near 2^53, too.
+TEST(IntegerRowsTest, RowsThatTakeIntegersAreRight) {
+  for (const char* name :
+       {"factors_collect", "terms_collect", "same_terms_add", "sum_of_scaled", "sum_of_sums",
+        "contract_gives_scale", "weight_takes_scale", "table_contracts", "contracts_share_operand",
+        "linears_share_operand", "contract_reads_through", "contract_permuted", "idempotent"}) {
+    for (const DType dtype : {DType::kI8, DType::kI64, DType::kU64}) {
+      const RowCheck check = CheckRow(*FindRule(name), dtype, 20);
+      ASSERT_TRUE(check.status.ok()) << check.status;
+      EXPECT_GT(check.fired, 0) << name << ", " << DTypeName(dtype);
+    }
+  }
+}
 
 // --- The check itself finds what is wrong. ---
 
