@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/compare.h"
 
 namespace athanor {
 namespace {
@@ -136,6 +137,13 @@ class Random {
   uint64_t state_;
 };
 
+// Of the float dtypes of more than a byte.
+int LargestExponent(DType dtype) {
+  return dtype == DType::kF64 ? 1023 : dtype == DType::kF16 ? 15 : 127;
+}
+
+double SmallestNormal(DType dtype) { return std::ldexp(1.0, 1 - LargestExponent(dtype)); }
+
 class Filler {
  public:
   Filler(uint64_t seed, const DrawOptions& options) : random_(seed), options_(options) {}
@@ -157,6 +165,7 @@ class Filler {
       } else if (IsFloat(dtype)) {
         double value = weight ? Weight(role, dtype, scale) : Float(role, dtype, scale);
         if (special && options_.special == SpecialFloats::kExtremes) value = Extreme(value, dtype);
+        if (special && options_.special == SpecialFloats::kEnds) value = Small(value, dtype);
         StoreScalar(drawn, i, Scalar::Float(dtype, value));
       } else {
         const int64_t value = role.index_limit ? Index(*role.index_limit) : Integer();
@@ -165,7 +174,7 @@ class Filler {
                                     : Scalar::Unsigned(dtype, static_cast<uint64_t>(value)));
       }
     }
-    if (special && drawn.elements() > 0) AddNonFinite(&drawn);
+    if (special && drawn.elements() > 0) AddLargeOrNonFinite(&drawn);
     return drawn;
   }
 
@@ -185,13 +194,25 @@ class Filler {
     return value;
   }
 
-  void AddNonFinite(Tensor* drawn) {
+  double Small(double value, DType dtype) {
+    const int kind = static_cast<int>(random_.Bits() % 16);
+    if (kind >= 4 || DTypeBytes(dtype) == 1) return value;
+    const double least = kind < 2 ? SmallestNormal(dtype) : UnitInLastPlace(dtype, 0);
+    return kind % 2 == 0 ? least : -least;
+  }
+
+  // No more than one large number: whether a sum overflows does not hang on its order then.
+  void AddLargeOrNonFinite(Tensor* drawn) {
     if (DTypeBytes(drawn->dtype) == 1) return;  // not every storage dtype has them
     const int64_t last = drawn->elements() - 1;
     const auto put = [&](double value) {
       StoreScalar(*drawn, random_.Between(0, last), Scalar::Float(drawn->dtype, value));
     };
     const double infinity = std::numeric_limits<double>::infinity();
+    if (options_.special == SpecialFloats::kEnds) {
+      const double half = std::ldexp(1 - UnitRoundoff(drawn->dtype), LargestExponent(drawn->dtype));
+      put((random_.Bits() & 1) != 0 ? half : -half);
+    }
     if (options_.special == SpecialFloats::kNaN) put(std::numeric_limits<double>::quiet_NaN());
     if (options_.special == SpecialFloats::kInfinities) {
       put(infinity);

@@ -25,6 +25,7 @@ enum class IndexChoice : uint8_t { kAny, kSmall, kZero };
 enum class SpecialFloats : uint8_t {
   kNone,
   kExtremes,    // many zeros of both signs, and magnitudes far from the others'
+  kEnds,        // one is half the largest number, many are the smallest normals and subnormals
   kInfinities,  // one of each sign
   kNaN,         // one
 };

@@ -200,8 +200,8 @@ void OutputErrors::AddFloats(absl::Span<const ComparedTensor> tensors, Group* gr
 }
 
 void OutputErrors::Add(std::string about, absl::Span<const ComparedTensor> tensors, double noise,
-                       bool usual) {
-  Group group{std::move(about), usual, noise};
+                       DrawnValues values) {
+  Group group{std::move(about), values, noise};
   if (IsFloat(dtype_)) {
     AddFloats(tensors, &group);
   } else {
@@ -213,7 +213,7 @@ void OutputErrors::Add(std::string about, absl::Span<const ComparedTensor> tenso
 double OutputErrors::Tolerance(const Group& group, Norm norm) const {
   double baseline = group.baseline[norm];
   for (const Group& other : groups_) {
-    if (other.usual) baseline = std::max(baseline, other.baseline[norm]);
+    if (other.values == DrawnValues::kUsual) baseline = std::max(baseline, other.baseline[norm]);
   }
   const double chance = 1 + kDeviations / std::sqrt(static_cast<double>(group.elements));
   return std::max(kTimesBaseline * chance * baseline, trust_ * kFloors[norm] * group.noise);
@@ -222,7 +222,7 @@ double OutputErrors::Tolerance(const Group& group, Norm norm) const {
 double OutputErrors::UnlikeAllowed(const Group& group) const {
   int64_t unlike = 0, elements = 0;
   for (const Group& other : groups_) {
-    if (!other.usual) continue;
+    if (other.values != DrawnValues::kUsual) continue;
     unlike += other.baseline_unlike;
     elements += other.elements;
   }
@@ -241,6 +241,7 @@ absl::Status OutputErrors::Judge() const {
                        " elements are not as in f64, of the baseline ", group.baseline_unlike,
                        group.unlike_element.empty() ? "" : "; ", group.unlike_element));
     }
+    if (group.values == DrawnValues::kEnds) continue;
     for (Norm norm : {kLargest, kRootMeanSquare, kMedian}) {
       const double tolerance = Tolerance(group, norm);
       if (group.candidate[norm] <= tolerance) continue;
@@ -258,6 +259,7 @@ OutputErrors::Summary OutputErrors::Summarize() const {
   for (const Group& group : groups_) {
     s.elements += group.elements;
     s.unlike += group.baseline_unlike;
+    if (group.values == DrawnValues::kEnds) continue;
     for (Norm norm : {kLargest, kRootMeanSquare, kMedian}) {
       s.candidate[norm] = std::max(s.candidate[norm], group.candidate[norm]);
       s.baseline[norm] = std::max(s.baseline[norm], group.baseline[norm]);

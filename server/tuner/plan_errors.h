@@ -2,7 +2,7 @@
 // checked kernels.
 //
 //   OutputErrors errors("y", DType::kF32);
-//   errors.Add("b=1", {{shape, candidate, baseline, exact}, ...}, noise, /*usual=*/true).value();
+//   errors.Add("b=1", {{shape, candidate, baseline, exact}, ...}, noise, DrawnValues::kUsual);
 //   absl::Status same = errors.Judge();   // DATA_LOSS "output "y" at b=1: ..."
 //
 // With t an element in f64, an element's error is |got - t| / (|t| + r): r is the root mean square
@@ -20,10 +20,11 @@
 //
 // Each may be twice the baseline's (DESIGN §7), a little more where a group has few elements, in
 // the group itself or in the worst group of usual values; and at least a floor, a small multiple of
-// roundings.h's noise, because the baseline may be exact by luck. Where the baseline has a NaN or an
-// infinity and f64 has the same, so must the candidate; where they differ (an overflow that f64 does
-// not have), and for integers and bools, elements unlike those in f64 are counted: at most twice as
-// many as the baseline's, none where it has none.
+// roundings.h's noise, because the baseline may be exact by luck. Where the baseline has a NaN or
+// an infinity and f64 has the same, so must the candidate; where they differ (an overflow that f64
+// does not have), and for integers and bools, elements unlike those in f64 are counted: at most
+// twice as many as the baseline's, none where it has none. Of values at the ends of the range that
+// is all that is compared: what is rounded there may be as far off as a sine of 1e38.
 #ifndef ATHANOR_SERVER_TUNER_PLAN_ERRORS_H_
 #define ATHANOR_SERVER_TUNER_PLAN_ERRORS_H_
 
@@ -53,6 +54,9 @@ struct ComparedTensor {
 enum Norm : uint8_t { kLargest, kRootMeanSquare, kMedian, kNorms };
 absl::string_view NormName(Norm norm);
 
+// What a group's inputs are: usual, special (zeros, NaN, infinities), at the ends of the range.
+enum class DrawnValues : uint8_t { kUsual, kSpecial, kEnds };
+
 class OutputErrors {
  public:
   // `trust`: 1, or more where the exact values are themselves rounded: then no floor is smaller
@@ -60,8 +64,9 @@ class OutputErrors {
   OutputErrors(std::string name, DType dtype, double trust = 1)
       : name_(std::move(name)), dtype_(dtype), trust_(trust) {}
 
-  // `about` is for messages. `noise`: RoundingNoise at these sizes. `usual`: not of special values.
-  void Add(std::string about, absl::Span<const ComparedTensor> tensors, double noise, bool usual);
+  // `about` is for messages. `noise`: RoundingNoise at these sizes.
+  void Add(std::string about, absl::Span<const ComparedTensor> tensors, double noise,
+           DrawnValues values);
 
   // DATA_LOSS names the output, the sizes, the norm or the element, and both plans' errors.
   absl::Status Judge() const;
@@ -78,7 +83,7 @@ class OutputErrors {
   using Norms = std::array<double, kNorms>;
   struct Group {
     std::string about;
-    bool usual;
+    DrawnValues values;
     double noise;
     int64_t elements = 0;
     Norms candidate{}, baseline{};

@@ -41,7 +41,7 @@ class PlanErrorsTest : public ::testing::Test {
   absl::Status Judge(double noise = kU) {
     OutputErrors errors("y", DType::kF32);
     errors.Add("b=40", {{{40, 25}, Bytes(candidate_), Bytes(baseline_), Bytes(exact_)}}, noise,
-               true);
+               DrawnValues::kUsual);
     worst_ = errors.Summarize().worst;
     return errors.Judge();
   }
@@ -146,7 +146,8 @@ TEST(OutputErrors, IntegersAreEqualOrCounted) {
   const auto judge = [&] {
     OutputErrors errors("n", DType::kI32);
     errors.Add("one size",
-               {{{10, 10}, Bytes(candidate), Bytes(baseline), Bytes(exact), DType::kI32}}, 0, true);
+               {{{10, 10}, Bytes(candidate), Bytes(baseline), Bytes(exact), DType::kI32}}, 0,
+               DrawnValues::kUsual);
     return errors.Judge();
   };
   EXPECT_TRUE(judge().ok());
@@ -167,9 +168,10 @@ TEST(OutputErrors, OtherSizesTellWhatIsUsual) {
   std::vector<double> exact(64, 1.0);
   std::vector<float> baseline(64, 1 + 4e-7f), candidate = baseline;
   OutputErrors errors("y", DType::kF32);
-  errors.Add("b=1", {{{1}, Bytes(off), Bytes(one), Bytes(exact_one)}}, kU / 2, true);
+  errors.Add("b=1", {{{1}, Bytes(off), Bytes(one), Bytes(exact_one)}}, kU / 2, DrawnValues::kUsual);
   EXPECT_FALSE(errors.Judge().ok());
-  errors.Add("b=64", {{{64}, Bytes(candidate), Bytes(baseline), Bytes(exact)}}, kU / 2, true);
+  errors.Add("b=64", {{{64}, Bytes(candidate), Bytes(baseline), Bytes(exact)}}, kU / 2,
+             DrawnValues::kUsual);
   EXPECT_TRUE(errors.Judge().ok()) << errors.Judge();
 }
 

@@ -23,6 +23,8 @@ absl::string_view About(SpecialFloats special) {
       return "";
     case SpecialFloats::kExtremes:
       return " with zeros and extremes";
+    case SpecialFloats::kEnds:
+      return " with ends of the range";
     case SpecialFloats::kInfinities:
       return " with infinities";
     case SpecialFloats::kNaN:
@@ -117,8 +119,11 @@ class Drawing {
     };
     std::vector<SpecialFloats> specials = {SpecialFloats::kExtremes};
     if (attends(/*hides=*/false)) {
-      left_out->push_back("infinities: what Attention gives where every score is one is left open");
+      left_out->push_back(
+          "infinities and ends of the range: what Attention gives where every score is infinite is "
+          "left open");
     } else {
+      specials.push_back(SpecialFloats::kEnds);
       specials.push_back(SpecialFloats::kInfinities);
     }
     if (attends(/*hides=*/true)) {
@@ -187,7 +192,8 @@ absl::StatusOr<PlanRuns> PlanRuns::Create(const Graph& graph, const std::vector<
   }
   // At the largest size they may take too long.
   for (SpecialFloats special : drawing.Specials(&made.left_out_)) {
-    for (int s = 0; s < count && status.ok(); ++s) status = add(s, special, 0, s == 0 || s + 1 < count);
+    for (int s = 0; s < count && status.ok(); ++s)
+      status = add(s, special, 0, s == 0 || s + 1 < count);
   }
   for (int round = 1; round < most; ++round) {
     for (int s = 0; s < count && status.ok(); ++s) {

@@ -138,6 +138,11 @@ std::vector<Case> WrongPlans() {
   const std::string naive_softmax = R"(%0 = Input "x" : f32[b, 40] %1 = Exp(%0)
     %2 = SumReduce(%1) {axes=[1]} %3 = IndexMap(%2) {map=map[b, 40]($0)} %4 = Div(%1, %3)
     output "y" = %4 )";
+  const std::string divisor = R"(%0 = Input "x" : f32[b, 96] %1 = Input "r" : f32[b] )";
+  const std::string divided = divisor + R"(%2 = IndexMap(%1) {map=map[b, 96]($0)}
+    %3 = Div(%0, %2) output "y" = %3 )";
+  const std::string by_reciprocals = divisor + R"(%2 = Recip(%1)
+    %3 = IndexMap(%2) {map=map[b, 96]($0)} %4 = Mul(%0, %3) output "y" = %4 )";
   // The variance of values around 300, in one pass and in two.
   const std::string shifted = R"(%0 = Input "x" : f32[b, 64] %1 = Constant {value=f32[] {300.0}}
     %2 = IndexMap(%1) {map=map[b, 64]()} %3 = Add(%0, %2) %4 = SumReduce(%3) {axes=[1]}
@@ -164,6 +169,7 @@ std::vector<Case> WrongPlans() {
       {"another epsilon", norm, Replaced(norm, "epsilon=1e-5", "epsilon=1.1e-5"), "error is"},
       {"NaN for infinities only", relu, masked, "with infinities: "},
       {"overflows for large values only", softmax, naive_softmax, "with zeros and extremes: "},
+      {"reciprocals of subnormals", divided, by_reciprocals, "with ends of the range: "},
       {"bad rounding", two_passes, one_pass, "error is"},
       {"wrong at the largest size only", Replaced(late, "Exp2(", "Exp("), late, "at b=150: "},
       {"off by one for some integers", integers, Replaced(integers, "FloorDiv", "TruncDiv"),
@@ -330,7 +336,7 @@ TEST_F(PlanCheckTest, WhatIsNotDefinedIsSaidToBeLeftOut) {
     %2 = Input "v" : f32[b, 8, 16] %3 = Attention(%0, %1, %2) {causal=true} output "y" = %3 )";
   const internal::PlanCheckReply reply = ExpectPasses(Request(Model(causal), Model(causal)));
   ASSERT_EQ(reply.left_out_size(), 2);
-  EXPECT_THAT(reply.left_out(0), HasSubstr("infinities: "));
+  EXPECT_THAT(reply.left_out(0), HasSubstr("infinities and ends of the range: "));
   EXPECT_THAT(reply.left_out(1), HasSubstr("a hidden one"));
 }
 
