@@ -204,6 +204,159 @@ TEST(FusionTest, ReductionUsedByTwoKernelsIsComputedOnce) {
             "point 1, map 2, map 3");
 }
 
+constexpr const char* kUnaries[] = {"Sin", "Sqrt", "Exp", "Exp2", "Log2", "Recip"};
+constexpr const char* kBinaries[] = {"Add", "Mul"};
+
+std::string Replaced(std::string text, const std::string& what, const std::string& by) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, what.size(), by);
+  }
+  return text;
+}
+
+// Every unary after every binary: the kernels of `text` with UNARY and BINARY in their places.
+void ExpectOfEveryPair(const std::string& text, const std::string& kernels) {
+  for (const char* unary : kUnaries) {
+    for (const char* binary : kBinaries) {
+      SCOPED_TRACE(std::string(unary) + " after " + binary);
+      EXPECT_EQ(Kernels(Replaced(Replaced(text, "UNARY", unary), "BINARY", binary)), kernels);
+    }
+  }
+}
+
+TEST(FusionTest, EveryUnaryAfterEveryBinaryIsOneMap) {
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = BINARY(%0, %1)
+    %3 = UNARY(%2)
+    output "y" = %3
+  )",
+                    "map 3");
+  // Operands permuted, repeated along either axis, of one element, the same twice.
+  for (const char* operand : {R"(f32[s, b] %2 = IndexMap(%1) {map=map[b, s]($1, $0)})",
+                              R"(f32[b] %2 = IndexMap(%1) {map=map[b, s]($0)})",
+                              R"(f32[s] %2 = IndexMap(%1) {map=map[b, s]($1)})",
+                              R"(f32[1, s] %2 = IndexMap(%1) {map=map[b, s](0, $1)})",
+                              R"(f32[] %2 = IndexMap(%1) {map=map[b, s]()})"}) {
+    SCOPED_TRACE(operand);
+    ExpectOfEveryPair(std::string(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : )") + operand +
+                          R"(
+    %3 = BINARY(%0, %2)
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                      "map 4");
+  }
+  // The result permuted.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = BINARY(%0, %1)
+    %3 = IndexMap(%2) {map=map[s, b]($1, $0)}
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "map 4");
+}
+
+TEST(FusionTest, AReductionBetweenBinaryAndUnary) {
+  // Of the last axis: the unary is of the reduction's result, in its kernel.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = BINARY(%0, %1)
+    %3 = SumReduce(%2) {axes=[1]}
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "point 4");
+  // Of the first.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = BINARY(%0, %1)
+    %3 = MaxReduce(%2) {axes=[0]}
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "map 4");
+  // Over rows and back: one pass over each.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = SumReduce(%0) {axes=[1]}
+    %2 = IndexMap(%1) {map=map[b, s]($0)}
+    %3 = BINARY(%0, %2)
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "row 4");
+  // Over columns and back: each sum is read by every row, so it is in memory.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = SumReduce(%0) {axes=[0]}
+    %2 = IndexMap(%1) {map=map[b, s]($1)}
+    %3 = BINARY(%0, %2)
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "map 1, map 4");
+}
+
+TEST(FusionTest, ALoneOpStaysAlone) {
+  for (const char* unary : kUnaries) {
+    EXPECT_EQ(Kernels(std::string("%0 = Input \"x\" : f32[b, s] %1 = ") + unary +
+                      "(%0) output \"y\" = %1"),
+              "map 1");
+  }
+}
+
+TEST(FusionTest, ReciprocalsOfRootsAndPowersAreOneKernel) {
+  for (const char* unary : {"Sqrt", "Exp2"}) {
+    EXPECT_EQ(Kernels(std::string("%0 = Input \"x\" : f32[b, s] %1 = ") + unary +
+                      "(%0) %2 = Recip(%1) output \"y\" = %2"),
+              "map 2");
+  }
+}
+
+// Powers as exponentials of logarithms, one layer after the other: the first is a map, the others
+// are epilogues of the contraction before them.
+TEST(FusionTest, RepeatedExponentialsAreOneKernelEach) {
+  std::string text = R"(%0 = Input "x" : f32[b, 64] %1 = Constant {value=f32[] {1.25}}
+    %2 = IndexMap(%1) {map=map[b, 64]()} %3 = Parameter "w" : f32[64, 64] )";
+  std::string x = "%0";
+  for (int n = 4; n < 28; n += 6) {
+    const auto id = [&](int i) { return "%" + std::to_string(n + i); };
+    text += id(0) + " = Log2(" + x + ") " + id(1) + " = Mul(" + id(0) + ", %2) " + id(2) +
+            " = Mul(" + id(1) + ", %2) " + id(3) + " = Mul(" + id(2) + ", %2) " + id(4) +
+            " = Exp2(" + id(3) + ") " + id(5) + " = Contract(" + id(4) +
+            ", %3) {spec=\"mk,kn->mn\"} ";
+    x = id(5);
+  }
+  EXPECT_EQ(Kernels(text + "output \"y\" = " + x),
+            "map 8, map 28, contract 14 over 9 packed 28, contract 20 over 15 packed 28, "
+            "contract 26 over 21 packed 28, contract 27 packed 28");
+}
+
+// w = exp2(a + b) * a + sin(a + b), and `a` is used behind it again.
+TEST(FusionTest, ADiamondIsOneKernel) {
+  const std::string diamond = R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = Add(%0, %1)
+    %3 = Exp2(%2)
+    %4 = Mul(%3, %0)
+    %5 = Sin(%2)
+    %6 = Add(%4, %5)
+  )";
+  EXPECT_EQ(Kernels(diamond + "output \"w\" = %6"), "map 6");
+  EXPECT_EQ(Kernels(diamond + R"(%7 = Mul(%6, %0) output "y" = %7)"), "map 7");
+  EXPECT_EQ(Kernels(diamond + R"(%7 = SumReduce(%0) {axes=[1]} output "w" = %6 output "s" = %7)"),
+            "map 6, point 7");
+}
+
 TEST(FusionTest, GatherThenAdd) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "ids" : i32[b, s]
