@@ -48,12 +48,12 @@ std::vector<Space> Spaces() {
   return spaces;
 }
 
-void ExpectSame(const Graph& graph, const Graph& form, uint64_t seed) {
+void ExpectSame(const Graph& graph, const Graph& form, uint64_t seed, Bounded* counted) {
   const absl::Status valid = Verify(form);
   EXPECT_TRUE(valid.ok()) << valid << ToText(form);
   EXPECT_EQ(form.dims, graph.dims);
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{3, 4}, {1, 1}}) {
-    const absl::Status same = SameValues(graph, form, sizes, seed);
+    const absl::Status same = SameValues(graph, form, sizes, seed, counted);
     EXPECT_TRUE(same.ok()) << same << "\n" << ToText(graph) << "became\n" << ToText(form);
   }
 }
@@ -65,6 +65,7 @@ TEST(FormsTest, RandomFormsComputeTheSame) {
   }
   const std::vector<Space> spaces = Spaces();
   std::set<std::string> distinct, given;
+  Bounded counted;
   for (const Space& space : spaces) given.insert(CanonicalHash(space.graph));
   for (int i = 0; i < count && !HasFailure(); ++i) {
     const Space& space = spaces[i % spaces.size()];
@@ -72,23 +73,28 @@ TEST(FormsTest, RandomFormsComputeTheSame) {
     ASSERT_TRUE(form.ok()) << form.status();
     SCOPED_TRACE(absl::StrCat("form ", i));
     distinct.insert(CanonicalHash(*form));
-    ExpectSame(space.graph, *form, i);
+    ExpectSame(space.graph, *form, i, &counted);
   }
+  EXPECT_GT(counted.share(), kLeastBounded);
   if (count >= 200) EXPECT_GT(distinct.size(), given.size() + 10);
-  std::printf("%d forms, %zu distinct, of %zu graphs\n", count, distinct.size(), given.size());
+  std::printf("%d forms, %zu distinct, of %zu graphs; %.3f of %lld elements compared\n", count,
+              distinct.size(), given.size(), counted.share(),
+              static_cast<long long>(counted.elements));
 }
 
 TEST(FormsTest, NeighboursComputeTheSame) {
   int neighbours = 0, joined = 0;
+  Bounded counted;
   for (Space& space : Spaces()) {
     for (int form : space.forms->Neighbours(0)) {
       if (HasFailure() || ++neighbours > 2000) return;
       joined += absl::StrContains(space.forms->About(form), "boundary_layouts(");
       SCOPED_TRACE(space.forms->About(form));
-      ExpectSame(space.graph, space.forms->graph(form), form);
+      ExpectSame(space.graph, space.forms->graph(form), form, &counted);
     }
   }
   EXPECT_GT(neighbours, 40);
+  EXPECT_GT(counted.share(), kLeastBounded);
   EXPECT_GT(joined, 0);
 }
 

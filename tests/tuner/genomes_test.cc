@@ -106,6 +106,7 @@ TEST_F(GenomesTest, RandomGenomesAreRight) {
     graphs.push_back(*std::move(forms));
   }
   PlanBuilder builder(target_);
+  Bounded counted;
   for (int i = 0; i < count && !HasFailure(); ++i) {
     const RegionForms& forms = *graphs[i % graphs.size()];
     absl::StatusOr<Graph> form = forms.RandomForm(i);
@@ -116,7 +117,7 @@ TEST_F(GenomesTest, RandomGenomesAreRight) {
     const ScheduledGraph scheduled = RandomGenome(graph, &about);
     SCOPED_TRACE(about);
     SCOPED_TRACE(ToText(graph));
-    const absl::Status same = SameValues(forms.graph(0), graph, {3, 5}, i);
+    const absl::Status same = SameValues(forms.graph(0), graph, {3, 5}, i, &counted);
     ASSERT_TRUE(same.ok()) << same << ToText(forms.graph(0));
     auto built = builder.Build(scheduled, {.kind = "test"});
     ASSERT_TRUE(built.ok()) << built.status();
@@ -126,6 +127,7 @@ TEST_F(GenomesTest, RandomGenomesAreRight) {
     std::printf("%d genomes, %zu kernels\n", i + 1, objects_.size());
     std::fflush(stdout);
   }
+  EXPECT_GT(counted.share(), kLeastBounded) << "of " << counted.elements << " elements";
   EXPECT_EQ(tuner_->starts(), 1);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,10 +17,23 @@
 
 namespace athanor {
 
+// How many elements were looked at, and of how many there was a bound to compare with: behind a
+// division by what may be 0, say, there is none.
+struct Bounded {
+  int64_t elements = 0, bounded = 0;
+  double share() const {
+    return elements > 0 ? static_cast<double>(bounded) / static_cast<double>(elements) : 0;
+  }
+};
+
+// The share that tests over many graphs ask for: 0.84 and 0.92 of theirs.
+inline constexpr double kLeastBounded = 0.8;
+
 // With random inputs of these sizes of the dims. Each graph's values are within its error bounds of
-// the exact ones; so they may differ by the sum of both. DATA_LOSS names the output.
+// the exact ones; so they may differ by the sum of both. DATA_LOSS names the output. Adds to
+// `counted`.
 inline absl::Status SameValues(const Graph& graph, const Graph& other,
-                               const std::vector<int64_t>& sizes, uint64_t seed) {
+                               const std::vector<int64_t>& sizes, uint64_t seed, Bounded* counted) {
   Expr::Env env;
   for (size_t d = 0; d < graph.dims.size(); ++d) {
     env[graph.dims[d].name] = std::min(graph.dims[d].max, sizes[d % sizes.size()]);
@@ -34,6 +48,10 @@ inline absl::Status SameValues(const Graph& graph, const Graph& other,
   for (size_t i = 0; i < want->size(); ++i) {
     std::vector<double> mean = (*bounds)[i];
     for (size_t k = 0; k < mean.size(); ++k) mean[k] = (mean[k] + (*more)[i][k]) / 2;
+    counted->elements += static_cast<int64_t>(mean.size());
+    counted->bounded += std::count_if(mean.begin(), mean.end(), [](double bound) {
+      return bound < std::numeric_limits<double>::infinity();
+    });
     const auto within = WithinBounds((*got)[i], (*want)[i], mean);
     if (!within.ok()) {
       return absl::Status(within.status().code(), absl::StrCat("output ", graph.outputs[i].name,
