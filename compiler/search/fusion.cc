@@ -1,6 +1,7 @@
 #include "compiler/search/fusion.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -95,10 +96,30 @@ struct Group {
   bool has_reduction() const { return row || inline_; }
 };
 
+void Append(int32_t number, std::string* bytes) {
+  char raw[sizeof(number)];
+  std::memcpy(raw, &number, sizeof(number));
+  bytes->append(raw, sizeof(number));
+}
+
+// What `find` says, or what it said of the same key.
+template <typename Map, typename Find>
+auto Remembered(Map& memo, std::string key, Find find) {
+  if (auto known = memo.find(key); known != memo.end()) return known->second;
+  return memo.emplace(std::move(key), find()).first->second;
+}
+
 class Grouping {
  public:
-  Grouping(const Graph& graph, const v1::Target& target, const Fusion& fusion)
-      : graph_(graph), target_(target), fusion_(fusion), bounds_(graph.DimBounds()) {}
+  Grouping(const Graph& graph, const v1::Target& target, const Fusion& fusion,
+           const std::optional<FusionKnowledge>& known)
+      : graph_(graph),
+        target_(target),
+        fusion_(fusion),
+        known_(known),
+        bounds_(graph.DimBounds()),
+        at_(known ? graph.nodes.size() : 0),
+        place_(at_.size()) {}
   Genome Choose();
 
  private:
@@ -109,6 +130,13 @@ class Grouping {
   // A view that a contraction reads with a division per element: worth memory of its own, best as
   // the epilogue of what it views.
   bool NeedsDivision(NodeId n) const;
+  bool ReadsWithDivision(NodeId n) const;
+  FusionMemo::Reduction ReductionIn(NodeId root, NodeId n) const;
+  std::optional<ContractSchedule> ScheduleOf(NodeId n) const;
+  // The memo's keys: what lies between a root and a node; the views below a node; the views below a
+  // contraction's operands.
+  std::string Between(NodeId root, NodeId n);
+  void AppendViews(NodeId n, std::string* key) const;
   bool CanInlineReduction(NodeId n, NodeId root);
   bool CanInlineAnchor(NodeId n, NodeId root);
   // False if one of the kernels that need `n` has enough nodes already.
@@ -127,13 +155,68 @@ class Grouping {
   const Graph& graph_;
   const v1::Target& target_;
   const Fusion& fusion_;
+  const std::optional<FusionKnowledge>& known_;
   Bounds bounds_;
   std::vector<bool> memory_, is_weight_, is_output_, views_only_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::set<NodeId>> groups_;  // roots whose kernels compute the node
   std::map<NodeId, Group> roots_;
   std::map<NodeId, ContractSchedule> contracts_;
+  // By node: that it is of the key at hand, and its place there.
+  std::vector<int64_t> at_;
+  std::vector<int> place_;
+  int64_t turn_ = 0;
 };
+
+// Of what CollectAccesses and RootCoordinates see: nothing behind memory, nor before `n`.
+std::string Grouping::Between(NodeId root, NodeId n) {
+  ++turn_;
+  std::vector<NodeId> nodes, open = {root};
+  at_[root] = turn_;
+  const auto inside = [&](NodeId m) { return m == root || (m >= n && !memory_[m]); };
+  while (!open.empty()) {
+    const NodeId m = open.back();
+    open.pop_back();
+    nodes.push_back(m);
+    if (!inside(m) || m == n) continue;
+    for (NodeId i : node(m).inputs) {
+      if (std::exchange(at_[i], turn_) != turn_) open.push_back(i);
+    }
+  }
+  for (NodeId i : node(n).inputs) {
+    if (std::exchange(at_[i], turn_) != turn_) nodes.push_back(i);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  for (size_t i = 0; i < nodes.size(); ++i) place_[nodes[i]] = static_cast<int>(i);
+  std::string key;
+  Append(place_[n], &key);
+  for (NodeId m : nodes) {
+    Append((*known_->kinds)[m], &key);
+    if (!inside(m)) continue;
+    for (NodeId i : node(m).inputs) Append(-1 - place_[i], &key);
+  }
+  return key;
+}
+
+void Grouping::AppendViews(NodeId n, std::string* key) const {
+  for (; node(n).op == Op::kIndexMap; n = node(n).inputs[0]) {
+    Append((*known_->kinds)[n], key);
+    Append(memory_[n] ? -1 : -2, key);
+  }
+  Append((*known_->kinds)[n], key);
+}
+
+std::optional<ContractSchedule> Grouping::ScheduleOf(NodeId n) const {
+  const auto find = [&] { return ScheduleContract(graph_, n, is_weight_, target_); };
+  if (!known_) return find();
+  std::string key;
+  Append((*known_->kinds)[n], &key);
+  for (NodeId i : node(n).inputs) {
+    Append(is_weight_[i] ? -3 : -4, &key);
+    AppendViews(i, &key);
+  }
+  return Remembered(known_->memo->contracts, std::move(key), find);
+}
 
 void Grouping::FindUsers() {
   const size_t count = graph_.nodes.size();
@@ -166,7 +249,7 @@ void Grouping::MakeRoot(NodeId n) {
   Group& g = roots_[n];
   const Node& root = node(n);
   if (root.op == Op::kContract) {
-    if (auto s = ScheduleContract(graph_, n, is_weight_, target_)) {
+    if (auto s = ScheduleOf(n)) {
       g.anchor = n;
       contracts_[n] = *s;
     } else {
@@ -243,6 +326,13 @@ bool Grouping::NeedsDivision(NodeId n) const {
   const bool operand = std::any_of(users_[n].begin(), users_[n].end(),
                                    [&](NodeId u) { return node(u).op == Op::kContract; });
   if (!operand || is_weight_[n]) return false;
+  if (!known_) return ReadsWithDivision(n);
+  std::string key;
+  AppendViews(n, &key);
+  return Remembered(known_->memo->divisions, std::move(key), [&] { return ReadsWithDivision(n); });
+}
+
+bool Grouping::ReadsWithDivision(NodeId n) const {
   Bounds bounds = bounds_;
   std::vector<Expr> at = RootSymbols(n, bounds);
   NodeId source = n;
@@ -257,13 +347,9 @@ bool Grouping::NeedsDivision(NodeId n) const {
   return false;
 }
 
-bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
-  Group& g = roots_[root];
-  if (g.anchor >= 0 || node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag)
-    return false;
+FusionMemo::Reduction Grouping::ReductionIn(NodeId root, NodeId n) const {
   Bounds bounds = bounds_;
-  std::vector<Expr> at = RootSymbols(root, bounds);
-  if (at.empty()) return false;
+  const std::vector<Expr> at = RootSymbols(root, bounds);
   Accesses a = CollectAccesses(graph_, memory_, root, at, bounds, n);
   bool row = true, same = true;
   for (const Access& r : a.reductions) {
@@ -275,6 +361,17 @@ bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
     at.back().CollectSymbols(&wanted);
     same = same && symbols == wanted && r.coordinates == at;
   }
+  return {row, same};
+}
+
+bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
+  Group& g = roots_[root];
+  if (g.anchor >= 0 || node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag)
+    return false;
+  if (node(root).type.shape.empty()) return false;
+  const auto find = [&] { return ReductionIn(root, n); };
+  const auto [row, same] =
+      known_ ? Remembered(known_->memo->reductions, Between(root, n), find) : find();
   if (row && !same && !g.inline_) {
     const auto& axes = GetAttr<std::vector<int64_t>>(node(n).attrs, "axes");
     g.row = true;
@@ -296,10 +393,13 @@ bool Grouping::CanInlineAnchor(NodeId n, NodeId root) {
   if (node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag) return false;
   std::optional<ContractSchedule> schedule;
   if (node(n).op == Op::kContract) {
-    schedule = ScheduleContract(graph_, n, is_weight_, target_);
+    schedule = ScheduleOf(n);
     if (!schedule) return false;
   }
-  if (!IsEpilogue(graph_, memory_, root, n)) return false;
+  const auto find = [&] { return IsEpilogue(graph_, memory_, root, n); };
+  if (!(known_ ? Remembered(known_->memo->epilogues, Between(root, n), find) : find())) {
+    return false;
+  }
   g.anchor = n;
   if (schedule) contracts_[n] = *schedule;
   return true;
@@ -334,8 +434,9 @@ Genome Grouping::Choose() {
 
 }  // namespace
 
-Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion) {
-  return Grouping(graph, target, fusion).Choose();
+Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion,
+                     std::optional<FusionKnowledge> known) {
+  return Grouping(graph, target, fusion, known).Choose();
 }
 
 std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome,

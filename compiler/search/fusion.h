@@ -7,13 +7,16 @@
 //   PackWeights(&graph, &other, target);   // then codegen can lower it
 //
 // What cannot be one kernel is never fused, whatever is asked for: every genome is possible by
-// construction. Pure functions, thread-safe.
+// construction. Pure functions, thread-safe but for the memo.
 #ifndef ATHANOR_COMPILER_SEARCH_FUSION_H_
 #define ATHANOR_COMPILER_SEARCH_FUSION_H_
 
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/graph.h"
 #include "compiler/search/schedule.h"
 #include "proto/athanor/v1/target.pb.h"
@@ -42,8 +45,26 @@ struct Fusion {
   bool operator==(const Fusion&) const = default;
 };
 
+// What ChooseKernels found of parts of graphs, by what they look like: equal layers, and what the
+// forms of a graph have in common, are looked at once. Of graphs with the same dims and one target.
+struct FusionMemo {
+  // A reduction inside a kernel: needed once per row of the root, or once per element.
+  struct Reduction {
+    bool row = false, same = false;
+  };
+  absl::flat_hash_map<std::string, Reduction> reductions;
+  absl::flat_hash_map<std::string, bool> epilogues, divisions;
+  absl::flat_hash_map<std::string, std::optional<ContractSchedule>> contracts;
+};
+// A memo with numbers of the graph's nodes, equal where op, attributes and type are (TaskIndex).
+struct FusionKnowledge {
+  FusionMemo* memo;
+  const std::vector<int>* kinds;
+};
+
 // `graph` holds no composites but Contract, Attention (with constant head sizes) and EmbeddingBag.
-Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion = {});
+Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion = {},
+                     std::optional<FusionKnowledge> known = std::nullopt);
 
 // The nodes about which the search may have a say other than the one in `genome`, with that say, as
 // far as the rules allow it.

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "compiler/search/task_index.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -34,6 +36,32 @@ std::string KindName(KernelKind kind) {
   return "?";
 }
 
+// The kernels as they are chosen, with their schedules.
+std::string Text(const Genome& genome) {
+  std::string text;
+  for (const KernelChoice& k : genome.kernels) {
+    absl::StrAppend(&text, k.root, " over ", k.anchor, " ", ScheduleText(k), "\n");
+  }
+  return text;
+}
+
+// What is remembered of all graphs of this file, which have the same dims, says nothing wrong about
+// this one, as it is and with every other say about one node.
+void ExpectRemembered(const Graph& g, const FusionRules& rules) {
+  static auto& numbers = *new NodeNumbers;
+  static auto& memo = *new FusionMemo;
+  const TaskIndex index(g, &numbers);
+  const FusionKnowledge known{&memo, &index.kinds()};
+  const Genome genome = ChooseKernels(g, Target(), {.rules = rules});
+  EXPECT_EQ(Text(ChooseKernels(g, Target(), {.rules = rules}, known)), Text(genome));
+  for (const auto& flip : FusionFlips(g, genome, rules)) {
+    const Fusion fusion{{flip}, rules};
+    EXPECT_EQ(Text(ChooseKernels(g, Target(), fusion, known)),
+              Text(ChooseKernels(g, Target(), fusion)))
+        << flip.first;
+  }
+}
+
 // "map 5, contract 7 over 3": the kernels in their order, roots and anchors as nodes of the text.
 std::string Kernels(const std::string& text, bool epilogues = true) {
   absl::StatusOr<Graph> g =
@@ -41,6 +69,7 @@ std::string Kernels(const std::string& text, bool epilogues = true) {
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return "";
   Genome genome = ChooseKernels(*g, Target(), {.rules = {.epilogues = epilogues}});
+  ExpectRemembered(*g, {.epilogues = epilogues});
   PackWeights(&*g, &genome, Target());
   std::string kernels;
   for (const KernelChoice& k : genome.kernels) {
@@ -389,6 +418,34 @@ TEST(FusionTest, EqualWeightsArePackedOnce) {
     output "y" = %3
   )"),
             "map 4, contract 2 packed 4, contract 3 packed 4");
+}
+
+TEST(FusionTest, EqualLayersAreLookedAtOnce) {
+  size_t known[2];
+  for (int layers : {2, 9}) {
+    std::string text = "graph \"\" { dim b in [1, 64]\n %0 = Input \"x\" : f32[b, 256]\n";
+    int next = 1, x = 0;
+    for (int i = 0; i < layers; ++i) {
+      absl::StrAppend(&text, "%", next, " = Parameter \"w", i, "\" : f32[256, 256]\n");
+      absl::StrAppend(&text, "%", next + 1, " = Contract(%", x, ", %", next,
+                      ") {spec=\"mk,kn->mn\"}\n%", next + 2, " = Tanh(%", next + 1, ")\n%",
+                      next + 3, " = SumReduce(%", next + 2, ") {axes=[1]}\n%", next + 4,
+                      " = IndexMap(%", next + 3, ") {map=map[b, 256]($0)}\n%", next + 5, " = Mul(%",
+                      next + 2, ", %", next + 4, ")\n");
+      x = next + 5;
+      next += 6;
+    }
+    absl::StatusOr<Graph> g = ParseGraph(absl::StrCat(text, "output \"y\" = %", x, "}"));
+    ASSERT_TRUE(g.ok()) << g.status();
+    NodeNumbers numbers;
+    FusionMemo memo;
+    const TaskIndex index(*g, &numbers);
+    ChooseKernels(*g, Target(), {}, FusionKnowledge{&memo, &index.kinds()});
+    EXPECT_FALSE(memo.reductions.empty());
+    EXPECT_FALSE(memo.contracts.empty());
+    known[layers == 9] = memo.reductions.size() + memo.epilogues.size() + memo.contracts.size();
+  }
+  EXPECT_EQ(known[0], known[1]);
 }
 
 TEST(FusionTest, ScatterIsItsOwnKernel) {

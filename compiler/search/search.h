@@ -168,6 +168,7 @@ class Search {
 
   // search_moves.cc: which genomes are compared.
   State MakeState(int form, Fusion fusion);
+  Genome GenomeOf(const Graph& graph, const TaskIndex& index, const Fusion& fusion);
   Calls CallsOf(const Graph& graph, TaskIndex& index, const Fusion& fusion);
   TaskIndex& IndexOf(int form);
   int TaskOf(const Graph& graph, TaskIndex& index, const std::vector<bool>& memory,
@@ -200,6 +201,7 @@ class Search {
   std::mt19937_64 random_;
 
   NodeNumbers numbers_;
+  FusionMemo fused_;
   std::map<int, TaskIndex> indexes_;  // by form
   std::deque<Tuning> tasks_;
   absl::flat_hash_map<std::string, int> task_of_;  // by signature

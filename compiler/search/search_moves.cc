@@ -44,9 +44,13 @@ int Search::TaskOf(const Graph& graph, TaskIndex& index, const std::vector<bool>
   return it->second;
 }
 
+Genome Search::GenomeOf(const Graph& graph, const TaskIndex& index, const Fusion& fusion) {
+  return ChooseKernels(graph, context_.target, fusion, FusionKnowledge{&fused_, &index.kinds()});
+}
+
 Search::Calls Search::CallsOf(const Graph& graph, TaskIndex& index, const Fusion& fusion) {
   Calls calls;
-  const Genome genome = ChooseKernels(graph, context_.target, fusion);
+  const Genome genome = GenomeOf(graph, index, fusion);
   const std::vector<bool> memory = MemoryOf(graph, genome);
   for (const KernelChoice& kernel : genome.kernels) {
     if (index.weights()[kernel.root]) continue;  // computed once, by `prepare`
@@ -87,7 +91,7 @@ double Search::GainOf(const Calls& less, const Calls& more) {
 void Search::AddFlips(const State& from) {
   const Graph& graph = forms_->graph(from.form);
   TaskIndex& index = IndexOf(from.form);
-  const Genome genome = ChooseKernels(graph, context_.target, from.fusion);
+  const Genome genome = GenomeOf(graph, index, from.fusion);
   const std::vector<bool> memory = MemoryOf(graph, genome);
   // A node's places: kernels that compute it, as (task, position in the task).
   std::vector<std::set<std::pair<int, int>>> places(graph.nodes.size());
@@ -253,7 +257,7 @@ ScheduledGraph Search::Schedule(const State& state, bool as_started) {
   ScheduledGraph scheduled{forms_->graph(state.form), {}};
   Graph& graph = scheduled.graph;
   TaskIndex& index = IndexOf(state.form);
-  scheduled.genome = ChooseKernels(graph, context_.target, state.fusion);
+  scheduled.genome = GenomeOf(graph, index, state.fusion);
   const std::vector<bool> memory = MemoryOf(graph, scheduled.genome);
   for (KernelChoice& kernel : scheduled.genome.kernels) {
     if (index.weights()[kernel.root] || as_started) continue;

@@ -39,6 +39,7 @@ class TaskIndex {
   TaskIndex(const Graph& graph, NodeNumbers* numbers);
 
   const std::vector<bool>& weights() const { return weights_; }  // as WeightsOf
+  const std::vector<int>& kinds() const { return kinds_; }       // NodeNumbers::OfKind
   int value(NodeId n) const { return values_[n]; }
 
   struct Found {

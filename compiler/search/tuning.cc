@@ -1,8 +1,8 @@
 #include "compiler/search/tuning.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "compiler/search/space.h"
@@ -20,7 +20,6 @@ Tuning::Tuning(KernelTask task, const TuningContext* context)
     roofline_.push_back(cost.roofline() + context_.machine.launch_seconds);
     start_.push_back(cost.Predict(task_.choice));
   }
-  by_text_[ScheduleText(task_.choice)] = 0;
 }
 
 void Tuning::Rank() {
@@ -30,39 +29,35 @@ void Tuning::Rank() {
   for (const SizePoint& sizes : context_.sizes) {
     costs.emplace_back(task_, sizes, context_.target, context_.machine);
   }
-  struct Ranked {
-    double predicted;
-    std::string text;
-    KernelChoice choice;
-  };
-  std::vector<Ranked> ranked;
-  for (KernelChoice& choice : Schedules(task_, context_.target)) {
-    std::string text = ScheduleText(choice);
-    if (by_text_.contains(text)) continue;
+  std::vector<KernelChoice> all = Schedules(task_, context_.target);
+  std::vector<std::pair<double, size_t>> order;  // equal ones as they were made
+  const double start = PredictedStart();
+  const std::string text = ScheduleText(task_.choice);
+  for (size_t i = 0; i < all.size(); ++i) {
     double predicted = 0;
     for (size_t s = 0; s < costs.size(); ++s) {
-      predicted += context_.weights[s] * costs[s].Predict(choice);
+      predicted += context_.weights[s] * costs[s].Predict(all[i]);
     }
-    ranked.push_back({predicted, std::move(text), std::move(choice)});
+    // Only what is predicted alike can be the schedule that is there already.
+    const bool alike = std::abs(predicted - start) <= 1e-9 * start;
+    if (!alike || ScheduleText(all[i]) != text) order.emplace_back(predicted, i);
   }
-  std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
-    return std::tie(a.predicted, a.text) < std::tie(b.predicted, b.text);
-  });
+  std::sort(order.begin(), order.end());
   // The best of a library's blocks has its turn early: of its insides predictions know little.
-  const auto library = std::find_if(ranked.begin(), ranked.end(), [](const Ranked& r) {
-    return r.choice.kind == KernelKind::kContract &&
-           r.choice.contract.columns == ColumnAccess::kLibrary;
+  const auto library = std::find_if(order.begin(), order.end(), [&](const auto& ranked) {
+    return all[ranked.second].kind == KernelKind::kContract &&
+           all[ranked.second].contract.columns == ColumnAccess::kLibrary;
   });
   constexpr double kHopeless = 2;  // times the best prediction
-  if (library - ranked.begin() > 1 && library != ranked.end() &&
-      library->predicted < kHopeless * ranked.front().predicted) {
-    std::rotate(ranked.begin() + 1, library, library + 1);
+  if (library - order.begin() > 1 && library != order.end() &&
+      library->first < kHopeless * order.front().first) {
+    std::rotate(order.begin() + 1, library, library + 1);
   }
-  predicted_ = {PredictedStart()};
-  for (Ranked& r : ranked) {
-    by_text_[std::move(r.text)] = schedules_.size();
-    predicted_.push_back(r.predicted);
-    schedules_.push_back(std::move(r.choice));
+  predicted_ = {start};
+  schedules_.reserve(order.size() + 1);
+  for (const auto& [predicted, i] : order) {
+    predicted_.push_back(predicted);
+    schedules_.push_back(std::move(all[i]));
   }
   asked_.resize(schedules_.size());
 }
@@ -85,6 +80,7 @@ bool Tuning::Exhausted() {
 
 std::optional<size_t> Tuning::Find(const KernelChoice& like) {
   Rank();
+  for (; named_ < schedules_.size(); ++named_) by_text_[ScheduleText(schedules_[named_])] = named_;
   auto found = by_text_.find(ScheduleText(like));
   if (found == by_text_.end()) return std::nullopt;
   return found->second;
@@ -95,7 +91,7 @@ std::optional<size_t> Tuning::OpenNeighbour() {
     near_to_ = best_schedule_;
     near_.clear();
     for (const KernelChoice& c : Neighbours(schedules_[near_to_], schedules_)) {
-      near_.push_back(by_text_.at(ScheduleText(c)));
+      near_.push_back(*Find(c));
     }
     std::sort(near_.begin(), near_.end());
   }

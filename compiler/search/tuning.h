@@ -86,7 +86,8 @@ class Tuning {
   std::vector<KernelChoice> schedules_;
   std::vector<double> predicted_;  // by schedule, weighted
   std::vector<bool> asked_;
-  absl::flat_hash_map<std::string, size_t> by_text_;
+  absl::flat_hash_map<std::string, size_t> by_text_;  // of the first `named_`
+  size_t named_ = 0;
   bool ranked_ = false;
   size_t next_unasked_ = 0;
   int asked_count_ = 0;
