@@ -1,6 +1,7 @@
 #include "server/tuner_plan_search.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -22,6 +23,19 @@ v1::CompileJob::StopReason StopReasonOf(const std::string& stop) {
   if (stop == "stagnation") return v1::CompileJob::STOP_STAGNATION;
   if (stop == "budget") return v1::CompileJob::STOP_BUDGET;
   return v1::CompileJob::STOP_EXHAUSTED;
+}
+
+void AddTime(const char* on, double seconds, v1::SearchProgress* progress) {
+  v1::SearchTime* time = nullptr;
+  for (v1::SearchTime& t : *progress->mutable_times()) {
+    if (t.on() == on) time = &t;
+  }
+  if (time == nullptr) {
+    time = progress->add_times();
+    time->set_on(on);
+  }
+  time->set_seconds(time->seconds() + seconds);
+  time->set_calls(time->calls() + 1);
 }
 
 void AddPlan(const PlanSearch::Found& plan, internal::MeasureRequest* request) {
@@ -57,6 +71,15 @@ TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found ser
   progress_.set_predicted(1);
 }
 
+template <typename Work>
+auto TunerPlanSearch::Timed(const char* on, Work work) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = work();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  AddTime(on, took.count(), &progress_);
+  return result;
+}
+
 absl::Status TunerPlanSearch::Ask() {
   for (int losses = 0;; ++losses) {
     internal::SearchRequest request;
@@ -90,6 +113,7 @@ absl::Status TunerPlanSearch::Ask() {
   progress.set_plans_taken(progress_.plans_taken());
   progress.set_best(progress_.best());
   *progress.mutable_failures() = progress_.failures();
+  *progress.mutable_times() = progress_.times();
   progress_ = std::move(progress);
   return absl::OkStatus();
 }
@@ -99,7 +123,7 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
   const bool nothing = next_kernel_ >= step_.kernels_size() && !step_.has_plan();
   if (nothing) {
     if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
-    if (absl::Status s = Ask(); !s.ok()) return s;
+    if (absl::Status s = Timed("search", [&] { return Ask(); }); !s.ok()) return s;
     if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
   }
   if (next_kernel_ < step_.kernels_size()) {
@@ -109,7 +133,7 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
     ++next_kernel_;
     return Step{};
   }
-  if (winner_) return VerifyWinner();
+  if (winner_) return Timed("verify", [&] { return VerifyWinner(); });
   const absl::Status tried = TryPlan();
   if (TryAgain(tried)) return Step{};
   if (!tried.ok()) return tried;
@@ -164,7 +188,8 @@ absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
 absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
     const internal::SearchKernel& kernel) {
   internal::CheckRequest check = kernel.check();
-  if (absl::Status s = maker_.AddObjects(&check); !s.ok()) return s;
+  const absl::Status compiled = Timed("compile", [&] { return maker_.AddObjects(&check); });
+  if (!compiled.ok()) return compiled;
   internal::MeasureRequest request;
   internal::MeasuredPlan* measured = request.add_plans();
   *measured->mutable_plan() = check.plan();
@@ -175,7 +200,8 @@ absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
   request.set_weight_bytes(kernel.weight_bytes());
   *request.mutable_give_up_seconds() = kernel.give_up_seconds();
   request.set_threads(machine_.target().threads());
-  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  absl::StatusOr<internal::MeasureReply> times =
+      Timed("measure", [&] { return tuner_.Measure(request); });
   if (!times.ok()) return times.status();
   std::vector<double> seconds;
   double is = 0, best = 0;
@@ -188,7 +214,8 @@ absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
   // Only what may be chosen has to be right: one that is slower in the sum never is.
   if (kernel.best_seconds().empty() || is < best) {
     const v1::Kernel& about = check.plan().kernels(check.plan().kernels_size() - 1);
-    if (absl::Status s = maker_.Check(check, about); !s.ok()) return s;
+    const absl::Status right = Timed("check", [&] { return maker_.Check(check, about); });
+    if (!right.ok()) return right;
   }
   return seconds;
 }
@@ -276,13 +303,15 @@ absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& pl
 absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::SearchPlan& plan) {
   Found made{plan.plan(), {}, {}};
   for (const v1::Kernel& kernel : plan.plan().kernels()) {
-    absl::StatusOr<KernelObject> object = maker_.Compile(kernel);
+    absl::StatusOr<KernelObject> object = Timed("compile", [&] { return maker_.Compile(kernel); });
     if (!object.ok()) return object.status();
     made.objects.push_back(*std::move(object));
   }
   for (internal::KernelCheck check : plan.checks()) {
     if (absl::Status s = maker_.AddObjects(check.mutable_request()); !s.ok()) return s;
-    absl::Status passed = maker_.Check(check.request(), plan.plan().kernels(check.kernel()));
+    const v1::Kernel& about = plan.plan().kernels(check.kernel());
+    const absl::Status passed =
+        Timed("check", [&] { return maker_.Check(check.request(), about); });
     if (!passed.ok()) return passed;
   }
   return made;
@@ -311,7 +340,8 @@ absl::Status TunerPlanSearch::TryPlan() {
   const internal::SearchPlan& plan = step_.plan();
   const std::string& id = plan.plan().plan_id();
   absl::StatusOr<Found> made = MakePlan(plan);
-  absl::StatusOr<Comparison> times = made.ok() ? Compare(*made, plan) : made.status();
+  const auto compare = [&] { return Compare(*made, plan); };
+  absl::StatusOr<Comparison> times = made.ok() ? Timed("plans", compare) : made.status();
   if (absl::IsCancelled(times.status()) || TryAgain(times.status())) return times.status();
   progress_.set_plans_measured(progress_.plans_measured() + 1);
   if (!times.ok()) {

@@ -37,6 +37,9 @@ class TunerPlanSearch final : public PlanSearch {
   absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override;
 
  private:
+  // Adds the time that `work` takes to what the progress says of `on`; returns what it returns.
+  template <typename Work>
+  auto Timed(const char* on, Work work);
   absl::Status Ask();
   // Compiles, checks and measures; only CANCELLED and ABORTED (requests left no time to measure, to
   // be tried again) are errors, all else is an outcome.
