@@ -14,7 +14,7 @@ namespace athanor {
 namespace {
 
 // A kernel this many times slower than the best of its task is not timed to the end.
-constexpr double kGiveUp = 1.5;
+constexpr double kGiveUp = 1.25;
 
 int64_t WeightBytes(const Graph& graph) {
   int64_t total = 0;

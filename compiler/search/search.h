@@ -124,20 +124,23 @@ class Search {
     Fusion fusion;
     Calls calls;
   };
+  // What a search can do next; each kind gets its turn.
+  enum class Work : uint8_t { kSchedules, kFlips, kForms };
+  static constexpr size_t kWorks = 3;
   // A change of the best genome that is worth a look.
   struct Move {
     std::string key;  // equal in equal layers: tried once
     int form;
     Fusion fusion;
-    double gain;  // predicted share of the baseline's time
+    double gain;     // predicted share of the baseline's time
+    double promise;  // what is expected of it, by its cost: comparable with TuningGain
   };
   static constexpr size_t kKinds = static_cast<size_t>(KernelKind::kScatter) + 1;
+  static constexpr size_t kMagnitudes = 4;  // of rooflines: which caches help is modelled roughly
 
-  // Below this share of the whole time an action is not worth its measurement.
-  static constexpr double kLeastAction = 0.001;
-  // A change of the genome must be better by this much to be taken: kernels are measured alone and
-  // with noise.
-  static constexpr double kLeastMove = 0.005;
+  // Shares of the whole time: less is not worth a measurement; what a change of the genome must
+  // gain.
+  static constexpr double kLeastAction = 0.001, kLeastMove = 0.005;
 
   // search.cc: what is known, and the order of things.
   void SettleBaseline();
@@ -145,7 +148,11 @@ class Search {
   Step NextFinalist();
   Step Done(SearchStop stop);
   bool NearRoofline();
+  // The least time that may be hoped for.
   double RooflineOf(const Tuning& t) const;
+  static size_t Magnitude(double roofline);
+  // By whose turn it is: a share of the kernels for each that promises anything.
+  std::array<Work, kWorks> Turns();
   // Weighted best; of what is not measured the least it may take, or in kFast the prediction.
   double TimeOf(Tuning& t) const;
   double TimeOf(const Calls& calls);
@@ -184,8 +191,12 @@ class Search {
   double GainOf(const Calls& less, const Calls& more);
   void AddFlips(const State& from);
   void AddForms(const State& from);
+  // `more`: its kernels, or those that are new.
+  void AddMove(Work work, std::string key, int form, Fusion fusion, double gain, const Calls& more);
+  // The most promising one left, taken out.
+  std::optional<Move> NextMove(Work work);
   State Try(Move move);
-  std::optional<Step> TryMove();
+  std::optional<Step> TryMove(Work work);
   std::optional<Step> GoOnTrying();
   bool Take(State state);
   // A state put aside before that looks best by now.
@@ -211,9 +222,10 @@ class Search {
   std::deque<PlanCandidate> plans_;
   std::set<std::string> proposed_;  // texts of genomes
 
-  // By kind of kernel: the share of their rooflines that kernels were seen to take, at most 1, and
-  // how much longer than predicted they took.
-  std::array<double, kKinds> slack_, bias_;
+  // By kind of kernel: the share of their rooflines that they were seen to take, at most 1, by
+  // magnitude; how much longer than predicted they took.
+  std::array<std::array<double, kMagnitudes>, kKinds> slack_;
+  std::array<double, kKinds> bias_;
   State baseline_, best_;
   bool baseline_known_ = false;
   std::optional<State> trying_;
@@ -221,12 +233,13 @@ class Search {
   std::vector<State> aside_;  // tried and not taken, or left
   // What flips change and forms come to, by key: met again, they are not made again to be ranked.
   std::map<std::string, std::pair<Calls, Calls>> changes_;
-  std::vector<Move> moves_;      // least promising first
-  std::set<std::string> moved_;  // keys of moves made
-  double served_ = 1;            // predicted share at which a plan would be as fast as what serves
+  std::array<std::vector<Move>, kWorks> moves_;  // by work; least promising first
+  Work working_ = Work::kSchedules;              // what kernels are asked for now
+  std::array<double, kWorks> spent_{};           // kernels asked for of late
+  std::set<std::string> moved_;                  // keys of moves made
+  double served_ = 1;  // predicted share at which a plan would be as fast as what serves
   int kernels_since_plan_ = 0;
-  int genomes_tried_ = 0, genomes_taken_ = 0;
-  int forms_tried_ = 0, forms_taken_ = 0;  // of those
+  int genomes_tried_ = 0, genomes_taken_ = 0, forms_tried_ = 0, forms_taken_ = 0;
   int64_t failed_ = 0;
   size_t finalists_ = 0;  // asked for, in kFast
   bool finishing_ = false;

@@ -125,7 +125,7 @@ void Search::AddFlips(const State& from) {
       }
     }
     if (!less.empty() || !more.empty()) {
-      moves_.push_back({key, from.form, std::move(fusion), GainOf(less, more)});
+      AddMove(Work::kFlips, key, from.form, std::move(fusion), GainOf(less, more), more);
     }
   }
 }
@@ -140,8 +140,22 @@ void Search::AddForms(const State& from) {
     Calls& calls = change->second.second;
     if (is_new) calls = CallsOf(forms_->graph(form), IndexOf(form), fusion);
     const double gain = GainOf(from.calls, calls);
-    moves_.push_back({std::move(key), form, std::move(fusion), gain});
+    AddMove(Work::kForms, std::move(key), form, std::move(fusion), gain, calls);
   }
+}
+
+void Search::AddMove(Work work, std::string key, int form, Fusion fusion, double gain,
+                     const Calls& more) {
+  if (gain < kLeastAction && !exhaust()) return;
+  constexpr double kLikely = 0.25;  // that a move holds what it promises
+  double kernels = 0;               // until it is decided
+  for (const auto& [task, calls] : more) {
+    if (!fast() && tasks_[task].measured() == 0) kernels += 2;
+  }
+  if (kernels > 0) kernels += options_.batch;
+  const double promise = gain * kLikely / std::max(1.0, kernels / options_.batch);
+  moves_[static_cast<size_t>(work)].push_back(
+      {std::move(key), form, std::move(fusion), gain, promise});
 }
 
 void Search::SettleBias() {
@@ -157,12 +171,14 @@ void Search::SettleBias() {
 
 void Search::FindMoves() {
   SettleBias();
-  moves_.clear();
+  for (std::vector<Move>& moves : moves_) moves.clear();
   AddFlips(best_);
   AddForms(best_);
-  std::sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) {
-    return std::tie(a.gain, b.key) < std::tie(b.gain, a.key);
-  });
+  for (std::vector<Move>& moves : moves_) {
+    std::sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
+      return std::tie(a.promise, b.key) < std::tie(b.promise, a.key);
+    });
+  }
 }
 
 // True: it is the best genome now.
@@ -202,17 +218,20 @@ Search::State Search::Try(Move move) {
   return MakeState(move.form, std::move(move.fusion));
 }
 
-std::optional<Search::Step> Search::TryMove() {
-  while (!moves_.empty()) {
-    Move move = std::move(moves_.back());
-    moves_.pop_back();
-    if (move.gain < kLeastAction && !exhaust()) {
-      moves_.clear();
-      return std::nullopt;
-    }
-    if (!moved_.insert(move.key).second) continue;
+std::optional<Search::Move> Search::NextMove(Work work) {
+  std::vector<Move>& moves = moves_[static_cast<size_t>(work)];
+  while (!moves.empty()) {
+    Move move = std::move(moves.back());
+    moves.pop_back();
+    if (moved_.insert(move.key).second) return move;
+  }
+  return std::nullopt;
+}
+
+std::optional<Search::Step> Search::TryMove(Work work) {
+  while (std::optional<Move> move = NextMove(work)) {
     Step step;
-    State state = Try(std::move(move));
+    State state = Try(*std::move(move));
     AskForState(state, &step);
     if (!step.kernels.empty()) {
       trying_ = std::move(state);

@@ -85,6 +85,12 @@ Cost PrefersTile(int mr, int nv) {
   };
 }
 
+// What the model says is the least.
+double Limit(const Search& search, const KernelCandidate& k) {
+  const Machine machine = Machine::Typical(Target());
+  return RooflineSeconds(search.task(k.task), {16}, Target(), machine) + machine.launch_seconds;
+}
+
 // Forms 0, 1, ... in a row: each is a neighbour of the one before.
 class RowOfForms final : public FormSpace {
  public:
@@ -215,8 +221,43 @@ TEST(SearchTest, StopsAtItsBudgetAndAtTheRoofline) {
   EXPECT_EQ(budget.Report().stop, SearchStop::kBudget);
   EXPECT_LT(budget.Report().kernels_measured, 5 + 4);
   Search fast(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
-  Drive(fast, [](const Search&, const KernelCandidate&) -> absl::StatusOr<double> { return 1e-9; });
+  Drive(fast, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    return Limit(s, k);
+  });
   EXPECT_EQ(fast.Report().stop, SearchStop::kRoofline);
+}
+
+// What small kernels find in the caches is more than the roofline allows: it does not end a search.
+TEST(SearchTest, ARooflineThatIsBeatenIsNone) {
+  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    const ContractSchedule& c = k.choice.contract;
+    return Limit(s, k) * (0.2 + 0.05 * (std::abs(c.mr - 8) + std::abs(c.nv - 3)));
+  });
+  const SearchReport report = search.Report();
+  EXPECT_NE(report.stop, SearchStop::kRoofline);
+  EXPECT_GT(report.kernels_measured, 20);
+  EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=8 nv=3 ");
+}
+
+// Each of the many flips promises more than the other form, and takes kernels to find out.
+TEST(SearchTest, SchedulesFlipsAndFormsHaveTheirTurns) {
+  const std::string other =
+      "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 256]\n"
+      "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"}\n %3 = Parameter \"v\" : f32[256, 32]\n"
+      "%4 = Contract(%2, %3) {spec=\"mk,kn->mn\"}\n output \"y\" = %4\n";
+  std::vector<Graph> forms;
+  forms.push_back(Scaled(30));
+  forms.push_back(Parse(other));
+  Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}, .max_kernels = 60});
+  Drive(search, PrefersTile(8, 3));
+  const SearchReport report = search.Report();
+  EXPECT_EQ(report.forms_tried, 1);
+  EXPECT_GE(report.genomes_tried, 2);
+  int measured = 0;
+  for (const TaskReport& t : report.tasks) measured = std::max(measured, t.measured);
+  EXPECT_GE(measured, 8);
 }
 
 TEST(SearchTest, ABetterFormIsFound) {

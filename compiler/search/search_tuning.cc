@@ -11,6 +11,8 @@ namespace {
 
 // Of a task: each measurement without a better schedule makes the next one less likely.
 constexpr double kDecay = 0.88;
+// Kernels that turns are reckoned over, about.
+constexpr double kTurnMemory = 64;
 
 // Tasks of one anchor differ in what follows it: what is fast for one is a good guess for the
 // others.
@@ -38,6 +40,8 @@ void Search::AskFor(int task, size_t schedule, Step* step) {
   kernels_.push_back({task, t.schedule(schedule)});
   schedule_of_.push_back(schedule);
   ++kernels_since_plan_;
+  for (double& spent : spent_) spent *= 1 - 1 / kTurnMemory;
+  ++spent_[static_cast<size_t>(working_)];
   step->kernels.push_back(static_cast<int>(kernels_.size()) - 1);
 }
 
@@ -46,9 +50,10 @@ void Search::TellKernel(int id, const absl::StatusOr<Seconds>& outcome) {
   Tuning& t = tasks_[task];
   if (!outcome.ok()) ++failed_;
   if (!t.Tell(schedule_of_[id], outcome)) return;
-  double& slack = slack_[static_cast<size_t>(t.task().choice.kind)];
   for (size_t s = 0; s < outcome->size(); ++s) {
-    if (t.roofline()[s] > 0) slack = std::min(slack, (*outcome)[s] / t.roofline()[s]);
+    const double roofline = t.roofline()[s];
+    double& slack = slack_[static_cast<size_t>(t.task().choice.kind)][Magnitude(roofline)];
+    if (roofline > 0) slack = std::min(slack, (*outcome)[s] / roofline);
   }
   const std::string anchor = AnchorOf(t.task());
   if (!anchor.empty()) tuned_[anchor] = task;

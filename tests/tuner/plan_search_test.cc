@@ -58,8 +58,12 @@ class PlanSearchTest : public TunerTest {
   }
 
   std::unique_ptr<PlanSearch> NewSearch(int64_t candidates) {
+    // To such limits a contraction in pieces is as good as a whole one: it would be tried, and take
+    // seconds where others have the cores.
+    const PlanSearchOptions options{
+        .seed = 1, .max_candidates = candidates, .disabled_rules = {"decompose"}};
     return std::make_unique<TunerPlanSearch>(1, graph_, Baseline(), Maker(), tuner_.get(), machine_,
-                                             unreachable_, PlanSearchOptions{1, candidates});
+                                             unreachable_, options);
   }
 
   internal::MachineReply limits_, unreachable_;
