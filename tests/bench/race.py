@@ -15,7 +15,7 @@ import numpy as np
 
 TURN_SECONDS = 0.02
 # Threads of a runtime spin for some milliseconds after a call: not into the next side's turn.
-PAUSE_SECONDS = 0.01
+PAUSE_SECONDS = 0.05
 
 
 def race(calls: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
