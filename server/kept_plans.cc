@@ -26,14 +26,16 @@ void KeptPlans::AddLocked(Kept added, const std::string& serving) {
     return kept.info.plan_id() == added.info.plan_id();
   });
   if (same != plans_.end()) plans_.erase(same);
+  if (first_.empty()) first_ = added.info.plan_id();
   plans_.push_back(std::move(added));
   if (plans_.size() <= kMost) return;
   // The first is the baseline, as a rule: what one goes back to when all else is doubted.
   const auto latest =
       std::find_if(plans_.rbegin(), plans_.rend(), [](const Kept& kept) { return kept.served; });
   const std::string unpinned = latest == plans_.rend() ? "" : latest->info.plan_id();
-  plans_.erase(std::find_if(plans_.begin() + 1, plans_.end(), [&](const Kept& kept) {
-    return kept.info.plan_id() != serving && kept.info.plan_id() != unpinned;
+  plans_.erase(std::find_if(plans_.begin(), plans_.end(), [&, first = first_](const Kept& kept) {
+    const std::string& id = kept.info.plan_id();
+    return id != serving && id != unpinned && id != first;
   }));
 }
 
@@ -55,7 +57,10 @@ std::shared_ptr<const PlanSearch::Found> KeptPlans::latest() const {
 
 std::shared_ptr<const PlanSearch::Found> KeptPlans::first() const {
   MutexLock lock(mu_);
-  return plans_.empty() ? nullptr : plans_.front().made;
+  for (const Kept& kept : plans_) {
+    if (kept.info.plan_id() == first_) return kept.made;
+  }
+  return nullptr;
 }
 
 void KeptPlans::SetCosts(const std::string& plan_id, std::vector<v1::PlanCost> costs) {

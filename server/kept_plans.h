@@ -62,6 +62,7 @@ class KeptPlans {
 
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::string first_ ABSL_GUARDED_BY(mu_);        // id of the first one ever added
   std::vector<Kept> plans_ ABSL_GUARDED_BY(mu_);  // the latest last
 };
 
