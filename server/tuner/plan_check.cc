@@ -70,7 +70,7 @@ class PlanCheck {
   PlanSubject candidate_, baseline_, exact_;
   std::vector<bool> planned_;  // by run: there is memory for its outputs
   bool exact_ran_ = false;
-  std::vector<PlanMark> ran_;  // by run, of the references
+  std::vector<PlanMark> ran_, exact_marks_;  // by run, of the references
   internal::PlanCheckReply reply_;
 };
 
@@ -204,7 +204,9 @@ absl::Status PlanCheck::RunReferences() {
           absl::StrCat("nothing to compare with: ", status.message()));
     }
   }
+  // The candidate's process can write where they lie.
   ran_.assign(baseline_.marks, baseline_.marks + runs_->runs().size());
+  exact_marks_.assign(exact_.marks, exact_.marks + runs_->runs().size());
   for (PlanSubject* subject : {&baseline_, &exact_}) {
     for (auto& run : subject->outputs) {
       for (GuardedBytes& output : run) output.Freeze();
@@ -242,7 +244,7 @@ std::vector<std::vector<int>> PlanCheck::Groups() const {
   std::vector<std::vector<int>> groups;
   for (int r = 0; r < static_cast<int>(ran_.size()); ++r) {
     const PlanRun& run = runs_->runs()[r];
-    if (!ran_[r].ran || ran_[r].refused || exact_.marks[r].refused) continue;
+    if (!ran_[r].ran || ran_[r].refused || exact_marks_[r].refused) continue;
     auto group = std::find_if(groups.begin(), groups.end(), [&](const std::vector<int>& g) {
       const PlanRun& other = runs_->runs()[g[0]];
       return other.size == run.size && other.special == run.special;
@@ -328,7 +330,7 @@ absl::Status PlanCheck::Compare() {
     reply_.set_runs(reply_.runs() + (ran_[r].ran ? 1 : 0));
     const char* why = !ran_[r].ran              ? "no time"
                       : ran_[r].refused         ? "an index is out of range"
-                      : exact_.marks[r].refused ? "in f64 an index is out of range"
+                      : exact_marks_[r].refused ? "in f64 an index is out of range"
                                                 : nullptr;
     // More of the usual values are not missed.
     if (why == nullptr || (!ran_[r].ran && run.special == SpecialFloats::kNone)) continue;
