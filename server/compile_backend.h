@@ -4,7 +4,8 @@
 //   v1::Plan plan = backend->Lower(graph).value();
 //   KernelObject object = backend->CompileKernel(plan, 0).value();
 //
-// The one that serves is over the tuner process and the kernel store (tuner_backend.h); tests of the server put the reference evaluator in its place.
+// The one that serves is over the tuner process and the kernel store (tuner_backend.h); tests of
+// the server put the reference evaluator in its place.
 #ifndef ATHANOR_SERVER_COMPILE_BACKEND_H_
 #define ATHANOR_SERVER_COMPILE_BACKEND_H_
 
@@ -43,10 +44,14 @@ class CompileBackend {
   // A search for a plan of `graph` that is faster than `serving`.
   virtual absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(
       const Graph& graph, PlanSearch::Found serving, const PlanSearchOptions& options) = 0;
+  // Searches that it holds: one more pushes out another, which then begins again.
+  virtual size_t most_searches() const = 0;
   // Names of the rules and of their families. From any thread.
   virtual absl::StatusOr<std::vector<std::string>> RuleNames() = 0;
-  // From any thread: what runs ends soon with CANCELLED.
+  // From any thread: what runs ends soon with CANCELLED, and so does what follows until
+  // ClearInterrupt.
   virtual void Interrupt() = 0;
+  virtual void ClearInterrupt() = 0;
 };
 
 // Loaded plans account for their memory at `ledger`, which outlives them.

@@ -43,8 +43,13 @@ bool EndsWell(v1::CompileJob::StopReason reason) {
   }
 }
 
-std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason reason) {
+std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason reason,
+                        const absl::Status& status) {
   if (reason == v1::CompileJob::STOP_BASELINE_ONLY) return "the baseline serves";
+  if (reason == v1::CompileJob::STOP_SEARCH_FAILED) {
+    return absl::StrCat("what serves, serves on; the search could not go on: ",
+                        PublicStatus(status).message());
+  }
   if (state.has_comparison()) {
     return absl::StrFormat("plan %s takes %.3f times as long as %s, which serves",
                            state.comparison().plan_id(), state.comparison().ratio(),
@@ -151,7 +156,7 @@ void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason r
     state_.set_phase(v1::CompileJob::DONE);
     state_.set_percent(100);
     state_.set_message(for_taps_ ? "calls with these taps are served"
-                                 : DoneMessage(state_, reason));
+                                 : DoneMessage(state_, reason, status));
   } else if (reason == v1::CompileJob::STOP_ERROR) {
     state_.set_phase(v1::CompileJob::FAILED);
     const absl::Status error = PublicStatus(status);

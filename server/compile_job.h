@@ -52,6 +52,7 @@ class CompileJob {
   // Percent never falls; a finished job does not change.
   void Update(absl::FunctionRef<void(v1::CompileJob&)> change);
   void Enter(v1::CompileJob::Phase phase, float percent, std::string message);
+  // `status` says why, where the reason is STOP_ERROR or STOP_SEARCH_FAILED.
   void Finish(const absl::Status& status, v1::CompileJob::StopReason reason);
 
   // The first reason counts; the job ends at its next step.

@@ -301,6 +301,7 @@ std::shared_ptr<CompileJob> CompileWorkers::NextJob(Worker* worker, int index) {
     next = Eligible();
   }
   if (stopping_ || next == queue_.end()) return nullptr;
+  worker->backend->ClearInterrupt();
   running_[index] = *next;
   RemoveQueued(next);
   if (!running_[index]->for_taps()) busy_[running_[index]->version().get()] = running_[index];
@@ -388,6 +389,7 @@ void CompileWorkers::StepSearch(Worker* worker, int index) {
   const std::shared_ptr<CompileJob> job = worker->searches.next();
   {
     MutexLock lock(mu_);
+    worker->backend->ClearInterrupt();  // Step sees a stop that was asked for before
     running_[index] = job;
   }
   worker->searches.Step();

@@ -3,7 +3,7 @@
 //
 //   std::unique_ptr<PlanSearch> search = backend->NewSearch(graph, plan, objects, options).value();
 //   while (auto step = search->Next(); step.ok() && !step->stop) {
-//     if (step->found) search->Taken(Publish(*step->found));
+//     if (step->found) search->Taken(Publish(*step->found));   // a status
 //   }
 //
 // Used by one thread at a time; dies before its backend.
@@ -58,8 +58,8 @@ class PlanSearch {
   virtual absl::StatusOr<Step> Next() = 0;
   // The time is up: the steps from here on measure the best plan if there is one, and end.
   virtual void Finish() = 0;
-  // After `found`, before Next: whether it serves now.
-  virtual void Taken(bool taken) = 0;
+  // After `found`, before Next: whether it serves now, or why it does not.
+  virtual void Taken(const absl::Status& taken) = 0;
   virtual const v1::SearchProgress& progress() const = 0;
   // The best plan so far timed whole beside `other`, in turn.
   virtual absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) = 0;

@@ -85,9 +85,9 @@ class ScriptedSearch final : public PlanSearch {
     return step;
   }
   void Finish() override { finishing_ = true; }
-  void Taken(bool taken) override {
-    control_->Tell((taken ? "taken " : "refused ") + offered_);
-    if (!taken) return;
+  void Taken(const absl::Status& taken) override {
+    control_->Tell((taken.ok() ? "taken " : "refused ") + offered_);
+    if (!taken.ok()) return;
     progress_.set_plans_taken(progress_.plans_taken() + 1);
     taken_ = offered_;
   }
@@ -187,10 +187,12 @@ class EvaluatorBackend final : public CompileBackend {
     control_->SetSearchOptions(options);
     return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_);
   }
+  size_t most_searches() const override { return TestControl::kMostSearches; }
   absl::StatusOr<std::vector<std::string>> RuleNames() override {
     return std::vector<std::string>{"double_not", "algebra", "fuse", "layout"};
   }
   void Interrupt() override { control_->Interrupt(); }
+  void ClearInterrupt() override {}  // only what is held is interrupted
 
  private:
   const std::shared_ptr<TestControl> control_;

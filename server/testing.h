@@ -39,6 +39,8 @@ struct TestSearch {
 // Thread-safe.
 class TestControl {
  public:
+  static constexpr size_t kMostSearches = 2;  // that the backend holds
+
   // For the searches that begin from now on; without one the backend has none.
   void Search(TestSearch search);
   // Of the search that began last.

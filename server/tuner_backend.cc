@@ -93,10 +93,15 @@ class TunerBackend final : public CompileBackend {
                                 shared_.traffic());
   }
 
+  size_t most_searches() const override { return kMaxTunerSearches; }
+
   absl::StatusOr<std::vector<std::string>> RuleNames() override { return shared_.RuleNames(); }
 
   void Interrupt() override {
     if (tuner_.ok()) (*tuner_)->Interrupt();
+  }
+  void ClearInterrupt() override {
+    if (tuner_.ok()) (*tuner_)->ClearInterrupt();
   }
 
  private:

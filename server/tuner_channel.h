@@ -27,6 +27,11 @@ inline constexpr int kTrafficFd = 4;
 // How the child says that memory ran out where it could notice it.
 inline constexpr int kTunerExitMemory = 86;
 
+// Searches a child holds at a time; the one asked least recently makes room.
+inline constexpr size_t kMaxTunerSearches = 8;
+// How much longer work may take in the background, where others go first.
+inline constexpr int kBackgroundPatience = 4;
+
 struct FrameWait {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   int wake_fd = -1;  // ends the wait with CANCELLED when readable

@@ -111,6 +111,7 @@ absl::Status TunerPlanSearch::Ask() {
   v1::SearchProgress progress = step_.progress();
   progress.set_plans_measured(progress_.plans_measured());
   progress.set_plans_taken(progress_.plans_taken());
+  progress.set_plans_failed(progress_.plans_failed());
   progress.set_best(progress_.best());
   *progress.mutable_failures() = progress_.failures();
   *progress.mutable_times() = progress_.times();
@@ -155,16 +156,15 @@ void TunerPlanSearch::Record(const std::string& key,
   kernels_[key] = std::move(told);
 }
 
-void TunerPlanSearch::Fail(const std::string& kernel, const std::string& about,
-                           const absl::Status& status) {
-  LogInfo("candidate put aside",
-          {{"kernel", about}, {"source_hash", kernel}, {"error", status.ToString()}});
+void TunerPlanSearch::Fail(v1::SearchFailure failure, const absl::Status& status) {
+  LogInfo("candidate put aside", {{"about", failure.about()},
+                                  {"source_hash", failure.kernel()},
+                                  {"plan", failure.plan_id()},
+                                  {"error", status.ToString()}});
+  failure.set_code(static_cast<int>(status.code()));
+  failure.set_message(std::string(status.message()));
   v1::SearchProgress kept;
-  v1::SearchFailure* failure = kept.add_failures();
-  failure->set_kernel(kernel);
-  failure->set_about(about);
-  failure->set_code(static_cast<int>(status.code()));
-  failure->set_message(std::string(status.message()));
+  *kept.add_failures() = std::move(failure);
   for (const v1::SearchFailure& f : progress_.failures()) {
     if (kept.failures_size() < kFailuresKept) *kept.add_failures() = f;
   }
@@ -179,7 +179,10 @@ absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
   crowded_out_ = absl::IsAborted(outcome.status());
   if (!outcome.ok()) {
     const v1::Plan& plan = kernel.check().plan();
-    Fail(kernel.key(), plan.kernels(plan.kernels_size() - 1).name(), outcome.status());
+    v1::SearchFailure failure;
+    failure.set_kernel(kernel.key());
+    failure.set_about(plan.kernels(plan.kernels_size() - 1).name());
+    Fail(std::move(failure), outcome.status());
   }
   Record(kernel.key(), outcome);
   return absl::OkStatus();
@@ -229,17 +232,25 @@ absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(
   *request.mutable_sizes() = plan.sizes();
   request.set_seed(start_.seed());
   request.set_threads(machine_.target().threads());
-  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  absl::StatusOr<internal::MeasureReply> times = MeasureTwice(request);
   if (!times.ok()) return times.status();
-  double ratio = 0, surely = 0;
+  double ratio = 0, surely = 0, worst = 0;
   const int sizes = times->plans(0).sizes_size();
   for (int s = 0; s < sizes; ++s) {
     const internal::SizeTimes& was = times->plans(0).sizes(s);
     const internal::SizeTimes& is = times->plans(1).sizes(s);
     ratio += std::log(is.seconds() / was.seconds()) / sizes;
     surely += std::log(is.high() / was.low()) / sizes;
+    if (is.low() > was.high()) worst = std::max(worst, is.seconds() / was.seconds());
   }
-  return Comparison{std::exp(ratio), std::exp(surely)};
+  return Comparison{std::exp(ratio), std::exp(surely), worst};
+}
+
+absl::StatusOr<internal::MeasureReply> TunerPlanSearch::MeasureTwice(
+    const internal::MeasureRequest& request) {
+  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  if (WorthRetrying(times.status())) times = tuner_.Measure(request);
+  return times;
 }
 
 absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& other) {
@@ -317,41 +328,62 @@ absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::Sear
   return made;
 }
 
-std::string TunerPlanSearch::About(const internal::SearchPlan& plan) const {
+std::string TunerPlanSearch::About(const v1::Plan& plan) const {
   std::set<std::string> serving;
   for (const v1::Kernel& kernel : serving_.plan.kernels()) serving.insert(kernel.source_hash());
   std::string about = "plan";
-  if (!plan.about().empty()) absl::StrAppend(&about, " of ", plan.about());
+  if (!found_about_.empty()) absl::StrAppend(&about, " of ", found_about_);
   int named = 0;
-  for (const v1::Kernel& kernel : plan.plan().kernels()) {
+  for (const v1::Kernel& kernel : plan.kernels()) {
     if (serving.contains(kernel.source_hash()) || ++named > kKernelsNamed) continue;
     absl::StrAppend(&about, named == 1 ? ", with " : " ", kernel.name());
   }
   return about;
 }
 
-void TunerPlanSearch::FailPlan(const absl::Status& status) {
-  const std::string& id = step_.plan().plan().plan_id();
-  Fail(id, About(step_.plan()), status);
-  RecordPlan(id, false, /*ratio=*/0, status);
+void TunerPlanSearch::ShowFailed(const v1::Plan& plan, const absl::Status& status) {
+  v1::SearchFailure failure;
+  failure.set_plan_id(plan.plan_id());
+  failure.set_about(About(plan));
+  progress_.set_plans_failed(progress_.plans_failed() + 1);
+  Fail(std::move(failure), status);
+}
+
+void TunerPlanSearch::FailPlan(const absl::Status& status, bool wrong) {
+  ShowFailed(step_.plan().plan(), status);
+  internal::PlanOutcome outcome;
+  outcome.set_plan_id(step_.plan().plan().plan_id());
+  outcome.set_code(static_cast<int>(status.code()));
+  outcome.set_message(std::string(status.message()));
+  outcome.set_wrong(wrong);
+  RecordPlan(std::move(outcome));
 }
 
 absl::Status TunerPlanSearch::TryPlan() {
   const internal::SearchPlan& plan = step_.plan();
   const std::string& id = plan.plan().plan_id();
+  found_about_ = plan.about();
   absl::StatusOr<Found> made = MakePlan(plan);
   const auto compare = [&] { return Compare(*made, plan); };
   absl::StatusOr<Comparison> times = made.ok() ? Timed("plans", compare) : made.status();
   if (absl::IsCancelled(times.status()) || TryAgain(times.status())) return times.status();
   progress_.set_plans_measured(progress_.plans_measured() + 1);
   if (!times.ok()) {
-    FailPlan(times.status());
+    FailPlan(times.status(), /*wrong=*/false);
     return absl::OkStatus();
   }
-  LogInfo("plan measured", {{"plan", id}, {"ratio", times->ratio}, {"surely", times->surely}});
-  // Quartiles may overlap a little where the medians of many rounds are clearly apart.
-  if (times->ratio > 1 - kLeastGain || times->surely > 1 + 2 * kLeastGain) {
-    RecordPlan(id, false, times->ratio);
+  LogInfo(
+      "plan measured",
+      {{"plan", id}, {"ratio", times->ratio}, {"surely", times->surely}, {"worst", times->worst}});
+  // Quartiles may overlap a little where the medians of many rounds are clearly apart. What is
+  // faster on the whole is not taken if calls of some size would notice how much slower it is.
+  const bool faster = times->ratio <= 1 - kLeastGain && times->surely <= 1 + 2 * kLeastGain;
+  const bool nowhere_slower = times->worst <= 1 + 2 * kLeastGain;
+  if (!faster || !nowhere_slower) {
+    internal::PlanOutcome outcome;
+    outcome.set_plan_id(id);
+    outcome.set_ratio(faster ? times->worst : times->ratio);
+    RecordPlan(std::move(outcome));
     return absl::OkStatus();
   }
   winner_ = *std::move(made);
@@ -363,22 +395,28 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::VerifyWinner() {
   absl::StatusOr<bool> prepared = verifier_.Prepare();
   if (!prepared.ok()) return prepared.status();
   if (!*prepared) return Step{};
-  const absl::Status right = verifier_.Verify(*winner_, step_.plan().sizes());
+  absl::Status right = verifier_.Verify(*winner_, step_.plan().sizes());
+  if (WorthRetrying(right)) right = verifier_.Verify(*winner_, step_.plan().sizes());
   if (absl::IsCancelled(right)) return right;
   if (right.ok()) {
     found_ = *std::move(winner_);
   } else {
-    FailPlan(right);
+    FailPlan(right, /*wrong=*/absl::IsDataLoss(right));
   }
   winner_.reset();
   step_.clear_plan();
   return right.ok() ? Step{.found = *found_} : Step{};
 }
 
-void TunerPlanSearch::Taken(bool taken) {
+void TunerPlanSearch::Taken(const absl::Status& taken) {
   if (!found_) return;
-  RecordPlan(found_->plan.plan_id(), taken, found_ratio_);
-  if (taken) {
+  internal::PlanOutcome outcome;
+  outcome.set_plan_id(found_->plan.plan_id());
+  outcome.set_taken(taken.ok());
+  outcome.set_ratio(found_ratio_);
+  RecordPlan(std::move(outcome));
+  if (!taken.ok()) ShowFailed(found_->plan, taken);
+  if (taken.ok()) {
     serving_ = *std::move(found_);
     progress_.set_plans_taken(progress_.plans_taken() + 1);
     progress_.set_best(progress_.best() * found_ratio_);
@@ -386,16 +424,10 @@ void TunerPlanSearch::Taken(bool taken) {
   found_.reset();
 }
 
-void TunerPlanSearch::RecordPlan(const std::string& plan_id, bool taken, double ratio,
-                                 const absl::Status& status) {
-  internal::PlanOutcome told;
-  told.set_plan_id(plan_id);
-  told.set_taken(taken);
-  told.set_ratio(ratio);
-  told.set_code(static_cast<int>(status.code()));
-  told.set_message(std::string(status.message()));
-  *news_.add_plans() = told;
-  plans_[plan_id] = std::move(told);
+void TunerPlanSearch::RecordPlan(internal::PlanOutcome outcome) {
+  *news_.add_plans() = outcome;
+  const std::string id = outcome.plan_id();
+  plans_[id] = std::move(outcome);
 }
 
 }  // namespace athanor

@@ -29,9 +29,11 @@ class TunerPlanSearch final : public PlanSearch {
                   TunerProcess* tuner, const internal::TargetReply& machine,
                   const internal::MachineReply& limits, const PlanSearchOptions& options);
 
+  ~TunerPlanSearch() override { tuner_.EndSearch(session_); }
+
   absl::StatusOr<Step> Next() override;
   void Finish() override { finishing_ = true; }
-  void Taken(bool taken) override;
+  void Taken(const absl::Status& taken) override;
   const v1::SearchProgress& progress() const override { return progress_; }
   absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override;
   absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override;
@@ -46,6 +48,8 @@ class TunerPlanSearch final : public PlanSearch {
   absl::Status TryKernel(const internal::SearchKernel& kernel);
   absl::StatusOr<std::vector<double>> MeasureKernel(const internal::SearchKernel& kernel);
   absl::StatusOr<Found> MakePlan(const internal::SearchPlan& plan);
+  // A child that is lost once may have been lost for something else.
+  absl::StatusOr<internal::MeasureReply> MeasureTwice(const internal::MeasureRequest& request);
   // Measures the plan of the step; one that wins becomes `winner_`.
   absl::Status TryPlan();
   // Goes on verifying `winner_`; the step has `found` when it is right.
@@ -54,18 +58,20 @@ class TunerPlanSearch final : public PlanSearch {
   struct Comparison {
     double ratio = 1;   // geometric mean over the sizes
     double surely = 1;  // the same, of the new one's upper quartiles over the old one's lower ones
+    double worst = 1;   // the largest ratio of a size at which the quartiles are apart
   };
   absl::StatusOr<Comparison> Compare(const Found& candidate, const internal::SearchPlan& plan);
   // Whether what could not be measured for requests is tried again: as long as there is time.
   bool TryAgain(const absl::Status& status) const { return absl::IsAborted(status) && !finishing_; }
   void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
-  void Fail(const std::string& kernel, const std::string& about, const absl::Status& status);
-  // What the plan was made by and which of its kernels do not serve yet.
-  std::string About(const internal::SearchPlan& plan) const;
-  void FailPlan(const absl::Status& status);
-  // `ratio` 0: not measured.
-  void RecordPlan(const std::string& plan_id, bool taken, double ratio,
-                  const absl::Status& status = {});
+  void Fail(v1::SearchFailure failure, const absl::Status& status);
+  // What the step's plan was made by and which of its kernels do not serve yet.
+  std::string About(const v1::Plan& plan) const;
+  // Shows the step's plan, or one found before, among what was put aside.
+  void ShowFailed(const v1::Plan& plan, const absl::Status& status);
+  // `wrong`: its kernels are right, each for its part, and the whole is not.
+  void FailPlan(const absl::Status& status, bool wrong);
+  void RecordPlan(internal::PlanOutcome outcome);
 
   const uint64_t session_;
   const std::string graph_text_;
@@ -88,6 +94,7 @@ class TunerPlanSearch final : public PlanSearch {
   std::optional<Found> winner_;  // faster, not verified
   PlanVerifier verifier_;
   std::optional<Found> found_;
+  std::string found_about_;  // SearchPlan.about of the plan tried last
   double found_ratio_ = 1;
   v1::SearchProgress progress_;
 };

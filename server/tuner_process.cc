@@ -1,6 +1,7 @@
 #include "server/tuner_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/eventfd.h>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -32,8 +34,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr off_t kMaxWords = 2000;
-// How much longer a call may take when others go first.
-constexpr int kBackgroundPatience = 4;
 
 // Nothing of the server's environment is the kernels' business.
 constexpr const char* kPassedOn[] = {"LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS",
@@ -245,9 +245,7 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(internal::TunerReque
                                                             milliseconds timeout) {
   request.set_background(background_);
   if (background_) timeout *= kBackgroundPatience;
-  uint64_t stale;
-  while (read(wake_fd_, &stale, sizeof(stale)) > 0) {
-  }
+  if (Interrupted()) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
   if (pid_ < 0) {
     if (absl::Status s = Spawn(); !s.ok()) return s;
   }
@@ -372,7 +370,10 @@ absl::StatusOr<internal::MeasureReply> TunerProcess::Measure(
   for (const internal::PlanTimes& plan : reply->measure().plans()) {
     fits = fits && plan.sizes_size() == request.sizes_size();
     // Also false for NaN.
-    for (const internal::SizeTimes& size : plan.sizes()) fits = fits && size.seconds() > 0;
+    for (const internal::SizeTimes& size : plan.sizes()) {
+      fits = fits && size.seconds() > 0 && std::isfinite(size.seconds()) && size.low() > 0 &&
+             std::isfinite(size.high());
+    }
   }
   if (!fits) return Lose(absl::DataLossError("its times do not fit"), kDoing, {});
   return std::move(*reply->mutable_measure());
@@ -394,8 +395,10 @@ absl::StatusOr<internal::SearchReply> TunerProcess::Search(const internal::Searc
   constexpr absl::string_view kDoing = "searching";
   internal::TunerRequest message;
   *message.mutable_search() = request;
+  message.mutable_search()->mutable_ended()->Assign(ended_.begin(), ended_.end());
   absl::StatusOr<internal::TunerReply> reply = Call(message, kDoing, options_.lower_timeout);
   if (!reply.ok()) return reply.status();
+  ended_.clear();
   const internal::SearchReply& step = reply->search();
   if (step.kernels().empty() && !step.has_plan() && !step.done()) {
     return Lose(absl::DataLossError("a step that asks for nothing"), kDoing, {});
@@ -413,6 +416,17 @@ absl::StatusOr<internal::TargetReply> TunerProcess::Target() {
     return Lose(absl::DataLossError("it holds no target"), "describing this machine", {});
   }
   return std::move(*reply->mutable_target());
+}
+
+bool TunerProcess::Interrupted() const {
+  pollfd wake{wake_fd_, POLLIN, 0};
+  return poll(&wake, 1, 0) > 0;
+}
+
+void TunerProcess::ClearInterrupt() {
+  uint64_t count;
+  while (read(wake_fd_, &count, sizeof(count)) > 0) {
+  }
 }
 
 void TunerProcess::Interrupt() {

@@ -99,8 +99,14 @@ class TunerProcess {
     const bool before_;
   };
 
-  // From any thread: a call that is running returns CANCELLED. Without one, nothing happens.
+  // From any thread: the call that is running, and those after it until ClearInterrupt, return
+  // CANCELLED.
   void Interrupt();
+  // Before work that may go on whatever was interrupted before it. Whoever interrupts says so where
+  // it can be seen first: look there after this.
+  void ClearInterrupt();
+  // The child may forget the search; told with the next request of another.
+  void EndSearch(uint64_t session) { ended_.push_back(session); }
 
   pid_t pid() const { return pid_; }  // of the child now; -1 between a loss and the next call
   int64_t starts() const { return starts_; }  // children so far
@@ -109,6 +115,7 @@ class TunerProcess {
   explicit TunerProcess(TunerOptions options) : options_(std::move(options)) {}
 
   absl::Status Spawn();
+  bool Interrupted() const;
   // A reply of any code, or how the child was lost.
   absl::StatusOr<internal::TunerReply> Exchange(internal::TunerRequest& request,
                                                 absl::string_view doing,
@@ -132,6 +139,7 @@ class TunerProcess {
   bool warm_ = false;  // this child has answered before
   bool background_ = false;
   int64_t starts_ = 0;
+  std::vector<uint64_t> ended_;  // searches, not told yet
 };
 
 }  // namespace athanor

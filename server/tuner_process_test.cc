@@ -57,7 +57,7 @@ TEST_F(TunerProcessTest, ChildKilledBetweenCallsIsReplaced) {
   EXPECT_EQ(tuner_->starts(), 2);
 }
 
-TEST_F(TunerProcessTest, InterruptEndsTheRunningCallOnly) {
+TEST_F(TunerProcessTest, InterruptEndsTheRunningCallAndThoseAfterIt) {
   std::thread interrupter([this] {
     std::this_thread::sleep_for(milliseconds(500));
     tuner_->Interrupt();
@@ -65,7 +65,18 @@ TEST_F(TunerProcessTest, InterruptEndsTheRunningCallOnly) {
   const absl::Status status = CompileAndCheck(Kernel("for (;;) *(volatile float*)y = 1;"));
   interrupter.join();
   EXPECT_EQ(status.code(), Code::kCancelled) << status;
+  EXPECT_EQ(CompileAndCheck(Kernel("")).code(), Code::kCancelled);
+  tuner_->ClearInterrupt();
+  EXPECT_TRUE(CompileAndCheck(Kernel("")).ok());
+}
+
+TEST_F(TunerProcessTest, AnInterruptBetweenTwoCallsIsNotLost) {
+  ASSERT_TRUE(CompileAndCheck(Kernel("")).ok());
+  const pid_t child = tuner_->pid();
   tuner_->Interrupt();
+  EXPECT_EQ(CompileAndCheck(Kernel("")).code(), Code::kCancelled);
+  EXPECT_EQ(tuner_->pid(), child);  // nothing was sent that it would have to die for
+  tuner_->ClearInterrupt();
   EXPECT_TRUE(CompileAndCheck(Kernel("")).ok());
 }
 

@@ -5,12 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/log.h"
 #include "server/plan_loader.h"
 
 namespace athanor {
 namespace {
+
+// What a search gets before it makes room for another that waits in line.
+constexpr std::chrono::seconds kShare(60);
 
 double Seconds(std::chrono::steady_clock::duration d) {
   return std::chrono::duration<double>(d).count();
@@ -43,38 +47,46 @@ void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
       job->Finish(absl::OkStatus(), *stop);
       return;
     }
+    // A backend without searches is none that failed.
+    const bool none = absl::IsUnimplemented(search.status());
     LogWarn("no search", {{"model", version.name()}, {"error", search.status().ToString()}});
-    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
+    job->Finish(search.status(),
+                none ? v1::CompileJob::STOP_BASELINE_ONLY : v1::CompileJob::STOP_SEARCH_FAILED);
     return;
   }
   job->Enter(v1::CompileJob::SEARCHING, 96, "looks for a faster plan");
   searches_.push_back({job, *std::move(search)});
 }
 
-bool WorkerSearches::Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found) {
+absl::Status WorkerSearches::Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found) {
   ModelVersion& version = *job.version();
-  if (!version.pinned_plan().empty()) return false;
-  const std::string id = found->plan.plan_id();
+  const std::string pinned = version.pinned_plan();
+  if (!pinned.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(version.Describe(), " is pinned to plan ", pinned));
+  }
   auto served =
       LoadPlan(backend_, registry_, version, version.graph(), std::move(found), options_.contexts);
-  if (served.ok()) return registry_.Publish(job.version(), *std::move(served));
-  LogWarn("plan found, not served",
-          {{"model", version.name()}, {"plan", id}, {"error", served.status().ToString()}});
-  return false;
+  if (!served.ok()) return served.status();
+  if (registry_.Publish(job.version(), *std::move(served))) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat(version.Describe(), " was deleted or pinned while the plan was loaded"));
 }
 
-bool WorkerSearches::Take(CompileJob& job, PlanSearch::Found found) {
+absl::Status WorkerSearches::Take(CompileJob& job, PlanSearch::Found found) {
   found.how = job.policy().ToProto();
   const auto made = std::make_shared<const PlanSearch::Found>(std::move(found));
   ModelVersion& version = *job.version();
   switch (job.policy().use) {
     case v1::SearchOptions::COMPARE:
-      return true;
+      return absl::OkStatus();
     case v1::SearchOptions::KEEP: {
       const std::shared_ptr<const ServedPlan> serving = version.plan();
-      if (serving == nullptr) return false;  // deleted meanwhile
+      if (serving == nullptr) {
+        return absl::AbortedError(absl::StrCat(version.Describe(), " was deleted"));
+      }
       version.kept().AddFound(PlanInfoOf(*made), made, serving->info.plan_id());
-      return true;
+      return absl::OkStatus();
     }
     default:
       return Swap(job, made);
@@ -119,15 +131,15 @@ void WorkerSearches::NoteCosts(Searching& s) {
           {{"plan", serving->info.plan_id()}, {"error", costs.status().ToString()}});
 }
 
-std::optional<v1::CompileJob::StopReason> WorkerSearches::Step(Searching& s) {
+std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   CompileJob& job = *s.job;
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<PlanSearch::Step> step = s.search->Next();
   if (step.ok() && step->found.has_value()) {
     const std::string id = step->found->plan.plan_id();
-    const bool taken = Take(job, *std::move(step->found));
+    const absl::Status taken = Take(job, *std::move(step->found));
     s.search->Taken(taken);
-    if (taken) {
+    if (taken.ok()) {
       LogInfo("plan taken", {{"job", job.id()},
                              {"model", job.version()->name()},
                              {"version", job.version()->version()},
@@ -141,15 +153,17 @@ std::optional<v1::CompileJob::StopReason> WorkerSearches::Step(Searching& s) {
     status = Compare(s);
   }
   if (step.ok() && step->stop.has_value() && !job.stop_requested()) NoteCosts(s);
-  s.used += std::chrono::steady_clock::now() - start;
+  const auto took = std::chrono::steady_clock::now() - start;
+  s.used += took;
+  s.turns += took;
   ShowProgress(s);
-  if (const auto stop = job.stop_requested()) return stop;
+  if (const auto stop = job.stop_requested()) return End{*stop, {}};
   if (!status.ok()) {
     // What serves, serves on: the search's end is no failure of the job.
     LogWarn("search ended", {{"model", job.version()->name()}, {"error", status.ToString()}});
-    return v1::CompileJob::STOP_SEARCH_FAILED;
+    return End{v1::CompileJob::STOP_SEARCH_FAILED, status};
   }
-  if (step->stop.has_value()) return step->stop;
+  if (step->stop.has_value()) return End{*step->stop, {}};
   const SearchBudget& budget = job.policy().budget;
   if (budget.time.count() > 0 && s.used >= budget.time) s.search->Finish();
   return std::nullopt;
@@ -158,17 +172,15 @@ std::optional<v1::CompileJob::StopReason> WorkerSearches::Step(Searching& s) {
 void WorkerSearches::Step() {
   Searching s = std::move(searches_.front());
   searches_.pop_front();
-  std::optional<v1::CompileJob::StopReason> stop = s.job->stop_requested();
-  if (!stop) stop = Step(s);
-  if (!stop) {
-    searches_.push_back(std::move(s));
-    return;
-  }
+  std::optional<End> end;
+  if (const auto stop = s.job->stop_requested()) end = End{*stop, {}};
+  if (!end) end = Step(s);
+  if (!end) return TakeTurns(std::move(s));
   const v1::SearchProgress& progress = s.search->progress();
   LogInfo("search ended", {{"job", s.job->id()},
                            {"model", s.job->version()->name()},
                            {"version", s.job->version()->version()},
-                           {"reason", v1::CompileJob::StopReason_Name(*stop)},
+                           {"reason", v1::CompileJob::StopReason_Name(end->reason)},
                            {"budget", ToText(s.job->policy().budget)},
                            {"seed", s.job->policy().seed},
                            {"seconds", Seconds(s.used)},
@@ -176,7 +188,17 @@ void WorkerSearches::Step() {
                            {"failed", progress.candidates_failed()},
                            {"plans_taken", progress.plans_taken()},
                            {"share_of_baseline", progress.best()}});
-  s.job->Finish(absl::OkStatus(), *stop);
+  s.job->Finish(end->error, end->reason);
+}
+
+void WorkerSearches::TakeTurns(Searching s) {
+  const size_t most = backend_.most_searches();
+  // `searches_` is without it here.
+  const bool waited_for = searches_.size() >= most;
+  const bool had_its_share = waited_for && s.turns >= kShare;
+  if (had_its_share) s.turns = {};
+  const size_t place = had_its_share ? searches_.size() : std::min(searches_.size(), most - 1);
+  searches_.insert(searches_.begin() + static_cast<std::ptrdiff_t>(place), std::move(s));
 }
 
 }  // namespace athanor

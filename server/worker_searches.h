@@ -4,6 +4,9 @@
 //   searches.Start(job, served->made);
 //   while (!searches.empty()) searches.Step();
 //
+// Where there are more than the backend holds, which would begin one again with each step, the rest
+// wait in line until one ends or has had its share.
+//
 // A plan that is found is loaded and published, or kept, as the job's policy says; a job ends with
 // its search's reason. Used by the worker's thread alone.
 #ifndef ATHANOR_SERVER_WORKER_SEARCHES_H_
@@ -41,16 +44,23 @@ class WorkerSearches {
   struct Searching {
     std::shared_ptr<CompileJob> job;
     std::unique_ptr<PlanSearch> search;
-    std::chrono::steady_clock::duration used{};
+    std::chrono::steady_clock::duration used{};   // of its budget
+    std::chrono::steady_clock::duration turns{};  // since it became one of those that take turns
+  };
+  struct End {
+    v1::CompileJob::StopReason reason;
+    absl::Status error;  // of STOP_SEARCH_FAILED
   };
 
-  // The reason if the search ends with this step.
-  std::optional<v1::CompileJob::StopReason> Step(Searching& s);
-  // Does with what a search found as the job's policy says. False: the search goes on from what it
-  // had before.
-  bool Take(CompileJob& job, PlanSearch::Found found);
-  // Loads and publishes; false if it cannot serve.
-  bool Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found);
+  // Puts back one that goes on.
+  void TakeTurns(Searching s);
+  // Set if the search ends with this step.
+  std::optional<End> Step(Searching& s);
+  // Does with what a search found as the job's policy says. An error: the search goes on from what
+  // it had before.
+  absl::Status Take(CompileJob& job, PlanSearch::Found found);
+  // Loads and publishes; an error says why it cannot serve.
+  absl::Status Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found);
   void ShowProgress(const Searching& s);
   // Times what the search came to beside what serves.
   absl::Status Compare(Searching& s);
@@ -60,7 +70,8 @@ class WorkerSearches {
   const ServerOptions& options_;
   Registry& registry_;
   CompileBackend& backend_;
-  std::deque<Searching> searches_;  // the next first
+  // The next first. The first backend_.most_searches() take turns, the others wait in line.
+  std::deque<Searching> searches_;
 };
 
 }  // namespace athanor

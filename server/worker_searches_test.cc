@@ -153,6 +153,24 @@ TEST_F(SearchTest, BaselinesComeFirst) {
   for (const auto& job : {a, b, c}) EXPECT_FALSE(job->finished());
 }
 
+// More than the backend holds: the rest wait in line and lose nothing by it.
+TEST_F(SearchTest, NoMoreTakeTurnsThanTheBackendHolds) {
+  control_->Search({.endless = true});
+  std::vector<std::shared_ptr<CompileJob>> jobs;
+  jobs.push_back(StartSearching(Store("a", ScaleModel({1}))));
+  jobs.push_back(Start(Store("b", ScaleModel({1, 2}))));
+  jobs.push_back(Start(Store("c", ScaleModel({1, 2, 3}))));
+  Steps(12);
+  EXPECT_GE(jobs[0]->state().search().candidates(), 4);
+  EXPECT_GE(jobs[1]->state().search().candidates(), 4);
+  EXPECT_EQ(jobs[2]->state().phase(), Job::SEARCHING);
+  EXPECT_EQ(jobs[2]->state().search().candidates(), 0);
+  core_->workers().Cancel(jobs[0], Job::STOP_CANCELLED);
+  Steps(6);
+  EXPECT_TRUE(jobs[0]->finished());
+  EXPECT_GE(jobs[2]->state().search().candidates(), 1);
+}
+
 TEST_F(SearchTest, SearchesTakeTurns) {
   control_->Search({.endless = true});
   std::shared_ptr<ModelVersion> a = Store("a", ScaleModel({1}));
@@ -191,6 +209,7 @@ TEST_F(SearchTest, AnErrorLeavesWhatServes) {
   const Job end = AwaitEnd(*Start(version));
   EXPECT_EQ(end.phase(), Job::DONE);
   EXPECT_EQ(end.stop_reason(), Job::STOP_SEARCH_FAILED);
+  EXPECT_THAT(end.message(), HasSubstr("the tuner has no answer"));
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_EQ(version->state(), v1::Model::READY);
   EXPECT_EQ(Run(*version, 5).value(), 10);

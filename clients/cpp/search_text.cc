@@ -268,10 +268,13 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
   if (!search.failures().empty()) {
     lines.push_back("");
     lines.push_back(absl::StrFormat("Put aside, the last %d of %d:", search.failures_size(),
-                                    search.candidates_failed()));
+                                    search.candidates_failed() + search.plans_failed()));
   }
   for (const v1::SearchFailure& failure : search.failures()) {
-    lines.push_back(absl::StrCat("  ", failure.about(), " (kernel ", failure.kernel().substr(0, 12),
+    const std::string which = failure.plan_id().empty()
+                                  ? absl::StrCat("kernel ", failure.kernel().substr(0, 12))
+                                  : absl::StrCat("plan ", failure.plan_id());
+    lines.push_back(absl::StrCat("  ", failure.about(), " (", which,
                                  "): ", CodeText(failure.code()), ": ", failure.message()));
   }
   return lines;
@@ -309,6 +312,7 @@ json SearchJson(const v1::SearchProgress& search) {
   json failures = json::array();
   for (const v1::SearchFailure& failure : search.failures()) {
     failures.push_back({{"kernel", failure.kernel()},
+                        {"plan_id", failure.plan_id()},
                         {"about", failure.about()},
                         {"code", CodeText(failure.code())},
                         {"message", failure.message()}});
@@ -319,6 +323,7 @@ json SearchJson(const v1::SearchProgress& search) {
           {"genomes_taken", search.genomes_taken()},
           {"plans_measured", search.plans_measured()},
           {"plans_taken", search.plans_taken()},
+          {"plans_failed", search.plans_failed()},
           {"predicted", search.predicted()},
           {"best", search.best()},
           {"roofline", search.roofline()},

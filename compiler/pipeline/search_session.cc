@@ -109,18 +109,19 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
   const KernelCandidate& kernel = search_.kernel(id);
   absl::StatusOr<internal::CheckRequest> check =
       builder_.Check(search_.task(kernel.task), kernel.choice);
-  if (!check.ok()) return search_.TellKernel(id, check.status());
+  if (!check.ok()) {
+    waiting_.emplace(id, Waiting{"", check.status()});
+    return;
+  }
   // The task's own kernel is the last: what packs its weights comes before.
   const v1::Plan& plan = check->plan();
   const uint32_t last = plan.run(plan.run_size() - 1).kernel();
   const std::string& key = plan.kernels(static_cast<int>(last)).source_hash();
-  if (auto known = known_.find(key); known != known_.end()) {
-    return search_.TellKernel(id, known->second);
-  }
-  const bool asked =
-      std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& w) { return w.second == key; });
-  waiting_.emplace(id, key);
-  if (asked) return;
+  const bool expected =
+      known_.contains(key) || std::any_of(waiting_.begin(), waiting_.end(),
+                                          [&](const auto& w) { return w.second.key == key; });
+  waiting_.emplace(id, Waiting{key, {}});
+  if (expected) return;
   internal::SearchKernel* out = reply->add_kernels();
   out->set_key(key);
   *out->mutable_check() = *std::move(check);
@@ -142,9 +143,7 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
 
 void SearchSession::TellPlan(int id, const internal::PlanOutcome& outcome) {
   const int form = search_.plan(id).form;
-  // Its kernels are right, each for its part: what is wrong is how the graph was rewritten.
-  const bool wrong = outcome.code() == static_cast<int>(absl::StatusCode::kDataLoss);
-  if (wrong && form > 0) wrong_forms_.insert(form);
+  if (outcome.wrong() && form > 0) wrong_forms_.insert(form);
   std::optional<double> ratio;
   if (outcome.ratio() > 0) ratio = outcome.ratio();
   search_.TellPlan(id, outcome.taken(), ratio);
@@ -152,26 +151,17 @@ void SearchSession::TellPlan(int id, const internal::PlanOutcome& outcome) {
 
 absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   const PlanCandidate& candidate = search_.plan(id);
-  if (wrong_forms_.contains(candidate.form)) {
-    search_.TellPlan(id, false);
-    return absl::OkStatus();
-  }
+  plan_waiting_ = id;
+  plan_id_.clear();
+  if (wrong_forms_.contains(candidate.form)) return absl::OkStatus();
   absl::StatusOr<BuiltPlan> built =
       builder_.Build(candidate.scheduled, {"search", graph_hash_, prepared_.dim_names});
-  if (!built.ok()) {
-    // Each kernel was lowered alone before: together they may still not be.
-    search_.TellPlan(id, false);
-    return absl::OkStatus();
-  }
-  const std::string& plan_id = built->plan.plan_id();
-  if (auto known = plans_known_.find(plan_id); known != plans_known_.end()) {
-    TellPlan(id, known->second);
-    return absl::OkStatus();
-  }
+  // Each kernel was lowered alone before: together they may still not be.
+  if (!built.ok()) return absl::OkStatus();
+  plan_id_ = built->plan.plan_id();
+  if (plans_known_.contains(plan_id_)) return absl::OkStatus();
   absl::StatusOr<std::vector<internal::KernelCheck>> checks = builder_.Checks(*built);
   if (!checks.ok()) return checks.status();
-  plan_waiting_ = id;
-  plan_id_ = plan_id;
   internal::SearchPlan* out = reply->mutable_plan();
   *out->mutable_plan() = std::move(built->plan);
   for (internal::KernelCheck& check : *checks) *out->add_checks() = std::move(check);
@@ -183,26 +173,43 @@ absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::SearchRequest& request) {
-  if (absl::Status s = TakeIn(request); !s.ok()) return s;
-  for (const auto& [id, key] : waiting_) {
-    auto known = known_.find(key);
+// A step's outcomes are told together and in order of their ids, whichever of them were known
+// before: a session begun again then makes the same search.
+absl::Status SearchSession::TellStep() {
+  for (const auto& [id, waiting] : waiting_) {
+    if (!waiting.failed.ok()) {
+      search_.TellKernel(id, waiting.failed);
+      continue;
+    }
+    auto known = known_.find(waiting.key);
     if (known == known_.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("search: no outcome for kernel ", key));
+      return absl::InvalidArgumentError(
+          absl::StrCat("search: no outcome for kernel ", waiting.key));
     }
     search_.TellKernel(id, known->second);
   }
   waiting_.clear();
-  if (plan_waiting_ >= 0) {
-    auto known = plans_known_.find(plan_id_);
-    if (known == plans_known_.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("search: no outcome for plan ", plan_id_));
-    }
-    TellPlan(std::exchange(plan_waiting_, -1), known->second);
+  if (plan_waiting_ < 0) return absl::OkStatus();
+  const int plan = std::exchange(plan_waiting_, -1);
+  if (plan_id_.empty()) {
+    search_.TellPlan(plan, false);
+    return absl::OkStatus();
   }
+  auto known = plans_known_.find(plan_id_);
+  if (known == plans_known_.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("search: no outcome for plan ", plan_id_));
+  }
+  TellPlan(plan, known->second);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::SearchRequest& request) {
+  if (absl::Status s = TakeIn(request); !s.ok()) return s;
+  if (absl::Status s = TellStep(); !s.ok()) return s;
   if (request.finish()) search_.Finish();
   internal::SearchReply reply;
   while (reply.kernels().empty() && !reply.has_plan()) {
+    if (absl::Status s = TellStep(); !s.ok()) return s;
     const Search::Step step = search_.Next();
     if (step.done) {
       reply.set_done(true);

@@ -40,10 +40,12 @@ class SearchSession {
   SearchSession(const internal::SearchStart& start, const SearchSetup& setup);
 
   absl::Status TakeIn(const internal::SearchRequest& request);
-  // Adds a kernel to `reply` if its outcome is not known; else tells the search.
+  // Adds a kernel to `reply` if its outcome is not known.
   void Ask(int id, internal::SearchReply* reply);
   void TellPlan(int id, const internal::PlanOutcome& outcome);
   absl::Status AskPlan(int id, internal::SearchReply* reply);
+  // Tells the search the outcomes of the last step, all of which are known by now.
+  absl::Status TellStep();
   v1::SearchProgress Progress();
 
   const v1::Target target_;
@@ -56,10 +58,15 @@ class SearchSession {
   Search search_;
   std::map<std::string, absl::StatusOr<Seconds>> known_;      // by kernel key
   std::map<std::string, internal::PlanOutcome> plans_known_;  // by plan id
-  std::set<int> wrong_forms_;           // of plans that do not compute what the graph means
-  std::map<int, std::string> waiting_;  // kernel to its key
+  std::set<int> wrong_forms_;  // of plans that do not compute what the graph means
+  // Of the last step, not told yet.
+  struct Waiting {
+    std::string key;
+    absl::Status failed;  // it could not be lowered, and has no key
+  };
+  std::map<int, Waiting> waiting_;  // by kernel
   int plan_waiting_ = -1;
-  std::string plan_id_;  // of that
+  std::string plan_id_;  // of that; empty: it cannot be made
 };
 
 }  // namespace athanor

@@ -8,15 +8,16 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -104,9 +105,6 @@ absl::Status Put(absl::StatusOr<T> value, T* reply) {
   return absl::OkStatus();
 }
 
-// A worker turns from one model's search to the next; one that was forgotten is begun again.
-constexpr size_t kMaxSearches = 8;
-
 // What lasts from one request to the next.
 class Child {
  public:
@@ -123,10 +121,8 @@ class Child {
   const Flags& flags_;
   const TrafficReader traffic_;
   YieldingWork yielding_{&traffic_};
-  const IsolationLimits kernels_{.timeout = std::chrono::milliseconds(flags_.kernel_ms),
-                                 .memory_bytes = flags_.memory_limit};
-  std::map<uint64_t, std::unique_ptr<SearchSession>>
-      searches_;  // by session; later ones are higher
+  // The last asked for is the last.
+  std::vector<std::pair<uint64_t, std::unique_ptr<SearchSession>>> searches_;
 };
 
 absl::StatusOr<internal::TargetReply> Child::Target() const {
@@ -139,17 +135,24 @@ absl::StatusOr<internal::TargetReply> Child::Target() const {
 }
 
 absl::StatusOr<internal::SearchReply> Child::Search(const internal::SearchRequest& request) {
+  for (uint64_t ended : request.ended()) {
+    std::erase_if(searches_, [&](const auto& s) { return s.first == ended; });
+  }
+  auto search = std::find_if(searches_.begin(), searches_.end(),
+                             [&](const auto& s) { return s.first == request.session(); });
   if (request.has_start()) {
+    if (search != searches_.end()) searches_.erase(search);
     absl::StatusOr<std::unique_ptr<SearchSession>> session = SearchSession::Create(request.start());
     if (!session.ok()) return session.status();
-    if (searches_.size() >= kMaxSearches) searches_.erase(searches_.begin());
-    searches_.insert_or_assign(request.session(), *std::move(session));
-  }
-  auto search = searches_.find(request.session());
-  if (search == searches_.end()) {
+    // One that is forgotten is begun again when its turn comes.
+    if (searches_.size() >= kMaxTunerSearches) searches_.erase(searches_.begin());
+    searches_.emplace_back(request.session(), *std::move(session));
+  } else if (search == searches_.end()) {
     return absl::FailedPreconditionError("the search was not begun here");
+  } else {
+    std::rotate(search, search + 1, searches_.end());
   }
-  return search->second->Next(request);
+  return searches_.back().second->Next(request);
 }
 
 absl::Status Child::Serve(const internal::TunerRequest& request, internal::TunerReply* reply) {
@@ -162,6 +165,9 @@ absl::Status Child::Serve(const internal::TunerRequest& request, internal::Tuner
 absl::Status Child::Answer(const internal::TunerRequest& request, internal::TunerReply* reply) {
   // The parent's clock ends whatever takes too long; Clang has a limit of its own besides.
   LimitCpuFromNow(int64_t{1} << 30);
+  const int patience = request.background() ? kBackgroundPatience : 1;
+  const IsolationLimits kernels{.timeout = std::chrono::milliseconds(flags_.kernel_ms) * patience,
+                                .memory_bytes = flags_.memory_limit};
   switch (request.kind_case()) {
     case internal::TunerRequest::kTarget:
       return Put(Target(), reply->mutable_target());
@@ -171,13 +177,13 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
       LimitCpuFromNow(flags_.compile_seconds);
       return Put(Compile(request.compile()), reply->mutable_compile());
     case internal::TunerRequest::kCheck:
-      return Put(CheckKernels(request.check(), kernels_), reply->mutable_check());
+      return Put(CheckKernels(request.check(), kernels), reply->mutable_check());
     case internal::TunerRequest::kMeasure:
-      return Put(MeasurePlans(request.measure(), kernels_, traffic_), reply->mutable_measure());
+      return Put(MeasurePlans(request.measure(), kernels, traffic_), reply->mutable_measure());
     case internal::TunerRequest::kPlanCheck:
-      return Put(CheckPlan(request.plan_check(), kernels_), reply->mutable_plan_check());
+      return Put(CheckPlan(request.plan_check(), kernels), reply->mutable_plan_check());
     case internal::TunerRequest::kMachine:
-      return Put(MeasureMachine(request.machine(), kernels_, traffic_), reply->mutable_machine());
+      return Put(MeasureMachine(request.machine(), kernels, traffic_), reply->mutable_machine());
     case internal::TunerRequest::kSearch:
       return Put(Search(request.search()), reply->mutable_search());
     case internal::TunerRequest::KIND_NOT_SET:

@@ -127,7 +127,7 @@ absl::StatusOr<Searched> SearchFor(CompileBackend& backend, const Graph& graph,
     if (!step.ok()) return step.status();
     if (step->found) {
       result.best = *std::move(step->found);
-      (*search)->Taken(true);
+      (*search)->Taken(absl::OkStatus());
     }
     if (step->stop) result.stop = v1::CompileJob::StopReason_Name(*step->stop);
     result.seconds =

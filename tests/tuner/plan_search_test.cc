@@ -94,7 +94,7 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
     for (int64_t b : {1, 7}) whole.add_sizes()->add_values(b);
     EXPECT_TRUE(tuner_->Check(whole).ok()) << tuner_->Check(whole);
     EXPECT_EQ(step->found->plan.kind(), "search");
-    search->Taken(true);
+    search->Taken(absl::OkStatus());
   }
   EXPECT_TRUE(stopped);
   const v1::SearchProgress& progress = search->progress();
@@ -119,7 +119,7 @@ TEST_F(PlanSearchTest, ALostChildCostsItsCandidate) {
     auto step = search->Next();
     ASSERT_TRUE(step.ok()) << step.status();
     stopped = step->stop.has_value();
-    if (step->found) search->Taken(true);
+    if (step->found) search->Taken(absl::OkStatus());
   }
   EXPECT_TRUE(stopped);
   // How long the search goes on is up to the machine; the first losses always happen.
@@ -138,7 +138,7 @@ TEST_F(PlanSearchTest, FinishEndsIt) {
     auto step = search->Next();
     ASSERT_TRUE(step.ok()) << step.status();
     stopped = step->stop.has_value();
-    if (step->found) search->Taken(false);
+    if (step->found) search->Taken(absl::AbortedError("not wanted"));
   }
   EXPECT_TRUE(stopped);
 }

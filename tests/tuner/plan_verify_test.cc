@@ -72,7 +72,7 @@ TEST_F(PlanVerifyTest, OnlyTheRightPlanIsFound) {
     if (!step->found) continue;
     EXPECT_EQ(found, "") << "also found " << step->found->plan.plan_id();
     found = step->found->plan.plan_id();
-    search.Taken(true);
+    search.Taken(absl::OkStatus());
   }
   EXPECT_TRUE(stopped);
   EXPECT_EQ(found, "p-right");

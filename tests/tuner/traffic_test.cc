@@ -195,7 +195,7 @@ TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
     auto step = search.Next();
     ASSERT_TRUE(step.ok()) << step.status();
     stopped = step->stop.has_value();
-    if (step->found) search.Taken(false);
+    if (step->found) search.Taken(absl::AbortedError("not wanted"));
   }
   EXPECT_TRUE(stopped);
 }

@@ -39,11 +39,12 @@ class SearchTask:
 
 @dataclasses.dataclass(frozen=True)
 class SearchFailure:
-    """A candidate that was put aside: which kernel, and the error it met."""
+    """A candidate that was put aside: which kernel or plan, and the error it met."""
 
-    kernel: str  # hash of its source
+    kernel: str  # hash of its source; empty of a plan
     about: str
     error: Error
+    plan_id: str = ""  # empty of a kernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +193,8 @@ def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
                    first_seconds=tuple(t.first_seconds),
                    roofline_seconds=tuple(t.roofline_seconds))
         for t in m.tasks)
-    failures = tuple(SearchFailure(f.kernel, f.about, from_number(f.code, f.message))
+    failures = tuple(SearchFailure(f.kernel, f.about, from_number(f.code, f.message),
+                                   f.plan_id)
                      for f in m.failures)
     return SearchProgress(
         candidates=m.candidates, candidates_failed=m.candidates_failed,
