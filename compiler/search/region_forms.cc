@@ -57,8 +57,8 @@ double RegionForms::OriginalSeconds(const Region& region) const {
   return Seconds(region.graph, costs_);
 }
 
-std::optional<SaturationOptions> RegionForms::Left() const {
-  const absl::Duration left = options_.time - watch_.Elapsed();
+std::optional<SaturationOptions> RegionForms::Left(absl::Duration end) const {
+  const absl::Duration left = std::min(end, options_.time) - watch_.Elapsed();
   if (left <= absl::ZeroDuration() || bytes_ >= options_.bytes) return std::nullopt;
   SaturationOptions saturation;
   saturation.limits = options_.limits;
@@ -71,7 +71,7 @@ absl::StatusOr<std::shared_ptr<RegionTerms>> RegionForms::TermsOf(const Region& 
   const auto known = known_.find(region.key);
   if (known != known_.end()) return known->second;
   std::shared_ptr<RegionTerms>& terms = known_[region.key];
-  const std::optional<SaturationOptions> left = Left();
+  const std::optional<SaturationOptions> left = Left(options_.time);
   if (!left) return terms;
   absl::StatusOr<std::unique_ptr<RegionTerms>> made =
       RegionTerms::Create(region.graph, options_.rules, *left, costs_);
@@ -173,23 +173,24 @@ absl::Status RegionForms::Solve() {
 }
 
 absl::Status RegionForms::PrepareJoins() {
+  const absl::Duration end = watch_.Elapsed() + options_.join_time;
   RegionJoins::Sources sources;
   sources.regions = dearest_;
   if (sources.regions.size() > static_cast<size_t>(options_.max_regions)) {
     sources.regions.resize(options_.max_regions);
   }
   for (const Solved& solved : solved_) sources.terms.push_back(solved.terms.get());
-  sources.make = [this](
+  sources.make = [this, end](
                      int region,
                      const PortLayouts& layouts) -> absl::StatusOr<std::unique_ptr<LayoutTerms>> {
-    const std::optional<SaturationOptions> left = Left();
+    const std::optional<SaturationOptions> left = Left(end);
     if (!left) return nullptr;
     auto terms = LayoutTerms::Create(regions_.distinct[region].graph, layouts, options_.rules,
                                      *left, costs_);
     if (terms.ok()) bytes_ += (*terms)->Bytes();
     return terms;
   };
-  sources.has_time = [this] { return Left().has_value(); };
+  sources.has_time = [this, end] { return Left(end).has_value(); };
   auto joins = RegionJoins::Create(*forms_[0].graph, regions_, sources, options_.join);
   if (!joins.ok()) return joins.status();
   joins_ = *std::move(joins);

@@ -50,6 +50,8 @@ struct RegionFormsOptions {
       .iterations = 30, .nodes = 20'000, .bytes = size_t{200} << 20, .time = absl::Seconds(1)};
   // Of all regions together; one that finds nothing left keeps its form.
   absl::Duration time = absl::Seconds(10);
+  // Of that, for what layouts of boundaries are found besides; they come last.
+  absl::Duration join_time = absl::Seconds(2);
   size_t bytes = size_t{1} << 30;
   int max_joins = 4;  // pairs of regions that are tried as one
   // In one call of Neighbours: regions looked at, those that cost most; choices of each that
@@ -119,8 +121,8 @@ class RegionForms : public FormSpace {
   absl::Status JoinWherePays();
   std::vector<std::pair<int, int>> PairsInRow() const;
   absl::Status PrepareJoins();
-  // nullopt: there is no time or no room left.
-  std::optional<SaturationOptions> Left() const;
+  // Until `end` since the space was begun. nullopt: there is no time or no room left.
+  std::optional<SaturationOptions> Left(absl::Duration end) const;
   absl::StatusOr<std::shared_ptr<RegionTerms>> TermsOf(const Region& region);
   double OriginalSeconds(const Region& region) const;
 

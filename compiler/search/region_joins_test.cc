@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "compiler/rules/views.h"
 #include "compiler/search/region_forms.h"
 #include "compiler/search/region_testing.h"
@@ -314,6 +315,18 @@ TEST(RegionJoinsTest, ASearchTakesAJoin) {
   EXPECT_TRUE(absl::StrContains(joined.rules, "boundary_layouts(r0.y0[1,0]x1)")) << joined.rules;
   options.rules.disabled = {"boundary_layouts"};
   EXPECT_LT(joined.predicted, 0.98 * Searched(graph, options).predicted);
+}
+
+TEST(RegionJoinsTest, WithoutTimeThereAreTheFormsOfEachRegion) {
+  const Graph graph = AttentionLayers(3);
+  RegionFormsOptions options = Options(graph);
+  options.join_time = absl::ZeroDuration();
+  const auto forms = Make(graph, options);
+  ASSERT_NE(forms->joins(), nullptr);
+  EXPECT_TRUE(forms->joins()->variants().empty());
+  for (const RegionReport& r : forms->Report()) EXPECT_EQ(r.stop, egraph::StopReason::kSaturated);
+  for (const int form : forms->Neighbours(0)) EXPECT_FALSE(IsJoined(*forms, form));
+  for (uint64_t seed = 0; seed < 4; ++seed) EXPECT_TRUE(forms->RandomForm(seed).ok());
 }
 
 TEST(RegionJoinsTest, ARowSwitchesThemOff) {
