@@ -251,9 +251,16 @@ absl::Status Executable::RunSteps(Context& context,
         absl::StrCat("step_nanoseconds has ", options.step_nanoseconds.size(),
                      " elements for ", program_.run.size(), " steps"));
   }
+  const auto count = static_cast<int64_t>(program_.run.size());
+  const int64_t first = options.first_step;
+  const int64_t end = options.steps < 0 ? count : first + options.steps;
+  if (first < 0 || first > end || end > count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps ", first, " to ", end, " of ", count));
+  }
   std::fill(context.errors_.begin(), context.errors_.end(), KernelError());
   absl::Status status;
-  for (size_t i = 0; i < program_.run.size() && status.ok(); ++i) {
+  for (int64_t i = first; i < end && status.ok(); ++i) {
     status = Interrupted(options, i);
     if (!status.ok()) break;
     const Program::Step& step = program_.run[i];

@@ -57,6 +57,9 @@ struct RunOptions {
   const std::atomic<bool>* cancelled = nullptr;
   // One element per step of plan.run, or empty: how long each took.
   absl::Span<int64_t> step_nanoseconds;
+  // Measuring: only this many steps of plan.run, from first_step on; -1: all
+  // behind it.
+  int first_step = 0, steps = -1;
   // Debugging: one thread, called after every step; an error ends the run. The
   // only mode that allocates.
   const std::function<absl::Status(const StepView&)>* check = nullptr;

@@ -213,6 +213,28 @@ TEST_F(ExecutorTest, TimesEveryStep) {
                absl::StatusCode::kInvalidArgument, {"2 elements for 3 steps"});
 }
 
+TEST_F(ExecutorTest, RunsSomeOfItsSteps) {
+  auto executable = LoadOrDie(RowPlan());
+  auto context = executable->NewContext().value();
+  RowCall call(64);
+  const auto times = [&](int first, int steps) {
+    std::vector<int64_t> nanoseconds(3, -1);
+    const RunOptions options{
+        .step_nanoseconds = absl::MakeSpan(nanoseconds), .first_step = first, .steps = steps};
+    EXPECT_TRUE(call.Run(*executable, context.get(), options).ok());
+    for (int64_t& n : nanoseconds) n = n < 0 ? 0 : 1;
+    return nanoseconds;
+  };
+  EXPECT_THAT(times(0, 1), ::testing::ElementsAre(1, 0, 0));
+  EXPECT_THAT(times(1, -1), ::testing::ElementsAre(0, 1, 1));
+  EXPECT_THAT(times(2, 1), ::testing::ElementsAre(0, 0, 1));
+  EXPECT_THAT(times(3, 0), ::testing::ElementsAre(0, 0, 0));
+  for (const auto& [first, steps] : {std::pair(2, 2), std::pair(-1, 1), std::pair(4, -1)}) {
+    ExpectStatus(call.Run(*executable, context.get(), {.first_step = first, .steps = steps}),
+                 absl::StatusCode::kInvalidArgument, {"of 3"});
+  }
+}
+
 TEST_F(ExecutorTest, CheckSeesEveryStep) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();

@@ -1,6 +1,8 @@
 #include "server/plan_cost.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/expr_proto.h"
@@ -22,6 +24,26 @@ double Roofline(const v1::StepCost& step, int64_t cache_bytes, const MachineLimi
 }
 
 }  // namespace
+
+int64_t ActivationBytes(const v1::Plan& plan, absl::Span<const int64_t> sizes) {
+  Expr::Env env;
+  for (int d = 0; d < plan.dims_size() && d < static_cast<int>(sizes.size()); ++d) {
+    env[plan.dims(d).name()] = sizes[d];
+  }
+  std::vector<std::pair<int64_t, int64_t>> extents;
+  for (const v1::Buffer& buffer : plan.buffers()) {
+    if (buffer.kind() != v1::Buffer::ARENA) continue;
+    const auto bytes = static_cast<int64_t>(Value(buffer.bytes(), env));
+    extents.emplace_back(buffer.arena_offset(), buffer.arena_offset() + bytes);
+  }
+  std::sort(extents.begin(), extents.end());
+  int64_t touched = 0, end = 0;  // bytes below `end` are counted
+  for (const auto& [from, to] : extents) {
+    touched += std::max<int64_t>(0, to - std::max(from, end));
+    end = std::max(end, to);
+  }
+  return touched;
+}
 
 v1::PlanCost CountCost(const v1::Plan& plan, absl::Span<const int64_t> sizes,
                        const MachineLimits& limits) {

@@ -26,6 +26,9 @@ struct MachineLimits {
 v1::PlanCost CountCost(const v1::Plan& plan, absl::Span<const int64_t> sizes,
                        const MachineLimits& limits = {});
 
+// Bytes of the arena that a run at these sizes touches: what lies between the plan's steps.
+int64_t ActivationBytes(const v1::Plan& plan, absl::Span<const int64_t> sizes);
+
 }  // namespace athanor
 
 #endif  // ATHANOR_SERVER_PLAN_COST_H_

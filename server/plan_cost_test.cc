@@ -1,5 +1,7 @@
 #include "server/plan_cost.h"
 
+#include <utility>
+
 #include "compiler/frontend/expr_proto.h"
 #include "gtest/gtest.h"
 
@@ -40,6 +42,24 @@ TEST(PlanCostTest, TheNearerLimitBounds) {
   const v1::PlanCost bound =
       CountCost(TwoSteps(), {100, 5}, {.read_bytes_per_second = 1e3, .f32_flops_per_second = 1e9});
   EXPECT_DOUBLE_EQ(bound.steps(1).roofline_seconds(), 400);
+}
+
+// Two buffers that share a place, never alive together, and one behind a gap.
+TEST(PlanCostTest, ActivationsAreWhatARunTouchesOfItsArena) {
+  v1::Plan plan = TwoSteps();
+  const Expr b = Expr::Symbol("b");
+  const std::pair<int64_t, Expr> arena[] = {{0, 64 * b}, {0, 16 * b}, {32, 64 * b}, {640, 8 * b}};
+  for (const auto& [offset, bytes] : arena) {
+    v1::Buffer* buffer = plan.add_buffers();
+    buffer->set_kind(v1::Buffer::ARENA);
+    buffer->set_arena_offset(offset);
+    *buffer->mutable_bytes() = ExprToProto(bytes);
+  }
+  v1::Buffer* input = plan.add_buffers();
+  input->set_kind(v1::Buffer::INPUT);
+  *input->mutable_bytes() = ExprToProto(1000 * b);
+  EXPECT_EQ(ActivationBytes(plan, {2, 5}), 32 + 128 + 16);
+  EXPECT_EQ(ActivationBytes(plan, {1, 5}), 32 + 64 + 8);
 }
 
 TEST(PlanCostTest, WhatCannotBeReadCountsAsNothing) {

@@ -201,6 +201,13 @@ absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
   *request.mutable_sizes() = kernel.sizes();
   request.set_seed(check.seed() + 1);
   request.set_weight_bytes(kernel.weight_bytes());
+  if (activation_bytes_.empty()) {
+    for (const internal::Sizes& sizes : kernel.sizes()) {
+      const std::vector<int64_t> dims(sizes.values().begin(), sizes.values().end());
+      activation_bytes_.push_back(ActivationBytes(serving_.plan, dims));
+    }
+  }
+  request.mutable_activation_bytes()->Assign(activation_bytes_.begin(), activation_bytes_.end());
   *request.mutable_give_up_seconds() = kernel.give_up_seconds();
   request.set_threads(machine_.target().threads());
   absl::StatusOr<internal::MeasureReply> times =

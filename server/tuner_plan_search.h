@@ -89,6 +89,9 @@ class TunerPlanSearch final : public PlanSearch {
 
   internal::SearchReply step_;
   int next_kernel_ = 0;  // of step_
+  // What lies between the steps of the first plan that served, by size; all kernels are measured
+  // among as much. Empty: none was measured yet.
+  std::vector<int64_t> activation_bytes_;
   bool finishing_ = false;
   bool crowded_out_ = false;  // finishing, and there were no gaps to measure in: none is waited for
   std::optional<Found> winner_;  // faster, not verified

@@ -16,17 +16,6 @@ namespace {
 // A kernel this many times slower than the best of its task is not timed to the end.
 constexpr double kGiveUp = 1.25;
 
-int64_t WeightBytes(const Graph& graph) {
-  int64_t total = 0;
-  for (NodeId p : graph.ParameterIds()) {
-    const TensorType& type = graph.node(p).type;
-    int64_t bytes = DTypeBytes(type.dtype);
-    for (const Expr& e : type.shape) bytes *= e.constant().value_or(1);
-    total += bytes;
-  }
-  return total;
-}
-
 void AddSizes(const std::vector<SizePoint>& points,
               google::protobuf::RepeatedPtrField<internal::Sizes>* out) {
   for (const SizePoint& p : points) out->Add()->mutable_values()->Assign(p.begin(), p.end());

@@ -76,6 +76,25 @@ FusionRules FusionRulesOf(const RuleChoice& rules) {
           .again = allowed("fuse_again")};
 }
 
+int64_t WeightBytes(const Graph& graph) {
+  std::vector<bool> walked(graph.nodes.size(), false);
+  for (const Node& node : graph.nodes) {
+    const bool looks_up = node.op == Op::kGather || node.op == Op::kEmbeddingBag;
+    for (size_t i = looks_up ? 1 : 0; i < node.inputs.size(); ++i) {
+      walked[node.inputs[i]] = true;
+    }
+  }
+  int64_t total = 0;
+  for (NodeId p : graph.ParameterIds()) {
+    if (!walked[p]) continue;
+    const TensorType& type = graph.node(p).type;
+    int64_t bytes = DTypeBytes(type.dtype);
+    for (const Expr& e : type.shape) bytes *= e.constant().value_or(1);
+    total += bytes;
+  }
+  return total;
+}
+
 absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) {
   absl::StatusOr<Graph> graph = ParseGraph(start.graph_text());
   if (!graph.ok()) return graph.status();

@@ -27,6 +27,10 @@ struct SearchSetup {
 // dims.
 absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start);
 
+// Of the weights that every call of the graph reads from end to end: not of tables that it looks
+// some rows up in.
+int64_t WeightBytes(const Graph& graph);
+
 // The switches of family "fuse".
 FusionRules FusionRulesOf(const RuleChoice& rules);
 

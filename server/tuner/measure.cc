@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "server/tuner/inputs.h"
+#include "server/tuner/layers.h"
 #include "server/tuner/pacer.h"
 
 namespace athanor {
@@ -21,28 +23,24 @@ constexpr double kSample = 300e-6;  // seconds of one sample
 static_assert(kSample <= Pacer::kMaxSlice);
 constexpr double kSizeSeconds = 40e-3;  // of one plan at one size, about
 constexpr int kMinRounds = 5, kMaxRounds = 31;
-constexpr int64_t kMaxHeld = int64_t{96} << 20;  // bytes of weights held in turns
-constexpr int kMaxCopies = 8;
-// Where its weights come from is little of a call that takes so many seconds.
-constexpr double kLongCall = 3e-3;
-constexpr size_t kLongCopies = 2;
 constexpr int kStepRounds = 15;
 
 // Plain data that the forked process leaves behind.
 struct Result {
   double seconds = 0, low = 0, high = 0;
   int rounds = 0;
+  int layers = 1, turns = 1;
 };
 
-// A plan loaded one or more times, and what it is called with at the size at hand.
+// A plan in layers (layers.h), and what it is called with at the size at hand.
 struct Subject {
-  std::vector<std::shared_ptr<const Executable>> copies;
-  std::vector<std::unique_ptr<Executable::Context>> contexts;
-  std::vector<absl::string_view> inputs;
-  std::vector<std::string> output_bytes;
-  std::vector<absl::Span<char>> outputs;
-  size_t turn = 0;
-  size_t used = 1;    // copies that take turns at the size at hand
+  int layers = 1, steps = 0;  // of each layer
+  std::vector<int> turns;     // by size
+  std::optional<Arena> weights;
+  std::shared_ptr<const Executable> model;
+  std::unique_ptr<Executable::Context> context;
+  std::optional<CallMemory> memory;
+  int next = 0;       // layer
   int64_t calls = 1;  // of one sample
   bool given_up = false;
   std::vector<double> samples;
@@ -87,6 +85,7 @@ class Measurement {
   absl::Status RunSize(std::vector<Subject>& subjects, int size, Result* results);
   absl::StatusOr<Subject> Load(Device* device, const internal::MeasuredPlan& plan);
   absl::Status Bind(int size, absl::Span<const int64_t> dims, Subject* s);
+  absl::Status Call(Subject& s, absl::Span<const int64_t> dims, int64_t calls);
   absl::Status Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds);
   // The median time of each step of a run.
   absl::Status TimeSteps(Subject& s, absl::Span<const int64_t> dims, double* seconds);
@@ -181,6 +180,8 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
       size->set_low(r.low);
       size->set_high(r.high);
       size->set_rounds(r.rounds);
+      size->set_layers(r.layers);
+      size->set_turns(r.turns);
       const double* from = step_seconds_ + first_step_.back() * s;
       if (!request_.steps()) continue;
       size->mutable_step_seconds()->Assign(from + first_step_[p], from + first_step_[p + 1]);
@@ -213,57 +214,70 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, const internal::Measur
     parameters.push_back({input_names_[i], *inputs_[0][i], nullptr});
     bytes += static_cast<int64_t>(inputs_[0][i]->size());
   }
-  int64_t copies = 1;
-  if (bytes > 0) copies = std::min(request_.weight_bytes(), kMaxHeld) / bytes;
-  copies = std::clamp<int64_t>(copies, 1, kMaxCopies);
-  Subject s;
-  for (int64_t c = 0; c < copies; ++c) {
-    auto plan = Executable::Load(measured.plan(), objects, parameters, device, {});
-    if (!plan.ok()) return plan.status();
-    auto context = (*plan)->NewContext();
-    if (!context.ok()) return context.status();
-    s.copies.push_back(*std::move(plan));
-    s.contexts.push_back(*std::move(context));
+  std::vector<std::vector<int64_t>> sizes;
+  for (const internal::Sizes& point : request_.sizes()) {
+    sizes.emplace_back(point.values().begin(), point.values().end());
   }
+  const auto& activations = request_.activation_bytes();
+  absl::StatusOr<LayerCounts> counts =
+      CountLayers(measured.plan(), bytes, sizes,
+                  {request_.weight_bytes(), {activations.begin(), activations.end()}});
+  if (!counts.ok()) return counts.status();
+  Subject s;
+  s.layers = counts->layers;
+  s.turns = std::move(counts->turns);
+  s.steps = measured.plan().run_size();
+  const Layers model = InLayers(measured.plan(), s.layers);
+  auto views = LayerParameters(model, std::move(parameters), &s.weights);
+  if (!views.ok()) return views.status();
+  auto loaded = Executable::Load(model.plan, objects, *views, device, {});
+  if (!loaded.ok()) return loaded.status();
+  s.model = *std::move(loaded);
+  auto context = s.model->NewContext();
+  if (!context.ok()) return context.status();
+  s.context = *std::move(context);
   return s;
 }
 
 absl::Status Measurement::Bind(int size, absl::Span<const int64_t> dims, Subject* s) {
-  const Executable& first = *s->copies.front();
-  if (absl::Status ok = first.CheckDims(dims); !ok.ok()) return ok;
-  s->inputs.clear();
-  s->output_bytes.clear();
-  s->outputs.clear();
   s->samples.clear();
+  s->next = 0;
   s->calls = 1;
   s->given_up = false;
-  for (int i = 0; i < first.inputs(); ++i) {
-    auto name = std::find(input_names_.begin(), input_names_.end(), first.input_name(i));
-    if (name == input_names_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the plan's input \"", first.input_name(i), "\" is none of the graph's"));
-    }
-    s->inputs.push_back(*inputs_[size][name - input_names_.begin()]);
-  }
-  for (int i = 0; i < first.outputs(); ++i) {
-    s->output_bytes.emplace_back(first.output_bytes(i, dims), '\0');
-  }
-  for (std::string& out : s->output_bytes) {
-    s->outputs.push_back(absl::MakeSpan(out.data(), out.size()));
+  absl::StatusOr<CallMemory> memory =
+      CallMemory::Create(*s->model, s->layers, s->turns[size], dims,
+                         [&](absl::string_view name) -> absl::StatusOr<absl::string_view> {
+                           auto found = std::find(input_names_.begin(), input_names_.end(), name);
+                           if (found != input_names_.end())
+                             return *inputs_[size][found - input_names_.begin()];
+                           return absl::InvalidArgumentError(absl::StrCat(
+                               "the plan's input \"", name, "\" is none of the graph's"));
+                         });
+  if (!memory.ok()) return memory.status();
+  s->memory = *std::move(memory);
+  return absl::OkStatus();
+}
+
+// From layer to layer, as many in one run as there are: what a run costs besides its steps is
+// shared as in a model.
+absl::Status Measurement::Call(Subject& s, absl::Span<const int64_t> dims, int64_t calls) {
+  while (calls > 0) {
+    const int layers = static_cast<int>(std::min<int64_t>(calls, s.layers - s.next));
+    RunOptions options;
+    options.first_step = s.next * s.steps;
+    options.steps = layers * s.steps;
+    absl::Status status =
+        s.model->Run(s.context.get(), dims, s.memory->inputs(), s.memory->outputs(), options);
+    if (!status.ok()) return status;
+    s.next = (s.next + layers) % s.layers;
+    calls -= layers;
   }
   return absl::OkStatus();
 }
 
 absl::Status Measurement::Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
-  absl::StatusOr<double> one = pacer_.Sample(&s.calls, [&](int64_t calls) {
-    for (int64_t i = 0; i < calls; ++i) {
-      s.turn = (s.turn + 1) % s.used;
-      absl::Status status =
-          s.copies[s.turn]->Run(s.contexts[s.turn].get(), dims, s.inputs, s.outputs, {});
-      if (!status.ok()) return status;
-    }
-    return absl::OkStatus();
-  });
+  absl::StatusOr<double> one =
+      pacer_.Sample(&s.calls, [&](int64_t calls) { return Call(s, dims, calls); });
   if (one.ok()) *seconds = *one;
   return one.status();
 }
@@ -274,12 +288,10 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
   double longest = 0;
   for (Subject& s : subjects) {
     if (absl::Status status = Bind(size, dims, &s); !status.ok()) return status;
-    // Every copy once for its pages, then once more for the time.
+    // Once for what only a first call touches, then for the time.
     double seconds = 0;
-    s.used = s.copies.size();
-    for (size_t c = 0; c <= s.used; ++c) {
+    for (int warm = 0; warm < 2; ++warm) {
       if (absl::Status status = Sample(s, dims, &seconds); !status.ok()) return status;
-      if (seconds > kLongCall) s.used = std::min(s.used, kLongCopies);
     }
     s.calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
     const double limit =
@@ -305,7 +317,10 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
     }
   }
   for (size_t p = 0; p < subjects.size(); ++p) {
-    results[p * request_.sizes_size() + size] = Summary(std::move(subjects[p].samples));
+    Result& result = results[p * request_.sizes_size() + size];
+    result = Summary(std::move(subjects[p].samples));
+    result.layers = subjects[p].layers;
+    result.turns = subjects[p].turns[size];
     if (!request_.steps() || subjects[p].given_up) continue;
     double* steps = step_seconds_ + first_step_.back() * size + first_step_[p];
     if (absl::Status status = TimeSteps(subjects[p], dims, steps); !status.ok()) return status;
@@ -314,22 +329,21 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
 }
 
 absl::Status Measurement::TimeSteps(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
-  const int steps = s.copies.front()->steps();
-  std::vector<std::vector<double>> samples(steps);
-  std::vector<int64_t> nanoseconds(steps);
+  std::vector<std::vector<double>> samples(s.steps);
+  std::vector<int64_t> nanoseconds(s.model->steps());
   RunOptions options;
   options.step_nanoseconds = absl::MakeSpan(nanoseconds);
+  options.steps = s.steps;
   for (int round = 0; round < kStepRounds; ++round) {
     int64_t calls = 1;
     absl::StatusOr<double> sample = pacer_.Sample(&calls, [&](int64_t) {
-      s.turn = (s.turn + 1) % s.used;
-      return s.copies[s.turn]->Run(s.contexts[s.turn].get(), dims, s.inputs, s.outputs, options);
+      return s.model->Run(s.context.get(), dims, s.memory->inputs(), s.memory->outputs(), options);
     });
     if (!sample.ok()) return sample.status();
-    for (int i = 0; i < steps; ++i)
+    for (int i = 0; i < s.steps; ++i)
       samples[i].push_back(1e-9 * static_cast<double>(nanoseconds[i]));
   }
-  for (int i = 0; i < steps; ++i) seconds[i] = Summary(std::move(samples[i])).seconds;
+  for (int i = 0; i < s.steps; ++i) seconds[i] = Summary(std::move(samples[i])).seconds;
   return absl::OkStatus();
 }
 

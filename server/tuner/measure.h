@@ -7,8 +7,9 @@
 // A sample is as many calls as take about kSample, so that the clock's grain does not matter; it is
 // taken between requests (pacer.h), and one call is the least that can be taken. Weights are
 // copied, prepared and first touched without such pauses, at the priority of this process
-// (yielding.h); weights are held several times and taken in turn where the whole model's would not
-// stay in the caches. A plan slower than its limit is given up after its first calls.
+// (yielding.h). What is less than its model is measured as many equal layers of one, so that a
+// kernel alone finds weights, inputs and outputs where it would in a plan (layers.h). A plan slower
+// than its limit is given up after its first calls.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_H_
 
