@@ -1,53 +1,77 @@
 #include "compiler/pipeline/search_sizes.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
 namespace athanor {
 namespace {
 
-// Some tens of milliseconds of a server core, and memory that a check process may well have.
-constexpr int64_t kMostFlops = 20'000'000'000;
-constexpr int64_t kMostBytes = int64_t{1} << 30;
+// Of one call of the whole model, which is made some ten times for each plan that is compared; its
+// kernels, which are many, take a small share each.
+constexpr double kLargestSeconds = 0.15;
+constexpr double kTypicalSeconds = 0.5;
+// Memory that a check process may well have.
+constexpr double kMostBytes = 1 << 30;
+// Bounds are declared with room to spare, and most time is spent at the larger sizes.
+constexpr int64_t kTypicalShare = 4;
 
-bool Fits(const Graph& graph, const SizePoint& sizes, const Expr& flops, const Expr& bytes) {
-  Expr::Env env;
-  for (size_t d = 0; d < sizes.size(); ++d) env[graph.dims[d].name] = sizes[d];
-  const std::optional<int64_t> work = flops.Evaluate(env), memory = bytes.Evaluate(env);
-  return work && memory && *work <= kMostFlops && *memory <= kMostBytes;
-}
+class Box {
+ public:
+  Box(const Graph& graph, const Expr& flops, const Expr& bytes, const Machine& machine)
+      : graph_(graph), flops_(flops), bytes_(bytes), machine_(machine) {}
+
+  // `sizes`, with the dim that is furthest above the smallest halved until a call takes no longer;
+  // none below `least`.
+  SizePoint Within(double seconds, SizePoint sizes, const SizePoint& low,
+                   const SizePoint& least) const {
+    while (!Fits(seconds, sizes)) {
+      size_t most = sizes.size();
+      double ratio = 1;
+      for (size_t d = 0; d < sizes.size(); ++d) {
+        const double r =
+            static_cast<double>(sizes[d]) / static_cast<double>(std::max<int64_t>(low[d], 1));
+        if (sizes[d] > least[d] && r > ratio) {
+          ratio = r;
+          most = d;
+        }
+      }
+      if (most == sizes.size()) break;
+      sizes[most] = std::max(least[most], sizes[most] / 2);
+    }
+    return sizes;
+  }
+
+ private:
+  bool Fits(double seconds, const SizePoint& sizes) const {
+    Expr::Env env;
+    for (size_t d = 0; d < sizes.size(); ++d) env[graph_.dims[d].name] = sizes[d];
+    const std::optional<int64_t> flops = flops_.Evaluate(env), bytes = bytes_.Evaluate(env);
+    if (!flops || !bytes || static_cast<double>(*bytes) > kMostBytes) return false;
+    return static_cast<double>(*flops) <= seconds * machine_.f32_flops_per_second &&
+           static_cast<double>(*bytes) <= seconds * machine_.read_bytes_per_second;
+  }
+
+  const Graph& graph_;
+  const Expr &flops_, &bytes_;
+  const Machine& machine_;
+};
 
 }  // namespace
 
-std::vector<SizePoint> SearchSizes(const Graph& graph, const Expr& flops, const Expr& bytes) {
-  SizePoint low, high, middle;
+std::vector<SizePoint> SearchSizes(const Graph& graph, const Expr& flops, const Expr& bytes,
+                                   const Machine& machine) {
+  SizePoint low, typical, high;
   for (const Dim& d : graph.dims) {
     low.push_back(std::max<int64_t>(d.min, std::min<int64_t>(d.max, 1)));
+    typical.push_back(std::max(low.back(), d.max / kTypicalShare));
     high.push_back(d.max);
   }
-  // Halves the dim that is furthest above its least size, until a call is affordable.
-  while (!Fits(graph, high, flops, bytes)) {
-    size_t most = high.size();
-    double ratio = 1;
-    for (size_t d = 0; d < high.size(); ++d) {
-      const double r =
-          static_cast<double>(high[d]) / static_cast<double>(std::max<int64_t>(low[d], 1));
-      if (r > ratio) {
-        ratio = r;
-        most = d;
-      }
-    }
-    if (most == high.size()) break;
-    high[most] = std::max(low[most], high[most] / 2);
-  }
-  for (size_t d = 0; d < low.size(); ++d) {
-    middle.push_back(static_cast<int64_t>(
-        std::llround(std::sqrt(static_cast<double>(low[d]) * static_cast<double>(high[d])))));
-  }
-  std::vector<SizePoint> sizes = {low};
-  for (SizePoint* p : {&middle, &high}) {
+  const Box box(graph, flops, bytes, machine);
+  typical = box.Within(kTypicalSeconds, std::move(typical), low, low);
+  high = box.Within(kLargestSeconds, std::move(high), low, typical);
+  std::vector<SizePoint> sizes = {std::move(low)};
+  for (SizePoint* p : {&typical, &high}) {
     if (*p != sizes.back()) sizes.push_back(std::move(*p));
   }
   return sizes;

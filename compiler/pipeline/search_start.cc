@@ -27,7 +27,8 @@ absl::StatusOr<SizePoint> PreparedSizes(const Graph& graph, const Prepared& prep
 }
 
 // Of the baseline's kernels.
-std::vector<SizePoint> ChooseSizes(const Graph& graph, const v1::Target& target) {
+std::vector<SizePoint> ChooseSizes(const Graph& graph, const v1::Target& target,
+                                   const Machine& machine) {
   const Genome genome = ChooseKernels(graph, target);
   const std::vector<bool> memory = MemoryOf(graph, genome);
   Expr flops = 0, bytes = 0;
@@ -35,7 +36,7 @@ std::vector<SizePoint> ChooseSizes(const Graph& graph, const v1::Target& target)
     flops += Flops(graph, memory, k.root);
     bytes += MovedBytes(graph, memory, k.root);
   }
-  return SearchSizes(graph, flops, bytes);
+  return SearchSizes(graph, flops, bytes, machine);
 }
 
 SearchMode ModeOf(v1::SearchMode mode) {
@@ -120,7 +121,9 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
     if (!point.ok()) return point.status();
     options.sizes.push_back(*std::move(point));
   }
-  if (options.sizes.empty()) options.sizes = ChooseSizes(setup.prepared.graph, start.target());
+  if (options.sizes.empty()) {
+    options.sizes = ChooseSizes(setup.prepared.graph, start.target(), setup.machine);
+  }
   return setup;
 }
 
