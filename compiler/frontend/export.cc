@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/frontend/attr_proto.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -51,7 +52,11 @@ v1::Graph GraphToProto(const Graph& graph, absl::Span<const std::string> paramet
     out->set_name(names[i]);
     out->set_op(std::string(OpName(node.op)));
     for (NodeId input : node.inputs) out->add_inputs(names[input]);
-    for (const auto& [name, value] : node.attrs) (*out->mutable_attrs())[name] = AttrToProto(value);
+    for (const auto& [name, value] : node.attrs) {
+      // Whoever reads the message finds it from the contents.
+      if (node.op == Op::kParameter && name == kMagnitude) continue;
+      (*out->mutable_attrs())[name] = AttrToProto(value);
+    }
     if (node.op == Op::kInput || node.op == Op::kParameter) WriteType(node.type, out);
     if (node.op == Op::kParameter && parameters < parameter_hashes.size()) {
       out->set_content_hash(parameter_hashes[parameters++]);

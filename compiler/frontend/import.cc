@@ -16,6 +16,7 @@
 #include "compiler/frontend/names.h"
 #include "compiler/frontend/parse.h"
 #include "compiler/ir/check.h"
+#include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -249,6 +250,10 @@ absl::StatusOr<Node> Importer::ReadDeclared(const v1::GraphNode& node, Op op,
                      kHashBytes, " bytes of the parameter's SHA-256");
     }
     hashes_.push_back(node.content_hash());
+    if (attrs->contains(kMagnitude)) {
+      return Invalid("has attribute ", kMagnitude,
+                     ", which is found from the contents and not stated; leave it out");
+    }
   }
   if (absl::Status s = checker.CheckDeclared(op, *type, *attrs); !s.ok()) return s;
   return Node{op, {}, *std::move(attrs), *std::move(type), node.name()};

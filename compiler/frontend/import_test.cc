@@ -209,6 +209,10 @@ TEST(BadGraphTest, AttributesOfInputsAndParameters) {
   GraphMessage m = Good();
   (*NodeOf(m, "x").mutable_attrs())["axis"].set_i(0);
   ExpectInvalid(m, "node \"x\" (Input): Input has no attribute \"axis\"");
+  // What is found from the contents is not for users to say.
+  m = Good();
+  (*NodeOf(m, "bias").mutable_attrs())["magnitude"].set_i(20);
+  ExpectInvalid(m, "node \"bias\" (Parameter): has attribute magnitude, which is found from");
 }
 
 TEST(BadGraphTest, DTypeMismatches) {

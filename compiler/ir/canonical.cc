@@ -50,7 +50,7 @@ class Canonicalizer {
     for (size_t i = 0; i < ids.size(); ++i) {
       const Node& node = graph_.nodes[ids[i]];
       moved_[ids[i]] = static_cast<NodeId>(result_.nodes.size());
-      result_.nodes.push_back({node.op, {}, {}, node.type, Cat(prefix, i)});
+      result_.nodes.push_back({node.op, {}, node.attrs, node.type, Cat(prefix, i)});
     }
   }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -239,6 +240,7 @@ absl::Status NodeChecker::CheckDeclared(Op op, const TensorType& type, const Att
   if (absl::Status s = CheckAttrs(OpInfo(op), attrs); !s.ok()) return s;
   if (absl::Status s = CheckType(type); !s.ok()) return s;
   if (op != Op::kParameter) return absl::OkStatus();
+  if (absl::Status s = CheckMagnitude(type, attrs); !s.ok()) return s;
   for (size_t i = 0; i < type.shape.size(); ++i) {
     if (type.shape[i].constant()) continue;
     return Invalid("axis ", i, " has size ", type.shape[i].ToString(),

@@ -35,8 +35,12 @@ void AddLeaves(Rows* rows) {
   rows->push_back({Op::kInput, "Input", OpClass::kLeaf, 0, 0, {}, InferDeclared, nullptr, 0,
                    "A tensor of the request. Any dtype; the shape may use dims. bool bytes are 0 "
                    "or 1."});
-  rows->push_back({Op::kParameter, "Parameter", OpClass::kLeaf, 0, 0, {}, InferDeclared, nullptr, 0,
-                   "A weight, fixed for a version of the model. Any dtype; the shape is constant."});
+  rows->push_back({Op::kParameter, "Parameter", OpClass::kLeaf, 0, 0,
+                   ATHANOR_ATTRS(Optional("magnitude", AttrType::kInt,
+                                          "every element is finite and at most 2^it in size")),
+                   InferDeclared, nullptr, 0,
+                   "A weight, fixed for a version of the model. Any dtype; the shape is constant. "
+                   "Its magnitude is found from its contents, never stated by a user."});
   ATHANOR_ROW(Constant, kLeaf, 0, 0,
               ATHANOR_ATTRS(Required("value", AttrType::kTensor, "the literal")), InferConstant, 0,
               "The literal, bit for bit. Any dtype and rank. bool bytes are 0 or 1.");

@@ -117,6 +117,7 @@ std::string DeclarationText(const Declaration& declaration) {
       name += {'\\', literal[i]};
     }
   }
+  if (!declaration.attrs.empty()) name += Cat(" {", AttrsText(declaration.attrs), "}");
   return Cat(name, " : ", TypeToString(declaration.type));
 }
 

@@ -2,7 +2,7 @@
 // payloads are written.
 //
 //   AttrsText(node.attrs) == "axis=1, dtype=f32"
-//   DeclarationText("x", {DType::kF32, {2}}) == "\"x\" : f32[2]"
+//   DeclarationText({"x", {DType::kF32, {2}}}) == "\"x\" : f32[2]"
 #ifndef ATHANOR_COMPILER_IR_TEXT_H_
 #define ATHANOR_COMPILER_IR_TEXT_H_
 
@@ -21,10 +21,12 @@ std::string AttrsText(const Attrs& attrs);
 // attributes is for the op table to say.
 absl::StatusOr<Attrs> ParseAttrs(std::string_view text);
 
-// The name and type of an Input or Parameter. Brackets and quotes of the name's text are balanced.
+// The name, type and attributes of an Input or Parameter, `"w" {magnitude=20} : f32[2]`. Brackets
+// and quotes of the name's text are balanced.
 struct Declaration {
   std::string name;
   TensorType type;
+  Attrs attrs = {};
   bool operator==(const Declaration&) const = default;
 };
 std::string DeclarationText(const Declaration& declaration);

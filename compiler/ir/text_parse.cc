@@ -54,11 +54,13 @@ class GraphParser {
   absl::StatusOr<Declaration> ParseDeclaration() {
     absl::StatusOr<std::string> name = in_.String("the name");
     if (!name.ok()) return name.status();
+    absl::StatusOr<Attrs> attrs = ReadAttrs();
+    if (!attrs.ok()) return attrs.status();
     if (absl::Status s = in_.Expect(':'); !s.ok()) return s;
     absl::StatusOr<TensorType> type = ReadType();
     if (!type.ok()) return type.status();
     if (!in_.AtEnd()) return in_.Error("expected the end after the type");
-    return Declaration{*std::move(name), *std::move(type)};
+    return Declaration{*std::move(name), *std::move(type), *std::move(attrs)};
   }
 
  private:
@@ -137,11 +139,17 @@ class GraphParser {
   }
 
   absl::StatusOr<NodeId> ReadDeclared(Op op, std::string name, GraphBuilder* builder) {
+    absl::StatusOr<Attrs> attrs = ReadAttrs();
+    if (!attrs.ok()) return attrs.status();
     if (absl::Status s = in_.Expect(':'); !s.ok()) return s;
     absl::StatusOr<TensorType> type = ReadType();
     if (!type.ok()) return type.status();
-    return AtLine(op == Op::kInput ? builder->Input(std::move(name), *std::move(type))
-                                   : builder->Parameter(std::move(name), *std::move(type)));
+    absl::StatusOr<NodeId> id =
+        AtLine(op == Op::kInput ? builder->Input(std::move(name), *std::move(type))
+                                : builder->Parameter(std::move(name), *std::move(type)));
+    // Checked with the whole graph.
+    if (id.ok()) graph_.nodes[*id].attrs = *std::move(attrs);
+    return id;
   }
 
   absl::StatusOr<NodeId> ReadComputed(Op op, std::string name, GraphBuilder* builder) {

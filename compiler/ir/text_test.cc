@@ -180,6 +180,9 @@ TEST(Text, DeclarationsByThemselves) {
     EXPECT_EQ(*ParseDeclaration(text), declaration) << text;
     EXPECT_EQ(std::count(text.begin(), text.end(), '"'), 2) << text;
   }
+  const Declaration weight{"w", type, {{"magnitude", int64_t{20}}}};
+  EXPECT_EQ(DeclarationText(weight), "\"w\" {magnitude=20} : f16[b, 3]");
+  EXPECT_EQ(*ParseDeclaration(DeclarationText(weight)), weight);
   for (const char* bad : {"", "x : f32[2]", "\"x\"", "\"x\" : f32", "\"x\" : f32[2] y"}) {
     EXPECT_FALSE(ParseDeclaration(bad).ok()) << bad;
   }

@@ -124,14 +124,14 @@ Specs WeightTakesFactorAfter(const TermLanguage& language, const FactsAnalysis& 
       {.name = "weight_takes_factor_after",
        .premises = {"?y = (Mul~ (Contract~[?spec] ?x ?w) (IndexMap[?map] ?g))"},
        .conditions = {t.HasWideDType("y"), t.IsWeight("w"), t.IsWeight("g"), t.IsNoWeight("x"),
-                      t.IsView("map"), t.IsNotUniform("g"), t.IsBounded("g")},
+                      t.IsView("map"), t.IsNotUniform("g"), t.IsProductBounded("w", "g")},
        .apply = t.Equal("y", build)});
 }
 
 void WeightTakesFactorAfterExample(ExampleBuilder& e) {
   const Expr rows = e.Size();
   const int64_t k = e.ConstantSize(1), n = e.ConstantSize(2);
-  const NodeId x = e.Input({rows, k}, WideDType(e)), w = e.Parameter({k, n}, WideDType(e));
+  const NodeId x = e.Input({rows, k}, WideDType(e)), w = e.BoundedParameter({k, n}, WideDType(e));
   const NodeId y = e.Coin() ? e.x().Add(Op::kContract, {x, w}, {{"spec", "mk,kn->mn"}})
                             : e.x().Add(Op::kContract, {w, x}, {{"spec", "kn,mk->mn"}});
   const NodeId g = e.x().Map(e.Constant({n}, WideDType(e)), {rows, n}, {Expr::Axis(1)});
@@ -165,6 +165,9 @@ Specs ContractSplitsBias(const TermLanguage& language, const FactsAnalysis& fact
     const std::optional<NodeId> bias =
         ReadAlong(e, e.Operand(m.Class("b")), *t.View(m, "map"), spec.lhs, once.lhs, shape);
     if (!bias) return std::nullopt;
+    const int magnitude = t.MagnitudeOfContract(t.FactsOf(m, "b").values, t.FactsOf(m, "w").values,
+                                                {e.Type(*bias), e.Type(w)}, once);
+    if (!HasHeadroom(magnitude, e.Type(w).dtype)) return std::nullopt;
     const NodeId shift = Contraction(e, *bias, w, once);
     return e.x().Add(Op::kAdd, {Contraction(e, x, w, spec),
                                 e.x().Map(shift, t.ShapeOf(m, "y"), std::move(coordinates))});
@@ -179,11 +182,48 @@ Specs ContractSplitsBias(const TermLanguage& language, const FactsAnalysis& fact
 void ContractSplitsBiasExample(ExampleBuilder& e) {
   const Expr batch = e.Size(), rows = e.Size();
   const int64_t k = e.ConstantSize(2), n = e.ConstantSize();
-  const NodeId x = e.Input({batch, rows, k}, WideDType(e)), w = e.Constant({k, n}, WideDType(e));
-  const NodeId b = e.x().Map(e.Parameter({k}, WideDType(e)), {batch, rows, k}, {Expr::Axis(2)});
+  const NodeId x = e.Input({batch, rows, k}, WideDType(e));
+  const NodeId w =
+      e.Coin() ? e.Constant({k, n}, WideDType(e)) : e.BoundedParameter({k, n}, WideDType(e));
+  const NodeId b =
+      e.x().Map(e.BoundedParameter({k}, WideDType(e)), {batch, rows, k}, {Expr::Axis(2)});
   const NodeId shifted = e.Coin() ? e.x().Add(Op::kAdd, {x, b}) : e.x().Add(Op::kAdd, {b, x});
   e.Output(e.Coin() ? e.x().Add(Op::kContract, {shifted, w}, {{"spec", "bmk,kn->bmn"}})
                     : e.x().Add(Op::kContract, {w, shifted}, {{"spec", "kn,bmk->nbm"}}));
+}
+
+// What a contraction gives up and the bias it has are one bias.
+Specs BiasesAdd(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const NodeId a = e.Operand(m.Class("a")), b = e.Operand(m.Class("b"));
+    if (e.Type(a).shape != e.Type(b).shape) return std::nullopt;
+    const DType dtype = e.Type(a).dtype;
+    const int magnitude = MagnitudeOfSum(
+        std::max(t.FactsOf(m, "a").values.magnitude, t.FactsOf(m, "b").values.magnitude), 2);
+    if (!HasHeadroom(magnitude, dtype)) return std::nullopt;
+    const IndexMap& map = *t.View(m, "map");
+    const NodeId sum = e.x().Add(Op::kAdd, {a, b});
+    return e.x().Add(Op::kAdd,
+                     {e.Operand(m.Class("x")), e.x().Map(sum, map.shape, map.coordinates)});
+  };
+  return Orders(
+      {.name = "biases_add",
+       .premises = {"?y = (Add~ (Add~ ?x (IndexMap[?map] ?a)) (IndexMap[?map] ?b))"},
+       .conditions = {t.HasWideDType("y"), t.IsWeight("a"), t.IsWeight("b"), t.IsNoWeight("x"),
+                      t.IsView("map"), t.IsNotUniform("a"), t.IsNotUniform("b")},
+       .apply = t.Equal("y", build)});
+}
+
+void BiasesAddExample(ExampleBuilder& e) {
+  const Expr rows = e.Size();
+  const int64_t n = e.ConstantSize(2);
+  const NodeId x = e.Input({rows, n}, WideDType(e));
+  const auto bias = [&] {
+    return e.x().Map(e.BoundedParameter({n}, WideDType(e)), {rows, n}, {Expr::Axis(1)});
+  };
+  const NodeId once = e.x().Add(Op::kAdd, {x, bias()});
+  e.Output(e.Coin() ? e.x().Add(Op::kAdd, {once, bias()}) : e.x().Add(Op::kAdd, {bias(), once}));
 }
 
 // --- Contractions of contractions ---
@@ -225,6 +265,10 @@ Specs WeightsContract(const TermLanguage& language, const FactsAnalysis& facts) 
       const bool needed = Has(inner->lhs, letter) || Has(outer.result, letter);
       if (needed && !Has(weights.result, letter)) weights.result += letter;
     }
+    if (t.MagnitudeOfContract(t.FactsOf(m, "b").values, t.FactsOf(m, "c").values,
+                              {e.Type(b), e.Type(c)}, weights) == ValueFacts::kUnknown) {
+      return std::nullopt;
+    }
     const NodeId joined = Contraction(e, b, c, weights);
     if (!e.x().status().ok() ||
         Elements(e.Type(joined).shape) > Elements(e.Type(b).shape) + Elements(e.Type(c).shape)) {
@@ -244,7 +288,9 @@ void WeightsContractExample(ExampleBuilder& e) {
   const int64_t j = e.ConstantSize(1), k = e.ConstantSize(1);
   const int64_t n = e.Pick(1, k);  // else the joined weight may be the larger
   const NodeId a = e.x().Add(Op::kErf, {e.Input({rows, j}, WideDType(e))});
-  const NodeId b = e.Parameter({j, k}, WideDType(e)), c = e.Constant({k, n}, WideDType(e));
+  const NodeId b = e.BoundedParameter({j, k}, WideDType(e));
+  const NodeId c =
+      e.Coin() ? e.Constant({k, n}, WideDType(e)) : e.BoundedParameter({k, n}, WideDType(e));
   const NodeId x = e.Coin() ? e.x().Add(Op::kContract, {a, b}, {{"spec", "mj,jk->mk"}})
                             : e.x().Add(Op::kContract, {b, a}, {{"spec", "jk,mj->mk"}});
   e.Output(e.Coin() ? e.x().Add(Op::kContract, {x, c}, {{"spec", "mk,kn->mn"}})
@@ -306,13 +352,18 @@ std::vector<RuleRow> BoundedRows() {
        "sum(x*repeat(r)) = sum(x)*r for bounded r that is not summed", SumGivesFactor, nullptr,
        nullptr, SumGivesFactorExample},
       {"weight_takes_factor_after", kFamily, kReassociating,
-       "contract(x, w)*repeat(g) = contract(x, w*repeat(g)) for weights w, g, bounded g",
+       "contract(x, w)*repeat(g) = contract(x, w*repeat(g)) for weights w, g, bounded w*g",
        WeightTakesFactorAfter, nullptr, nullptr, WeightTakesFactorAfterExample},
       {"contract_splits_bias", kFamily, kReassociating,
-       "contract(x+repeat(b), w) = contract(x, w) + repeat(contract(b, w)), weights b, bounded w",
+       "contract(x+repeat(b), w) = contract(x, w) + repeat(contract(b, w)), weights b, w, "
+       "contract(b, w) far from overflow",
        ContractSplitsBias, nullptr, nullptr, ContractSplitsBiasExample},
+      {"biases_add", kFamily, kReassociating,
+       "(x+repeat(a))+repeat(b) = x+repeat(a+b), weights a, b far from overflow", BiasesAdd,
+       nullptr, nullptr, BiasesAddExample},
       {"weights_contract", kFamily, kReassociating,
-       "contract(contract(a, b), c) = contract(a, contract(b, c)), weights b, c, bounded a, c",
+       "contract(contract(a, b), c) = contract(a, contract(b, c)), weights b, c, bounded a, c, "
+       "contract(b, c)",
        WeightsContract, nullptr, nullptr, WeightsContractExample},
       {"table_contracts", kFamily, kExact,
        "contract(gather(t, ids), w) = gather(contract(t, w), ids) for weights t, w", TableContracts,

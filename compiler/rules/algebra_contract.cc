@@ -167,7 +167,8 @@ void AttentionTakesScaleExample(ExampleBuilder& e) {
 
 // --- Weights ---
 
-// The factor is within each product, so this holds for all infinities and NaNs.
+// The factor is within each product, so this holds for all infinities and NaNs of x; but the weight
+// it goes into must not become infinite where x times the factor is a number.
 Specs WeightTakesFactor(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -180,18 +181,20 @@ Specs WeightTakesFactor(const TermLanguage& language, const FactsAnalysis& facts
     if (!factor) return std::nullopt;
     return Contraction(e, e.Operand(m.Class("x")), e.x().Add(Op::kMul, {w, *factor}), spec);
   };
-  return Orders({.name = "weight_takes_factor",
-                 .premises = {"?y = (Contract~[?spec] (Mul~ ?x (IndexMap[?map] ?g)) ?w)"},
-                 .conditions = {t.HasWideDType("y"), t.IsWeight("w"), t.IsWeight("g"),
-                                t.IsNotUniform("g"), t.IsNoWeight("x"), t.IsView("map")},
-                 .apply = t.Equal("y", build)});
+  return Orders(
+      {.name = "weight_takes_factor",
+       .premises = {"?y = (Contract~[?spec] (Mul~ ?x (IndexMap[?map] ?g)) ?w)"},
+       .conditions = {t.HasWideDType("y"), t.IsWeight("w"), t.IsWeight("g"), t.IsNotUniform("g"),
+                      t.IsNoWeight("x"), t.IsView("map"), t.IsProductBounded("w", "g")},
+       .apply = t.Equal("y", build)});
 }
 
 void WeightTakesFactorExample(ExampleBuilder& e) {
   const Expr batch = e.Size(), rows = e.Size();
   const int64_t k = e.ConstantSize(), n = e.ConstantSize();
-  const NodeId x = e.Input({batch, rows, k}, WideDType(e)), w = e.Parameter({n, k}, WideDType(e)),
-               g = e.Parameter({k}, WideDType(e));
+  const NodeId x = e.Input({batch, rows, k}, WideDType(e)),
+               w = e.BoundedParameter({n, k}, WideDType(e)),
+               g = e.BoundedParameter({k}, WideDType(e));
   const NodeId wide = e.x().Map(g, {batch, rows, k}, {Expr::Axis(2)});
   const NodeId scaled = e.x().Add(Op::kMul, {x, wide});
   e.Output(e.Coin() ? e.x().Add(Op::kContract, {scaled, w}, {{"spec", "bmk,nk->bmn"}})
@@ -298,7 +301,8 @@ std::vector<RuleRow> ContractionRows() {
        "attention(q*s, k, v) = attention(q, k, v) with s times the scale, s at least 1",
        AttentionTakesScale, nullptr, nullptr, AttentionTakesScaleExample},
       {"weight_takes_factor", kFamily, kReassociating,
-       "contract(x*repeat(g), w) = contract(x, repeat(g)*w) for weights g, w along axes of w",
+       "contract(x*repeat(g), w) = contract(x, repeat(g)*w) for weights g, w along axes of w, "
+       "bounded g*w",
        WeightTakesFactor, nullptr, nullptr, WeightTakesFactorExample},
   };
 }

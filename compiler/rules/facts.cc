@@ -36,6 +36,33 @@ std::optional<Tensor> RepeatedElement(const Tensor& value) {
 
 }  // namespace
 
+std::optional<int64_t> MostTerms(Op op, const Attrs& attrs, absl::Span<const TensorType> operands,
+                                 const Bounds& bounds) {
+  std::vector<Expr> sizes;
+  if (op == Op::kSumReduce) {
+    for (const int64_t axis : GetAttr<std::vector<int64_t>>(attrs, "axes")) {
+      sizes.push_back(operands[0].shape[axis]);
+    }
+  } else if (op == Op::kContract) {
+    const ContractSpec spec = ContractSpec::Parse(GetAttr<std::string>(attrs, "spec")).value();
+    std::string counted = spec.result;
+    for (int side = 0; side < 2; ++side) {
+      const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
+      for (size_t i = 0; i < letters.size(); ++i) {
+        if (counted.find(letters[i]) != std::string::npos) continue;
+        counted += letters[i];
+        sizes.push_back(operands[side].shape[i]);
+      }
+    }
+  }
+  int64_t terms = 1;
+  for (const Expr& size : sizes) {
+    const std::optional<int64_t> most = bounds.Maximum(size);
+    if (!most || __builtin_mul_overflow(terms, *most, &terms)) return std::nullopt;
+  }
+  return terms;
+}
+
 FactsAnalysis::FactsAnalysis(const TermLanguage* language, std::vector<Dim> dims)
     : language_(*language),
       dims_(std::move(dims)),
@@ -92,8 +119,10 @@ absl::StatusOr<Facts> FactsAnalysis::Make(const egraph::EGraph& graph, egraph::N
   facts.stored = facts.weight && (op == Op::kParameter || op == Op::kConstant ||
                                   (view && Get(graph, graph.children(node)[0]).stored));
   if (IsDeclared(op)) facts.declared = graph.payload(node);
-  facts.values = ValueFactsOf(op, language_.attrs(graph.payload(node)), values, equal,
-                              operands.empty() ? type->dtype : operands[0].dtype, type->dtype);
+  const Attrs& attrs = language_.attrs(graph.payload(node));
+  facts.values =
+      ValueFactsOf(op, attrs, values, equal, operands.empty() ? type->dtype : operands[0].dtype,
+                   type->dtype, MostTerms(op, attrs, operands, bounds_));
   facts.uniform = MakeUniform(graph, node, *type);
   facts.type = *std::move(type);
   return facts;
@@ -181,6 +210,10 @@ std::string FactsAnalysis::ValueText(const egraph::EGraph& graph, egraph::ClassI
   std::string text = TypeToString(facts.type);
   if (facts.weight) text += " weight";
   if (facts.uniform) text += " =" + ElementText(*facts.uniform, 0);
+  const int magnitude = facts.values.magnitude;
+  if (IsFloat(facts.type.dtype) && !facts.uniform && magnitude != ValueFacts::kUnknown) {
+    text += Cat(" <=2^", magnitude);
+  }
   return text;
 }
 

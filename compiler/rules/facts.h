@@ -46,6 +46,11 @@ struct Facts {
   bool operator==(const Facts&) const = default;
 };
 
+// How many terms each element of a sum or contraction has at most; nullopt beyond 2^63. 1 of
+// others.
+std::optional<int64_t> MostTerms(Op op, const Attrs& attrs, absl::Span<const TensorType> operands,
+                                 const Bounds& bounds);
+
 class FactsAnalysis : public egraph::TypedAnalysis<Facts> {
  public:
   // Borrows the language. `dims` are those of every graph in the e-graph.
@@ -70,7 +75,7 @@ class FactsAnalysis : public egraph::TypedAnalysis<Facts> {
   absl::StatusOr<Facts> Make(const egraph::EGraph& graph, egraph::NodeId node) const override;
   absl::StatusOr<egraph::DidMerge> Merge(Facts* into, const Facts& from) const override;
   size_t Bytes() const override;
-  // "f32[b, 64] weight =0.5"
+  // "f32[b, 64] weight =0.5", "f32[64] weight <=2^20"
   std::string ValueText(const egraph::EGraph& graph, egraph::ClassId id) const override;
 
  private:

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "compiler/egraph/sexpr.h"
+#include "compiler/ir/compare.h"
+#include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -84,6 +86,10 @@ bool IsWide(DType dtype) { return Computes(dtype) && AccumulatorOf(dtype) == dty
 bool IsTame(double factor) {
   constexpr int kMaxExponent = 40;
   return std::isfinite(factor) && factor != 0 && std::abs(std::ilogb(factor)) <= kMaxExponent;
+}
+
+bool HasHeadroom(int magnitude, DType dtype) {
+  return magnitude < LargestExponent(dtype) + std::ilogb(UnitRoundoff(dtype));
 }
 
 IndexMap ComposeMaps(const IndexMap& outer, const IndexMap& inner, const Bounds& bounds) {
@@ -190,6 +196,26 @@ egraph::Condition RowTerms::IsBounded(std::string variable) const {
   return egraph::Condition("is bounded", {variable}, [t = *this, variable](const egraph::Match& m) {
     return t.FactsOf(m, variable).values.bounded();
   });
+}
+
+egraph::Condition RowTerms::IsProductBounded(std::string a, std::string b) const {
+  return egraph::Condition(
+      "has a bounded product with", {a, b}, [t = *this, a, b](const egraph::Match& m) {
+        const Facts &x = t.FactsOf(m, a), &y = t.FactsOf(m, b);
+        const DType dtype = x.type.dtype;
+        return ValueFactsOf(Op::kMul, {}, {x.values, y.values}, false, dtype, dtype).magnitude !=
+               ValueFacts::kUnknown;
+      });
+}
+
+int RowTerms::MagnitudeOfContract(const ValueFacts& lhs, const ValueFacts& rhs,
+                                  absl::Span<const TensorType> types,
+                                  const ContractSpec& spec) const {
+  const Attrs attrs = {{"spec", spec.ToString()}};
+  const DType dtype = types[0].dtype;
+  return ValueFactsOf(Op::kContract, attrs, {lhs, rhs}, false, dtype, dtype,
+                      MostTerms(Op::kContract, attrs, types, facts_->bounds()))
+      .magnitude;
 }
 
 egraph::Condition RowTerms::IsUniform(std::string variable) const {

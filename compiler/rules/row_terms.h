@@ -44,6 +44,10 @@ inline DType WideDType(const ExampleBuilder& e) {
 // Whether a factor of this size brings nothing near overflow or underflow that was not there.
 bool IsTame(double factor);
 
+// Whether a term of this magnitude makes no sum overflow that did not without it, nor keeps one
+// from it: it is less than the rounding of the largest number.
+bool HasHeadroom(int magnitude, DType dtype);
+
 // --- Index maps by what they do. Maps have no fill. ---
 
 // `inner` read at the coordinates of `outer`: the map of the view of a view. `bounds` holds dims.
@@ -100,9 +104,16 @@ class RowTerms {
   egraph::Condition IsFactor(std::string variable) const;
   // No element is infinite.
   egraph::Condition IsBounded(std::string variable) const;
+  // No product of an element of one with one of the other overflows.
+  egraph::Condition IsProductBounded(std::string a, std::string b) const;
   egraph::Condition HasWideDType(std::string variable) const;
   // The payload is that of a map without fill.
   egraph::Condition IsView(std::string variable) const;
+
+  // The magnitude of a contraction of operands that have these facts but, as they are read, these
+  // types; ValueFacts::kUnknown where it is unknown or overflow is possible.
+  int MagnitudeOfContract(const ValueFacts& lhs, const ValueFacts& rhs,
+                          absl::Span<const TensorType> types, const ContractSpec& spec) const;
 
   // Builds the other side on operands of the match; nullopt where the rule does not apply after
   // all.

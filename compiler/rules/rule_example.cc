@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -82,6 +83,13 @@ NodeId ExampleBuilder::Indices(Shape shape, const Expr& size, DType dtype) {
 
 NodeId ExampleBuilder::Parameter(Shape shape, DType dtype) {
   return Declare(Op::kParameter, "w", std::move(shape), dtype);
+}
+
+NodeId ExampleBuilder::BoundedParameter(Shape shape, DType dtype) {
+  const NodeId n = Parameter(std::move(shape), dtype);
+  SetMagnitude(kMagnitude, &graph_.nodes[n]);
+  edges_[n] = ExampleEdges::kNone;
+  return n;
 }
 
 NodeId ExampleBuilder::Constant(std::vector<int64_t> shape, DType dtype) {

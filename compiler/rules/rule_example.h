@@ -24,7 +24,7 @@
 
 namespace athanor {
 
-// What an Input may hold besides numbers.
+// What an Input or Parameter may hold besides numbers.
 enum class ExampleEdges : uint8_t { kAll, kNaN, kNone };
 
 class ExampleBuilder {
@@ -54,6 +54,9 @@ class ExampleBuilder {
   // A weight; the shape is constant.
   NodeId Parameter(Shape shape) { return Parameter(std::move(shape), dtype_); }
   NodeId Parameter(Shape shape, DType dtype);
+  // One whose contents are known to be finite and at most 2^kMagnitude in size.
+  static constexpr int kMagnitude = 20;
+  NodeId BoundedParameter(Shape shape, DType dtype);
   // A literal of normal random values, rounded to integers where the dtype is one.
   NodeId Constant(std::vector<int64_t> shape) { return Constant(std::move(shape), dtype_); }
   NodeId Constant(std::vector<int64_t> shape, DType dtype);

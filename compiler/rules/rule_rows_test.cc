@@ -1,13 +1,27 @@
 // Every row of the registry against the reference evaluator.
+#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "compiler/ir/magnitude.h"
 #include "compiler/rules/rule_rows_testing.h"
+#include "compiler/rules/saturate.h"
 #include "compiler/rules/term_expansion.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
 namespace {
+
+bool Fired(const RuleRow& row, const Graph& graph) {
+  const std::unique_ptr<TermGraph> terms = TermGraph::Create(graph).value();
+  const RuleRow* const rows[] = {&row};
+  const egraph::Report report = SaturateWith(terms.get(), rows, {}).value();
+  return std::any_of(report.rules.begin(), report.rules.end(),
+                     [](const egraph::RuleReport& rule) { return rule.unions > 0; });
+}
 
 class RuleRowsTest : public testing::TestWithParam<size_t> {};
 
@@ -61,6 +75,30 @@ TEST(IntegerRowsTest, RowsThatTakeIntegersAreRight) {
       const RowCheck check = CheckRow(*FindRule(name), dtype, 20);
       ASSERT_TRUE(check.status.ok()) << check.status;
       EXPECT_GT(check.fired, 0) << name << ", " << DTypeName(dtype);
+    }
+  }
+}
+
+// What moves a factor or a bias into a weight needs to know that the weight stays finite: nothing
+// is assumed of a weight that is unknown, not finite, or finite and no more.
+TEST(MagnitudeRowsTest, RowsThatComputeWeightsKeepAwayFromUnboundedOnes) {
+  for (const char* name : {"weight_takes_factor", "weight_takes_factor_after",
+                           "contract_splits_bias", "biases_add", "weights_contract"}) {
+    const RuleRow& row = *FindRule(name);
+    for (const std::optional<int> magnitude : {std::optional<int>(), std::optional<int>(128)}) {
+      int fired_before = 0;
+      for (uint64_t seed = 0; seed < 20; ++seed) {
+        ExampleBuilder e(seed, DType::kF32);
+        row.example(e);
+        ASSERT_TRUE(e.status().ok());
+        Graph graph = e.graph();
+        fired_before += Fired(row, graph);
+        const std::vector<NodeId> weights = graph.ParameterIds();
+        // One of them is enough.
+        SetMagnitude(magnitude, &graph.nodes[weights[seed % weights.size()]]);
+        EXPECT_FALSE(Fired(row, graph)) << name << ToText(graph);
+      }
+      EXPECT_GT(fired_before, 10) << name;
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "compiler/ir/compare.h"
+#include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
 #include "compiler/ir/widen.h"
 #include "compiler/rules/saturate.h"
@@ -261,6 +262,14 @@ double SpecialValue(uint64_t draw, ExampleEdges edges) {
   return kValues[draw % allowed[static_cast<int>(edges)]];
 }
 
+// Edges of what is known of a weight, and so small that products of two are no subnormals yet: rows
+// leave open what becomes of infinity times a product that underflows.
+double BoundedValue(uint64_t draw, int magnitude) {
+  const double most = std::ldexp(1.0, magnitude), least = 0x1p-60;
+  const double kValues[] = {most, -most, 0.0, -0.0, least, -least, 1.0};
+  return kValues[draw % std::size(kValues)];
+}
+
 Scalar WholeNumber(DType dtype, int64_t value) {
   if (dtype == DType::kBool) return Scalar::Unsigned(dtype, value > 0);
   return IsSigned(dtype) ? Scalar::Signed(dtype, value)
@@ -406,6 +415,7 @@ std::vector<Tensor> ExampleValues(const ExampleBuilder& e, uint64_t seed, bool s
     const TensorType& type = e.graph().node(id).type;
     Tensor t = Tensor::Zeros(type.dtype, *ConcreteShape(type.shape, e.dims()));
     const auto limit = e.index_limits().find(id);
+    const std::optional<int> magnitude = MagnitudeOf(e.graph().node(id));
     for (int64_t i = 0; i < t.elements(); ++i) {
       const double v = normal(random);
       const uint64_t draw = random();
@@ -416,7 +426,9 @@ std::vector<Tensor> ExampleValues(const ExampleBuilder& e, uint64_t seed, bool s
         StoreScalar(t, i, WholeNumber(type.dtype, std::llround(v * 50)));
       } else {
         const bool strewn = special && draw % 4 == 0;
-        const double value = strewn ? SpecialValue(draw / 4, e.edges(id)) : v;
+        double value = v;
+        if (strewn && magnitude) value = BoundedValue(draw / 4, *magnitude);
+        if (strewn && !magnitude) value = SpecialValue(draw / 4, e.edges(id));
         StoreScalar(t, i, Scalar::Float(type.dtype, value));
       }
     }

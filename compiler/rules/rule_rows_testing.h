@@ -41,7 +41,7 @@ absl::StatusOr<int> CheckGraph(const Graph& graph, const std::vector<Tensor>& va
 RowCheck CheckTogether(const RuleRow& row, DType dtype, int seeds, int choices);
 
 // Values for the example's Inputs and Parameters, in this order; `special` strews NaN, infinities
-// and zeros of both signs among them.
+// and zeros of both signs among them; in weights of a known magnitude the ends of what that allows.
 std::vector<Tensor> ExampleValues(const ExampleBuilder& e, uint64_t seed, bool special);
 
 // OK if both graphs give the same on these values: as the class of a row demands. Where a row of

@@ -31,7 +31,10 @@ struct TermLanguage::Payloads {
     const auto [entry, inserted] = ids.try_emplace(std::move(key), next);
     if (inserted) {
       bytes += sizeof(Payload) + 2 * entry->first.size() + LiteralBytes(node.attrs);
-      values.push_back({std::move(node.attrs), {std::move(node.name), std::move(node.type)}});
+      Declaration declaration;
+      if (IsDeclared(node.op))
+        declaration = {std::move(node.name), std::move(node.type), node.attrs};
+      values.push_back({std::move(node.attrs), std::move(declaration)});
     }
     return entry->second;
   }
@@ -86,11 +89,11 @@ egraph::PayloadId TermLanguage::Intern(Op op, const Attrs& attrs) const {
 }
 
 egraph::PayloadId TermLanguage::InternDeclaration(Op op, const Declaration& declaration) const {
-  return payloads_->Intern({op, {}, {}, declaration.type, declaration.name});
+  return payloads_->Intern({op, {}, declaration.attrs, declaration.type, declaration.name});
 }
 
 egraph::PayloadId TermLanguage::Intern(const Node& node) const {
-  return IsDeclared(node.op) ? InternDeclaration(node.op, {node.name, node.type})
+  return IsDeclared(node.op) ? InternDeclaration(node.op, {node.name, node.type, node.attrs})
                              : Intern(node.op, node.attrs);
 }
 

@@ -10,7 +10,7 @@
 //
 // Payloads are canonical (CanonicalAttrs), so equal attributes have one id: defaults written out,
 // the letters of a contraction in order of appearance. A literal is known by its content, an Input
-// or Parameter by its name and type. Ops without attributes have no payload.
+// or Parameter by its name, type and magnitude. Ops without attributes have no payload.
 //
 // Interning remembers and changes no meaning, so it is const. The same calls in the same order give
 // the same ids. Not thread-safe: a language belongs to one e-graph, and to its thread.

@@ -14,6 +14,7 @@
 
 #include "compiler/egraph/runner.h"
 #include "compiler/ir/graph.h"
+#include "compiler/ir/magnitude.h"
 #include "compiler/rules/decompose.h"
 #include "compiler/rules/rule_row.h"
 #include "compiler/rules/views.h"
@@ -83,7 +84,12 @@ class LayerBuilder {
  public:
   LayerBuilder() : graph_(Empty()), x_(&graph_) {}
 
-  NodeId Parameter(Shape shape) { return Declare(Op::kParameter, std::move(shape)); }
+  // As of a trained model, whose contents are known.
+  NodeId Parameter(Shape shape) {
+    const NodeId n = Declare(Op::kParameter, std::move(shape));
+    SetMagnitude(20, &graph_.nodes[n]);
+    return n;
+  }
   NodeId Input(Shape shape) { return Declare(Op::kInput, std::move(shape)); }
   // x [b, s, in] times a weight, and a bias where there is one.
   NodeId Linear(NodeId x, int64_t out, bool biased) {

@@ -27,10 +27,15 @@ bool Agrees(const ValueFacts& said, const Tensor& value) {
 }
 
 TEST(ValueFactsTest, OfLiterals) {
-  EXPECT_EQ(ValueFactsOf(Literal(DType::kF32, {1, 2, kNaN})), (ValueFacts{true, true, true, true}));
-  EXPECT_EQ(ValueFactsOf(Literal(DType::kF32, {1, 0})), (ValueFacts{true, true, true, false}));
-  EXPECT_EQ(ValueFactsOf(Literal(DType::kF32, {1, 1e-40})), (ValueFacts{true, true, true, false}));
-  EXPECT_EQ(ValueFactsOf(Literal(DType::kF32, {-0.0})), (ValueFacts{true, true, true, false}));
+  EXPECT_EQ(ValueFactsOf(Literal(DType::kF32, {1, 2, kNaN})),
+            (ValueFacts{true, true, true, true, 1}));
+  EXPECT_EQ(ValueFactsOf(Literal(DType::kF32, {1, 0})), (ValueFacts{true, true, true, false, 0}));
+  EXPECT_EQ(ValueFactsOf(Literal(DType::kF32, {3, 1e-40})),
+            (ValueFacts{true, true, true, false, 2}));
+  EXPECT_EQ(ValueFactsOf(Literal(DType::kF32, {-0.0})),
+            (ValueFacts{true, true, true, false, -1100}));
+  EXPECT_EQ(ValueFactsOf(Literal(DType::kF16, {65504})).magnitude, ValueFacts::kUnknown);
+  EXPECT_TRUE(ValueFactsOf(Literal(DType::kF16, {65504})).bounded());
   EXPECT_EQ(ValueFactsOf(Literal(DType::kF64, {kInf, -1})),
             (ValueFacts{false, true, false, false}));
   EXPECT_EQ(ValueFactsOf(Literal(DType::kF16, {-kInf})), (ValueFacts{true, false, false, false}));
@@ -99,9 +104,56 @@ TEST(ValueFactsTest, ANormsReciprocalRootIsBounded) {
 
 TEST(ValueFactsTest, IntegersAreBounded) {
   const ValueFacts facts = ValueFactsOf(Op::kInput, {}, {}, false, DType::kU8, DType::kU8);
-  EXPECT_EQ(facts, (ValueFacts{true, true, true, false}));
+  EXPECT_EQ(facts, (ValueFacts{true, true, true, false, 8}));
   const ValueFacts cast = ValueFactsOf(Op::kCast, {}, {facts}, false, DType::kU8, DType::kF32);
-  EXPECT_EQ(cast, (ValueFacts{true, true, true, false}));
+  EXPECT_EQ(cast, (ValueFacts{true, true, true, false, 8}));
+}
+
+ValueFacts OfParameter(DType dtype, int magnitude) {
+  return ValueFactsOf(Op::kParameter, {{"magnitude", int64_t{magnitude}}}, {}, false, dtype, dtype);
+}
+
+TEST(ValueFactsTest, OfParametersByTheirMagnitude) {
+  EXPECT_EQ(ValueFactsOf(Op::kParameter, {}, {}, false, DType::kF32, DType::kF32), ValueFacts());
+  EXPECT_EQ(OfParameter(DType::kF32, 20), (ValueFacts{true, true, false, false, 20}));
+  // Finite, and no more is known.
+  EXPECT_EQ(OfParameter(DType::kF32, 128), (ValueFacts{true, true, false, false}));
+  EXPECT_EQ(OfParameter(DType::kF16, 20), (ValueFacts{true, true, false, false}));
+}
+
+TEST(ValueFactsTest, ProductsAndSumsKeepOrLoseTheBound) {
+  const ValueFacts w = OfParameter(DType::kF32, 20), v = OfParameter(DType::kF32, 60);
+  const auto of = [&](Op op, const ValueFacts& a, const ValueFacts& b,
+                      std::optional<int64_t> terms = std::nullopt) {
+    return ValueFactsOf(op, {}, {a, b}, false, DType::kF32, DType::kF32, terms).magnitude;
+  };
+  EXPECT_EQ(of(Op::kMul, w, v), 80);
+  EXPECT_EQ(of(Op::kMul, v, ValueFactsOf(Literal(DType::kF32, {0x1p67}))), 127);
+  EXPECT_EQ(of(Op::kMul, v, ValueFactsOf(Literal(DType::kF32, {0x1p68}))), ValueFacts::kUnknown);
+  EXPECT_EQ(of(Op::kMul, w, ValueFacts()), ValueFacts::kUnknown);
+  EXPECT_EQ(of(Op::kAdd, w, v), 61);
+  EXPECT_EQ(of(Op::kMax, w, v), 60);
+  EXPECT_EQ(of(Op::kContract, w, w, 1), 40);
+  EXPECT_EQ(of(Op::kContract, w, w, 0), 40);
+  EXPECT_EQ(of(Op::kContract, w, w, 384), 50);
+  EXPECT_EQ(of(Op::kContract, w, w), ValueFacts::kUnknown);
+  EXPECT_EQ(of(Op::kContract, v, v, 384), ValueFacts::kUnknown);
+  EXPECT_EQ(of(Op::kContract, w, w, int64_t{1} << 23), ValueFacts::kUnknown);
+  EXPECT_EQ(of(Op::kSumReduce, w, w, 384), 30);
+  // A product of a bounded value with itself is.
+  EXPECT_EQ(of(Op::kMul, w, w), 40);
+  EXPECT_EQ(Joined(w, v).magnitude, 20);
+}
+
+TEST(ValueFactsTest, CastsKeepTheBoundWhereTheDTypeHoldsIt) {
+  const auto cast = [](const ValueFacts& x, DType from, DType to) {
+    return ValueFactsOf(Op::kCast, {}, {x}, false, from, to);
+  };
+  EXPECT_EQ(cast(OfParameter(DType::kBF16, 20), DType::kBF16, DType::kF32).magnitude, 20);
+  EXPECT_FALSE(cast(OfParameter(DType::kF32, 20), DType::kF32, DType::kF16).bounded());
+  EXPECT_TRUE(cast(OfParameter(DType::kF32, 15), DType::kF32, DType::kF16).bounded());
+  EXPECT_FALSE(cast(OfParameter(DType::kF64, 1024), DType::kF64, DType::kF32).bounded());
+  EXPECT_TRUE(cast(OfParameter(DType::kF32, 128), DType::kF32, DType::kF64).bounded());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/canonical.h"
+#include "compiler/ir/magnitude.h"
 #include "compiler/search/fusion.h"
 
 namespace athanor {
@@ -16,6 +17,16 @@ namespace {
 constexpr size_t kMaxLiteralBytes = 64 << 10;
 // A longer chain of views is worth a region.
 constexpr int kMaxCopied = 4;
+
+// What a region may know of the contents of a leaf that stands for `node`.
+Attrs LeafAttrs(const Node& node) {
+  if (node.op == Op::kParameter) return node.attrs;
+  if (node.op != Op::kConstant) return {};
+  const Tensor& value = GetAttr<Tensor>(node.attrs, "value");
+  Node parameter{Op::kParameter};
+  SetMagnitude(MagnitudeOf(value.dtype, value.bytes), &parameter);
+  return parameter.attrs;
+}
 
 // Numbers for things that are told apart by their bytes.
 class Numbers {
@@ -76,7 +87,9 @@ class RegionCutter {
   std::vector<bool> needed_outside_;  // graph outputs
   std::vector<int> last_use_;         // places, of those that use it
   Numbers numbers_;
-  std::vector<int> payload_, type_;  // equal numbers: equal op and attributes and type; equal type
+  // Equal numbers: equal op, attributes and type; equal type and what is known of the contents.
+  std::vector<int> payload_, type_;
+  std::vector<Attrs> leaf_attrs_;  // of a stand-in for the node
 };
 
 void RegionCutter::FindCopied() {
@@ -141,7 +154,8 @@ void RegionCutter::NumberNodes() {
     EncodeNode({x.op, {}, x.attrs, x.type, ""}, &bytes);
     payload_.push_back(numbers_.Of(std::move(bytes)));
     bytes.clear();
-    EncodeNode({Op::kInput, {}, {}, x.type, ""}, &bytes);
+    leaf_attrs_.push_back(LeafAttrs(x));
+    EncodeNode({Op::kInput, {}, leaf_attrs_.back(), x.type, ""}, &bytes);
     type_.push_back(numbers_.Of(std::move(bytes)));
   }
 }
@@ -226,6 +240,7 @@ Graph RegionCutter::MakeGraph(const Draft& draft) const {
       made.name = absl::StrCat("x", inputs++);
     } else if (item.leaf == Op::kParameter) {
       made.name = absl::StrCat("p", parameters++);
+      made.attrs = leaf_attrs_[item.node];
     } else {
       made.attrs = from.attrs;
     }

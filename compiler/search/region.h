@@ -30,7 +30,7 @@ namespace athanor {
 // What equal parts of the graph have in common.
 struct Region {
   Graph graph;  // with the dims of the graph that it was cut from; passes Verify
-  // Of the canonical graph, the dims it uses, and what is known of its operands.
+  // Of the canonical graph, in which weights have their magnitudes, and the dims it uses.
   std::string key;
   int instances = 0;
   int nodes = 0;  // of one instance, copies not counted

@@ -1,12 +1,14 @@
 #include "compiler/search/region.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/magnitude.h"
 #include "compiler/search/region_testing.h"
 #include "gtest/gtest.h"
 
@@ -75,6 +77,34 @@ TEST(RegionTest, EqualLayersAreOneRegion) {
   EXPECT_EQ(CutShape(Layers(6)), "12x6");
   EXPECT_EQ(CutShape(Layers(24)), "12x24");
   EXPECT_EQ(CutShape(Layers(48)), "12x48");
+}
+
+// What is known of a layer's weights is part of its key: of one that may be infinite nothing that
+// holds for the others is found.
+TEST(RegionTest, LayersWithOtherMagnitudesAreOtherRegions) {
+  Graph graph = Layers(6);
+  for (const NodeId p : graph.ParameterIds()) SetMagnitude(20, &graph.nodes[p]);
+  EXPECT_EQ(CutShape(graph), "12x6");
+  const Regions known = CutRegions(graph);
+  EXPECT_NE(known.distinct[0].key, CutRegions(Layers(6)).distinct[0].key);
+  for (const NodeId p : known.distinct[0].graph.ParameterIds()) {
+    EXPECT_EQ(MagnitudeOf(known.distinct[0].graph.node(p)), 20);
+  }
+  // A weight of the third layer.
+  const NodeId other = graph.ParameterIds()[7];
+  for (const std::optional<int> magnitude : {std::optional<int>(), std::optional<int>(60)}) {
+    SetMagnitude(magnitude, &graph.nodes[other]);
+    const Regions regions = CutRegions(graph);
+    ExpectSound(graph, regions, {});
+    for (const RegionInstance& instance : regions.instances) {
+      const Graph& region = regions.distinct[instance.region].graph;
+      const std::vector<NodeId> ids = region.ParameterIds();
+      for (size_t i = 0; i < ids.size(); ++i) {
+        EXPECT_EQ(MagnitudeOf(region.node(ids[i])),
+                  MagnitudeOf(graph.node(instance.parameters[i])));
+      }
+    }
+  }
 }
 
 TEST(RegionTest, ARegionIsAGraphOfItsOwn) {
