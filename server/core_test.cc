@@ -1,8 +1,13 @@
 // The server without gRPC, so that ThreadSanitizer sees every lock: uploads, compile jobs, lookups,
 // runs and deletions from several threads at once.
 #include <atomic>
+#include <limits>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "compiler/ir/magnitude.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/core_testing.h"
@@ -131,6 +136,41 @@ TEST_F(CoreTest, TwoUploadsOfTheSameTensorAtOnce) {
     EXPECT_TRUE(core_->registry().Delete("m" + std::to_string(t), "").ok());
     EXPECT_EQ(core_->ledger().used(HeldKind::kParameters), t < 3 ? 4 : 0);
   }
+}
+
+// What is known of a parameter's contents is found when they are stored, is part of what is
+// compiled, and goes with the version that has them.
+TEST_F(CoreTest, AVersionKnowsTheMagnitudesOfItsParameters) {
+  const auto magnitude = [](const ModelVersion& version) {
+    return MagnitudeOf(version.graph().node(version.graph().ParameterIds()[0]));
+  };
+  const auto small = Store("m", ScaleModel({4})), large = Store("m", ScaleModel({0x1p30F}));
+  const auto infinite = Store("m", ScaleModel({std::numeric_limits<float>::infinity()}));
+  const auto again = Store("n", ScaleModel({5}));
+  EXPECT_EQ(magnitude(*small), 20);
+  EXPECT_EQ(magnitude(*large), 60);
+  EXPECT_EQ(magnitude(*infinite), std::nullopt);
+  EXPECT_EQ(again->graph_hash(), small->graph_hash());
+  EXPECT_NE(small->graph_hash(), large->graph_hash());
+  EXPECT_NE(small->graph_hash(), infinite->graph_hash());
+  const std::vector<std::string> hashes = {small->graph_hash(), large->graph_hash(),
+                                           infinite->graph_hash()};
+  // After a restart they are known without a look at the contents, and found again where the file
+  // does not say them.
+  for (const bool forget : {false, true}) {
+    if (forget) {
+      ASSERT_TRUE(core_->registry().db().Execute("DELETE FROM tensor_magnitudes").ok());
+    }
+    core_.reset();
+    core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
+    EXPECT_EQ(core_->registry().db().ReadMagnitudes()->size(), 4u);
+    for (int v = 1; v <= 3; ++v) {
+      const auto version = core_->registry().Find("m", std::to_string(v)).value();
+      EXPECT_EQ(version->graph_hash(), hashes[v - 1]) << v << forget;
+    }
+  }
+  ASSERT_TRUE(core_->registry().Delete("m", "").ok());
+  EXPECT_EQ(core_->registry().db().ReadMagnitudes()->size(), 1u);
 }
 
 // A tensor that an upload relies on stays while its last model is deleted.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/magnitude.h"
 
 namespace athanor {
 
@@ -24,6 +25,12 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> ModelVersion::Create(VersionRow ro
   if (!binder.ok()) return binder.status();
   return std::shared_ptr<ModelVersion>(
       new ModelVersion(std::move(row), std::move(graph), *std::move(binder)));
+}
+
+void ModelVersion::SetMagnitudes(absl::Span<const std::optional<int>> magnitudes) {
+  const std::vector<NodeId> ids = graph_.ParameterIds();
+  for (size_t i = 0; i < ids.size(); ++i) SetMagnitude(magnitudes[i], &graph_.nodes[ids[i]]);
+  graph_hash_ = CanonicalHash(graph_);
 }
 
 std::string ModelVersion::Describe() const {

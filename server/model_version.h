@@ -10,11 +10,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/infer_request.h"
 #include "compiler/ir/graph.h"
@@ -36,6 +38,7 @@ class ModelVersion {
   const std::string& name() const { return row_.name; }
   int64_t version() const { return row_.version; }
   const VersionRow& row() const { return row_; }  // without the graph's bytes
+  // Parameters have their magnitudes (compiler/ir/magnitude.h), as far as they are known.
   const Graph& graph() const { return graph_; }
   const std::string& graph_hash() const { return graph_hash_; }
   // In the order of graph().ParameterIds().
@@ -48,6 +51,9 @@ class ModelVersion {
     row_.created_us = row.created_us;
     row_.tensors = row.tensors;
   }
+  // What is known of the parameters' contents, in the order of graph().ParameterIds(); before
+  // anyone else sees the version. Part of the graph, and so of its hash.
+  void SetMagnitudes(absl::Span<const std::optional<int>> magnitudes);
   // "model digits, version 1", for messages.
   std::string Describe() const;
 
@@ -72,8 +78,8 @@ class ModelVersion {
   void AddTensors(v1::Model* model) const;
 
   VersionRow row_;
-  const Graph graph_;
-  const std::string graph_hash_;
+  Graph graph_;
+  std::string graph_hash_;
   const std::vector<std::string> parameter_hashes_;
   const RequestBinder binder_;
   const OutputShapes output_shapes_;

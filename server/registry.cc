@@ -62,13 +62,18 @@ absl::Status Registry::Load() {
   if (!names.ok()) return names.status();
   auto rows = db_->ReadVersions();
   if (!rows.ok()) return rows.status();
+  LoadVersions(*std::move(names), *std::move(rows));
+  return LoadMagnitudes();
+}
+
+void Registry::LoadVersions(std::vector<NameRow> names, std::vector<VersionRow> rows) {
   MutexLock lock(mu_);
-  for (NameRow& name : *names) {
+  for (NameRow& name : names) {
     const std::string key = name.name;
     names_[key].row = std::move(name);
   }
   absl::flat_hash_map<std::string, int64_t> held;
-  for (VersionRow& row : *rows) {
+  for (VersionRow& row : rows) {
     for (const TensorRow& tensor : row.tensors) held[tensor.hash] = tensor.bytes;
     LoadVersion(std::move(row));
   }
@@ -77,7 +82,6 @@ absl::Status Registry::Load() {
                               {"versions", versions_},
                               {"tensors", held.size()},
                               {"orphans_removed", removed}});
-  return absl::OkStatus();
 }
 
 void Registry::LoadVersion(VersionRow row) {
@@ -225,10 +229,24 @@ void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors)
   }
 }
 
-absl::Status Registry::Store(VersionRow* row, absl::Span<const NewTensor> tensors) {
+absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors) {
   std::vector<TensorWriter*> writers;
   for (const NewTensor& tensor : tensors) writers.push_back(tensor.writer);
-  if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
+  // One at a time: a directory that another upload makes is on disk before this one relies on it.
+  MutexLock change(change_mu_);
+  return tensors_->Publish(writers);
+}
+
+absl::Status Registry::CheckRoom(const std::string& name) {
+  MutexLock lock(mu_);
+  if (versions_ < options_.max_models) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("model ", Quoted(name), ": ", versions_,
+                   " model versions are kept already, the most allowed (--max_models); delete "
+                   "some"));
+}
+
+absl::Status Registry::Store(VersionRow* row) {
   {
     MutexLock lock(mu_);
     auto it = names_.find(row->name);
@@ -240,17 +258,15 @@ absl::Status Registry::Store(VersionRow* row, absl::Span<const NewTensor> tensor
 
 absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
                            std::vector<NewTensor> tensors) {
-  MutexLock change(change_mu_);
-  {
-    MutexLock lock(mu_);
-    if (versions_ >= options_.max_models) {
-      return absl::ResourceExhaustedError(absl::StrCat("model ", Quoted(row.name), ": ", versions_,
-                                                       " model versions are kept already, the most "
-                                                       "allowed (--max_models); delete some"));
-    }
-  }
+  if (absl::Status s = CheckRoom(row.name); !s.ok()) return s;
   Reference(row, tensors);
-  if (absl::Status s = Store(&row, tensors); !s.ok()) {
+  absl::Status s = PublishTensors(tensors);
+  // Referenced tensors stay: no other change waits while their contents are read.
+  if (s.ok()) row.magnitudes = FindMagnitudes(version.get());
+  MutexLock change(change_mu_);
+  if (s.ok()) s = CheckRoom(row.name);
+  if (s.ok()) s = Store(&row);
+  if (!s.ok()) {
     std::vector<std::string> hashes;
     for (const TensorRow& tensor : row.tensors) hashes.push_back(tensor.hash);
     Unpin(hashes);

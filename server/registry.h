@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,7 @@ class Registry {
   struct TensorEntry {
     int64_t bytes = 0;
     int64_t references = 0;
+    std::map<DType, std::optional<int>> magnitudes;  // as far as they were looked for
     ServerLedger::Reservation reservation;
   };
   struct Name {
@@ -118,7 +120,15 @@ class Registry {
   Registry(const ServerOptions& options, ServerLedger* ledger)
       : options_(options), ledger_(ledger) {}
   absl::Status Load();
+  void LoadVersions(std::vector<NameRow> names, std::vector<VersionRow> rows);
+  absl::Status LoadMagnitudes();
   void LoadVersion(VersionRow row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of a held tensor as elements of `dtype`: what is known, else from its contents.
+  absl::StatusOr<std::optional<int>> FindMagnitude(const std::string& hash, DType dtype);
+  // Gives the version the magnitudes of its parameters: from what is known of the tensors, else
+  // from their contents. Returns what it gave, by tensor and dtype. Nothing is known of a tensor
+  // that cannot be read.
+  std::vector<MagnitudeRow> FindMagnitudes(ModelVersion* version);
   void Unpin(absl::Span<const std::string> hashes);
   void Unreference(const std::string& hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::shared_ptr<ModelVersion>> FindLocked(absl::string_view name,
@@ -126,8 +136,9 @@ class Registry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds a reference to each of the new tensors, so that they stay once published.
   void Reference(const VersionRow& row, std::vector<NewTensor>& tensors);
-  absl::Status Store(VersionRow* row, absl::Span<const NewTensor> tensors)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+  absl::Status PublishTensors(absl::Span<const NewTensor> tensors);
+  absl::Status CheckRoom(const std::string& name);
+  absl::Status Store(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
   // Forgets versions that are gone from the disk; the newest that is ready
   // takes over from one that served.
   void Forget(const std::string& name, absl::Span<const std::shared_ptr<ModelVersion>> gone)

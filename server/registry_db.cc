@@ -26,6 +26,9 @@ constexpr const char* kSchemaSteps[] = {
     R"(ALTER TABLE versions ADD COLUMN disable_rules TEXT NOT NULL DEFAULT '';
        ALTER TABLE versions ADD COLUMN approximate INTEGER NOT NULL DEFAULT 0;
        ALTER TABLE versions ADD COLUMN deterministic INTEGER NOT NULL DEFAULT 0;)",
+    R"(CREATE TABLE tensor_magnitudes(
+         hash BLOB NOT NULL, dtype TEXT NOT NULL, magnitude INTEGER, PRIMARY KEY(hash, dtype))
+         STRICT, WITHOUT ROWID;)",
 };
 constexpr int kSchema = sizeof(kSchemaSteps) / sizeof(kSchemaSteps[0]);
 
@@ -53,8 +56,14 @@ class Statement {
     sqlite3_bind_int64(statement_, i, value);
     return *this;
   }
+  Statement& Int(int i, std::optional<int> value) {
+    if (value) return Int(i, int64_t{*value});
+    sqlite3_bind_null(statement_, i);
+    return *this;
+  }
   int Step() { return statement_ == nullptr ? SQLITE_ERROR : sqlite3_step(statement_); }
 
+  bool IsNull(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
   int64_t Int(int column) const { return sqlite3_column_int64(statement_, column); }
   std::string Bytes(int column) const {
     const void* data = sqlite3_column_blob(statement_, column);
@@ -197,6 +206,34 @@ absl::StatusOr<std::vector<NameRow>> RegistryDb::ReadNames() {
   return rows;
 }
 
+absl::StatusOr<std::vector<MagnitudeRow>> RegistryDb::ReadMagnitudes() {
+  MutexLock lock(mu_);
+  std::vector<MagnitudeRow> rows;
+  Statement read(db_, "SELECT hash, dtype, magnitude FROM tensor_magnitudes");
+  int code = 0;
+  while ((code = read.Step()) == SQLITE_ROW) {
+    std::optional<int> magnitude;
+    if (!read.IsNull(2)) magnitude = static_cast<int>(read.Int(2));
+    rows.push_back({read.Bytes(0), read.Bytes(1), magnitude});
+  }
+  if (code != SQLITE_DONE) return Error("read");
+  return rows;
+}
+
+absl::Status RegistryDb::InsertMagnitudes(const std::vector<MagnitudeRow>& rows) {
+  for (const MagnitudeRow& row : rows) {
+    Statement insert(db_, "INSERT OR IGNORE INTO tensor_magnitudes VALUES(?1, ?2, ?3)");
+    insert.Blob(1, row.hash).Text(2, row.dtype).Int(3, row.magnitude);
+    if (insert.Step() != SQLITE_DONE) return Error("write");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RegistryDb::AddMagnitudes(const std::vector<MagnitudeRow>& rows) {
+  MutexLock lock(mu_);
+  return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return InsertMagnitudes(rows); });
+}
+
 absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
   Statement name(db_,
                  "INSERT INTO names VALUES(?1, ?2, 0, 0) "
@@ -214,7 +251,7 @@ absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
     insert.Text(1, row.name).Int(2, row.version).Blob(3, tensor.hash).Int(4, tensor.bytes);
     if (insert.Step() != SQLITE_DONE) return Error("write");
   }
-  return absl::OkStatus();
+  return InsertMagnitudes(row.magnitudes);
 }
 
 absl::Status RegistryDb::AddVersion(const VersionRow& row) {
@@ -234,7 +271,8 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
         if (statement.Text(1, name).Int(2, version).Step() != SQLITE_DONE) return Error("write");
       }
     }
-    return absl::OkStatus();
+    return ExecuteLocked(
+        "DELETE FROM tensor_magnitudes WHERE hash NOT IN (SELECT hash FROM version_tensors)");
   });
 }
 

@@ -5,8 +5,9 @@
 //   absl::Status s = db->AddVersion(row);
 //
 // Tables: versions (a row per model version), version_tensors (its parameters), names (per model:
-// the next version number, what serves). Tensor bytes are files (tensor_store.h). Schema changes
-// are numbered steps applied at start (PRAGMA user_version). Thread-safe.
+// the next version number, what serves), tensor_magnitudes (what is known of tensors' contents,
+// kept as long as a version has the tensor). Tensor bytes are files (tensor_store.h). Schema
+// changes are numbered steps applied at start (PRAGMA user_version). Thread-safe.
 //
 // A full disk is RESOURCE_EXHAUSTED, a read-only one FAILED_PRECONDITION; both name the file.
 #ifndef ATHANOR_SERVER_REGISTRY_DB_H_
@@ -14,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,13 @@ struct TensorRow {
   int64_t bytes = 0;
 };
 
+// What is known of a tensor's contents as elements of a dtype (compiler/ir/magnitude.h).
+struct MagnitudeRow {
+  std::string hash;  // 32 bytes
+  std::string dtype;
+  std::optional<int> magnitude;  // nullopt: it was looked at and has none
+};
+
 struct VersionRow {
   std::string name;
   int64_t version = 0;
@@ -44,6 +53,7 @@ struct VersionRow {
   std::string pinned_plan;  // plan id or empty
   int64_t created_us = 0;   // since 1970
   std::vector<TensorRow> tensors;
+  std::vector<MagnitudeRow> magnitudes;  // of `tensors`; ReadMagnitudes reads them
 };
 
 struct NameRow {
@@ -61,6 +71,10 @@ class RegistryDb {
   absl::StatusOr<std::vector<VersionRow>> ReadVersions();
   absl::StatusOr<std::vector<NameRow>> ReadNames();
 
+  absl::StatusOr<std::vector<MagnitudeRow>> ReadMagnitudes();
+
+  // Those that are known already stay as they are.
+  absl::Status AddMagnitudes(const std::vector<MagnitudeRow>& rows);
   // Also writes the name's next version number.
   absl::Status AddVersion(const VersionRow& row);
   absl::Status DeleteVersions(const std::string& name, const std::vector<int64_t>& versions);
@@ -78,6 +92,8 @@ class RegistryDb {
   template <typename Body>
   absl::Status Transaction(Body body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertVersion(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertMagnitudes(const std::vector<MagnitudeRow>& rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadTensors(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string path_;

@@ -4,7 +4,9 @@
 #include <sqlite3.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -65,6 +67,37 @@ TEST(RegistryDbTest, ReadsAndGoesOnFromTheFirstSchema) {
   VersionRow next = rows[0];
   next.version = 4;
   EXPECT_TRUE((*db)->AddVersion(next).ok());
+}
+
+TEST(RegistryDbTest, KeepsWhatIsKnownOfTensorsAsLongAsAVersionHasThem) {
+  const std::string path = FreshPath("magnitudes");
+  const std::string a(32, 'a'), b(32, 'b');
+  VersionRow row{.name = "m", .version = 1, .format = "athanor"};
+  row.tensors = {{a, 4}, {b, 8}};
+  row.magnitudes = {{a, "f32", 20}, {a, "bf16", std::nullopt}, {b, "f32", 60}};
+  {
+    const auto db = RegistryDb::Open(path).value();
+    ASSERT_TRUE(db->AddVersion(row).ok());
+    row.version = 2;
+    row.tensors = {{a, 4}};
+    row.magnitudes = {{a, "f32", 20}};
+    ASSERT_TRUE(db->AddVersion(row).ok());
+  }
+  const auto db = RegistryDb::Open(path).value();
+  const auto texts = [&] {
+    std::vector<std::string> all;
+    const std::vector<MagnitudeRow> rows = db->ReadMagnitudes().value();
+    for (const MagnitudeRow& r : rows) {
+      all.push_back(r.hash.substr(0, 1) + " " + r.dtype + " " +
+                    (r.magnitude ? std::to_string(*r.magnitude) : "none"));
+    }
+    return all;
+  };
+  EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none", "b f32 60"));
+  ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
+  EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none"));
+  ASSERT_TRUE(db->AddMagnitudes({{a, "f32", 60}, {a, "f16", 20}}).ok());
+  EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none", "a f16 20"));
 }
 
 TEST(RegistryDbTest, KeepsWhatASearchMayDo) {
