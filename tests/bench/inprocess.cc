@@ -11,6 +11,7 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/graph.h"
+#include "compiler/ir/magnitude.h"
 #include "compiler/pipeline/pipeline.h"
 #include "proto/athanor/v1/graph.pb.h"
 #include "runtime/cpu/device.h"
@@ -93,6 +94,14 @@ absl::StatusOr<std::unique_ptr<Model>> Load(const v1::Graph& message,
   Stopwatch watch;
   absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
   if (!imported.ok()) return imported.status();
+  // As the server knows them: a plan that was found with other contents is refused.
+  for (const NodeId id : imported->graph.ParameterIds()) {
+    Node& node = imported->graph.nodes[id];
+    for (const ParameterView& p : parameters) {
+      if (p.name != node.name) continue;
+      SetMagnitude(MagnitudeOf(node.type.dtype, {p.data.data(), p.data.size()}), &node);
+    }
+  }
   absl::StatusOr<SavedPlan> saved = folder == nullptr
                                         ? Baseline(imported->graph, threads)
                                         : FromFolder(folder, imported->graph, threads);

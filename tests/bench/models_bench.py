@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
+# What the search may take as known of these models' weights: none beyond 2^20.
+WEIGHTS_WITHIN = 20
 sys.path[:0] = [str(ROOT / "tests/bench"), str(ROOT / "tests/models")]
 
 import athanor  # noqa: E402
@@ -151,7 +153,7 @@ def search(graph: athanor.Graph, args: argparse.Namespace, folder: Path) -> dict
     (folder / "graph.pb").write_bytes(graph.proto().SerializeToString())
     options = {"graph": folder / "graph.pb", "out": folder, "threads": args.threads,
                "budget": args.search_budget, "seed": args.search_seed,
-               "disable_rules": ",".join(args.disable_rules),
+               "disable_rules": ",".join(args.disable_rules), "magnitude": WEIGHTS_WITHIN,
                "tuner": ROOT / "bazel-bin/server/athanor-tuner"}
     command = [str(ROOT / "bazel-bin/tests/bench/search_plan")]
     for name, value in options.items():

@@ -2,9 +2,11 @@
 // (plan_folder.h): what models_bench.py runs with --plan search.
 //
 //   search_plan --graph graph.pb --out FOLDER [--threads N] [--budget SECONDS] [--seed N]
-//               [--mode budget|fast|exhaust] [--disable_rules A,B] [--cache FILE]
+//               [--mode budget|fast|exhaust] [--disable_rules A,B] [--cache FILE] [--magnitude N]
 //
-// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Prints one line of JSON: the
+// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. With --magnitude the weights
+// are taken to have it (compiler/ir/magnitude.h); inprocess.h refuses the plan where they have
+// another. Prints one line of JSON: the
 // plan, why the search stopped, the seconds it took, and its SearchProgress without tasks. Kernels
 // are kept in the cache (none: in memory), so that a second search goes on faster.
 #include <chrono>
@@ -13,6 +15,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/ir/magnitude.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/athanor/v1/graph.pb.h"
 #include "server/options.h"
@@ -33,6 +37,7 @@ namespace {
 
 struct Arguments {
   std::string graph, out, tuner, cache;
+  std::optional<int> magnitude;
   int64_t threads = 0;  // 0: one per core
   double budget = 30;   // seconds
   PlanSearchOptions search;
@@ -68,6 +73,8 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
       right = absl::SimpleAtoi(value, &a.search.seed);
     } else if (name == "--mode") {
       right = ParseMode(value, &a.search.mode);
+    } else if (name == "--magnitude") {
+      right = absl::SimpleAtoi(value, &a.magnitude.emplace());
     } else if (name == "--disable_rules") {
       a.search.disabled_rules = absl::StrSplit(value, ',', absl::SkipEmpty());
     } else {
@@ -141,6 +148,11 @@ absl::StatusOr<Searched> SearchFor(CompileBackend& backend, const Graph& graph,
 absl::Status Main(const Arguments& arguments) {
   absl::StatusOr<Graph> graph = ReadGraph(arguments.graph);
   if (!graph.ok()) return graph.status();
+  for (Node& node : graph->nodes) {
+    if (node.op == Op::kParameter && HasMagnitude(node.type.dtype)) {
+      SetMagnitude(arguments.magnitude, &node);
+    }
+  }
   ServerOptions options;
   options.threads = arguments.threads;
   options.cache = arguments.cache;
