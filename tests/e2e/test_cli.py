@@ -156,6 +156,16 @@ def test_bar_on_a_terminal(cli: Cli, bundle: pathlib.Path) -> None:
     assert b"\x1b" not in cli("compile", "cli").encode()
 
 
+@pytest.mark.parametrize("command", ["models", "infer", "compile", "watch", "explain", "delete"])
+def test_an_unknown_model_is_refused_by_name(cli: Cli, command: str) -> None:
+    for name in ("nobody", "cli/99"):
+        result = cli.run(command, name)
+        assert result.returncode == 1 and result.stdout == "", (command, name, result)
+        assert name.split("/")[0] in result.stderr and "NOT_FOUND" in result.stderr
+        error = json.loads(cli("--json", command, name, status=1))["error"]
+        assert error["code"] == "NOT_FOUND"
+
+
 def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
     assert "subcommand is required" in cli("nonsense", status=2)
     assert "required" in cli("infer", status=2)
