@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/log.h"
 #include "server/search_policy.h"
 
 namespace athanor {
@@ -15,10 +16,19 @@ int64_t MemoryLimit(const ServerOptions& options) {
   return options.memory_limit > 0 ? options.memory_limit : MachineMemoryBytes() / 10 * 9;
 }
 
+void ReturnMemory() {
+  const int64_t before = ResidentBytes();
+  TrimHeap();
+  LogDebug("free memory returned", {{"resident_before", before}, {"resident", ResidentBytes()}});
+}
+
 }  // namespace
 
 ServerCore::ServerCore(const ServerOptions& options, DirectoryLock lock)
-    : options_(options), lock_(std::move(lock)), ledger_(MemoryLimit(options)) {}
+    : options_(options),
+      lock_(std::move(lock)),
+      memory_return_({}, &ReturnMemory),
+      ledger_(MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); }) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptions& options,
                                                                const CompileBackendFactory& factory,

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "server/compile_workers.h"
 #include "server/disk.h"
+#include "server/memory_return.h"
 #include "server/options.h"
 #include "server/registry.h"
 #include "server/server_ledger.h"
@@ -35,6 +36,7 @@ class ServerCore {
 
   const ServerOptions& options() const { return options_; }
   ServerLedger& ledger() { return ledger_; }
+  const MemoryReturn& memory_return() const { return memory_return_; }
   Registry& registry() { return *registry_; }
   CompileWorkers& workers() { return *workers_; }
   Timer& timer() { return timer_; }
@@ -54,6 +56,7 @@ class ServerCore {
   const ServerOptions options_;
   DirectoryLock lock_;
   Disk machine_disk_;
+  MemoryReturn memory_return_;  // told by the ledger
   ServerLedger ledger_;
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> active_{0};

@@ -17,6 +17,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// 20 MB of weights; small models that go cause no trim.
+TEST_F(CoreTest, MemoryOfADeletedModelIsReturned) {
+  std::shared_ptr<ModelVersion> small = Store("small", ScaleModel({2}));
+  std::shared_ptr<ModelVersion> large =
+      Store("large", ScaleModel(std::vector<float>(5 << 20, 1.5f)));
+  ASSERT_TRUE(core_->registry().Delete("small", "").ok());
+  EXPECT_EQ(core_->memory_return().trims(), 0);
+  ASSERT_TRUE(core_->registry().Delete("large", "").ok());
+  large.reset();
+  // A test that waits for ever has failed.
+  while (core_->memory_return().trims() == 0) std::this_thread::yield();
+}
+
 TEST_F(CoreTest, EverythingAtOnce) {
   std::shared_ptr<ModelVersion> steady = Store("steady", ScaleModel({2}));
   ASSERT_TRUE(core_->workers().Start(steady).ok());

@@ -21,6 +21,11 @@ HeldKind KindOf(MemoryKind kind) {
   return HeldKind::kScratch;
 }
 
+// What comes and goes with models, and not with each request.
+bool IsOfModels(HeldKind kind) {
+  return kind == HeldKind::kParameters || kind == HeldKind::kPrepared || kind == HeldKind::kUploads;
+}
+
 }  // namespace
 
 absl::string_view HeldKindName(HeldKind kind) {
@@ -45,6 +50,7 @@ absl::Status ServerLedger::Hold(HeldKind kind, int64_t bytes, absl::string_view 
 void ServerLedger::Drop(HeldKind kind, int64_t bytes) {
   by_kind_[static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
   used_.fetch_sub(bytes, std::memory_order_relaxed);
+  if (freed_ && IsOfModels(kind)) freed_(bytes);
 }
 
 absl::StatusOr<ServerLedger::Reservation> ServerLedger::Reserve(HeldKind kind, int64_t bytes,

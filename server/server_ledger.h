@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -51,7 +52,12 @@ class ServerLedger final : public MemoryLedger {
     int64_t bytes_ = 0;
   };
 
-  explicit ServerLedger(int64_t limit) : limit_(limit) {}
+  // Told the bytes of each reservation of a model or an upload that is dropped, by whichever thread
+  // drops it: short, thread-safe, and valid as long as the ledger.
+  using Freed = std::function<void(int64_t bytes)>;
+
+  explicit ServerLedger(int64_t limit, Freed freed = nullptr)
+      : limit_(limit), freed_(std::move(freed)) {}
   ServerLedger(const ServerLedger&) = delete;
   ServerLedger& operator=(const ServerLedger&) = delete;
 
@@ -76,6 +82,7 @@ class ServerLedger final : public MemoryLedger {
   void Drop(HeldKind kind, int64_t bytes);
 
   const int64_t limit_;
+  const Freed freed_;
   std::atomic<int64_t> used_{0};
   std::array<std::atomic<int64_t>, kHeldKinds> by_kind_{};
 };

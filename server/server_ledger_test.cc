@@ -45,6 +45,25 @@ TEST(ServerLedgerTest, HugeRequestsDoNotOverflow) {
   EXPECT_FALSE(ledger.Reserve(HeldKind::kRequests, INT64_MAX, "b").ok());
 }
 
+TEST(ServerLedgerTest, SaysWhatModelsAndUploadsLeave) {
+  int64_t freed = 0;
+  ServerLedger ledger(1000, [&](int64_t bytes) { freed += bytes; });
+  {
+    auto parameters = ledger.Reserve(HeldKind::kParameters, 10, "a");
+    auto upload = ledger.Reserve(HeldKind::kUploads, 20, "a");
+    auto request = ledger.Reserve(HeldKind::kRequests, 400, "a");
+    auto refused = ledger.Reserve(HeldKind::kUploads, 900, "b");
+    EXPECT_FALSE(refused.ok());
+    EXPECT_EQ(freed, 0);
+  }
+  EXPECT_EQ(freed, 30);
+  ASSERT_TRUE(ledger.Reserve(MemoryKind::kPrepared, 40).ok());
+  ASSERT_TRUE(ledger.Reserve(MemoryKind::kArena, 500).ok());
+  ledger.Release(MemoryKind::kPrepared, 40);
+  ledger.Release(MemoryKind::kArena, 500);
+  EXPECT_EQ(freed, 70);
+}
+
 TEST(ServerLedgerTest, ManyThreadsNeverExceedTheLimit) {
   ServerLedger ledger(10);
   std::vector<std::thread> threads;
