@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -90,8 +91,9 @@ void Registry::LoadVersion(VersionRow row) {
     TensorEntry& entry = tensor_entries_[tensor.hash];
     entry.bytes = tensor.bytes;
     if (entry.references++ > 0) continue;
-    auto reservation = ledger_->Reserve(HeldKind::kParameters, tensor.bytes,
-                                        absl::StrCat("tensor ", ToHex(tensor.hash)));
+    auto reservation =
+        ledger_->Reserve(HeldKind::kParameters, tensor.bytes,
+                         absl::StrCat("tensor ", absl::BytesToHexString(tensor.hash)));
     if (reservation.ok()) {
       entry.reservation = *std::move(reservation);
     } else {
@@ -185,8 +187,9 @@ absl::StatusOr<Registry::Pins> Registry::Pin(absl::Span<const std::string> hashe
   MutexLock lock(mu_);
   for (const std::string& hash : hashes) {
     if (!tensor_entries_.contains(hash)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "tensor ", ToHex(hash), " is neither held nor uploaded; see MissingTensors"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("tensor ", absl::BytesToHexString(hash),
+                       " is neither held nor uploaded; see MissingTensors"));
     }
   }
   for (const std::string& hash : hashes) ++tensor_entries_[hash].references;
@@ -210,7 +213,8 @@ void Registry::Unpin(absl::Span<const std::string> hashes) {
 absl::StatusOr<std::shared_ptr<const MappedTensor>> Registry::Map(const std::string& hash) {
   const int64_t bytes = TensorBytes(hash);
   if (bytes < 0) {
-    return absl::FailedPreconditionError(absl::StrCat("tensor ", ToHex(hash), " is not held"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor ", absl::BytesToHexString(hash), " is not held"));
   }
   return tensors_->Map(hash, bytes);
 }

@@ -61,8 +61,9 @@ absl::Status TensorWriter::Verify() {
   CloseFile();
   const std::string found = sha256_.Finish();
   if (found != hash_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", ToHex(hash_), ": the bytes received have SHA-256 ", ToHex(found)));
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", absl::BytesToHexString(hash_),
+                                                   ": the bytes received have SHA-256 ",
+                                                   absl::BytesToHexString(found)));
   }
   return absl::OkStatus();
 }
@@ -90,7 +91,7 @@ absl::StatusOr<std::unique_ptr<TensorStore>> TensorStore::Open(const std::string
 }
 
 std::string TensorStore::PathOf(const std::string& hash) const {
-  const std::string hex = ToHex(hash);
+  const std::string hex = absl::BytesToHexString(hash);
   return absl::StrCat(root_, "/", hex.substr(0, 2), "/", hex.substr(2));
 }
 

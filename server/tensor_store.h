@@ -21,8 +21,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "server/disk.h"
-#include "server/sha256.h"
 
 namespace athanor {
 

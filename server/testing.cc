@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "compiler/frontend/frontend.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
-#include "server/sha256.h"
 
 namespace athanor {
 namespace {
@@ -313,7 +313,7 @@ TestModel ModelOf(const Graph& graph, const std::vector<std::string>& parameters
   TestModel model;
   std::vector<std::string> hashes;
   for (const std::string& bytes : parameters) {
-    hashes.push_back(Sha256::Of(bytes));
+    hashes.push_back(Sha256Of(bytes));
     model.tensors[hashes.back()] = bytes;
   }
   model.graph = GraphToProto(graph, hashes);
@@ -372,7 +372,7 @@ std::vector<v1::UploadModelRequest> UploadMessages(const std::string& name, cons
   header->set_name(name);
   header->set_format("athanor");
   header->set_graph(model.graph.SerializeAsString());
-  header->set_graph_sha256(Sha256::Of(header->graph()));
+  header->set_graph_sha256(Sha256Of(header->graph()));
   for (const auto& [hash, bytes] : model.tensors) {
     auto* tensor = header->add_tensors();
     tensor->set_hash(hash);

@@ -4,11 +4,12 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/message.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "server/search_policy.h"
-#include "server/sha256.h"
 
 namespace athanor {
 namespace {
@@ -93,8 +94,8 @@ std::string Upload::Expected() const {
   if (!has_header_) return "the header";
   if (current_ == tensors_.size()) return "the commit";
   const TensorWriter& writer = *tensors_[current_].writer;
-  return Cat("tensor ", ToHex(writer.hash()), ", offset ", writer.written(), " of ",
-             writer.bytes());
+  return Cat("tensor ", absl::BytesToHexString(writer.hash()), ", offset ", writer.written(),
+             " of ", writer.bytes());
 }
 
 absl::Status Upload::CutOff() const {
@@ -134,10 +135,10 @@ absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
                                             " are taken (--max_graph_bytes)"));
   }
   if (absl::Status s = CheckHash("header.graph_sha256", header.graph_sha256()); !s.ok()) return s;
-  const std::string found = Sha256::Of(header.graph());
+  const std::string found = Sha256Of(header.graph());
   if (found != header.graph_sha256()) {
-    return Invalid("header.graph_sha256: ", ToHex(header.graph_sha256()),
-                   ", but the graph's bytes have ", ToHex(found));
+    return Invalid("header.graph_sha256: ", absl::BytesToHexString(header.graph_sha256()),
+                   ", but the graph's bytes have ", absl::BytesToHexString(found));
   }
   if (absl::Status s = CheckRuleNames("header.disable_rules", header.disable_rules()); !s.ok()) {
     return s;
@@ -186,8 +187,8 @@ absl::Status Upload::ReadParameters() {
     auto [it, added] = parameters_.emplace(hash, bytes);
     if (!added && it->second != bytes) {
       return Invalid("parameter ", Quoted(node.name), ": has ", bytes,
-                     " bytes, but shares the hash ", ToHex(hash), " with one of ", it->second,
-                     " bytes");
+                     " bytes, but shares the hash ", absl::BytesToHexString(hash), " with one of ",
+                     it->second, " bytes");
     }
     if (added) row_.tensors.push_back({hash, bytes});
   }
@@ -198,7 +199,7 @@ absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
   absl::flat_hash_set<std::string> sent;
   for (const v1::TensorInfo& tensor : header.tensors()) {
     if (absl::Status s = CheckHash("header.tensors.hash", tensor.hash()); !s.ok()) return s;
-    const std::string what = "header.tensors: tensor " + ToHex(tensor.hash());
+    const std::string what = "header.tensors: tensor " + absl::BytesToHexString(tensor.hash());
     auto parameter = parameters_.find(tensor.hash());
     if (parameter == parameters_.end()) return Invalid(what, ": no parameter of the graph has it");
     if (!sent.insert(tensor.hash()).second) return Invalid(what, ": listed twice");
@@ -222,8 +223,8 @@ absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
   for (const std::string& hash : held) {
     const int64_t bytes = registry_->TensorBytes(hash);
     if (bytes == parameters_[hash]) continue;
-    return Invalid("tensor ", ToHex(hash), ": held with ", bytes, " bytes; its parameter has ",
-                   parameters_[hash]);
+    return Invalid("tensor ", absl::BytesToHexString(hash), ": held with ", bytes,
+                   " bytes; its parameter has ", parameters_[hash]);
   }
   return absl::OkStatus();
 }
@@ -235,9 +236,9 @@ absl::Status Upload::BeginTensors(const v1::UploadHeader& header) {
     if (held.ok()) {
       tensor.held = *std::move(held);
     } else {
-      auto reservation =
-          ledger_->Reserve(HeldKind::kParameters, info.bytes(),
-                           Cat("model ", Quoted(header.name()), ", tensor ", ToHex(info.hash())));
+      auto reservation = ledger_->Reserve(
+          HeldKind::kParameters, info.bytes(),
+          Cat("model ", Quoted(header.name()), ", tensor ", absl::BytesToHexString(info.hash())));
       if (!reservation.ok()) return reservation.status();
       tensor.reservation = *std::move(reservation);
     }
@@ -249,7 +250,7 @@ absl::Status Upload::BeginTensors(const v1::UploadHeader& header) {
 
 absl::Status Upload::CheckChunk(const v1::TensorChunk& chunk) const {
   const std::string got =
-      Cat("chunk of tensor ", ToHex(chunk.hash()), " at offset ", chunk.offset());
+      Cat("chunk of tensor ", absl::BytesToHexString(chunk.hash()), " at offset ", chunk.offset());
   if (current_ == tensors_.size()) return Invalid(got, "; expected ", Expected());
   const TensorWriter& writer = *tensors_[current_].writer;
   if (chunk.hash() != writer.hash() || chunk.offset() != writer.written()) {

@@ -1,11 +1,10 @@
 #include "clients/cpp/bundle.h"
 
-#include <openssl/evp.h>
-
 #include <cstdint>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/sha256.h"
 
 namespace athanor::client {
 namespace {
@@ -47,7 +46,7 @@ absl::Status ReadTensors(absl::string_view rows, Reader* reader, Bundle* bundle)
     auto bytes = reader->Take(LittleEndian(rows.substr(at + kHashBytes, 8)), what);
     if (!bytes.ok()) return bytes.status();
     tensor.bytes = *bytes;
-    if (Sha256(*bytes) != tensor.hash) {
+    if (Sha256Of(*bytes) != tensor.hash) {
       return absl::InvalidArgumentError(
           absl::StrCat("bundle: ", what, " does not have the SHA-256 ",
                        absl::BytesToHexString(tensor.hash), " that its row says"));
@@ -83,13 +82,6 @@ absl::StatusOr<Bundle> ParseBundle(absl::string_view file) {
         absl::StrCat("bundle: ", reader.left(), " bytes after the last tensor"));
   }
   return bundle;
-}
-
-std::string Sha256(absl::string_view bytes) {
-  std::string hash(kHashBytes, '\0');
-  EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(hash.data()), nullptr,
-             EVP_sha256(), nullptr);
-  return hash;
 }
 
 }  // namespace athanor::client

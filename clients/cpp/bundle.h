@@ -35,9 +35,6 @@ struct Bundle {
 // hash says.
 absl::StatusOr<Bundle> ParseBundle(absl::string_view file);
 
-// 32 bytes.
-std::string Sha256(absl::string_view bytes);
-
 }  // namespace athanor::client
 
 #endif  // ATHANOR_CLIENTS_CPP_BUNDLE_H_

@@ -1,6 +1,7 @@
 #include "clients/cpp/bundle.h"
 
 #include "absl/strings/escaping.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
 
 namespace athanor::client {
@@ -13,12 +14,12 @@ std::string Number(uint64_t value) {
 }
 
 std::string File() {
-  return "ATHANOR1" + Number(5) + Number(2) + Sha256("abc") + Number(3) + Sha256("") + Number(0) +
-         "graph" + "abc";
+  return "ATHANOR1" + Number(5) + Number(2) + Sha256Of("abc") + Number(3) + Sha256Of("") +
+         Number(0) + "graph" + "abc";
 }
 
 TEST(Bundle, Sha256IsTheStandards) {
-  EXPECT_EQ(absl::BytesToHexString(Sha256("abc")),
+  EXPECT_EQ(absl::BytesToHexString(Sha256Of("abc")),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "clients/cpp/bundle.h"
+#include "deploy/bazel/libs/sha256.h"
 
 namespace athanor::client {
 
@@ -74,7 +75,7 @@ v1::UploadHeader MakeHeader(const UploadRequest& request,
   header.set_name(request.name);
   header.set_format(request.format);
   header.set_graph(request.graph.data(), request.graph.size());
-  header.set_graph_sha256(Sha256(request.graph));
+  header.set_graph_sha256(Sha256Of(request.graph));
   header.set_search_budget(request.search_budget);
   header.mutable_disable_rules()->Assign(request.disable_rules.begin(),
                                          request.disable_rules.end());

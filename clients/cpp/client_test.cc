@@ -6,6 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "clients/cpp/bundle.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
 
 namespace athanor::client {
@@ -16,7 +17,7 @@ class Models final : public v1::ModelService::Service {
   grpc::Status MissingTensors(grpc::ServerContext*, const v1::MissingTensorsRequest* request,
                               v1::MissingTensorsResponse* response) override {
     for (const std::string& hash : request->hashes()) {
-      if (hash != Sha256("held")) response->add_hashes(hash);
+      if (hash != Sha256Of("held")) response->add_hashes(hash);
     }
     return grpc::Status::OK;
   }
@@ -146,7 +147,7 @@ TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
   const std::string large(3 * (1 << 20) + 5, 'x');
   UploadRequest request{"m", "athanor", "graph", {}, "0", {}};
   for (absl::string_view bytes : {absl::string_view("held"), absl::string_view(large)}) {
-    request.tensors.push_back({Sha256(bytes), bytes});
+    request.tensors.push_back({Sha256Of(bytes), bytes});
   }
   int64_t last = 0, calls = 0;
   auto stored = client_->Upload(request, {}, [&](int64_t bytes, int64_t total) {
@@ -158,7 +159,7 @@ TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
   ASSERT_TRUE(stored.ok()) << stored.status();
   EXPECT_EQ(models_.received, large);
   EXPECT_EQ(calls, 4);
-  EXPECT_EQ(models_.header.graph_sha256(), Sha256("graph"));
+  EXPECT_EQ(models_.header.graph_sha256(), Sha256Of("graph"));
   ASSERT_EQ(models_.header.tensors_size(), 1);
   EXPECT_EQ(models_.header.tensors(0).bytes(), static_cast<int64_t>(large.size()));
 }

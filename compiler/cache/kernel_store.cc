@@ -1,7 +1,6 @@
 #include "compiler/cache/kernel_store.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sqlite3.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -14,9 +13,9 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
@@ -40,32 +39,21 @@ constexpr const char* kMigrations[] = {
 };
 constexpr int kSchemaVersion = std::size(kMigrations);
 
-class Sha256 {
+// So that no two lists of fields have the same bytes.
+class FieldHash {
  public:
-  Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
-  ~Sha256() { EVP_MD_CTX_free(context_); }
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-
-  Sha256& Add(absl::string_view bytes) {
-    EVP_DigestUpdate(context_, bytes.data(), bytes.size());
+  FieldHash& Add(absl::string_view field) {
+    hash_.Update(absl::StrCat(field.size(), ":")).Update(field);
     return *this;
   }
-  Sha256& AddWithLength(absl::string_view bytes) {
-    return Add(absl::StrCat(bytes.size(), ":")).Add(bytes);
-  }
-  std::string Finish() {
-    std::string digest(32, '\0');
-    EVP_DigestFinal_ex(context_, reinterpret_cast<unsigned char*>(digest.data()), nullptr);
-    return digest;
-  }
+  std::string Finish() { return hash_.Finish(); }
 
  private:
-  EVP_MD_CTX* const context_;
+  Sha256 hash_;
 };
 
 std::string Checksum(absl::string_view key, absl::string_view object) {
-  return Sha256().AddWithLength(key).AddWithLength(object).Finish();
+  return FieldHash().Add(key).Add(object).Finish();
 }
 
 int64_t NowMicroseconds() {
@@ -127,21 +115,21 @@ bool IsDamage(int code) {
 }  // namespace
 
 std::string KernelKey::Hash() const {
-  return Sha256()
-      .AddWithLength(source_hash)
-      .AddWithLength(flags)
-      .AddWithLength(triple)
-      .AddWithLength(cpu)
-      .AddWithLength(features)
-      .AddWithLength(compiler_version)
-      .AddWithLength(absl::StrCat(codegen_version))
+  return FieldHash()
+      .Add(source_hash)
+      .Add(flags)
+      .Add(triple)
+      .Add(cpu)
+      .Add(features)
+      .Add(compiler_version)
+      .Add(absl::StrCat(codegen_version))
       .Finish();
 }
 
 KernelKey MakeKernelKey(absl::string_view source, const v1::Target& target, absl::string_view flags,
                         absl::string_view compiler_version) {
   KernelKey key;
-  key.source_hash = absl::BytesToHexString(Sha256().Add(source).Finish());
+  key.source_hash = Sha256Hex(source);
   key.flags = std::string(flags);
   key.triple = target.triple();
   key.cpu = target.cpu();
@@ -159,7 +147,7 @@ std::string CheckKey(const internal::CheckRequest& request) {
     coded.SetSerializationDeterministic(true);
     request.SerializeToCodedStream(&coded);
   }
-  return Sha256().Add(bytes).Finish();
+  return Sha256Of(bytes);
 }
 
 std::unique_ptr<KernelStore> KernelStore::Open(std::string path, Report report) {

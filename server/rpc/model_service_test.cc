@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
-#include "server/sha256.h"
 #include "server/testing.h"
 
 namespace athanor {

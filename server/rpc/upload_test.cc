@@ -3,9 +3,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "absl/strings/escaping.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/sha256.h"
 #include "server/testing.h"
 
 namespace athanor {
@@ -48,11 +49,11 @@ class UploadTest : public testing::Test {
   v1::UploadHeader* HeaderOf(Messages& messages) { return messages[0].mutable_header(); }
   void SetGraph(Messages& messages, const std::string& graph) {
     HeaderOf(messages)->set_graph(graph);
-    HeaderOf(messages)->set_graph_sha256(Sha256::Of(graph));
+    HeaderOf(messages)->set_graph_sha256(Sha256Of(graph));
   }
 
   const TestModel model_ = ScaleModel({1, 2, 3, 4, 5, 6});
-  const std::string hash_ = ToHex(model_.tensors.begin()->first);
+  const std::string hash_ = absl::BytesToHexString(model_.tensors.begin()->first);
   TestServer test_;
 };
 

@@ -23,15 +23,16 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "compiler/frontend/frontend.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
-#include "server/sha256.h"
 #include "server/test_process.h"
 
 namespace athanor {
@@ -60,7 +61,7 @@ struct NumberedModel {
       for (float& value : values) value = static_cast<float>(random() % 1000) / 500;
       tensors.emplace_back(reinterpret_cast<const char*>(values.data()),
                            values.size() * sizeof(float));
-      hashes.push_back(Sha256::Of(tensors.back()));
+      hashes.push_back(Sha256Of(tensors.back()));
       const NodeId w = b.Parameter(absl::StrCat("w", p), {DType::kF32, {kElements}}).value();
       y = b.Add(Op::kMul, {y, w}).value();
     }
@@ -90,16 +91,16 @@ int UploadMain(const std::string& address, int number) {
   header->set_name(model.name);
   header->set_format("athanor");
   header->set_graph(model.bytes);
-  header->set_graph_sha256(Sha256::Of(model.bytes));
+  header->set_graph_sha256(Sha256Of(model.bytes));
   for (const std::string& tensor : model.tensors) {
     auto* info = header->add_tensors();
-    info->set_hash(Sha256::Of(tensor));
+    info->set_hash(Sha256Of(tensor));
     info->set_bytes(static_cast<int64_t>(tensor.size()));
   }
   writer->Write(message);
   for (const std::string& tensor : model.tensors) {
     for (size_t offset = 0; offset < tensor.size(); offset += kChunk) {
-      message.mutable_chunk()->set_hash(Sha256::Of(tensor));
+      message.mutable_chunk()->set_hash(Sha256Of(tensor));
       message.mutable_chunk()->set_offset(static_cast<int64_t>(offset));
       message.mutable_chunk()->set_data(tensor.substr(offset, kChunk));
       writer->Write(message);
@@ -130,8 +131,8 @@ class SteadyUploadsTest : public testing::Test {
   void StartServer() {
     const std::string log = absl::StrCat(directory_, "/server-", ++starts_, ".log");
     server_ = std::make_unique<TestProcess>(
-        std::vector<std::string>{"server/athanord", "--listen=127.0.0.1:0",
-                                 "--state_dir=" + state_, "--search_budget=0"},
+        std::vector<std::string>{"server/athanord", "--listen=127.0.0.1:0", "--state_dir=" + state_,
+                                 "--search_budget=0"},
         log);
     const int port = server_->WaitForPort();
     ASSERT_NE(port, 0) << server_->Output();
@@ -180,7 +181,7 @@ class SteadyUploadsTest : public testing::Test {
   }
 
   std::string TensorPath(const std::string& hash) const {
-    const std::string hex = ToHex(hash);
+    const std::string hex = absl::BytesToHexString(hash);
     return state_ + "/tensors/" + hex.substr(0, 2) + "/" + hex.substr(2);
   }
 
@@ -196,7 +197,7 @@ class SteadyUploadsTest : public testing::Test {
       }
       if (!is_listed) continue;
       for (const std::string& tensor : NumberedModel(number).tensors) {
-        const std::string path = TensorPath(Sha256::Of(tensor));
+        const std::string path = TensorPath(Sha256Of(tensor));
         std::ifstream file(path, std::ios::binary);
         const std::string found((std::istreambuf_iterator<char>(file)), {});
         if (found != tensor)

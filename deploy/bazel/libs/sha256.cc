@@ -1,4 +1,4 @@
-#include "server/sha256.h"
+#include "deploy/bazel/libs/sha256.h"
 
 #include <openssl/evp.h>
 
@@ -12,8 +12,9 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
 
 Sha256::~Sha256() { EVP_MD_CTX_free(context_); }
 
-void Sha256::Update(absl::string_view bytes) {
+Sha256& Sha256::Update(absl::string_view bytes) {
   EVP_DigestUpdate(context_, bytes.data(), bytes.size());
+  return *this;
 }
 
 std::string Sha256::Finish() {
@@ -22,12 +23,8 @@ std::string Sha256::Finish() {
   return digest;
 }
 
-std::string Sha256::Of(absl::string_view bytes) {
-  Sha256 hash;
-  hash.Update(bytes);
-  return hash.Finish();
-}
+std::string Sha256Of(absl::string_view bytes) { return Sha256().Update(bytes).Finish(); }
 
-std::string ToHex(absl::string_view bytes) { return absl::BytesToHexString(bytes); }
+std::string Sha256Hex(absl::string_view bytes) { return absl::BytesToHexString(Sha256Of(bytes)); }
 
 }  // namespace athanor
