@@ -1,4 +1,5 @@
-// athanor explain MODEL --ablate: what each family of rules is worth on this model and machine.
+// athanor explain MODEL --ablate: what families of rules, and the rules that led to the best
+// genome, are worth on this model and machine.
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,17 @@ std::vector<std::string> FiredFamilies(const v1::SearchProgress& search) {
     if (absl::StrContains(task.schedule(), " openblas ")) families.insert("library");
   }
   return {families.begin(), families.end()};
+}
+
+// Nothing, each family, and each rule by which the best genome's graph was made.
+std::vector<std::string> Switches(const v1::SearchProgress& search) {
+  std::vector<std::string> switches = {""};
+  for (std::string& family : FiredFamilies(search)) switches.push_back(std::move(family));
+  std::set<std::string> rules;
+  // What follows in brackets says where it was applied.
+  for (const std::string& rule : search.rules()) rules.insert(rule.substr(0, rule.find('(')));
+  switches.insert(switches.end(), rules.begin(), rules.end());
+  return switches;
 }
 
 // A search from the baseline with `disabled` left out ("" for nothing), compared with what serves.
@@ -62,10 +74,8 @@ std::string RowText(const std::string& disabled, const v1::CompileJob& job) {
 absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchProgress& search,
                     const std::string& budget) {
   Printer& out = context->out();
-  std::vector<std::string> rows = {""};
-  for (std::string& family : FiredFamilies(search)) rows.push_back(std::move(family));
   std::vector<std::string> lines;
-  for (const std::string& disabled : rows) {
+  for (const std::string& disabled : Switches(search)) {
     if (!context->json) {
       out.Line(disabled.empty() ? "searches with every rule, to compare with:"
                                 : absl::StrCat("searches without ", disabled, ":"));
@@ -89,9 +99,8 @@ absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchPr
   }
   if (context->json) return absl::OkStatus();
   out.Line("");
-  out.Line(
-      absl::StrCat("Time of what a search without the family comes to, by that of what serves (",
-                   model.plan_id(), "):"));
+  out.Line(absl::StrCat("Time of what a search without it comes to, by that of what serves (",
+                        model.plan_id(), "):"));
   out.Line(absl::StrFormat("  %-24s %8s  %-14s  %6s  %s", "disabled", "ratio", "quartiles", "tried",
                            "plan"));
   for (const std::string& line : lines) out.Line(line);

@@ -141,8 +141,9 @@ void AddExplain(CLI::App* app, Context* context) {
                       "picture (plan.svg), plan.json");
   CLI::Option* ablate = command->add_flag(
       "--ablate", options->ablate,
-      "searches once more without each family of rules that the latest search applied, and times "
-      "what that comes to beside what serves, which stays");
+      "searches once more without each family of rules that the latest search applied, and without "
+      "each rule that its best genome came by, and times what that comes to beside what serves, "
+      "which stays");
   command->add_option("--budget", options->budget, "of each of these searches; else the model's")
       ->needs(ablate);
   command->callback([=] { context->run = [=] { return Explain(context, *options); }; });
