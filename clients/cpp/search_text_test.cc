@@ -191,6 +191,7 @@ TEST(SearchText, WhatTheRulesDid) {
 TEST(SearchText, JsonHasEveryField) {
   v1::CompileJob job = Searching();
   AddRegion(24, "saturated", job.mutable_search());
+  job.mutable_search()->add_times();
   job.mutable_search_options();
   job.mutable_comparison();
   const nlohmann::json search = JobJson(job)["search"];
@@ -198,6 +199,7 @@ TEST(SearchText, JsonHasEveryField) {
        {std::pair(search, v1::SearchProgress::descriptor()),
         std::pair(search["tasks"][0], v1::SearchTask::descriptor()),
         std::pair(search["failures"][0], v1::SearchFailure::descriptor()),
+        std::pair(search["times"][0], v1::SearchTime::descriptor()),
         std::pair(search["regions"][0], v1::SearchRegion::descriptor()),
         std::pair(search["regions"][0]["fired"][0], v1::SearchRegion::RuleFirings::descriptor()),
         std::pair(JobJson(job)["search_options"], v1::SearchOptions::descriptor()),

@@ -157,6 +157,11 @@ class SearchProgress:
         ``"SEARCH_FAST"``, ``"SEARCH_BUDGET"`` or ``"SEARCH_EXHAUST"``.
     forms_error : str
         Why the rules made no other graphs, where that is an error.
+    plans_failed : int
+        Whole plans that did not run, gave other values, or cannot serve.
+    times : dict of str to float
+        Seconds that each kind of its work took: ``"search"``, ``"compile"``, ``"measure"`` and
+        ``"check"`` of kernels, ``"plans"``, ``"verify"``.
     """
 
     candidates: int
@@ -178,6 +183,8 @@ class SearchProgress:
     rules: tuple[str, ...] = ()
     mode: str = "SEARCH_BUDGET"
     forms_error: str = ""
+    plans_failed: int = 0
+    times: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         return (f"{self.seconds:.1f} s, {self.candidates} candidates ({self.candidates_failed} "
@@ -204,7 +211,8 @@ def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
         tasks=tasks, failures=failures,
         regions=tuple(_region(r) for r in m.regions), forms_tried=m.forms_tried,
         forms_taken=m.forms_taken, rules=tuple(m.rules), mode=search_pb2.SearchMode.Name(m.mode),
-        forms_error=m.forms_error)
+        forms_error=m.forms_error, plans_failed=m.plans_failed,
+        times={t.on: t.seconds for t in m.times})
 
 
 def _region(m: search_pb2.SearchRegion) -> SearchRegion:

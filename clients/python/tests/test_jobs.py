@@ -34,6 +34,7 @@ def searching() -> compile_pb2.CompileJob:
     search.failures.add(kernel="ab", about="Max", message="too slow",
                         code=grpc.StatusCode.DEADLINE_EXCEEDED.value[0])
     search.rules.append("double_not")
+    search.times.add(on="compile", seconds=1.5, calls=3)
     search.mode = search_pb2.SEARCH_EXHAUST
     region = search.regions.add(instances=24, nodes=18, stop="saturated")
     region.fired.add(rule="double_not", applied=3)
@@ -55,9 +56,11 @@ def test_search_progress_mirrors_the_message() -> None:
         fields = {field.name for field in dataclasses.fields(value)}
         assert fields == set(search_pb2.DESCRIPTOR.message_types_by_name[name].fields_by_name)
     for field in dataclasses.fields(search):
-        if field.name not in ("tasks", "failures", "sizes", "regions", "rules", "mode"):
+        if field.name not in ("tasks", "failures", "sizes", "regions", "rules", "mode",
+                              "times"):
             assert getattr(search, field.name) == getattr(message.search, field.name), field.name
     assert search.sizes == ("b=1", "b=8")
+    assert search.times == {"compile": 1.5}
     assert search.rules == ("double_not",) and search.mode == "SEARCH_EXHAUST"
     assert search.regions[0].fired == {"double_not": 3} and search.regions[0].stop == "saturated"
     assert jobs.compile_job(message).search_options == athanor.SearchOptions(
