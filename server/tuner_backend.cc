@@ -11,6 +11,7 @@
 #include "server/executor_runner.h"
 #include "server/kernel_maker.h"
 #include "server/log.h"
+#include "server/tuner_channel.h"
 #include "server/tuner_plan_search.h"
 
 namespace athanor {
