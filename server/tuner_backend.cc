@@ -25,9 +25,7 @@ class TunerBackend final : public CompileBackend {
 
   absl::StatusOr<v1::Plan> Lower(const Graph& graph) override {
     if (!tuner_.ok()) return tuner_.status();
-    absl::StatusOr<internal::TargetReply> machine = shared_.Target(**tuner_);
-    if (!machine.ok()) return machine.status();
-    machine_ = *std::move(machine);
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
     absl::StatusOr<internal::LowerReply> lowered = (*tuner_)->Lower(graph, machine_.target());
     // What the pipeline finds itself, the next child finds as well.
     if (WorthRetrying(lowered.status()) && (*tuner_)->pid() < 0) {
@@ -80,9 +78,7 @@ class TunerBackend final : public CompileBackend {
     absl::StatusOr<internal::MachineReply> limits = shared_.Limits(**tuner_);
     if (!limits.ok()) return limits.status();
     // The plan may have been lowered by another worker.
-    absl::StatusOr<internal::TargetReply> machine = shared_.Target(**tuner_);
-    if (!machine.ok()) return machine.status();
-    machine_ = *std::move(machine);
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
     return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
                                              tuner_->get(), machine_, *limits, options);
   }
@@ -106,6 +102,15 @@ class TunerBackend final : public CompileBackend {
   }
 
  private:
+  // Once: searches refer to what it says for as long as they live.
+  absl::Status LearnMachine() {
+    if (machine_.has_target()) return absl::OkStatus();
+    absl::StatusOr<internal::TargetReply> machine = shared_.Target(**tuner_);
+    if (!machine.ok()) return machine.status();
+    machine_ = *std::move(machine);
+    return absl::OkStatus();
+  }
+
   using Checks = google::protobuf::RepeatedPtrField<internal::KernelCheck>;
 
   KernelMaker Maker() { return KernelMaker(&shared_.store(), tuner_->get(), machine_); }
@@ -113,8 +118,8 @@ class TunerBackend final : public CompileBackend {
   TunerBackends& shared_;
   const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner_;
   MemoryLedger* const ledger_;
-  internal::TargetReply machine_;
-  Checks checks_;  // of the plan lowered last
+  internal::TargetReply machine_;  // see LearnMachine
+  Checks checks_;                  // of the plan lowered last
   uint64_t searches_ = 0;
 };
 

@@ -36,7 +36,8 @@ struct RegionReport {
   double seconds = 0;
   size_t peak_bytes = 0;
   egraph::StopReason stop = egraph::StopReason::kSaturated;
-  std::vector<std::pair<std::string, uint64_t>> fired;  // rows and how often they were applied
+  std::vector<std::pair<std::string, uint64_t>>
+      fired;  // rows and how many e-classes they found equal
 };
 
 class FormSpace {

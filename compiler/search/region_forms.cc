@@ -420,7 +420,8 @@ std::vector<RegionReport> RegionForms::Report() const {
     }
     std::map<std::string, uint64_t> fired;
     for (const egraph::RuleReport& rule : terms.report().rules) {
-      if (rule.applied > 0) fired[std::string(RuleRows()[rule.tag].name)] += rule.applied;
+      // A builder may look closer and decline: what changed nothing did not fire.
+      if (rule.unions > 0) fired[std::string(RuleRows()[rule.tag].name)] += rule.unions;
     }
     report.fired.assign(fired.begin(), fired.end());
   }

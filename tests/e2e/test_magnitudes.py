@@ -51,11 +51,24 @@ def reference(values: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
         return (normed * v["gamma"] + v["beta"]) @ v["w"] + v["bias"]
 
 
+def rounding(values: dict[str, np.ndarray]) -> np.ndarray:
+    """What f32 may be off by, a column: a normed value near zero is the rest of larger ones."""
+    v = {name: np.abs(value.astype(np.float64)) for name, value in values.items()}
+    with np.errstate(invalid="ignore"):
+        return 1e-4 + 1e-6 * ((4 * v["gamma"] + v["beta"]) @ v["w"])
+
+
 def check_answers(model: athanor.Model, values: dict[str, np.ndarray]) -> None:
     for batch in (1, 7, 32):
         x = np.random.default_rng(batch).standard_normal((batch, WIDTH), np.float32)
         got = model.infer({"x": x}, timeout=120)["y"]
-        np.testing.assert_allclose(got, reference(values, x), rtol=1e-4, atol=1e-4)
+        want, off = reference(values, x), np.nan_to_num(rounding(values), posinf=1e-4, nan=1e-4)
+        finite = np.isfinite(want)
+        np.testing.assert_array_equal(np.isfinite(got), finite)
+        np.testing.assert_array_equal(got[~finite], want[~finite])
+        off = np.broadcast_to(off, want.shape)
+        near = np.abs(got[finite] - want[finite]) <= off[finite] + 1e-4 * np.abs(want[finite])
+        assert near.all()
 
 
 def fired(model: athanor.Model) -> set[str]:
