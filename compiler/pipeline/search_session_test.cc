@@ -92,7 +92,7 @@ TEST(SearchSessionTest, AResumedOneGoesOnWhereTheOtherStopped) {
     for (size_t lost = 0; lost < driven.asked.size(); ++lost) {
       all.MergeFrom(driven.told[lost]);
       // Each cut lowers again all that was asked before it.
-      if (lost % 7 != 2) continue;
+      if (lost % 12 != 11 && lost != 1) continue;
       auto again = SearchSession::Create(start);
       ASSERT_TRUE(again.ok()) << again.status();
       // To the end: what one was told otherwise may show many steps later.

@@ -64,7 +64,7 @@ int64_t ResidentBytes(pid_t pid) {
   if (status.ok()) status = body();
   verdict->code = static_cast<int32_t>(status.code());
   const size_t n = std::min(status.message().size(), sizeof(verdict->message) - 1);
-  std::memcpy(verdict->message, status.message().data(), n);
+  if (n > 0) std::memcpy(verdict->message, status.message().data(), n);  // else it may be null
   verdict->message[n] = '\0';
   verdict->finished = kFinished;
   _exit(0);

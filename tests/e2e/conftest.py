@@ -91,6 +91,13 @@ class Server:
             self._process.wait()
             self._process = None
 
+    def pause(self) -> None:
+        """It runs no further until `resume`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def client(self) -> athanor.Client:
         """A client of its own."""
         return athanor.Client(self.address)

@@ -166,6 +166,14 @@ def test_an_unknown_model_is_refused_by_name(cli: Cli, command: str) -> None:
         assert error["code"] == "NOT_FOUND"
 
 
+def test_a_server_that_does_not_answer_is_a_timeout(own_server: Server) -> None:
+    tool = Cli(own_server.address)
+    own_server.pause()
+    assert "DEADLINE" in tool("--timeout", "0.3", "status", status=4)
+    own_server.resume()
+    assert tool("--timeout", "60", "status")
+
+
 def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
     assert "subcommand is required" in cli("nonsense", status=2)
     assert "required" in cli("infer", status=2)
@@ -180,6 +188,5 @@ def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
     error = json.loads(cli("--json", "infer", "nobody", status=1))
     assert error["error"]["code"] == "NOT_FOUND"
     assert "UNAVAILABLE" in Cli("127.0.0.1:1")("status", status=3)
-    assert "DEADLINE" in cli("--timeout", "0.000001", "infer", "cli", *INPUTS, status=4)
     assert "a number of seconds, 0 or more" in cli("--timeout", "-1", "models", status=2)
     assert "Exit status" in cli("--help")
