@@ -94,11 +94,16 @@ bool Search::NearRoofline() {
     return std::any_of(moves.begin(), moves.end(),
                        [&](const Move& m) { return m.gain > options_.least_gain; });
   });
-  return !promise && TimeOf(best_.calls) <= limit * kNearRoofline;
+  // What kernels promise and whole plans do not hold is no nearness.
+  return !promise && unheld_ * TimeOf(best_.calls) <= limit * kNearRoofline;
 }
 
 void Search::TellPlan(int id, bool taken, std::optional<double> ratio) {
   const double predicted = plans_[id].predicted;
+  if (ratio && *ratio > 0) {
+    unheld_ = std::max(1.0, *ratio * serving_share_ / predicted);
+    if (taken) serving_share_ *= *ratio;
+  }
   if (taken) {
     served_ = predicted;
   } else if (ratio && *ratio > 0) {

@@ -222,14 +222,12 @@ class Search {
   std::deque<PlanCandidate> plans_;
   std::set<std::string> proposed_;  // texts of genomes
 
-  // By kind of kernel: the share of their rooflines that they were seen to take, at most 1, by
-  // magnitude; how much longer than predicted they took.
+  // By kind of kernel: the least share of rooflines seen, by magnitude; time over the predicted.
   std::array<std::array<double, kMagnitudes>, kKinds> slack_;
   std::array<double, kKinds> bias_;
   State baseline_, best_;
   bool baseline_known_ = false;
   std::optional<State> trying_;
-  int trying_steps_ = 0;
   std::vector<State> aside_;  // tried and not taken, or left
   // What flips change and forms come to, by key: met again, they are not made again to be ranked.
   std::map<std::string, std::pair<Calls, Calls>> changes_;
@@ -237,8 +235,10 @@ class Search {
   Work working_ = Work::kSchedules;              // what kernels are asked for now
   std::array<double, kWorks> spent_{};           // kernels asked for of late
   std::set<std::string> moved_;                  // keys of moves made
-  double served_ = 1;  // predicted share at which a plan would be as fast as what serves
-  int kernels_since_plan_ = 0;
+  double served_ = 1;         // predicted share at which a plan would be as fast as what serves
+  double serving_share_ = 1;  // of the baseline's time, measured whole, of what serves
+  double unheld_ = 1;         // of the last plan: its time over its kernels' sum, at least 1
+  int kernels_since_plan_ = 0, trying_steps_ = 0;
   int genomes_tried_ = 0, genomes_taken_ = 0, forms_tried_ = 0, forms_taken_ = 0;
   int64_t failed_ = 0;
   size_t finalists_ = 0;  // asked for, in kFast

@@ -49,7 +49,9 @@ Graph Layers(int count) {
 using Cost = std::function<absl::StatusOr<double>(const Search&, const KernelCandidate&)>;
 
 // Answers until the search ends; what was asked, one line each.
-std::vector<std::string> Drive(Search& search, const Cost& cost, int sizes = 1) {
+// Plans are taken, or found to take `unheld` of what serves.
+std::vector<std::string> Drive(Search& search, const Cost& cost, int sizes = 1,
+                               std::optional<double> unheld = std::nullopt) {
   std::vector<std::string> asked;
   for (int steps = 0; steps < 10000; ++steps) {
     const Search::Step step = search.Next();
@@ -67,7 +69,7 @@ std::vector<std::string> Drive(Search& search, const Cost& cost, int sizes = 1) 
     }
     if (step.plan >= 0) {
       asked.push_back(absl::StrCat("plan ", search.plan(step.plan).predicted));
-      search.TellPlan(step.plan, true);
+      search.TellPlan(step.plan, !unheld.has_value(), unheld);
     }
   }
   ADD_FAILURE() << "the search does not end";
@@ -225,6 +227,26 @@ TEST(SearchTest, StopsAtItsBudgetAndAtTheRoofline) {
     return Limit(s, k);
   });
   EXPECT_EQ(fast.Report().stop, SearchStop::kRoofline);
+}
+
+// Kernels near their rooflines in a plan that takes as long as before: near is what plans hold.
+TEST(SearchTest, ARooflineThatPlansDoNotReachIsNotNear) {
+  const auto kernels = [](std::optional<double> unheld) {
+    Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+    int asked = 0;
+    Drive(
+        search,
+        [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+          return Limit(s, k) * (++asked < 3 ? 3 : 1.01);
+        },
+        1, unheld);
+    return std::pair(search.Report().stop, search.Report().kernels_measured);
+  };
+  const auto [held_stop, held] = kernels(std::nullopt);
+  const auto [unheld_stop, unheld] = kernels(1.0);
+  EXPECT_EQ(held_stop, SearchStop::kRoofline);
+  EXPECT_NE(unheld_stop, SearchStop::kRoofline);
+  EXPECT_GT(unheld, held);
 }
 
 // What small kernels find in the caches is more than the roofline allows: it does not end a search.
