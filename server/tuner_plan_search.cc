@@ -396,9 +396,9 @@ absl::Status TunerPlanSearch::TryPlan() {
   LogInfo(
       "plan measured",
       {{"plan", id}, {"ratio", times->ratio}, {"surely", times->surely}, {"worst", times->worst}});
-  // Quartiles may overlap a little where the medians of many rounds are clearly apart. What is
-  // faster on the whole is not taken if calls of some size would notice how much slower it is.
-  const bool faster = times->ratio <= 1 - kLeastGain && times->surely <= 1 + 2 * kLeastGain;
+  // What is faster on the whole is not taken if calls of some size would notice how much slower it
+  // is.
+  const bool faster = times->ratio <= 1 - kLeastGain && times->surely <= 1 + kLeastGain;
   const bool nowhere_slower = times->worst <= 1 + 2 * kLeastGain;
   if (!faster || !nowhere_slower) {
     internal::PlanOutcome outcome;

@@ -56,9 +56,10 @@ class TunerPlanSearch final : public PlanSearch {
   absl::StatusOr<Step> VerifyWinner();
   // How the plan's time relates to that of the one serving, in the median and at its surest.
   struct Comparison {
-    double ratio = 1;   // geometric mean over the sizes
-    double surely = 1;  // the same, of the new one's upper quartiles over the old one's lower ones
-    double worst = 1;   // the largest ratio of a size at which the quartiles are apart
+    double ratio = 1;  // geometric mean over the sizes
+    double surely =
+        1;             // the same, where the new one is as slow as its times allow, the old as fast
+    double worst = 1;  // the largest ratio of a size at which it is surely slower
   };
   absl::StatusOr<Comparison> Compare(const Found& candidate, const internal::SearchPlan& plan);
   // Whether what could not be measured for requests is tried again: as long as there is time.

@@ -101,7 +101,7 @@ absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchPr
   out.Line("");
   out.Line(absl::StrCat("Time of what a search without it comes to, by that of what serves (",
                         model.plan_id(), "):"));
-  out.Line(absl::StrFormat("  %-24s %8s  %-14s  %6s  %s", "disabled", "ratio", "quartiles", "tried",
+  out.Line(absl::StrFormat("  %-24s %8s  %-14s  %6s  %s", "disabled", "ratio", "95 %", "tried",
                            "plan"));
   for (const std::string& line : lines) out.Line(line);
   out.Line("The first row tells how far two searches differ by themselves.");

@@ -1,6 +1,7 @@
 #include "server/tuner/measure.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -21,8 +22,13 @@ namespace {
 
 constexpr double kSample = 300e-6;  // seconds of one sample
 static_assert(kSample <= Pacer::kMaxSlice);
-constexpr double kSizeSeconds = 40e-3;  // of one plan at one size, about
-constexpr int kMinRounds = 5, kMaxRounds = 31;
+// Of one plan at one size: about so long, and so many rounds. Which of two plans serves hangs on a
+// per cent, and there are few such questions.
+struct Patience {
+  double seconds;
+  int least, most;
+};
+constexpr Patience kAlone{40e-3, 5, 31}, kCompared{300e-3, 15, 301};
 constexpr int kStepRounds = 15;
 
 // Plain data that the forked process leaves behind.
@@ -304,8 +310,9 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
     }
     longest = std::max(longest, seconds * static_cast<double>(s.calls));
   }
-  const int rounds =
-      std::clamp(static_cast<int>(kSizeSeconds / std::max(longest, 1e-9)), kMinRounds, kMaxRounds);
+  const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
+  const int rounds = std::clamp(static_cast<int>(patience.seconds / std::max(longest, 1e-9)),
+                                patience.least, patience.most);
   for (int round = 0; round < rounds; ++round) {
     for (size_t p = 0; p < subjects.size(); ++p) {
       // Every other round backwards, so that none always follows the same neighbour.
@@ -347,10 +354,15 @@ absl::Status Measurement::TimeSteps(Subject& s, absl::Span<const int64_t> dims, 
   return absl::OkStatus();
 }
 
+// Between which samples the median lies with 95 %, whatever their distribution: ranks of the
+// binomial by its normal approximation (Le Boudec, Performance Evaluation of Computer and
+// Communication Systems, 2010, table A.1 and its formula).
 Result Measurement::Summary(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
   const size_t n = samples.size();
-  return {samples[n / 2], samples[n / 4], samples[n - 1 - n / 4], static_cast<int>(n)};
+  const double half = 0.5 * static_cast<double>(n), off = 0.98 * std::sqrt(static_cast<double>(n));
+  const size_t low = half - off < 1 ? 0 : static_cast<size_t>(half - off) - 1;
+  return {samples[n / 2], samples[low], samples[n - 1 - low], static_cast<int>(n)};
 }
 
 }  // namespace

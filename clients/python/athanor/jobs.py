@@ -111,7 +111,7 @@ class PlanComparison:
     plan_id, against : str
         What the search came to, and what served.
     ratio, low, high : float
-        Time of the first by that of the second, and the same by the quartiles of both.
+        Time of the first by that of the second, and the same by where both medians lie with 95 %.
     """
 
     plan_id: str
