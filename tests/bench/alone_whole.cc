@@ -11,8 +11,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,12 +21,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "compiler/frontend/frontend.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/pipeline/search_start.h"
-#include "proto/athanor/v1/graph.pb.h"
 #include "server/plan_cost.h"
 #include "server/tuner_process.h"
+#include "tests/bench/graph_file.h"
 
 namespace athanor {
 namespace {
@@ -69,17 +66,6 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
     return absl::InvalidArgumentError("--graph FILE and --sizes \"1,128;8,128\" are needed");
   }
   return a;
-}
-
-absl::StatusOr<Graph> ReadGraph(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  v1::Graph message;
-  if (!file || !message.ParseFromString({std::istreambuf_iterator<char>(file), {}})) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no serialised athanor.v1.Graph"));
-  }
-  absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
-  if (!imported.ok()) return imported.status();
-  return std::move(imported->graph);
 }
 
 double Median(std::vector<double> values) {

@@ -12,8 +12,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,13 +21,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "compiler/frontend/frontend.h"
 #include "compiler/ir/magnitude.h"
 #include "google/protobuf/util/json_util.h"
-#include "proto/athanor/v1/graph.pb.h"
 #include "server/options.h"
 #include "server/plan_search.h"
 #include "server/tuner_backend.h"
+#include "tests/bench/graph_file.h"
 #include "tests/bench/plan_folder.h"
 
 namespace athanor {
@@ -86,17 +83,6 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
     return absl::InvalidArgumentError("--graph FILE and --out FOLDER are needed");
   }
   return a;
-}
-
-absl::StatusOr<Graph> ReadGraph(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  v1::Graph message;
-  if (!file || !message.ParseFromString({std::istreambuf_iterator<char>(file), {}})) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no serialised athanor.v1.Graph"));
-  }
-  absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
-  if (!imported.ok()) return imported.status();
-  return std::move(imported->graph);
 }
 
 // The baseline plan, compiled and checked.

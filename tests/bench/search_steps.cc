@@ -11,8 +11,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,11 +18,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/frontend.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/search/region_forms.h"
 #include "compiler/search/search.h"
-#include "proto/athanor/v1/graph.pb.h"
+#include "tests/bench/graph_file.h"
 
 namespace athanor {
 namespace {
@@ -34,17 +31,6 @@ double Milliseconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
-}
-
-absl::StatusOr<Graph> ReadGraph(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  v1::Graph message;
-  if (!file || !message.ParseFromString({std::istreambuf_iterator<char>(file), {}})) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no serialised athanor.v1.Graph"));
-  }
-  absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
-  if (!imported.ok()) return imported.status();
-  return std::move(imported->graph);
 }
 
 v1::Target ServerCore() {

@@ -1,0 +1,17 @@
+// A user's graph from a file, as the programs of this folder take it.
+#ifndef ATHANOR_TESTS_BENCH_GRAPH_FILE_H_
+#define ATHANOR_TESTS_BENCH_GRAPH_FILE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/graph.h"
+
+namespace athanor {
+
+// INVALID_ARGUMENT: the file is no serialised athanor.v1.Graph, or the graph is refused.
+absl::StatusOr<Graph> ReadGraph(const std::string& path);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_TESTS_BENCH_GRAPH_FILE_H_
