@@ -244,34 +244,36 @@ absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
   return first ? seconds : measure();
 }
 
-absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(
-    const Found& candidate, const internal::SearchPlan& plan) {
-  internal::MeasureRequest request;
-  AddPlan(serving_, &request);
-  AddPlan(candidate, &request);
-  request.set_graph_text(graph_text_);
-  *request.mutable_sizes() = plan.sizes();
-  request.set_seed(start_.seed());
-  request.set_threads(machine_.target().threads());
-  absl::StatusOr<internal::MeasureReply> times = MeasureTwice(request);
+absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(const Found& before,
+                                                                     const Found& after,
+                                                                     const Sizes& sizes) {
+  internal::MeasureRequest request = RequestFor({&before, &after}, sizes);
+  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  // A child that is lost once may have been lost for something else.
+  if (WorthRetrying(times.status())) times = tuner_.Measure(request);
   if (!times.ok()) return times.status();
-  double ratio = 0, surely = 0, worst = 0;
-  const int sizes = times->plans(0).sizes_size();
-  for (int s = 0; s < sizes; ++s) {
+  double ratio = 0, low = 0, high = 0, worst = 0;
+  const int count = times->plans(0).sizes_size();
+  for (int s = 0; s < count; ++s) {
     const internal::SizeTimes& was = times->plans(0).sizes(s);
     const internal::SizeTimes& is = times->plans(1).sizes(s);
-    ratio += std::log(is.seconds() / was.seconds()) / sizes;
-    surely += std::log(is.high() / was.low()) / sizes;
+    ratio += std::log(is.seconds() / was.seconds()) / count;
+    low += std::log(is.low() / was.high()) / count;
+    high += std::log(is.high() / was.low()) / count;
     if (is.low() > was.high()) worst = std::max(worst, is.seconds() / was.seconds());
   }
-  return Comparison{std::exp(ratio), std::exp(surely), worst};
+  return Comparison{std::exp(ratio), std::exp(low), std::exp(high), worst};
 }
 
-absl::StatusOr<internal::MeasureReply> TunerPlanSearch::MeasureTwice(
-    const internal::MeasureRequest& request) {
-  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
-  if (WorthRetrying(times.status())) times = tuner_.Measure(request);
-  return times;
+internal::MeasureRequest TunerPlanSearch::RequestFor(std::initializer_list<const Found*> plans,
+                                                     const Sizes& sizes) const {
+  internal::MeasureRequest request;
+  for (const Found* plan : plans) AddPlan(*plan, &request);
+  request.set_graph_text(graph_text_);
+  *request.mutable_sizes() = sizes;
+  request.set_seed(start_.seed());
+  request.set_threads(machine_.target().threads());
+  return request;
 }
 
 absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& other) {
@@ -282,27 +284,11 @@ absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& oth
   comparison.set_low(1);
   comparison.set_high(1);
   if (comparison.plan_id() == comparison.against()) return comparison;
-  internal::MeasureRequest request;
-  AddPlan(other, &request);
-  AddPlan(serving_, &request);
-  request.set_graph_text(graph_text_);
-  *request.mutable_sizes() = step_.sizes();
-  request.set_seed(start_.seed());
-  request.set_threads(machine_.target().threads());
-  absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
+  absl::StatusOr<Comparison> times = Compare(other, serving_, step_.sizes());
   if (!times.ok()) return times.status();
-  double ratio = 0, low = 0, high = 0;
-  const int sizes = times->plans(0).sizes_size();
-  for (int s = 0; s < sizes; ++s) {
-    const internal::SizeTimes& was = times->plans(0).sizes(s);
-    const internal::SizeTimes& is = times->plans(1).sizes(s);
-    ratio += std::log(is.seconds() / was.seconds()) / sizes;
-    low += std::log(is.low() / was.high()) / sizes;
-    high += std::log(is.high() / was.low()) / sizes;
-  }
-  comparison.set_ratio(std::exp(ratio));
-  comparison.set_low(std::exp(low));
-  comparison.set_high(std::exp(high));
+  comparison.set_ratio(times->ratio);
+  comparison.set_low(times->low);
+  comparison.set_high(times->high);
   return comparison;
 }
 
@@ -310,12 +296,7 @@ absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& pl
   const internal::MachineReply& machine = start_.machine();
   const MachineLimits limits{machine.read_bytes_per_second(), machine.cache_bytes_per_second(),
                              machine.f32_flops_per_second()};
-  internal::MeasureRequest request;
-  AddPlan(plan, &request);
-  request.set_graph_text(graph_text_);
-  *request.mutable_sizes() = step_.sizes();
-  request.set_seed(start_.seed());
-  request.set_threads(machine_.target().threads());
+  internal::MeasureRequest request = RequestFor({&plan}, step_.sizes());
   request.set_steps(true);
   absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
   if (!times.ok()) return times.status();
@@ -385,7 +366,7 @@ absl::Status TunerPlanSearch::TryPlan() {
   const std::string& id = plan.plan().plan_id();
   found_about_ = plan.about();
   absl::StatusOr<Found> made = MakePlan(plan);
-  const auto compare = [&] { return Compare(*made, plan); };
+  const auto compare = [&] { return Compare(serving_, *made, plan.sizes()); };
   absl::StatusOr<Comparison> times = made.ok() ? Timed("plans", compare) : made.status();
   if (absl::IsCancelled(times.status()) || TryAgain(times.status())) return times.status();
   progress_.set_plans_measured(progress_.plans_measured() + 1);
@@ -395,10 +376,10 @@ absl::Status TunerPlanSearch::TryPlan() {
   }
   LogInfo(
       "plan measured",
-      {{"plan", id}, {"ratio", times->ratio}, {"surely", times->surely}, {"worst", times->worst}});
+      {{"plan", id}, {"ratio", times->ratio}, {"surely", times->high}, {"worst", times->worst}});
   // What is faster on the whole is not taken if calls of some size would notice how much slower it
   // is.
-  const bool faster = times->ratio <= 1 - kLeastGain && times->surely <= 1 + kLeastGain;
+  const bool faster = times->ratio <= 1 - kLeastGain && times->high <= 1 + kLeastGain;
   const bool nowhere_slower = times->worst <= 1 + 2 * kLeastGain;
   if (!faster || !nowhere_slower) {
     internal::PlanOutcome outcome;

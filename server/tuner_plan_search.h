@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -48,20 +49,21 @@ class TunerPlanSearch final : public PlanSearch {
   absl::Status TryKernel(const internal::SearchKernel& kernel);
   absl::StatusOr<std::vector<double>> MeasureKernel(const internal::SearchKernel& kernel);
   absl::StatusOr<Found> MakePlan(const internal::SearchPlan& plan);
-  // A child that is lost once may have been lost for something else.
-  absl::StatusOr<internal::MeasureReply> MeasureTwice(const internal::MeasureRequest& request);
   // Measures the plan of the step; one that wins becomes `winner_`.
   absl::Status TryPlan();
   // Goes on verifying `winner_`; the step has `found` when it is right.
   absl::StatusOr<Step> VerifyWinner();
-  // How the plan's time relates to that of the one serving, in the median and at its surest.
+  // How one plan's time relates to another's.
   struct Comparison {
-    double ratio = 1;  // geometric mean over the sizes
-    double surely =
-        1;             // the same, where the new one is as slow as its times allow, the old as fast
-    double worst = 1;  // the largest ratio of a size at which it is surely slower
+    double ratio = 1;          // geometric mean over the sizes
+    double low = 1, high = 1;  // the least and the most of it that the times allow
+    double worst = 1;          // the largest ratio of a size at which it is surely slower
   };
-  absl::StatusOr<Comparison> Compare(const Found& candidate, const internal::SearchPlan& plan);
+  using Sizes = google::protobuf::RepeatedPtrField<internal::Sizes>;
+  // `after` by `before`, timed in turn.
+  absl::StatusOr<Comparison> Compare(const Found& before, const Found& after, const Sizes& sizes);
+  internal::MeasureRequest RequestFor(std::initializer_list<const Found*> plans,
+                                      const Sizes& sizes) const;
   // Whether what could not be measured for requests is tried again: as long as there is time.
   bool TryAgain(const absl::Status& status) const { return absl::IsAborted(status) && !finishing_; }
   void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
