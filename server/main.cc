@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "google/protobuf/stubs/logging.h"
 #include "runtime/cpu/blas.h"
 #include "server/log.h"
 #include "server/options.h"
+#include "server/search_cpus.h"
 #include "server/server.h"
 #include "server/tuner_backend.h"
 #include "server/version.h"
@@ -43,7 +45,12 @@ int Fail(const absl::Status& status, int code) {
 }
 
 int Serve(const ServerOptions& options, const sigset_t& ending) {
-  absl::StatusOr<std::unique_ptr<TunerBackends>> backends = TunerBackends::Create(options);
+  TunerOptions tuner;
+  absl::StatusOr<std::vector<int>> search_cpus = SetSearchCpusAside(options.search_cores);
+  if (!search_cpus.ok()) return Fail(search_cpus.status(), 2);
+  tuner.search_cpus = *std::move(search_cpus);
+  absl::StatusOr<std::unique_ptr<TunerBackends>> backends =
+      TunerBackends::Create(options, std::move(tuner));
   if (!backends.ok()) return Fail(backends.status(), 1);
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start(options, [&](MemoryLedger* ledger) { return (*backends)->New(ledger); });
@@ -54,6 +61,7 @@ int Serve(const ServerOptions& options, const sigset_t& ending) {
                       {"device", "cpu"},
                       {"threads", (*server)->core().options().threads},
                       {"memory_limit", (*server)->core().ledger().limit()},
+                      {"search_cores", options.search_cores},
                       {"search_budget", options.search_budget}});
   int signal = 0;
   sigwait(&ending, &signal);

@@ -38,9 +38,12 @@ constexpr FlagRow kFlags[] = {
      "<state_dir>/cache.db"},
     {"device", FlagType::kString, &O::device, 0, 0,
      "auto or cpu; cuda:N and metal are refused, because this build has no such backend"},
-    {"threads", FlagType::kInt, &O::threads, 0, 4096, "threads that execute; 0: one per core"},
+    {"threads", FlagType::kInt, &O::threads, 0, 4096,
+     "threads that execute; 0: one per core that is not left to searches"},
     {"compile_workers", FlagType::kInt, &O::compile_workers, 1, 256,
      "compile jobs that run at once, each with its own child process"},
+    {"search_cores", FlagType::kInt, &O::search_cores, 0, 4095,
+     "cores that requests leave to searches and builds; 0: they share all, and searches give way"},
     {"search_budget", FlagType::kString, &O::search_budget, 0, 0,
      "how long to search for faster plans per model: a time (30s), a number of measured candidates "
      "(200c), fast (the cost model chooses) or exhaust (all is measured), alone or within a limit "

@@ -31,6 +31,7 @@ struct ServerOptions {
   std::string device = "auto";
   int64_t threads = 0;  // 0: one per core
   int64_t compile_workers = 1;
+  int64_t search_cores = 0;           // that requests leave to searches
   std::string search_budget = "30s";  // see search_policy.h
   int64_t search_seed = 1;
   std::string disable_rules;  // names, separated by commas

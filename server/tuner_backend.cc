@@ -146,7 +146,7 @@ absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const Serve
   if (!device.ok()) return device.status();
   backends->device_ = *std::move(device);
   absl::StatusOr<std::unique_ptr<TunerProcess>> first =
-      TunerProcess::Start(backends->tuner_options_);
+      TunerProcess::Start(backends->NextOptions());
   if (!first.ok()) return first.status();
   MutexLock lock(backends->mu_);
   backends->first_ = *std::move(first);
@@ -156,6 +156,13 @@ absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const Serve
   return backends;
 }
 
+TunerOptions TunerBackends::NextOptions() {
+  TunerOptions options = tuner_options_;
+  std::vector<int>& cpus = options.search_cpus;
+  if (!cpus.empty()) std::rotate(cpus.begin(), cpus.begin() + started_++ % cpus.size(), cpus.end());
+  return options;
+}
+
 std::unique_ptr<CompileBackend> TunerBackends::New(MemoryLedger* ledger) {
   std::unique_ptr<TunerProcess> first;
   {
@@ -163,7 +170,7 @@ std::unique_ptr<CompileBackend> TunerBackends::New(MemoryLedger* ledger) {
     first = std::move(first_);
   }
   if (first != nullptr) return std::make_unique<TunerBackend>(this, std::move(first), ledger);
-  return std::make_unique<TunerBackend>(this, TunerProcess::Start(tuner_options_), ledger);
+  return std::make_unique<TunerBackend>(this, TunerProcess::Start(NextOptions()), ledger);
 }
 
 absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner) {
@@ -192,7 +199,7 @@ absl::StatusOr<std::vector<std::string>> TunerBackends::RuleNames() {
     target = target_;
   }
   if (!target.has_value()) {
-    absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = TunerProcess::Start(tuner_options_);
+    absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = TunerProcess::Start(NextOptions());
     if (!tuner.ok()) return tuner.status();
     absl::StatusOr<internal::TargetReply> reply = Target(**tuner);
     if (!reply.ok()) return reply.status();

@@ -9,6 +9,7 @@
 #ifndef ATHANOR_SERVER_TUNER_BACKEND_H_
 #define ATHANOR_SERVER_TUNER_BACKEND_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,8 @@ namespace athanor {
 
 class TunerBackends {
  public:
-  // Starts the first child. FAILED_PRECONDITION if there is no tuner binary.
+  // Starts the first child. Each child's background work begins at another of `tuner.search_cpus`.
+  // FAILED_PRECONDITION if there is no tuner binary.
   static absl::StatusOr<std::unique_ptr<TunerBackends>> Create(const ServerOptions& options,
                                                                TunerOptions tuner = {});
 
@@ -47,9 +49,12 @@ class TunerBackends {
  private:
   TunerBackends() = default;
 
+  TunerOptions NextOptions();
+
   int64_t threads_ = 1;
   std::unique_ptr<Traffic> traffic_;
   TunerOptions tuner_options_;
+  std::atomic<size_t> started_ = 0;
   std::unique_ptr<CpuDevice> device_;
   std::unique_ptr<KernelStore> store_;
   Mutex mu_;

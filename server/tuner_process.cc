@@ -25,6 +25,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/ir/message.h"
 #include "server/tuner_channel.h"
 
@@ -168,6 +169,9 @@ absl::Status TunerProcess::Spawn() {
         absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2),
         absl::StrCat("--max_reply_bytes=", options_.max_reply_bytes)};
     if (traffic >= 0) args.push_back("--traffic");
+    if (!options_.search_cpus.empty()) {
+      args.push_back(absl::StrCat("--search_cpus=", absl::StrJoin(options_.search_cpus, ",")));
+    }
     pid = SpawnChild(args, child_end, words, traffic);
   }
   if (!pid.ok()) {

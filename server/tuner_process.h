@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,6 +43,9 @@ struct TunerOptions {
   // The requests that measuring and work in the background yield to; null: to none. Outlives the
   // process.
   const Traffic* traffic = nullptr;
+  // CPUs, by the system's numbers, that the child may use besides its parent's, and where its work
+  // in the background goes first while there are requests. None: the parent's.
+  std::vector<int> search_cpus;
 };
 
 // Used by one thread at a time, but for Interrupt. The child dies with the thread that started it

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/cpu/cpus.h"
 
 namespace athanor {
 namespace {
@@ -49,18 +50,6 @@ bool SpinUntil(int64_t nanoseconds, Condition condition) {
   return false;
 }
 
-// The CPUs this process may use, or none if there are fewer than `threads`.
-std::vector<int> CpusFor(int threads) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
-  }
-  if (static_cast<int>(cpus.size()) < threads) cpus.clear();
-  return cpus;
-}
-
 }  // namespace
 
 // One open loop. Plain members are written by the caller before kOpen is set
@@ -99,7 +88,8 @@ ThreadPool::ThreadPool(int threads) : threads_(threads), slots_(std::min(threads
 }
 
 absl::Status ThreadPool::Start(const ThreadPoolOptions& options) {
-  const std::vector<int> cpus = options.pin ? CpusFor(threads_) : std::vector<int>();
+  std::vector<int> cpus = options.pin ? UsableCpus() : std::vector<int>();
+  if (static_cast<int>(cpus.size()) < threads_) cpus.clear();
   workers_.reserve(threads_ - 1);
   for (int thread = 1; thread < threads_; ++thread) {
     try {

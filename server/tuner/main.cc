@@ -19,9 +19,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/ir/message.h"
@@ -29,6 +31,7 @@
 #include "compiler/rules/rule_row.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "runtime/cpu/blas.h"
+#include "runtime/cpu/cpus.h"
 #include "server/traffic.h"
 #include "server/tuner/check.h"
 #include "server/tuner/host_target.h"
@@ -50,7 +53,15 @@ struct Flags {
   int64_t kernel_ms = 0;
   int64_t max_reply_bytes = 0;
   bool traffic = false;  // there is a page of running requests
+  std::vector<int> search_cpus;
 };
+
+bool ParseCpus(absl::string_view text, std::vector<int>* cpus) {
+  for (absl::string_view number : absl::StrSplit(text, ',')) {
+    if (!absl::SimpleAtoi(number, &cpus->emplace_back()) || cpus->back() < 0) return false;
+  }
+  return true;
+}
 
 bool ParseFlags(int argc, char** argv, Flags* flags) {
   const std::pair<absl::string_view, int64_t*> rows[] = {
@@ -63,6 +74,8 @@ bool ParseFlags(int argc, char** argv, Flags* flags) {
   for (int i = 1; i < argc; ++i) {
     bool known = false;
     if (absl::string_view(argv[i]) == "--traffic") known = flags->traffic = true;
+    absl::string_view cpus = argv[i];
+    if (absl::ConsumePrefix(&cpus, "--search_cpus=")) known = ParseCpus(cpus, &flags->search_cpus);
     for (const auto& [name, value] : rows) {
       absl::string_view text = argv[i];
       if (!absl::ConsumePrefix(&text, name)) continue;
@@ -105,6 +118,20 @@ absl::Status Put(absl::StatusOr<T> value, T* reply) {
   return absl::OkStatus();
 }
 
+// That run at once for a request. Kernels are checked with two, but not for their speed.
+int ThreadsOf(const internal::TunerRequest& request) {
+  switch (request.kind_case()) {
+    case internal::TunerRequest::kMeasure:
+      return request.measure().threads();
+    case internal::TunerRequest::kPlanCheck:
+      return request.plan_check().threads();
+    case internal::TunerRequest::kMachine:
+      return request.machine().threads();
+    default:
+      return 1;
+  }
+}
+
 // What lasts from one request to the next.
 class Child {
  public:
@@ -120,7 +147,7 @@ class Child {
 
   const Flags& flags_;
   const TrafficReader traffic_;
-  YieldingWork yielding_{&traffic_};
+  YieldingWork yielding_{&traffic_, flags_.search_cpus};
   // The last asked for is the last.
   std::vector<std::pair<uint64_t, std::unique_ptr<SearchSession>>> searches_;
 };
@@ -158,7 +185,7 @@ absl::StatusOr<internal::SearchReply> Child::Search(const internal::SearchReques
 absl::Status Child::Serve(const internal::TunerRequest& request, internal::TunerReply* reply) {
   if (!request.background()) return Answer(request, reply);
   absl::Status status;
-  yielding_.Run([&] { status = Answer(request, reply); });
+  yielding_.Run(ThreadsOf(request), [&] { status = Answer(request, reply); });
   return status;
 }
 
@@ -228,6 +255,11 @@ int main(int argc, char** argv) {
                  athanor::kTunerFd);
     return 2;
   }
+  // Those set aside from requests too, and then, for work of many threads, those of requests.
+  for (int cpu : athanor::UsableCpus()) {
+    if (!absl::c_linear_search(flags.search_cpus, cpu)) flags.search_cpus.push_back(cpu);
+  }
+  athanor::UseCpus(flags.search_cpus);
   const absl::Status confined = athanor::ConfineTuner(
       {.parent = static_cast<pid_t>(flags.parent), .memory_bytes = flags.memory_limit});
   if (!confined.ok()) {

@@ -1,12 +1,14 @@
 #include "server/tuner/pacer.h"
 
-#include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/cpu/cpus.h"
 
 namespace athanor {
 namespace {
@@ -52,8 +54,8 @@ std::unique_ptr<PacerView> MakePacerView(const TrafficReader* traffic) {
 }
 
 int UsableCores() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
+  const std::vector<int> cpus = UsableCpus(getpid());
+  if (!cpus.empty()) return static_cast<int>(cpus.size());
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 

@@ -40,7 +40,7 @@ class PacerView {
 // `traffic` outlives it.
 std::unique_ptr<PacerView> MakePacerView(const TrafficReader* traffic);
 
-// The cores this process may use.
+// The cores this process may use, those of its first thread: work in the background keeps to fewer.
 int UsableCores();
 
 struct PacerOptions {

@@ -19,6 +19,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "runtime/cpu/cpus.h"
+#include "server/tuner/cpu_ticks.h"
 
 namespace athanor {
 namespace {
@@ -37,6 +40,8 @@ constexpr uint64_t kSliceNs = 100'000;
 constexpr int64_t kStarvedNs = 1'000'000'000;
 constexpr int64_t kLeastShare = 20;
 constexpr std::chrono::seconds kStarvation{60};
+// Requests that take 0.2 ms have a p99 of 0.3 ms; every 50 microseconds takes more than it gives.
+constexpr std::chrono::microseconds kTick{100};
 
 // As the system call has it; libc has no name for it.
 struct SchedAttributes {
@@ -115,17 +120,27 @@ bool YieldingWork::Look() {
   return true;
 }
 
-void YieldingWork::Run(absl::FunctionRef<void()> work) {
+void YieldingWork::Run(int threads, absl::FunctionRef<void()> work) {
+  const absl::Span<const int> cpus = absl::MakeConstSpan(cpus_).first(
+      std::min(cpus_.size(), static_cast<size_t>(std::max(1, threads))));
   bool low = Look() || traffic_.Read().running > 0 || Clock::now() < last_ + recent_;
-  void (*const lower)(pid_t) = Clock::now() < starved_until_ ? SetNice : SetIdle;
+  bool starves = Clock::now() < starved_until_;
+  std::optional<CpuTicks> ticks;
+  // What is only nice goes where the scheduler finds room for it.
+  const auto lower = [&](pid_t thread) {
+    if (starves) return SetNice(thread);
+    SetIdle(thread);
+    if (!cpus.empty() && UseCpus(cpus, thread)) ticks.emplace(cpus, kTick);
+  };
   std::atomic<pid_t> id = 0;
-  std::promise<void> done;
-  std::future<void> finished = done.get_future();
+  std::promise<void> begin, done;
+  std::future<void> may_begin = begin.get_future(), finished = done.get_future();
   std::thread thread;
   try {
-    thread = std::thread([&, low] {
-      if (low) lower(gettid());
+    thread = std::thread([&] {
       id = gettid();
+      id.notify_one();
+      may_begin.wait();
       work();
       done.set_value();
     });
@@ -133,17 +148,21 @@ void YieldingWork::Run(absl::FunctionRef<void()> work) {
     work();
     return;
   }
-  std::optional<Fare> fare;
+  id.wait(0);
+  if (low) lower(id);
+  begin.set_value();
+  Fare fare(id);
   for (int look = 1; finished.wait_for(kLook) != std::future_status::ready; ++look) {
-    if (id == 0) continue;
-    if (!fare) fare.emplace(id);
     if (!low && Look()) {
       lower(id);
       low = true;
     }
-    if (low && lower == SetIdle && look % kLooksPerCheck == 0 && fare->Starved()) {
+    if (low && !starves && look % kLooksPerCheck == 0 && fare.Starved()) {
+      starves = true;
       starved_until_ = Clock::now() + kStarvation;
       SetNice(id);  // only where this process may raise priorities
+      UseCpus(UsableCpus(getpid()), id);
+      ticks.reset();
     }
   }
   Look();

@@ -3,9 +3,12 @@
     .venv/bin/python tests/bench/neighbour.py [--model mlp|digits] [--rate 200] [--rounds 8]
 
 The server has one compile worker and serves with one thread, which leaves a core of two to the
-search. Turns with and without a search alternate; each search is for a model of widths not seen
-before, so that nothing of it is in the kernel cache. Prints JSON lines: times of a call in
-microseconds, the ratios beside over alone, turn by turn, and how much of a core the search had.
+search. With --search_cores=1 the server sets that core aside, and the client too keeps off it, with
+and without a search; else all three go where the system puts them. Turns with and without a search
+alternate; each search is for a model of widths not seen before, so that nothing of it is in the
+kernel cache. A third turn is beside a loop that only counts, on the search's core and at its
+priority: what the machine itself makes of a second busy core. Prints JSON lines: times of a call in
+microseconds, the ratios over alone, turn by turn, and how much of a core the search had.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +42,12 @@ QUANTILES = ("p50", "p90", "p99")
 Row = dict[str, object]
 
 
-def load(address: str, config: mlp.Config, rate: float, seconds: float) -> dict[str, float]:
-    """One turn of calls of `config`'s model with batch 1."""
+def load(served: Served, config: mlp.Config, rate: float, seconds: float) -> dict[str, float]:
+    """One turn of calls of `config`'s model with batch 1, from the cores that the server is on."""
+    cpus = ",".join(map(str, os.sched_getaffinity(served.pid)))
     done = subprocess.run(
-        [str(LOAD), f"--server={address}", f"--model={config.name}", f"--input={config.input}",
+        ["taskset", "-c", cpus, str(LOAD), f"--server={served.address}",
+         f"--model={config.name}", f"--input={config.input}",
          f"--shape=1x{config.widths[0]}", f"--seconds={seconds}", f"--rate={rate}"],
         capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -69,7 +76,7 @@ def beside(client: athanor.Client, served: Served, config: mlp.Config, rate: flo
     job = next(job for job in client.jobs(found.name) if not job.finished)
     time.sleep(SETTLE_SECONDS)
     before, start = served.child_seconds(), time.monotonic()
-    times = load(served.address, config, rate, seconds)
+    times = load(served, config, rate, seconds)
     cores = (served.child_seconds() - before) / (time.monotonic() - start)
     state = client.job(job.id)
     if state.phase != "SEARCHING":
@@ -81,30 +88,55 @@ def beside(client: athanor.Client, served: Served, config: mlp.Config, rate: flo
     return times, cores
 
 
-def neighbour(model: str, rate: float, threads: int, rounds: int, seconds: float) -> Row:
+@contextmanager
+def counting(aside: int) -> Iterator[None]:
+    """A process that computes without memory, where and how a search's work is run."""
+    cpu = min(os.sched_getaffinity(0))
+
+    def settle() -> None:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        if aside:
+            os.sched_setaffinity(0, {cpu})
+
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=settle)
+    try:
+        time.sleep(SETTLE_SECONDS)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def neighbour(model: str, rate: float, threads: int, aside: int, rounds: int,
+              seconds: float) -> Row:
     """A row: `model` called at `rate` per second (0: one call after the other)."""
     config = CONFIGS[model]
-    turns: dict[str, list[dict[str, float]]] = {"alone": [], "beside": []}
+    turns: dict[str, list[dict[str, float]]] = {"alone": [], "beside": [], "counting": []}
     cores = []
-    with (server(f"--threads={threads}", "--compile_workers=1") as served,
+    with (server(f"--threads={threads}", f"--search_cores={aside}",
+                 "--compile_workers=1") as served,
           athanor.Client(served.address) as client):
         client.upload(mlp.mlp_graph(config=config), name=config.name).wait("baseline")
-        load(served.address, config, rate, 1.0)
+        load(served, config, rate, 1.0)
         for turn in range(rounds):
-            turns["alone"].append(load(served.address, config, rate, seconds))
+            turns["alone"].append(load(served, config, rate, seconds))
             times, used = beside(client, served, config, rate, seconds, turn)
             turns["beside"].append(times)
             cores.append(used)
+            with counting(aside):
+                turns["counting"].append(load(served, config, rate, seconds))
     row: Row = {"bench": "neighbour", "model": model, "rate": rate, "threads": threads,
-                "rounds": rounds, "seconds": seconds, "load": os.getloadavg()[0],
+                "search_cores_aside": aside, "rounds": rounds, "seconds": seconds,
+                "load": os.getloadavg()[0],
                 "search_cores": float(np.mean(cores))}
     for name, each in turns.items():
         row[name] = {q: float(np.median([turn[q] for turn in each])) for q in QUANTILES} | {
             "calls": sum(turn["calls"] for turn in each)}
-    for q in QUANTILES:
-        ratios = [b[q] / a[q] for a, b in zip(turns["alone"], turns["beside"], strict=True)]
-        q1, median, q3 = np.percentile(ratios, (25, 50, 75))
-        row[f"{q}_ratio"] = {"median": median, "q1": q1, "q3": q3}
+    for name, each in turns.items():
+        for q in QUANTILES if name != "alone" else ():
+            ratios = [b[q] / a[q] for a, b in zip(turns["alone"], each, strict=True)]
+            q1, median, q3 = np.percentile(ratios, (25, 50, 75))
+            row[f"{q}_{name}_over_alone"] = {"median": median, "q1": q1, "q3": q3}
     return row
 
 
@@ -115,12 +147,14 @@ def main() -> int:
     parser.add_argument("--rate", nargs="+", type=float, default=[200.0, 0.0],
                         help="calls per second; 0: one after the other")
     parser.add_argument("--threads", type=int, default=1, help="that serve")
+    parser.add_argument("--search_cores", type=int, default=0,
+                        help="set aside for searches, alone as beside one")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=4.0, help="of one turn")
     args = parser.parse_args()
     for model in args.model:
         for rate in args.rate:
-            row = neighbour(model, rate, args.threads, args.rounds, args.seconds)
+            row = neighbour(model, rate, args.threads, args.search_cores, args.rounds, args.seconds)
             print(json.dumps(row), flush=True)
     return 0
 

@@ -163,9 +163,10 @@ def cold() -> list[Row]:
     return rows
 
 
-def neighbour(model: str) -> Part:
+def neighbour(model: str, aside: int) -> Part:
     """What calls of a model notice of another's search; rows of neighbour.py."""
-    return lambda _: json_lines([sys.executable, "tests/bench/neighbour.py", "--model", model])
+    return lambda _: json_lines([sys.executable, "tests/bench/neighbour.py", "--model", model,
+                                 "--search_cores", str(aside)])
 
 
 def seeds(*options: object) -> Part:
@@ -181,7 +182,7 @@ SEEDS = [seeds("--model", name, "--batch", b)
 # Each gives its rows part by part, so that one that fails leaves the others.
 BENCHES: dict[str, list[Part]] = {
     "contraction": [contraction], **MODELS, "cold": [lambda _: cold()],
-    "add": [lambda _: add()], "neighbour": [neighbour(name) for name in ("mlp", "digits")],
+    "add": [lambda _: add()], "neighbour": [neighbour(name, aside) for aside in (0, 1) for name in ("mlp", "digits")],
     "seeds": SEEDS}
 
 
