@@ -182,7 +182,8 @@ SEEDS = [seeds("--model", name, "--batch", b)
 # Each gives its rows part by part, so that one that fails leaves the others.
 BENCHES: dict[str, list[Part]] = {
     "contraction": [contraction], **MODELS, "cold": [lambda _: cold()],
-    "add": [lambda _: add()], "neighbour": [neighbour(name, aside) for aside in (0, 1) for name in ("mlp", "digits")],
+    "add": [lambda _: add()],
+    "neighbour": [neighbour(name, aside) for aside in (0, 1) for name in ("mlp", "digits")],
     "seeds": SEEDS}
 
 
