@@ -192,8 +192,10 @@ absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
   if (!outcome.ok()) {
     const v1::Plan& plan = kernel.check().plan();
     v1::SearchFailure failure;
-    failure.set_kernel(kernel.key());
-    failure.set_about(plan.kernels(plan.kernels_size() - 1).name());
+    // The task's own kernel is the last: what packs its weights comes before.
+    const v1::Kernel& last = plan.kernels(plan.run(plan.run_size() - 1).kernel());
+    failure.set_kernel(last.source_hash());
+    failure.set_about(last.name());
     Fail(std::move(failure), outcome.status());
   }
   Record(kernel.key(), outcome);

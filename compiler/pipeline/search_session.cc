@@ -102,10 +102,9 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
     waiting_.emplace(id, Waiting{"", check.status()});
     return;
   }
-  // The task's own kernel is the last: what packs its weights comes before.
-  const v1::Plan& plan = check->plan();
-  const uint32_t last = plan.run(plan.run_size() - 1).kernel();
-  const std::string& key = plan.kernels(static_cast<int>(last)).source_hash();
+  // Not the source, which tasks over other dims, or with a parameter in an input's place, may share:
+  // what it takes depends on these too.
+  const std::string& key = check->plan().plan_id();
   const bool expected =
       known_.contains(key) || std::any_of(waiting_.begin(), waiting_.end(),
                                           [&](const auto& w) { return w.second.key == key; });
