@@ -10,10 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <thread>
-#include <vector>
 
 #include "runtime/cpu/module.h"
+#include "runtime/cpu/thread_pool.h"
 
 namespace athanor {
 
@@ -35,7 +34,8 @@ class HugeBuffer {
   std::unique_ptr<void, void (*)(void*)> memory_;
 };
 
-// f32 multiply-adds on 24 independent vectors of 64 bytes: as many as the units can take.
+// f32 multiply-adds on 24 independent vectors of 64 bytes: as many as the units can take. Its
+// threads are there, awake and at speed before the clock starts.
 class ArithmeticPeak {
  public:
   explicit ArithmeticPeak(int threads);
@@ -44,13 +44,13 @@ class ArithmeticPeak {
 
  private:
   using Run = void (*)(float*, long);
-  const int threads_;
+  const std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<CpuModule> module_;
   Run run_;
 };
 
-// Sums more floats than any cache holds: of each thread's part four stretches side by side, which
-// is faster than one after the other where memory can follow.
+// Sums more floats than any cache holds, in pieces of four stretches side by side, which is faster
+// than one after the other where memory can follow. Threads as of ArithmeticPeak.
 class MemoryReader {
  public:
   explicit MemoryReader(int threads);
@@ -59,7 +59,7 @@ class MemoryReader {
 
  private:
   using Sum = void (*)(const void*, long, float*);
-  const int threads_;
+  const std::unique_ptr<ThreadPool> pool_;
   HugeBuffer memory_;
   std::unique_ptr<CpuModule> module_;
   Sum sum_;
