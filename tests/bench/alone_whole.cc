@@ -25,6 +25,7 @@
 #include "compiler/pipeline/search_start.h"
 #include "server/plan_cost.h"
 #include "server/tuner_process.h"
+#include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 
 namespace athanor {
@@ -37,34 +38,28 @@ struct Arguments {
   int rounds = 5;
 };
 
+// "1,128;8,128": dims of a point after commas, points after semicolons.
+bool ToSizes(const std::string& value, std::vector<std::vector<int64_t>>* sizes) {
+  bool right = true;
+  for (absl::string_view point : absl::StrSplit(value, ';')) {
+    std::vector<int64_t>& dims = sizes->emplace_back();
+    for (absl::string_view dim : absl::StrSplit(point, ',', absl::SkipEmpty())) {
+      right = absl::SimpleAtoi(dim, &dims.emplace_back()) && right;
+    }
+  }
+  return right;
+}
+
 absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   Arguments a;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    bool right = true;
-    if (name == "--graph") {
-      a.graph = value;
-    } else if (name == "--tuner") {
-      a.tuner = value;
-    } else if (name == "--threads") {
-      right = absl::SimpleAtoi(value, &a.threads) && a.threads > 0;
-    } else if (name == "--rounds") {
-      right = absl::SimpleAtoi(value, &a.rounds) && a.rounds > 0;
-    } else if (name == "--sizes") {
-      for (absl::string_view point : absl::StrSplit(value, ';')) {
-        std::vector<int64_t>& dims = a.sizes.emplace_back();
-        for (absl::string_view dim : absl::StrSplit(point, ',', absl::SkipEmpty())) {
-          right = absl::SimpleAtoi(dim, &dims.emplace_back()) && right;
-        }
-      }
-    } else {
-      return absl::InvalidArgumentError(absl::StrCat("there is no ", name));
-    }
-    if (!right) return absl::InvalidArgumentError(absl::StrCat(name, " cannot be ", value));
-  }
-  if (argc % 2 == 0 || a.graph.empty() || a.sizes.empty()) {
-    return absl::InvalidArgumentError("--graph FILE and --sizes \"1,128;8,128\" are needed");
-  }
+  const auto sizes = [&](const std::string& value) { return ToSizes(value, &a.sizes); };
+  const absl::Status read = ReadArguments(argc, argv,
+                                          {{"--graph", {.set = AsText(&a.graph), .needed = true}},
+                                           {"--sizes", {.set = sizes, .needed = true}},
+                                           {"--tuner", {AsText(&a.tuner)}},
+                                           {"--threads", {AsNumber(&a.threads, 1)}},
+                                           {"--rounds", {AsNumber(&a.rounds, 1)}}});
+  if (!read.ok()) return read;
   return a;
 }
 
@@ -224,8 +219,6 @@ absl::Status Main(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   absl::StatusOr<athanor::Arguments> arguments = athanor::Parse(argc, argv);
-  absl::Status status = arguments.ok() ? athanor::Main(*arguments) : arguments.status();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "alone_whole: %s\n", status.ToString().c_str());
-  return 1;
+  return athanor::ExitStatus("alone_whole",
+                             arguments.ok() ? athanor::Main(*arguments) : arguments.status());
 }

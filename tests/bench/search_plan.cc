@@ -26,6 +26,7 @@
 #include "server/options.h"
 #include "server/plan_search.h"
 #include "server/tuner_backend.h"
+#include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 #include "tests/bench/plan_folder.h"
 
@@ -49,39 +50,30 @@ bool ParseMode(const std::string& text, v1::SearchMode* mode) {
 
 absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   Arguments a;
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (i + 1 == argc) return absl::InvalidArgumentError(absl::StrCat(name, " needs a value"));
-    const std::string value = argv[++i];
-    bool right = true;
-    if (name == "--graph") {
-      a.graph = value;
-    } else if (name == "--out") {
-      a.out = value;
-    } else if (name == "--tuner") {
-      a.tuner = value;
-    } else if (name == "--cache") {
-      a.cache = value;
-    } else if (name == "--threads") {
-      right = absl::SimpleAtoi(value, &a.threads) && a.threads >= 0;
-    } else if (name == "--budget") {
-      right = absl::SimpleAtod(value, &a.budget) && a.budget >= 0;
-    } else if (name == "--seed") {
-      right = absl::SimpleAtoi(value, &a.search.seed);
-    } else if (name == "--mode") {
-      right = ParseMode(value, &a.search.mode);
-    } else if (name == "--magnitude") {
-      right = absl::SimpleAtoi(value, &a.magnitude.emplace());
-    } else if (name == "--disable_rules") {
-      a.search.disabled_rules = absl::StrSplit(value, ',', absl::SkipEmpty());
-    } else {
-      return absl::InvalidArgumentError(absl::StrCat("there is no ", name));
-    }
-    if (!right) return absl::InvalidArgumentError(absl::StrCat(name, " cannot be ", value));
-  }
-  if (a.graph.empty() || a.out.empty()) {
-    return absl::InvalidArgumentError("--graph FILE and --out FOLDER are needed");
-  }
+  PlanSearchOptions& search = a.search;
+  const auto budget = [&](const std::string& value) {
+    return absl::SimpleAtod(value, &a.budget) && a.budget >= 0;
+  };
+  const auto mode = [&](const std::string& value) { return ParseMode(value, &search.mode); };
+  const auto magnitude = [&](const std::string& value) {
+    return absl::SimpleAtoi(value, &a.magnitude.emplace());
+  };
+  const auto rules = [&](const std::string& value) {
+    search.disabled_rules = absl::StrSplit(value, ',', absl::SkipEmpty());
+    return true;
+  };
+  const absl::Status read = ReadArguments(argc, argv,
+                                          {{"--graph", {.set = AsText(&a.graph), .needed = true}},
+                                           {"--out", {.set = AsText(&a.out), .needed = true}},
+                                           {"--tuner", {AsText(&a.tuner)}},
+                                           {"--cache", {AsText(&a.cache)}},
+                                           {"--threads", {AsNumber(&a.threads, int64_t{0})}},
+                                           {"--budget", {budget}},
+                                           {"--seed", {AsNumber(&search.seed)}},
+                                           {"--mode", {mode}},
+                                           {"--magnitude", {magnitude}},
+                                           {"--disable_rules", {rules}}});
+  if (!read.ok()) return read;
   return a;
 }
 
@@ -172,8 +164,6 @@ absl::Status Main(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   absl::StatusOr<athanor::Arguments> arguments = athanor::Parse(argc, argv);
-  absl::Status status = arguments.ok() ? athanor::Main(*arguments) : arguments.status();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "search_plan: %s\n", status.ToString().c_str());
-  return 1;
+  return athanor::ExitStatus("search_plan",
+                             arguments.ok() ? athanor::Main(*arguments) : arguments.status());
 }

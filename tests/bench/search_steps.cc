@@ -16,11 +16,11 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/search/region_forms.h"
 #include "compiler/search/search.h"
+#include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 
 namespace athanor {
@@ -105,18 +105,10 @@ absl::Status Main(const std::string& path, int64_t kernels) {
 int main(int argc, char** argv) {
   std::string graph;
   int64_t kernels = 200;
-  absl::Status status;
-  for (int i = 1; i < argc && status.ok(); i += 2) {
-    const std::string_view name = argv[i];
-    const bool given = i + 1 < argc;
-    if (given && name == "--graph") {
-      graph = argv[i + 1];
-    } else if (!given || name != "--kernels" || !absl::SimpleAtoi(argv[i + 1], &kernels)) {
-      status = absl::InvalidArgumentError("--graph FILE [--kernels N]");
-    }
-  }
+  absl::Status status =
+      athanor::ReadArguments(argc, argv,
+                             {{"--graph", {.set = athanor::AsText(&graph), .needed = true}},
+                              {"--kernels", {athanor::AsNumber(&kernels)}}});
   if (status.ok()) status = athanor::Main(graph, kernels);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "search_steps: %s\n", status.ToString().c_str());
-  return 1;
+  return athanor::ExitStatus("search_steps", status);
 }

@@ -1,0 +1,52 @@
+// What the programs of this folder are called with: pairs of a name and a value.
+//
+//   absl::Status s = ReadArguments(argc, argv, {
+//       {"--graph", {.set = AsText(&graph), .needed = true}},
+//       {"--threads", {AsNumber(&threads, 1)}},
+//   });
+//   if (s.ok()) s = Main(graph, threads);
+//   return ExitStatus("search_plan", s);
+#ifndef ATHANOR_TESTS_BENCH_ARGUMENTS_H_
+#define ATHANOR_TESTS_BENCH_ARGUMENTS_H_
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+
+namespace athanor {
+
+struct Argument {
+  // False: it cannot have this value.
+  std::function<bool(const std::string& value)> set;
+  bool needed = false;
+};
+
+inline auto AsText(std::string* to) {
+  return [to](const std::string& value) {
+    *to = value;
+    return true;
+  };
+}
+
+// An integer of `least` or more.
+template <typename Int>
+auto AsNumber(Int* to, Int least = std::numeric_limits<Int>::min()) {
+  return
+      [to, least](const std::string& value) { return absl::SimpleAtoi(value, to) && *to >= least; };
+}
+
+// INVALID_ARGUMENT, and says which: a name that there is not or that has no value, a value that
+// cannot be, an argument that is needed and not given.
+absl::Status ReadArguments(int argc, const char* const* argv,
+                           const std::map<std::string, Argument>& arguments);
+
+// Of main(): an error is written to standard error.
+int ExitStatus(const char* program, const absl::Status& status);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_TESTS_BENCH_ARGUMENTS_H_
