@@ -1,5 +1,5 @@
 // Kernels that are wrong, and worse: each costs its candidate, none the tuner or what is beside it.
-#include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -13,7 +13,6 @@
 namespace athanor {
 namespace {
 
-using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using Code = absl::StatusCode;
 
@@ -207,16 +206,15 @@ TEST_F(TunerProcessTest, HostileKernels) {
   const std::string good = Kernel("");
   for (const auto& row : rows) {
     SCOPED_TRACE(row.name);
-    const auto start = std::chrono::steady_clock::now();
+    const int64_t children = tuner_->starts();
     const absl::Status status = CompileAndCheck(row.source);
     EXPECT_THAT(row.codes, ::testing::Contains(status.code())) << status.ToString().substr(0, 400);
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.message));
     const absl::Status after = CompileAndCheck(good);
     EXPECT_TRUE(after.ok()) << after;
-    const auto took =
-        std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start);
-    EXPECT_LT(took, milliseconds(30000));
-    RecordProperty(row.name, absl::StrCat(took.count(), " ms ", status.ToString().substr(0, 120)));
+    // At most the child that had it; where nothing ended it, neither would this test end.
+    EXPECT_LE(tuner_->starts(), children + 1);
+    RecordProperty(row.name, status.ToString().substr(0, 120));
   }
 }
 
