@@ -12,6 +12,7 @@
 #include "compiler/codegen/lower.h"
 #include "compiler/codegen/tile.h"
 #include "compiler/search/access.h"
+#include "compiler/search/extents.h"
 
 namespace athanor {
 

@@ -18,6 +18,7 @@
 #include "compiler/codegen/tile.h"
 #include "compiler/search/access.h"
 #include "compiler/search/contract_roles.h"
+#include "compiler/search/extents.h"
 
 namespace athanor {
 

@@ -12,6 +12,7 @@
 #include "compiler/codegen/lower.h"
 #include "compiler/search/access.h"
 #include "compiler/search/contract_roles.h"
+#include "compiler/search/extents.h"
 #include "compiler/search/library_product.h"
 
 namespace athanor {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/search/access.h"
+#include "compiler/search/extents.h"
 
 namespace athanor {
 
@@ -317,12 +318,6 @@ Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents) {
     stride = stride * extents[i];
   }
   return c;
-}
-
-Expr Product(const std::vector<Expr>& extents) {
-  Expr p = 1;
-  for (const Expr& e : extents) p *= e;
-  return p;
 }
 
 KernelBuilder::KernelBuilder(const LowerInput& in, const KernelChoice& c)

@@ -61,7 +61,6 @@ struct KernelBuilder {
 
 // `flat` in [0, product of extents) as coordinates, first extent slowest.
 Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents);
-Expr Product(const std::vector<Expr>& extents);
 
 // The kinds; kScatter and the walks over the root's elements are in lower.cc.
 absl::Status LowerContract(KernelBuilder& b);

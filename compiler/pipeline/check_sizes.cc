@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "compiler/codegen/lower.h"
+#include "compiler/search/extents.h"
 
 namespace athanor {
 namespace {
@@ -77,11 +77,6 @@ Sizes SizesAt(const Graph& graph, double part) {
 
 bool IsOperand(const Node& node) { return node.op == Op::kInput || node.op == Op::kParameter; }
 
-Expr BytesOf(const Graph& graph, NodeId n) {
-  const TensorType& type = graph.node(n).type;
-  return Product(type.shape) * DTypeBytes(type.dtype);
-}
-
 // Bytes of operands, but of those of which a few rows are read, and of outputs.
 Expr BytesMoved(const Graph& graph) {
   std::vector<bool> read(graph.nodes.size());
@@ -91,9 +86,9 @@ Expr BytesMoved(const Graph& graph) {
   }
   Expr bytes = 0;
   for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
-    if (IsOperand(graph.node(n)) && read[n]) bytes += BytesOf(graph, n);
+    if (IsOperand(graph.node(n)) && read[n]) bytes += BytesOf(graph.node(n).type);
   }
-  for (const Output& output : graph.outputs) bytes += BytesOf(graph, output.node);
+  for (const Output& output : graph.outputs) bytes += BytesOf(graph.node(output.node).type);
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/codegen/cpu/dialect.h"
 #include "compiler/pipeline/check_sizes.h"
 #include "compiler/plan/planner.h"
+#include "compiler/search/extents.h"
 #include "compiler/search/fusion.h"
 
 namespace athanor {
@@ -54,8 +55,7 @@ class Assembly {
         lowered.kernel, {}, Label(graph_, choice), Flops(graph_, memory_, choice.root), 0};
     for (NodeId n : lowered.buffers) {
       launch.buffers.push_back(ValueOf(n));
-      const TensorType& type = graph_.node(n).type;
-      launch.moved_bytes += Product(type.shape) * DTypeBytes(type.dtype);
+      launch.moved_bytes += BytesOf(graph_.node(n).type);
     }
     in.launches.push_back(std::move(launch));
   }

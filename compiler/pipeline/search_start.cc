@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/search_sizes.h"
+#include "compiler/search/extents.h"
 #include "compiler/search/fusion.h"
 
 namespace athanor {
@@ -88,10 +89,7 @@ int64_t WeightBytes(const Graph& graph) {
   int64_t total = 0;
   for (NodeId p : graph.ParameterIds()) {
     if (!walked[p]) continue;
-    const TensorType& type = graph.node(p).type;
-    int64_t bytes = DTypeBytes(type.dtype);
-    for (const Expr& e : type.shape) bytes *= e.constant().value_or(1);
-    total += bytes;
+    total += *BytesOf(graph.node(p).type).constant();
   }
   return total;
 }

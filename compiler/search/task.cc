@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/digest.h"
+#include "compiler/search/extents.h"
 #include "compiler/search/fusion.h"
 
 namespace athanor {
@@ -23,12 +24,6 @@ std::vector<bool> NodesOf(const Graph& graph, const std::vector<bool>& memory, N
 
 // A larger literal would travel with each kernel that reads it.
 constexpr size_t kMaxLiteralBytes = 64 << 10;
-
-Expr Product(const Shape& shape) {
-  Expr p = 1;
-  for (const Expr& e : shape) p *= e;
-  return p;
-}
 
 Expr ContractFlops(const Graph& graph, const Node& node) {
   const ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
