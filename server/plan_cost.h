@@ -8,23 +8,23 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "proto/athanor/internal/tuner.pb.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "proto/athanor/v1/plan.pb.h"
 
 namespace athanor {
 
-// What a machine reaches; 0: not known.
-struct MachineLimits {
-  double read_bytes_per_second = 0;   // beyond the caches
-  double cache_bytes_per_second = 0;  // from the last-level cache
-  double f32_flops_per_second = 0;
-};
-
 // `sizes` are values of plan.dims, in order. Seconds are left to the caller. A step whose bytes fit
 // into the last-level cache is bounded by the cache's bandwidth: the step before may have left them
-// there.
+// there. Of `limits` 0 is not known.
 v1::PlanCost CountCost(const v1::Plan& plan, absl::Span<const int64_t> sizes,
-                       const MachineLimits& limits = {});
+                       const internal::MachineReply& limits = {});
+
+// The largest share of a limit that a run of `seconds` reached: of the arithmetic peak, and of
+// memory's bandwidth if its steps move more than the caches hold. Above 1 the limit was measured
+// too low.
+double ReachedShare(const v1::Plan& plan, absl::Span<const int64_t> sizes, double seconds,
+                    const internal::MachineReply& limits);
 
 // Bytes of the arena that a run at these sizes touches: what lies between the plan's steps.
 int64_t ActivationBytes(const v1::Plan& plan, absl::Span<const int64_t> sizes);

@@ -34,14 +34,32 @@ TEST(PlanCostTest, CountsAtASize) {
 }
 
 TEST(PlanCostTest, TheNearerLimitBounds) {
-  const MachineLimits limits{
-      .read_bytes_per_second = 1e3, .cache_bytes_per_second = 1e4, .f32_flops_per_second = 1e3};
+  internal::MachineReply limits;
+  limits.set_read_bytes_per_second(1e3);
+  limits.set_cache_bytes_per_second(1e4);
+  limits.set_f32_flops_per_second(1e3);
   const v1::PlanCost cost = CountCost(TwoSteps(), {3, 5}, limits);
   EXPECT_DOUBLE_EQ(cost.steps(0).roofline_seconds(), 30 / 1e3);  // operations; bytes are cached
   EXPECT_DOUBLE_EQ(cost.steps(1).roofline_seconds(), 100);
-  const v1::PlanCost bound =
-      CountCost(TwoSteps(), {100, 5}, {.read_bytes_per_second = 1e3, .f32_flops_per_second = 1e9});
+  limits.clear_cache_bytes_per_second();
+  limits.set_f32_flops_per_second(1e9);
+  const v1::PlanCost bound = CountCost(TwoSteps(), {100, 5}, limits);
   EXPECT_DOUBLE_EQ(bound.steps(1).roofline_seconds(), 400);
+}
+
+// 30 + 100,000 operations and 68 + 12,000 bytes, which no cache of 1,000 holds.
+TEST(PlanCostTest, TheShareOfALimitThatARunReached) {
+  internal::MachineReply limits;
+  EXPECT_EQ(ReachedShare(TwoSteps(), {3, 5}, 1, limits), 0);  // none is known
+  limits.set_read_bytes_per_second(12'068);
+  limits.set_f32_flops_per_second(1e9);
+  EXPECT_DOUBLE_EQ(ReachedShare(TwoSteps(), {3, 5}, 0.5, limits), 2);
+  limits.set_f32_flops_per_second(100'030);
+  EXPECT_DOUBLE_EQ(ReachedShare(TwoSteps(), {3, 5}, 0.25, limits), 4);
+  v1::Plan cached = TwoSteps();
+  cached.mutable_target()->set_l3_bytes(1 << 20);
+  limits.set_f32_flops_per_second(1e9);
+  EXPECT_LT(ReachedShare(cached, {3, 5}, 0.5, limits), 1e-3);
 }
 
 // Two buffers that share a place, never alive together, and one behind a gap.

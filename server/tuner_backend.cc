@@ -75,12 +75,10 @@ class TunerBackend final : public CompileBackend {
                                                         PlanSearch::Found serving,
                                                         const PlanSearchOptions& options) override {
     if (!tuner_.ok()) return tuner_.status();
-    absl::StatusOr<internal::MachineReply> limits = shared_.Limits(**tuner_);
-    if (!limits.ok()) return limits.status();
     // The plan may have been lowered by another worker.
     if (absl::Status s = LearnMachine(); !s.ok()) return s;
     return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
-                                             tuner_->get(), machine_, *limits, options);
+                                             tuner_->get(), machine_, shared_.limits(), options);
   }
 
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
@@ -208,29 +206,6 @@ absl::StatusOr<std::vector<std::string>> TunerBackends::RuleNames() {
   std::vector<std::string> names(target->rules().begin(), target->rules().end());
   names.insert(names.end(), target->rule_families().begin(), target->rule_families().end());
   return names;
-}
-
-absl::StatusOr<internal::MachineReply> TunerBackends::Limits(TunerProcess& tuner) {
-  absl::StatusOr<internal::TargetReply> machine = Target(tuner);
-  if (!machine.ok()) return machine.status();
-  {
-    MutexLock lock(mu_);
-    if (limits_.has_value()) return *limits_;
-  }
-  const TunerProcess::Background background(&tuner);
-  absl::StatusOr<internal::MachineReply> limits =
-      tuner.Machine(machine->target(), static_cast<int>(threads_));
-  if (!limits.ok() && WorthRetrying(limits.status())) {
-    limits = tuner.Machine(machine->target(), static_cast<int>(threads_));
-  }
-  if (!limits.ok()) return limits.status();
-  LogInfo("machine", {{"read_gb_per_s", limits->read_bytes_per_second() / 1e9},
-                      {"cache_gb_per_s", limits->cache_bytes_per_second() / 1e9},
-                      {"f32_gflop_per_s", limits->f32_flops_per_second() / 1e9},
-                      {"threads", threads_}});
-  MutexLock lock(mu_);
-  limits_ = *limits;
-  return limits;
 }
 
 }  // namespace athanor

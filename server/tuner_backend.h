@@ -21,6 +21,7 @@
 #include "proto/athanor/internal/tuner.pb.h"
 #include "runtime/cpu/device.h"
 #include "server/compile_backend.h"
+#include "server/machine_limits.h"
 #include "server/options.h"
 #include "server/traffic.h"
 #include "server/tuner_process.h"
@@ -40,8 +41,8 @@ class TunerBackends {
   absl::StatusOr<internal::TargetReply> Target(TunerProcess& tuner);
   // Names of the rules and families of its search; of a child of its own where none was asked yet.
   absl::StatusOr<std::vector<std::string>> RuleNames();
-  // What it reaches, measured with the serving threads by `tuner` once.
-  absl::StatusOr<internal::MachineReply> Limits(TunerProcess& tuner);
+  // What it reaches with the serving threads.
+  MachineLimits* limits() { return &limits_; }
   Device* device() { return device_.get(); }
   Traffic* traffic() { return traffic_.get(); }
   KernelStore& store() { return *store_; }
@@ -57,10 +58,10 @@ class TunerBackends {
   std::atomic<size_t> started_ = 0;
   std::unique_ptr<CpuDevice> device_;
   std::unique_ptr<KernelStore> store_;
+  MachineLimits limits_;
   Mutex mu_;
   std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);
   std::optional<internal::TargetReply> target_ ABSL_GUARDED_BY(mu_);
-  std::optional<internal::MachineReply> limits_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

@@ -60,19 +60,18 @@ void AddPlan(const PlanSearch::Found& plan, internal::MeasureRequest* request) {
 
 TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found serving,
                                  KernelMaker maker, TunerProcess* tuner,
-                                 const internal::TargetReply& machine,
-                                 const internal::MachineReply& limits,
+                                 const internal::TargetReply& machine, MachineLimits* limits,
                                  const PlanSearchOptions& options)
     : session_(session),
       graph_text_(ToText(graph)),
       maker_(maker),
       tuner_(*tuner),
       machine_(machine),
+      limits_(*limits),
       serving_(std::move(serving)),
       verifier_(graph, maker, tuner, machine.target(), options.seed, options.approximate) {
   start_.set_graph_text(graph_text_);
   *start_.mutable_target() = machine.target();
-  *start_.mutable_machine() = limits;
   start_.set_seed(options.seed);
   start_.set_max_kernels(options.max_candidates);
   start_.set_mode(options.mode);
@@ -92,6 +91,34 @@ auto TunerPlanSearch::Timed(const char* on, Work work) {
   return result;
 }
 
+absl::StatusOr<internal::MachineReply> TunerPlanSearch::MeasureMachine() {
+  const TunerProcess::Background background(&tuner_);
+  const auto measure = [&] {
+    return tuner_.Machine(machine_.target(), machine_.target().threads());
+  };
+  absl::StatusOr<internal::MachineReply> measured = Timed("limits", measure);
+  // Without limits there is no search: a child that is lost once may have been lost for something
+  // else.
+  if (!start_.has_machine() && WorthRetrying(measured.status())) return Timed("limits", measure);
+  return measured;
+}
+
+absl::StatusOr<bool> TunerPlanSearch::LearnLimits(MachineLimits::When when) {
+  absl::StatusOr<internal::MachineReply> limits =
+      limits_.Get([&] { return MeasureMachine(); }, when);
+  if (!limits.ok()) return limits.status();
+  if (!start_.has_machine()) {
+    *start_.mutable_machine() = *std::move(limits);
+    return true;
+  }
+  if (!Raised(Known(), *limits)) return false;
+  internal::RaisedLimits& raised = raised_.emplace_back();
+  raised.set_steps(step_.steps());
+  *raised.mutable_machine() = *std::move(limits);
+  *news_.add_limits() = raised;
+  return true;
+}
+
 absl::Status TunerPlanSearch::Ask() {
   for (int losses = 0;; ++losses) {
     internal::SearchRequest request;
@@ -101,6 +128,7 @@ absl::Status TunerPlanSearch::Ask() {
       *request.mutable_start() = start_;
       for (const auto& [key, outcome] : kernels_) *request.add_kernels() = outcome;
       for (const auto& [id, outcome] : plans_) *request.add_plans() = outcome;
+      for (const internal::RaisedLimits& raised : raised_) *request.add_limits() = raised;
     }
     request.set_session(session_);
     request.set_finish(finishing_);
@@ -136,8 +164,18 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
   const bool nothing = next_kernel_ >= step_.kernels_size() && !step_.has_plan();
   if (nothing) {
     if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
+    if (auto learnt = LearnLimits(MachineLimits::When::kDue); !learnt.ok()) return learnt.status();
     if (absl::Status s = Timed("search", [&] { return Ask(); }); !s.ok()) return s;
-    if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
+    if (step_.done()) {
+      const v1::CompileJob::StopReason reason = StopReasonOf(step_.stop());
+      if (reason != v1::CompileJob::STOP_ROOFLINE) return Step{.stop = reason};
+      // Near limits that were measured too low is not near.
+      absl::StatusOr<bool> raised = LearnLimits(MachineLimits::When::kNow);
+      if (!raised.ok()) return raised.status();
+      if (!*raised) return Step{.stop = reason};
+      step_.clear_done();
+      return Step{};
+    }
   }
   if (next_kernel_ < step_.kernels_size()) {
     const absl::Status tried = TryKernel(step_.kernels(next_kernel_));
@@ -236,6 +274,7 @@ absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
   };
   absl::StatusOr<std::vector<double>> seconds = measure();
   if (!seconds.ok()) return seconds;
+  NoteReached(check.plan(), kernel.sizes(), *seconds);
   const bool first = kernel.best_seconds().empty();
   // Only what may be chosen has to be right: one that is slower in the sum never is.
   if (!first && !Faster(*seconds, kernel)) return seconds;
@@ -244,6 +283,15 @@ absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
   if (!right.ok()) return right;
   // The least of many times is low by luck, too: what wins is measured again, and that time counts.
   return first ? seconds : measure();
+}
+
+void TunerPlanSearch::NoteReached(const v1::Plan& plan, const Sizes& sizes,
+                                  absl::Span<const double> seconds) {
+  for (int s = 0; s < sizes.size(); ++s) {
+    const std::vector<int64_t> dims(sizes[s].values().begin(), sizes[s].values().end());
+    const double share = ReachedShare(plan, dims, seconds[s], Known());
+    if (share > 1) limits_.Beaten(share);
+  }
 }
 
 absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(const Found& before,
@@ -295,9 +343,7 @@ absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& oth
 }
 
 absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& plan) {
-  const internal::MachineReply& machine = start_.machine();
-  const MachineLimits limits{machine.read_bytes_per_second(), machine.cache_bytes_per_second(),
-                             machine.f32_flops_per_second()};
+  if (auto learnt = LearnLimits(MachineLimits::When::kDue); !learnt.ok()) return learnt.status();
   internal::MeasureRequest request = RequestFor({&plan}, step_.sizes());
   request.set_steps(true);
   absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
@@ -306,7 +352,7 @@ absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& pl
   for (int i = 0; i < step_.sizes_size(); ++i) {
     const auto& values = step_.sizes(i).values();
     v1::PlanCost& cost = costs.emplace_back(
-        CountCost(plan.plan, std::vector<int64_t>(values.begin(), values.end()), limits));
+        CountCost(plan.plan, std::vector<int64_t>(values.begin(), values.end()), Known()));
     const internal::SizeTimes& measured = times->plans(0).sizes(i);
     for (int s = 0; s < std::min(cost.steps_size(), measured.step_seconds_size()); ++s) {
       cost.mutable_steps(s)->set_seconds(measured.step_seconds(s));

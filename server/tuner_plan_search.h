@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "compiler/ir/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/kernel_maker.h"
+#include "server/machine_limits.h"
 #include "server/plan_search.h"
 #include "server/plan_verifier.h"
 #include "server/tuner_process.h"
@@ -25,10 +27,10 @@ namespace athanor {
 
 class TunerPlanSearch final : public PlanSearch {
  public:
-  // `serving` runs now. Borrows the maker, the tuner and the machine.
+  // `serving` runs now. Borrows the maker, the tuner, the machine and its limits.
   TunerPlanSearch(uint64_t session, const Graph& graph, Found serving, KernelMaker maker,
-                  TunerProcess* tuner, const internal::TargetReply& machine,
-                  const internal::MachineReply& limits, const PlanSearchOptions& options);
+                  TunerProcess* tuner, const internal::TargetReply& machine, MachineLimits* limits,
+                  const PlanSearchOptions& options);
 
   ~TunerPlanSearch() override { tuner_.EndSearch(session_); }
 
@@ -44,6 +46,14 @@ class TunerPlanSearch final : public PlanSearch {
   template <typename Work>
   auto Timed(const char* on, Work work);
   absl::Status Ask();
+  absl::StatusOr<internal::MachineReply> MeasureMachine();
+  // The limits as they are known, measured again where that is due, or now: what the search begins
+  // with or, if they were raised, is told next. True: they were.
+  absl::StatusOr<bool> LearnLimits(MachineLimits::When when);
+  // The limits that the search knows.
+  const internal::MachineReply& Known() const {
+    return raised_.empty() ? start_.machine() : raised_.back().machine();
+  }
   // Compiles, checks and measures; only CANCELLED and ABORTED (requests left no time to measure, to
   // be tried again) are errors, all else is an outcome.
   absl::Status TryKernel(const internal::SearchKernel& kernel);
@@ -60,6 +70,8 @@ class TunerPlanSearch final : public PlanSearch {
     double worst = 1;          // the largest ratio of a size at which it is surely slower
   };
   using Sizes = google::protobuf::RepeatedPtrField<internal::Sizes>;
+  // Has the limits measured again where the kernel of `plan` was faster than they allow.
+  void NoteReached(const v1::Plan& plan, const Sizes& sizes, absl::Span<const double> seconds);
   // `after` by `before`, timed in turn.
   absl::StatusOr<Comparison> Compare(const Found& before, const Found& after, const Sizes& sizes);
   internal::MeasureRequest RequestFor(std::initializer_list<const Found*> plans,
@@ -81,12 +93,14 @@ class TunerPlanSearch final : public PlanSearch {
   KernelMaker maker_;
   TunerProcess& tuner_;
   const internal::TargetReply& machine_;
-  internal::SearchStart start_;
+  MachineLimits& limits_;
+  internal::SearchStart start_;  // its limits are those of the first step
   Found serving_;
 
   // Everything told so far, for a child that has to begin again; and what is still to be told.
   std::map<std::string, internal::KernelOutcome> kernels_;
   std::map<std::string, internal::PlanOutcome> plans_;
+  std::vector<internal::RaisedLimits> raised_;
   internal::SearchRequest news_;
   int64_t child_ = -1;  // TunerProcess::starts() of the child that knows the session
 

@@ -91,6 +91,7 @@ absl::Status SearchSession::TakeIn(const internal::SearchRequest& request) {
   for (const internal::PlanOutcome& outcome : request.plans()) {
     plans_known_[outcome.plan_id()] = outcome;
   }
+  raised_.insert(raised_.end(), request.limits().begin(), request.limits().end());
   return absl::OkStatus();
 }
 
@@ -191,6 +192,12 @@ absl::Status SearchSession::TellStep() {
   return absl::OkStatus();
 }
 
+void SearchSession::TellLimits() {
+  for (; RaisedByNow(); raised_.pop_front()) {
+    search_.RaiseLimits(MachineOf(target_, raised_.front().machine()));
+  }
+}
+
 absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::SearchRequest& request) {
   if (absl::Status s = TakeIn(request); !s.ok()) return s;
   if (absl::Status s = TellStep(); !s.ok()) return s;
@@ -198,7 +205,10 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
   internal::SearchReply reply;
   while (reply.kernels().empty() && !reply.has_plan()) {
     if (absl::Status s = TellStep(); !s.ok()) return s;
+    TellLimits();
     const Search::Step step = search_.Next();
+    ++steps_;
+    if (step.done && RaisedByNow()) continue;
     if (step.done) {
       reply.set_done(true);
       reply.set_stop(std::string(SearchStopName(step.stop)));
@@ -211,6 +221,7 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
   }
   *reply.mutable_progress() = Progress();
   AddSizes(sizes_, reply.mutable_sizes());
+  reply.set_steps(steps_);
   return reply;
 }
 

@@ -11,6 +11,8 @@
 #ifndef ATHANOR_COMPILER_PIPELINE_SEARCH_SESSION_H_
 #define ATHANOR_COMPILER_PIPELINE_SEARCH_SESSION_H_
 
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -47,6 +49,9 @@ class SearchSession {
   // Tells the search the outcomes of the last step, all of which are known by now.
   absl::Status TellStep();
   v1::SearchProgress Progress();
+  // Limits that were raised at the step the search has come to, or before.
+  bool RaisedByNow() const { return !raised_.empty() && raised_.front().steps() <= steps_; }
+  void TellLimits();
 
   const v1::Target target_;
   const PlanBuilder builder_;
@@ -64,7 +69,9 @@ class SearchSession {
     std::string key;
     absl::Status failed;  // it could not be lowered, and has no key
   };
-  std::map<int, Waiting> waiting_;  // by kernel
+  std::map<int, Waiting> waiting_;             // by kernel
+  std::deque<internal::RaisedLimits> raised_;  // not told yet
+  int64_t steps_ = 0;                          // of search_
   int plan_waiting_ = -1;
   std::string plan_id_;  // of that; empty: it cannot be made
 };

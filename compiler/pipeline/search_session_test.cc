@@ -1,6 +1,7 @@
 // A search as messages, its kernels' times made up: what is asked, and again after a loss.
 #include "compiler/pipeline/search_session.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,7 +56,18 @@ struct Driven {
   internal::SearchReply last;
 };
 
-Driven Drive(const internal::SearchStart& start) {
+// As if this were measured; `times` as much.
+internal::MachineReply Limits(double times) {
+  internal::MachineReply limits;
+  limits.set_read_bytes_per_second(times * 2e10);
+  limits.set_cache_bytes_per_second(times * 1e11);
+  limits.set_near_bytes_per_second(times * 2e11);
+  limits.set_f32_flops_per_second(times * 1e11);
+  return limits;
+}
+
+// Limits are raised, twice, after so many replies; 0: never.
+Driven Drive(const internal::SearchStart& start, size_t raised_after = 0) {
   Driven driven;
   auto session = SearchSession::Create(start);
   EXPECT_TRUE(session.ok()) << session.status();
@@ -69,6 +81,12 @@ Driven Drive(const internal::SearchStart& start) {
     request.Clear();
     driven.last = *reply;
     if (reply->done()) break;
+    const size_t replies = driven.asked.size();
+    if (raised_after > 0 && (replies == raised_after || replies == 2 * raised_after)) {
+      internal::RaisedLimits* raised = request.add_limits();
+      raised->set_steps(reply->steps());
+      *raised->mutable_machine() = Limits(replies == raised_after ? 2 : 20);
+    }
     for (const internal::SearchKernel& k : reply->kernels()) *request.add_kernels() = Outcome(k);
     if (reply->has_plan()) {
       internal::PlanOutcome* plan = request.add_plans();
@@ -86,7 +104,8 @@ TEST(SearchSessionTest, AResumedOneGoesOnWhereTheOtherStopped) {
     internal::SearchStart start = Start();
     start.set_mode(mode);
     start.set_max_kernels(kernels);
-    const Driven driven = Drive(start);
+    *start.mutable_machine() = Limits(1);
+    const Driven driven = Drive(start, mode == v1::SEARCH_FAST ? 1 : 8);
     ASSERT_GE(driven.asked.size(), 2);
     internal::SearchRequest all;
     for (size_t lost = 0; lost < driven.asked.size(); ++lost) {
@@ -105,6 +124,38 @@ TEST(SearchSessionTest, AResumedOneGoesOnWhereTheOtherStopped) {
       }
     }
   }
+}
+
+TEST(SearchSessionTest, LimitsHoldFromTheStepOnAtWhichTheyWereRaised) {
+  internal::SearchStart start = Start();
+  *start.mutable_machine() = Limits(1);
+  auto session = SearchSession::Create(start);
+  ASSERT_TRUE(session.ok()) << session.status();
+  internal::SearchRequest request;
+  std::vector<double> rooflines;  // at the largest size, the most of a kernel
+  for (int replies = 0; replies < 4; ++replies) {
+    auto reply = (*session)->Next(request);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    ASSERT_FALSE(reply->done());
+    request.Clear();
+    for (const internal::SearchKernel& k : reply->kernels()) {
+      internal::KernelOutcome* outcome = request.add_kernels();
+      *outcome = Outcome(k);
+      for (double& seconds : *outcome->mutable_seconds()) seconds = 1e-3;
+    }
+    if (reply->has_plan()) request.add_plans()->set_plan_id(reply->plan().plan().plan_id());
+    if (reply->progress().tasks_size() == 0) continue;
+    double most = 0;
+    for (const v1::SearchTask& task : reply->progress().tasks()) {
+      most = std::max(most, *task.roofline_seconds().rbegin());
+    }
+    rooflines.push_back(most);
+    internal::RaisedLimits* raised = request.add_limits();
+    raised->set_steps(reply->steps());
+    *raised->mutable_machine() = Limits(static_cast<double>(2 << replies));
+  }
+  ASSERT_GE(rooflines.size(), 2);
+  for (size_t i = 1; i < rooflines.size(); ++i) EXPECT_LT(rooflines[i], 0.7 * rooflines[i - 1]);
 }
 
 TEST(SearchSessionTest, SaysWhatItDid) {

@@ -51,16 +51,6 @@ SearchMode ModeOf(v1::SearchMode mode) {
   }
 }
 
-Machine MachineOf(const internal::SearchStart& start) {
-  Machine machine = Machine::Typical(start.target());
-  const internal::MachineReply& m = start.machine();
-  if (m.read_bytes_per_second() > 0) machine.read_bytes_per_second = m.read_bytes_per_second();
-  if (m.cache_bytes_per_second() > 0) machine.cache_bytes_per_second = m.cache_bytes_per_second();
-  if (m.near_bytes_per_second() > 0) machine.near_bytes_per_second = m.near_bytes_per_second();
-  if (m.f32_flops_per_second() > 0) machine.f32_flops_per_second = m.f32_flops_per_second();
-  return machine;
-}
-
 absl::StatusOr<RuleChoice> RulesOf(const internal::SearchStart& start) {
   RuleChoice rules{{start.disabled_rules().begin(), start.disabled_rules().end()},
                    start.approximate()};
@@ -76,6 +66,18 @@ FusionRules FusionRulesOf(const RuleChoice& rules) {
           .reductions = allowed("fuse_reduction"),
           .epilogues = allowed("fuse_epilogue"),
           .again = allowed("fuse_again")};
+}
+
+Machine MachineOf(const v1::Target& target, const internal::MachineReply& measured) {
+  Machine machine = Machine::Typical(target);
+  const auto take = [](double reached, double* limit) {
+    if (reached > 0) *limit = reached;
+  };
+  take(measured.read_bytes_per_second(), &machine.read_bytes_per_second);
+  take(measured.cache_bytes_per_second(), &machine.cache_bytes_per_second);
+  take(measured.near_bytes_per_second(), &machine.near_bytes_per_second);
+  take(measured.f32_flops_per_second(), &machine.f32_flops_per_second);
+  return machine;
 }
 
 int64_t WeightBytes(const Graph& graph) {
@@ -102,8 +104,11 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
   if (!rules.ok()) return rules.status();
   absl::StatusOr<Prepared> prepared = Prepare(*graph);
   if (!prepared.ok()) return prepared.status();
-  SearchSetup setup{
-      CanonicalHash(*graph), *std::move(prepared), MachineOf(start), *std::move(rules), {}};
+  SearchSetup setup{CanonicalHash(*graph),
+                    *std::move(prepared),
+                    MachineOf(start.target(), start.machine()),
+                    *std::move(rules),
+                    {}};
   SearchOptions& options = setup.options;
   options.seed = start.seed();
   options.mode = ModeOf(start.mode());

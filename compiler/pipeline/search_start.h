@@ -27,6 +27,9 @@ struct SearchSetup {
 // dims.
 absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start);
 
+// What was measured of the machine; the rest as is typical of the target.
+Machine MachineOf(const v1::Target& target, const internal::MachineReply& measured);
+
 // Of the weights that every call of the graph reads from end to end: not of tables that it looks
 // some rows up in.
 int64_t WeightBytes(const Graph& graph);

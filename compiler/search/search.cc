@@ -43,6 +43,24 @@ size_t Search::Magnitude(double roofline) {
   return magnitude;
 }
 
+void Search::NoteSlack(const Tuning& t) {
+  for (size_t s = 0; s < t.best().size(); ++s) {
+    const double roofline = t.roofline()[s];
+    double& slack = slack_[static_cast<size_t>(t.task().choice.kind)][Magnitude(roofline)];
+    if (roofline > 0) slack = std::min(slack, t.best()[s] / roofline);
+  }
+}
+
+void Search::RaiseLimits(const Machine& machine) {
+  context_.machine = machine;
+  for (auto& slack : slack_) slack.fill(1);
+  for (Tuning& t : tasks_) {
+    t.Reprice();
+    NoteSlack(t);
+  }
+  if (baseline_known_) FindMoves();
+}
+
 double Search::RooflineOf(const Tuning& t) const {
   const auto& slack = slack_[static_cast<size_t>(t.task().choice.kind)];
   double roofline = 0;

@@ -113,6 +113,8 @@ class Search {
   // True if it serves now: the best genome so far is measured against it from here on. `ratio`: its
   // time, measured whole, as a share of what served before; none: it was not measured.
   void TellPlan(int id, bool taken, std::optional<double> ratio = std::nullopt);
+  // The machine reaches more than was known: one that is done may go on. REQUIRES: as Next().
+  void RaiseLimits(const Machine& machine);
 
   SearchReport Report();
 
@@ -151,6 +153,7 @@ class Search {
   // The least time that may be hoped for.
   double RooflineOf(const Tuning& t) const;
   static size_t Magnitude(double roofline);
+  void NoteSlack(const Tuning& t);  // to slack_
   // By whose turn it is: a share of the kernels for each that promises anything.
   std::array<Work, kWorks> Turns();
   // Weighted best; of what is not measured the least it may take, or in kFast the prediction.

@@ -249,6 +249,36 @@ TEST(SearchTest, ARooflineThatPlansDoNotReachIsNotNear) {
   EXPECT_GT(unheld, held);
 }
 
+// Kernels that take twice the least time are near limits that were measured half as high.
+TEST(SearchTest, ASearchGoesOnWhenItsLimitsAreRaised) {
+  const Machine full = Machine::Typical(Target());
+  Machine half = full;
+  for (double* limit : {&half.read_bytes_per_second, &half.cache_bytes_per_second,
+                        &half.near_bytes_per_second, &half.f32_flops_per_second}) {
+    *limit /= 2;
+  }
+  Search search(SingleForm(Scaled(0)), Target(), half, {.sizes = {{16}}});
+  double least = 0;
+  int asked = 0;
+  const Cost cost = [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    least = Limit(s, k);
+    return least * (++asked < 6 ? 2 : 1.05);
+  };
+  Drive(search, cost);
+  const SearchReport low = search.Report();
+  EXPECT_EQ(low.stop, SearchStop::kRoofline);
+  EXPECT_LT(low.kernels_measured, 6);
+  EXPECT_GT(low.tasks[0].roofline[0], 1.9 * least);
+  search.RaiseLimits(full);
+  Drive(search, cost);
+  const SearchReport raised = search.Report();
+  EXPECT_EQ(raised.stop, SearchStop::kRoofline);
+  EXPECT_NEAR(raised.predicted, 1.05 / 2, 1e-6);
+  EXPECT_DOUBLE_EQ(raised.tasks[0].roofline[0], least);
+  // What was beaten or not by the limits before is judged by these.
+  EXPECT_NEAR(raised.roofline, 0.5, 1e-6);
+}
+
 // What small kernels find in the caches is more than the roofline allows: it does not end a search.
 TEST(SearchTest, ARooflineThatIsBeatenIsNone) {
   Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});

@@ -50,11 +50,7 @@ void Search::TellKernel(int id, const absl::StatusOr<Seconds>& outcome) {
   Tuning& t = tasks_[task];
   if (!outcome.ok()) ++failed_;
   if (!t.Tell(schedule_of_[id], outcome)) return;
-  for (size_t s = 0; s < outcome->size(); ++s) {
-    const double roofline = t.roofline()[s];
-    double& slack = slack_[static_cast<size_t>(t.task().choice.kind)][Magnitude(roofline)];
-    if (roofline > 0) slack = std::min(slack, (*outcome)[s] / roofline);
-  }
+  NoteSlack(t);
   const std::string anchor = AnchorOf(t.task());
   if (!anchor.empty()) tuned_[anchor] = task;
 }

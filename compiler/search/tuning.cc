@@ -15,29 +15,46 @@ double TuningContext::Weighted(const Seconds& seconds) const {
 
 Tuning::Tuning(KernelTask task, const TuningContext* context)
     : context_(*context), task_(std::move(task)), schedules_({task_.choice}), asked_({false}) {
+  Reprice();
+}
+
+std::vector<TaskCost> Tuning::Costs() const {
+  std::vector<TaskCost> costs;
   for (const SizePoint& sizes : context_.sizes) {
-    const TaskCost cost(task_, sizes, context_.target, context_.machine);
+    costs.emplace_back(task_, sizes, context_.target, context_.machine);
+  }
+  return costs;
+}
+
+double Tuning::Predicted(const std::vector<TaskCost>& costs, const KernelChoice& choice) const {
+  double predicted = 0;
+  for (size_t s = 0; s < costs.size(); ++s) {
+    predicted += context_.weights[s] * costs[s].Predict(choice);
+  }
+  return predicted;
+}
+
+void Tuning::Reprice() {
+  const std::vector<TaskCost> costs = Costs();
+  roofline_.clear();
+  start_.clear();
+  for (const TaskCost& cost : costs) {
     roofline_.push_back(cost.roofline() + context_.machine.launch_seconds);
     start_.push_back(cost.Predict(task_.choice));
   }
+  for (size_t i = 0; i < predicted_.size(); ++i) predicted_[i] = Predicted(costs, schedules_[i]);
 }
 
 void Tuning::Rank() {
   if (ranked_ || context_.weights.empty()) return;
   ranked_ = true;
-  std::vector<TaskCost> costs;
-  for (const SizePoint& sizes : context_.sizes) {
-    costs.emplace_back(task_, sizes, context_.target, context_.machine);
-  }
+  const std::vector<TaskCost> costs = Costs();
   std::vector<KernelChoice> all = Schedules(task_, context_.target);
   std::vector<std::pair<double, size_t>> order;  // equal ones as they were made
   const double start = PredictedStart();
   const std::string text = ScheduleText(task_.choice);
   for (size_t i = 0; i < all.size(); ++i) {
-    double predicted = 0;
-    for (size_t s = 0; s < costs.size(); ++s) {
-      predicted += context_.weights[s] * costs[s].Predict(all[i]);
-    }
+    const double predicted = Predicted(costs, all[i]);
     // Only what is predicted alike can be the schedule that is there already.
     const bool alike = std::abs(predicted - start) <= 1e-9 * start;
     if (!alike || ScheduleText(all[i]) != text) order.emplace_back(predicted, i);

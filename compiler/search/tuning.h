@@ -65,6 +65,10 @@ class Tuning {
   // That one; of all schedules, the start included.
   size_t BestPredicted();
 
+  // Predictions and rooflines as the context's machine has them now. The order of the schedules
+  // stays.
+  void Reprice();
+
   // No schedule is left that was not asked for.
   bool Exhausted();
   // The next schedule worth measuring; none: nothing left.
@@ -78,6 +82,9 @@ class Tuning {
 
  private:
   void Rank();
+  std::vector<TaskCost> Costs() const;  // by size
+  // By `costs`, weighted.
+  double Predicted(const std::vector<TaskCost>& costs, const KernelChoice& choice) const;
   std::optional<size_t> OpenNeighbour();
 
   const TuningContext& context_;

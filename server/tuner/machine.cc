@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
+#include <thread>
 
 #include "absl/strings/str_replace.h"
 #include "compiler/codegen/cpu/clang.h"
@@ -18,13 +18,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kRounds = 25;
+// Of all limits in turn. Sleep lies between them: for as long as another process computes, threads
+// that have slept have the better claim to their cores for the next half a millisecond.
+constexpr int kTurns = 25;
+constexpr std::chrono::milliseconds kApart{4};
+constexpr int kRounds = 2;              // of a turn; the first may still wake threads
 constexpr int64_t kChunk = 256 << 10;   // bytes of one work item
 constexpr int64_t kMemory = 192 << 20;  // beyond the caches of most machines
-constexpr int64_t kParts = 6;           // read in turn, each in less than a slice
-constexpr int64_t kSteps = 20'000;      // of the reduction of one arithmetic item
+constexpr int64_t kParts = 12;          // read in turn
+constexpr int64_t kSteps = 4'000;       // of the reduction of one arithmetic item
 constexpr int64_t kSums = 16;           // independent ones
-constexpr int64_t kItems = 64;
+constexpr int64_t kItems = 32;          // for each thread
 
 // Both have the calling convention of runtime/kernel_abi.h.
 constexpr char kArithmetic[] = R"(
@@ -72,40 +76,43 @@ absl::StatusOr<std::string> CompileFor(const char* source, const v1::Target& tar
       {.opt_level = flags.opt_level, .prefer_vector_width = flags.prefer_vector_width});
 }
 
+// What one of the limits is measured by: a launch that computes or reads so much.
+struct Load {
+  const DeviceKernel& kernel;
+  const char* in;
+  int64_t size, grid;    // of an item; items
+  int64_t parts, times;  // of the input, taken in turn; each item is done so often
+  int64_t amount;        // operations or bytes of a launch
+  double* limit;         // the best so far
+  int64_t rounds = 0;
+};
+
 class Reach {
  public:
-  Reach(DeviceQueue* queue, char* out, char* in, Pacer* pacer)
-      : queue_(*queue), out_(out), in_(in), pacer_(*pacer) {}
+  Reach(DeviceQueue* queue, char* out, Pacer* pacer) : queue_(*queue), out_(out), pacer_(*pacer) {}
 
-  // Least seconds of a launch of `grid` items, each done so many `times`. `parts` of the input are
-  // taken in turn, each as large as what one launch reads.
-  double BestSeconds(const DeviceKernel& kernel, int64_t size, int64_t grid, int64_t parts = 1,
-                     int64_t times = 1) {
-    const int64_t sizes[] = {size, times};
-    static_assert(kRounds > kParts);
-    double best = 1e30, last = 0;
-    for (int64_t round = 0; round < kRounds; ++round) {
-      pacer_.Yield(last);
-      void* const buffers[] = {out_, in_ + round % parts * grid * size};
-      KernelError error;
-      const Clock::time_point start = Clock::now();
-      queue_.Launch(kernel, {.buffers = buffers,
-                             .sizes = sizes,
-                             .grid = grid,
-                             .work = int64_t{1} << 40,
-                             .error = &error});
-      queue_.Wait();
-      last = std::chrono::duration<double>(Clock::now() - start).count();
-      best = std::min(best, last);
-    }
-    return best;
+  void Round(Load* load) {
+    pacer_.Yield(last_);
+    const int64_t sizes[] = {load->size, load->times};
+    const int64_t part = load->rounds++ % load->parts;
+    void* const buffers[] = {out_, const_cast<char*>(load->in) + part * load->grid * load->size};
+    KernelError error;
+    const Clock::time_point start = Clock::now();
+    queue_.Launch(load->kernel, {.buffers = buffers,
+                                 .sizes = sizes,
+                                 .grid = load->grid,
+                                 .work = int64_t{1} << 40,
+                                 .error = &error});
+    queue_.Wait();
+    last_ = std::chrono::duration<double>(Clock::now() - start).count();
+    *load->limit = std::max(*load->limit, static_cast<double>(load->amount) / last_);
   }
 
  private:
   DeviceQueue& queue_;
   char* const out_;
-  char* const in_;
   Pacer& pacer_;
+  double last_ = 0;  // seconds of the last round
 };
 
 struct Limits {
@@ -122,29 +129,38 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   auto fma = (*device)->LoadKernel(arithmetic), sum = (*device)->LoadKernel(read);
   if (!fma.ok()) return fma.status();
   if (!sum.ok()) return sum.status();
-  auto out = (*device)->Allocate(MemoryKind::kArena, 1 << 20);
-  auto in = (*device)->Allocate(MemoryKind::kArena, kMemory);
-  if (!out.ok()) return out.status();
-  if (!in.ok()) return in.status();
-  auto queue = (*device)->NewQueue(0);
-  if (!queue.ok()) return queue.status();
-  // Pages that were never written are all one page of zeros.
-  std::fill_n(static_cast<char*>((*in)->data()), kMemory, 1);
-  Reach reach(queue->get(), static_cast<char*>((*out)->data()), static_cast<char*>((*in)->data()),
-              &pacer);
-  const double flops = 2.0 * request.target().vector_bytes() / 4 * kSums * kSteps * kItems;
-  limits->flops = flops / reach.BestSeconds(**fma, kSteps, kItems);
-  limits->read =
-      kMemory / kParts / reach.BestSeconds(**sum, kChunk, kMemory / kParts / kChunk, kParts);
+  const int64_t vector = request.target().vector_bytes(), items = kItems * threads;
+  constexpr int64_t kPart = kMemory / kParts;
   const int64_t cached =
-      std::max<int64_t>(kChunk * 8, std::min<int64_t>(request.target().l3_bytes() / 4, 8 << 20));
-  limits->cache = static_cast<double>(cached) / reach.BestSeconds(**sum, kChunk, cached / kChunk);
+      std::clamp<int64_t>(request.target().l3_bytes() / 4, kChunk * 8, 8 << 20) / kChunk * kChunk;
   // A piece per thread that its second-level cache holds, so often that the launch does not count.
   const int64_t l2 = request.target().l2_bytes() > 0 ? request.target().l2_bytes() : 512 << 10;
   const int64_t own = std::clamp<int64_t>(l2 / 4, 16 << 10, kChunk);
   constexpr int64_t kTimes = 64;
-  limits->near = static_cast<double>(own * threads * kTimes) /
-                 reach.BestSeconds(**sum, own, threads, 1, kTimes);
+  const int64_t near = kMemory + cached, all = near + own * threads;
+  auto out =
+      (*device)->Allocate(MemoryKind::kArena, std::max(items, kMemory / kChunk) * kSums * vector);
+  auto memory = (*device)->Allocate(MemoryKind::kArena, all);
+  if (!out.ok()) return out.status();
+  if (!memory.ok()) return memory.status();
+  auto queue = (*device)->NewQueue(0);
+  if (!queue.ok()) return queue.status();
+  // Pages that were never written are all one page of zeros. What a cache is to hold lies apart.
+  char* const in = static_cast<char*>((*memory)->data());
+  std::fill_n(in, all, 1);
+  Load loads[] = {
+      {**fma, in, kSteps, items, 1, 1, 2 * vector / 4 * kSums * kSteps * items, &limits->flops},
+      {**sum, in, kChunk, kPart / kChunk, kParts, 1, kPart, &limits->read},
+      {**sum, in + kMemory, kChunk, cached / kChunk, 1, 1, cached, &limits->cache},
+      {**sum, in + near, own, threads, 1, kTimes, own * threads * kTimes, &limits->near},
+  };
+  Reach reach(queue->get(), static_cast<char*>((*out)->data()), &pacer);
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (turn > 0) std::this_thread::sleep_for(kApart);
+    for (Load& load : loads) {
+      for (int round = 0; round < kRounds; ++round) reach.Round(&load);
+    }
+  }
   return absl::OkStatus();
 }
 

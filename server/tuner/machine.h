@@ -5,9 +5,10 @@
 // Bandwidths are of reading alone, every thread its own part: of memory far beyond the caches, and
 // of a part that fits the last-level cache. The arithmetic peak is that of independent
 // multiply-adds in registers. Each is the best of some rounds, as a limit should be, so rounds
-// beside a request are only slow; each is shorter than a slice and waits for gaps between requests,
-// as long as its share of the time demands (pacer.h). Takes about 100 ms, and a second or two under
-// load.
+// beside other work are only slow; they take half a millisecond, wait for gaps between requests for
+// as long as their share of the time demands (pacer.h), and are spread over the whole measurement.
+// It takes about 200 ms, and a second or two under load. What is asked for again later counts too:
+// server/machine_limits.h keeps the best.
 #ifndef ATHANOR_SERVER_TUNER_MACHINE_H_
 #define ATHANOR_SERVER_TUNER_MACHINE_H_
 

@@ -2,6 +2,7 @@
 // and the search goes on to the one that is right (lying_tuner.cc).
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/kernel_maker.h"
+#include "server/machine_limits.h"
 #include "server/tuner_plan_search.h"
 #include "server/tuner_process.h"
 #include "tests/tuner/tuner_test.h"
@@ -25,6 +27,9 @@ using ::testing::HasSubstr;
 constexpr char kModel[] = R"(graph "g" { dim b in [1, 64]
   %0 = Input "x" : f32[b, 32] %1 = Constant {value=f32[] {2.0}} %2 = IndexMap(%1) {map=map[b, 32]()}
   %3 = Mul(%0, %2) %4 = Tanh(%3) output "y" = %4 })";
+
+constexpr char kNear[] = R"(graph "near" { dim b in [1, 64]
+  %0 = Input "x" : f32[b, 32] %1 = Tanh(%0) output "y" = %1 })";
 
 class PlanVerifyTest : public TunerTest {
  protected:
@@ -61,8 +66,8 @@ class PlanVerifyTest : public TunerTest {
 
 TEST_F(PlanVerifyTest, OnlyTheRightPlanIsFound) {
   const Graph graph = *ParseGraph(kModel);
-  const internal::MachineReply limits;
-  TunerPlanSearch search(1, graph, Slow(graph), Maker(), tuner_.get(), machine_, limits, {});
+  MachineLimits limits{internal::MachineReply()};
+  TunerPlanSearch search(1, graph, Slow(graph), Maker(), tuner_.get(), machine_, &limits, {});
   std::string found;
   bool stopped = false;
   for (int steps = 0; steps < 500 && !stopped; ++steps) {
@@ -95,6 +100,32 @@ TEST_F(PlanVerifyTest, OnlyTheRightPlanIsFound) {
   const v1::SearchFailure& lost = failures["p-lost"];
   EXPECT_EQ(lost.code(), static_cast<int>(absl::StatusCode::kInternal));
   EXPECT_THAT(lost.message(), HasSubstr("checking a plan"));
+}
+
+// Near limits that were measured too low, and near those that hold.
+TEST_F(PlanVerifyTest, AStopAtTheRooflineIsForLimitsThatHold) {
+  const struct {
+    double known;
+    v1::CompileJob::StopReason stop;
+  } rows[] = {{1e3, v1::CompileJob::STOP_EXHAUSTED}, {1e18, v1::CompileJob::STOP_ROOFLINE}};
+  for (const auto& row : rows) {
+    internal::MachineReply known;
+    known.set_read_bytes_per_second(row.known);
+    known.set_cache_bytes_per_second(row.known);
+    known.set_near_bytes_per_second(row.known);
+    known.set_f32_flops_per_second(row.known);
+    MachineLimits limits([] { return MachineLimits::Clock::time_point(); });  // never due
+    ASSERT_TRUE(limits.Get([&] { return known; }).ok());
+    const Graph graph = *ParseGraph(kNear);
+    TunerPlanSearch search(1, graph, Slow(graph), Maker(), tuner_.get(), machine_, &limits, {});
+    std::optional<v1::CompileJob::StopReason> stop;
+    for (int steps = 0; steps < 10 && !stop; ++steps) {
+      auto step = search.Next();
+      ASSERT_TRUE(step.ok()) << step.status();
+      stop = step->stop;
+    }
+    EXPECT_EQ(stop, row.stop) << row.known;
+  }
 }
 
 }  // namespace

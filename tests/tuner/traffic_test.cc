@@ -14,6 +14,7 @@
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/machine_limits.h"
 #include "server/tuner_plan_search.h"
 #include "server/tuner_process.h"
 
@@ -168,15 +169,16 @@ TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
     serving.objects.push_back({.object = object});
   }
   // Out of reach, so that there is always something to measure.
-  internal::MachineReply limits;
-  limits.set_read_bytes_per_second(1e15);
-  limits.set_cache_bytes_per_second(1e15);
-  limits.set_near_bytes_per_second(1e15);
-  limits.set_f32_flops_per_second(1e18);
+  internal::MachineReply unreachable;
+  unreachable.set_read_bytes_per_second(1e15);
+  unreachable.set_cache_bytes_per_second(1e15);
+  unreachable.set_near_bytes_per_second(1e15);
+  unreachable.set_f32_flops_per_second(1e18);
+  MachineLimits limits(unreachable);
   auto store = KernelStore::Open("", [](absl::string_view) {});
   TunerPlanSearch search(1, *ParseGraph(kModel), serving,
                          KernelMaker(store.get(), tuner.get(), *machine), tuner.get(), *machine,
-                         limits, PlanSearchOptions{1, 16});
+                         &limits, PlanSearchOptions{1, 16});
   auto running = std::make_unique<Traffic::Request>(traffic_.get());
   for (int steps = 0; steps < 2; ++steps) {
     auto step = search.Next();

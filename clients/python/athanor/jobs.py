@@ -161,7 +161,7 @@ class SearchProgress:
         Whole plans that did not run, gave other values, or cannot serve.
     times : dict of str to float
         Seconds that each kind of its work took: ``"search"``, ``"compile"``, ``"measure"`` and
-        ``"check"`` of kernels, ``"plans"``, ``"verify"``.
+        ``"check"`` of kernels, ``"plans"``, ``"verify"``, ``"limits"``.
     """
 
     candidates: int
