@@ -126,13 +126,41 @@ TEST(SearchSessionTest, AResumedOneGoesOnWhereTheOtherStopped) {
   }
 }
 
+// At the largest size, of the kernel with the most of it.
+double MostRoofline(const internal::SearchReply& reply) {
+  double most = 0;
+  for (const v1::SearchTask& task : reply.progress().tasks()) {
+    most = std::max(most, *task.roofline_seconds().rbegin());
+  }
+  return most;
+}
+
+TEST(SearchSessionTest, OneThatWasDoneLearnsOfRaisedLimits) {
+  internal::SearchStart start = Start();
+  *start.mutable_machine() = Limits(1);
+  const Driven driven = Drive(start);
+  internal::SearchRequest all;
+  for (const internal::SearchRequest& told : driven.told) all.MergeFrom(told);
+  internal::RaisedLimits* raised = all.add_limits();
+  raised->set_steps(driven.last.steps());
+  *raised->mutable_machine() = Limits(2);
+  // Begun again: what came when it was done still comes.
+  auto again = SearchSession::Create(start);
+  ASSERT_TRUE(again.ok()) << again.status();
+  const auto reply = (*again)->Next(all);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_TRUE(reply->done());
+  EXPECT_GT(MostRoofline(*reply), 0);
+  EXPECT_LT(MostRoofline(*reply), 0.7 * MostRoofline(driven.last));
+}
+
 TEST(SearchSessionTest, LimitsHoldFromTheStepOnAtWhichTheyWereRaised) {
   internal::SearchStart start = Start();
   *start.mutable_machine() = Limits(1);
   auto session = SearchSession::Create(start);
   ASSERT_TRUE(session.ok()) << session.status();
   internal::SearchRequest request;
-  std::vector<double> rooflines;  // at the largest size, the most of a kernel
+  std::vector<double> rooflines;
   for (int replies = 0; replies < 4; ++replies) {
     auto reply = (*session)->Next(request);
     ASSERT_TRUE(reply.ok()) << reply.status();
@@ -145,11 +173,7 @@ TEST(SearchSessionTest, LimitsHoldFromTheStepOnAtWhichTheyWereRaised) {
     }
     if (reply->has_plan()) request.add_plans()->set_plan_id(reply->plan().plan().plan_id());
     if (reply->progress().tasks_size() == 0) continue;
-    double most = 0;
-    for (const v1::SearchTask& task : reply->progress().tasks()) {
-      most = std::max(most, *task.roofline_seconds().rbegin());
-    }
-    rooflines.push_back(most);
+    rooflines.push_back(MostRoofline(*reply));
     internal::RaisedLimits* raised = request.add_limits();
     raised->set_steps(reply->steps());
     *raised->mutable_machine() = Limits(static_cast<double>(2 << replies));

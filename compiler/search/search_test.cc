@@ -1,5 +1,6 @@
 #include "compiler/search/search.h"
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -48,10 +49,13 @@ Graph Layers(int count) {
 
 using Cost = std::function<absl::StatusOr<double>(const Search&, const KernelCandidate&)>;
 
+// Tells what becomes of a plan.
+using Verdict = std::function<void(Search&, int plan)>;
+void Take(Search& search, int plan) { search.TellPlan(plan, true); }
+
 // Answers until the search ends; what was asked, one line each.
-// Plans are taken, or found to take `unheld` of what serves.
 std::vector<std::string> Drive(Search& search, const Cost& cost, int sizes = 1,
-                               std::optional<double> unheld = std::nullopt) {
+                               const Verdict& verdict = Take) {
   std::vector<std::string> asked;
   for (int steps = 0; steps < 10000; ++steps) {
     const Search::Step step = search.Next();
@@ -69,7 +73,7 @@ std::vector<std::string> Drive(Search& search, const Cost& cost, int sizes = 1,
     }
     if (step.plan >= 0) {
       asked.push_back(absl::StrCat("plan ", search.plan(step.plan).predicted));
-      search.TellPlan(step.plan, !unheld.has_value(), unheld);
+      verdict(search, step.plan);
     }
   }
   ADD_FAILURE() << "the search does not end";
@@ -231,7 +235,7 @@ TEST(SearchTest, StopsAtItsBudgetAndAtTheRoofline) {
 
 // Kernels near their rooflines in a plan that takes as long as before: near is what plans hold.
 TEST(SearchTest, ARooflineThatPlansDoNotReachIsNotNear) {
-  const auto kernels = [](std::optional<double> unheld) {
+  const auto kernels = [](const Verdict& verdict) {
     Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
     int asked = 0;
     Drive(
@@ -239,25 +243,50 @@ TEST(SearchTest, ARooflineThatPlansDoNotReachIsNotNear) {
         [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
           return Limit(s, k) * (++asked < 3 ? 3 : 1.01);
         },
-        1, unheld);
+        1, verdict);
     return std::pair(search.Report().stop, search.Report().kernels_measured);
   };
-  const auto [held_stop, held] = kernels(std::nullopt);
-  const auto [unheld_stop, unheld] = kernels(1.0);
+  const auto [held_stop, held] = kernels(Take);
+  const auto [unheld_stop, unheld] =
+      kernels([](Search& s, int plan) { s.TellPlan(plan, false, 1.0); });
   EXPECT_EQ(held_stop, SearchStop::kRoofline);
   EXPECT_NE(unheld_stop, SearchStop::kRoofline);
   EXPECT_GT(unheld, held);
 }
 
+// Each plan's time is a share of that of the one before, its promise one of the baseline's.
+TEST(SearchTest, ARooflineThatPlansReachInStepsIsNear) {
+  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  int asked = 0, taken = 0;
+  double serving = 1;
+  Drive(
+      search,
+      [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+        return Limit(s, k) * (1.01 + 3 * std::exp(-++asked / 30.0));
+      },
+      1,
+      [&](Search& s, int plan) {
+        s.TellPlan(plan, true, s.plan(plan).predicted / serving);
+        serving = s.plan(plan).predicted;
+        ++taken;
+      });
+  EXPECT_EQ(search.Report().stop, SearchStop::kRoofline);
+  EXPECT_GE(taken, 2);
+}
+
+// As if it were measured beside other work.
+Machine HalfOf(Machine machine) {
+  for (double* limit : {&machine.read_bytes_per_second, &machine.cache_bytes_per_second,
+                        &machine.near_bytes_per_second, &machine.f32_flops_per_second}) {
+    *limit /= 2;
+  }
+  return machine;
+}
+
 // Kernels that take twice the least time are near limits that were measured half as high.
 TEST(SearchTest, ASearchGoesOnWhenItsLimitsAreRaised) {
   const Machine full = Machine::Typical(Target());
-  Machine half = full;
-  for (double* limit : {&half.read_bytes_per_second, &half.cache_bytes_per_second,
-                        &half.near_bytes_per_second, &half.f32_flops_per_second}) {
-    *limit /= 2;
-  }
-  Search search(SingleForm(Scaled(0)), Target(), half, {.sizes = {{16}}});
+  Search search(SingleForm(Scaled(0)), Target(), HalfOf(full), {.sizes = {{16}}});
   double least = 0;
   int asked = 0;
   const Cost cost = [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
@@ -275,8 +304,21 @@ TEST(SearchTest, ASearchGoesOnWhenItsLimitsAreRaised) {
   EXPECT_EQ(raised.stop, SearchStop::kRoofline);
   EXPECT_NEAR(raised.predicted, 1.05 / 2, 1e-6);
   EXPECT_DOUBLE_EQ(raised.tasks[0].roofline[0], least);
-  // What was beaten or not by the limits before is judged by these.
   EXPECT_NEAR(raised.roofline, 0.5, 1e-6);
+}
+
+// How far kernels were beyond the limits before says nothing about these.
+TEST(SearchTest, LimitsThatWereBeatenAreNearOnceTheyAreRaised) {
+  const Machine full = Machine::Typical(Target());
+  Search search(SingleForm(Scaled(0)), Target(), HalfOf(full), {.sizes = {{16}}});
+  const Cost cost = [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    return Limit(s, k) * 1.05;
+  };
+  Drive(search, cost);
+  EXPECT_NE(search.Report().stop, SearchStop::kRoofline);
+  search.RaiseLimits(full);
+  EXPECT_TRUE(Drive(search, cost).empty());
+  EXPECT_EQ(search.Report().stop, SearchStop::kRoofline);
 }
 
 // What small kernels find in the caches is more than the roofline allows: it does not end a search.
