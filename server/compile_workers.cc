@@ -3,8 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
 #include <random>
 #include <utility>
 
@@ -14,39 +12,20 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/message.h"
+#include "server/job_builder.h"
 #include "server/log.h"
 #include "server/plan_loader.h"
 
 namespace athanor {
 namespace {
 
-using Phase = v1::CompileJob;
-
 // Ids of an earlier process mean nothing to this one, and must not name another job.
 std::string NewIdPrefix() {
   return absl::StrFormat("job-%06x-", std::random_device()() & 0xffffff);
 }
 
-class Stopwatch {
- public:
-  // Milliseconds since the lap before.
-  int64_t Lap() {
-    const auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(begin_, now))
-        .count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
 // Plan.kind of a search's plans (compiler/pipeline/search_session.cc).
 constexpr absl::string_view kSearchedPlan = "search";
-
-absl::Status Stopped(const CompileJob& job) {
-  if (!job.stop_requested().has_value()) return absl::OkStatus();
-  return absl::CancelledError(absl::StrCat("job ", job.id(), " was stopped"));
-}
 
 // Why calls get no plan after someone has cancelled its job.
 absl::Status WasCancelled(const CompileJob& job, const TapPlan* tapped) {
@@ -351,8 +330,8 @@ void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& j
     return;
   }
   Stopwatch watch;
-  Times times;
-  auto plan = Build(*worker->backend, *job, &times);
+  BuildTimes times;
+  auto plan = BuildPlan(*worker->backend, *registry_, options_.contexts, *job, &times);
   const int64_t ms = watch.Lap();
   if (!plan.ok()) {
     EndWithoutPlan(*job, plan.status(), ms);
@@ -421,59 +400,6 @@ void CompileWorkers::EndWithoutPlan(CompileJob& job, const absl::Status& status,
                                   {"ms", ms}});
   if (*stop == v1::CompileJob::STOP_CANCELLED) slot->Fail(WasCancelled(job, tapped.get()));
   job.Finish(absl::OkStatus(), *stop);
-}
-
-absl::StatusOr<std::shared_ptr<const ServedPlan>> CompileWorkers::Build(CompileBackend& backend,
-                                                                        CompileJob& job,
-                                                                        Times* times) {
-  const std::shared_ptr<TapPlan> tapped = job.tapped();
-  std::optional<Graph> with_taps;
-  if (tapped != nullptr) with_taps = WithTaps(job.version()->graph(), tapped->taps);
-  const Graph& graph = with_taps.has_value() ? *with_taps : job.version()->graph();
-  Stopwatch watch;
-  job.Enter(Phase::LOWERING, 1, "lowers the graph to kernels");
-  absl::StatusOr<v1::Plan> plan = backend.Lower(graph);
-  times->lower = watch.Lap();
-  if (!plan.ok()) return plan.status();
-  auto objects = BuildKernels(backend, job, *plan);
-  times->kernels = watch.Lap();
-  if (!objects.ok()) return objects.status();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
-  job.Enter(Phase::CHECKING, 80, "checks kernels against the reference evaluator");
-  if (absl::Status s = backend.Check(graph, *plan, *objects); !s.ok()) return s;
-  times->check = watch.Lap();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
-  job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
-  auto made = std::make_shared<PlanSearch::Found>();
-  made->plan = *std::move(plan);
-  made->objects = *std::move(objects);
-  auto served =
-      LoadPlan(backend, *registry_, *job.version(), graph, std::move(made), options_.contexts);
-  times->load = watch.Lap();
-  return served;
-}
-
-absl::StatusOr<std::vector<KernelObject>> CompileWorkers::BuildKernels(CompileBackend& backend,
-                                                                       CompileJob& job,
-                                                                       const v1::Plan& plan) {
-  const int total = plan.kernels_size();
-  job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", total, " kernels"));
-  job.Update([&](v1::CompileJob& state) { state.set_kernels_total(total); });
-  std::vector<KernelObject> objects;
-  for (int i = 0; i < total; ++i) {
-    if (absl::Status s = Stopped(job); !s.ok()) return s;
-    absl::StatusOr<KernelObject> object = backend.CompileKernel(plan, i);
-    if (!object.ok()) return object.status();
-    job.Update([&](v1::CompileJob& state) {
-      state.set_kernels_done(i + 1);
-      state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
-      state.set_percent(5 + 75.0f * static_cast<float>(i + 1) / static_cast<float>(total));
-      state.set_message(
-          absl::StrCat("kernel ", i + 1, " of ", total, ": ", plan.kernels(i).name()));
-    });
-    objects.push_back(*std::move(object));
-  }
-  return objects;
 }
 
 }  // namespace athanor

@@ -99,14 +99,6 @@ class CompileWorkers {
   void StepSearch(Worker* worker, int index);
   void RunJob(Worker* worker, const std::shared_ptr<CompileJob>& job);
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
-  // How long the phases of a job took, in milliseconds.
-  struct Times {
-    int64_t lower = 0, kernels = 0, check = 0, load = 0;
-  };
-  absl::StatusOr<std::shared_ptr<const ServedPlan>> Build(CompileBackend& backend, CompileJob& job,
-                                                          Times* times);
-  absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
-                                                         const v1::Plan& plan);
   absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
                                                      const std::shared_ptr<TapPlan>& tapped,
                                                      SearchPolicy policy);
