@@ -109,6 +109,15 @@ TEST_F(SearchTest, KeepsTheFirstPlanAndTheLatest) {
   EXPECT_THAT(PlanIds(version->ToProto(false)), ElementsAre());
 }
 
+TEST_F(SearchTest, AReadyVersionHasItsPlanAmongThoseKept) {
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  std::vector<std::string> kept;
+  version->serving().WhenReady(
+      [&](const absl::Status&) { kept = PlanIds(version->ToProto(true)); });
+  AwaitEnd(*Start(version));
+  EXPECT_THAT(kept, ElementsAre(ServedBy(*version)));
+}
+
 // Pins and unpins beside calls and a search that swaps without end.
 TEST_F(SearchTest, PinsBesideSwaps) {
   control_->Search({.plans = 1'000'000'000});

@@ -374,9 +374,9 @@ bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
                  {{"model", version->name()}, {"error", s.message()}});
       }
     }
-    const std::shared_ptr<const ServedPlan> kept = plan;
+    // First, so that who waited for it finds it among those kept.
+    version->kept().Add(*plan);
     if (!version->serving().Set(std::move(plan))) return false;
-    version->kept().Add(*kept);
     if (changed.has_value()) {
       MutexLock lock(mu_);
       names_[version->name()].row = *changed;
