@@ -1,5 +1,6 @@
-// What a compile worker works with: lowering, kernel objects and their checks, loading. One per
-// worker thread, used by that thread alone but for Interrupt.
+// What a compile worker works with: lowering, kernel objects and their checks, loading, searching.
+// One per thread, used by that thread alone but for Interrupt: one that builds, and one that
+// searches as long as there is something to search.
 //
 //   v1::Plan plan = backend->Lower(graph).value();
 //   KernelObject object = backend->CompileKernel(plan, 0).value();

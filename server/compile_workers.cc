@@ -42,19 +42,25 @@ std::string TapsText(const TapPlan* tapped) {
 }  // namespace
 
 CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
-                               MemoryLedger* ledger, const CompileBackendFactory& factory)
-    : options_(options), registry_(registry), id_prefix_(NewIdPrefix()) {
+                               MemoryLedger* ledger, CompileBackendFactory factory)
+    : options_(options),
+      registry_(registry),
+      ledger_(ledger),
+      factory_(std::move(factory)),
+      id_prefix_(NewIdPrefix()) {
+  const int count = static_cast<int>(options.compile_workers);
   {
     MutexLock lock(mu_);
-    running_.resize(options.compile_workers);
+    at_work_.resize(count);
   }
-  for (int i = 0; i < options.compile_workers; ++i) {
-    workers_.push_back(std::make_unique<Worker>(options, registry, factory(ledger)));
+  for (int i = 0; i < count; ++i) {
+    workers_.push_back(std::make_unique<Worker>(factory_(ledger)));
   }
-  for (int i = 0; i < options.compile_workers; ++i) {
-    Worker* worker = workers_[i].get();
-    worker->thread = std::thread([this, worker, i] { Loop(worker, i); });
-    pthread_setname_np(worker->thread.native_handle(), "compile");
+  for (int i = 0; i < count; ++i) {
+    workers_[i]->builder = std::thread([this, i] { BuildLoop(i); });
+    pthread_setname_np(workers_[i]->builder.native_handle(), "compile");
+    workers_[i]->searcher = std::thread([this, i] { SearchLoop(i); });
+    pthread_setname_np(workers_[i]->searcher.native_handle(), "search");
   }
 }
 
@@ -94,7 +100,7 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
     }
     job = Enqueue(version, tapped, std::move(policy));
   }
-  cv_.NotifyOne();
+  cv_.NotifyAll();
   return job;
 }
 
@@ -182,19 +188,29 @@ std::vector<std::shared_ptr<CompileJob>> CompileWorkers::List(absl::string_view 
 void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
                             v1::CompileJob::StopReason reason) {
   job->RequestStop(reason);
-  bool queued = false;
+  bool queued = false, built = false;
   {
     MutexLock lock(mu_);
     const auto it = std::find(queue_.begin(), queue_.end(), job);
     queued = it != queue_.end();
     if (queued) RemoveQueued(it);
-    for (size_t i = 0; i < running_.size(); ++i) {
-      if (running_[i] == job) workers_[i]->backend->Interrupt();
+    for (size_t i = 0; i < at_work_.size(); ++i) {
+      AtWork& worker = at_work_[i];
+      if (worker.building == job) workers_[i]->backend->Interrupt();
+      if (worker.searching == job) worker.search_backend->Interrupt();
+      if (std::erase_if(worker.built, [&](const Turn& turn) { return turn.job == job; }) > 0) {
+        built = true;
+        --worker.searches;
+      }
     }
   }
+  cv_.NotifyAll();  // a search that only waits for its turn ends now
   if (queued) {
     EndWithoutPlan(*job, absl::OkStatus(), 0);
     job->LetGoOfVersion();
+  } else if (built) {
+    job->Finish(absl::OkStatus(), *job->stop_requested());
+    Release(job);
   }
 }
 
@@ -220,7 +236,10 @@ void CompileWorkers::Stop() {
     slot->Refuse(draining);
   }
   cv_.NotifyAll();
-  for (auto& worker : workers_) worker->thread.join();
+  for (auto& worker : workers_) {
+    worker->builder.join();
+    worker->searcher.join();
+  }
 }
 
 absl::Status CompileWorkers::CheckRules(absl::string_view what,
@@ -272,19 +291,21 @@ void CompileWorkers::RemoveQueued(std::deque<std::shared_ptr<CompileJob>>::itera
   queue_.erase(job);
 }
 
-std::shared_ptr<CompileJob> CompileWorkers::NextJob(Worker* worker, int index) {
+std::shared_ptr<CompileJob> CompileWorkers::NextJob(int index) {
   MutexLock lock(mu_);
   auto next = Eligible();
-  while (next == queue_.end() && !stopping_ && worker->searches.empty()) {
+  while (next == queue_.end() && !stopping_) {
     cv_.Wait(lock);
     next = Eligible();
   }
-  if (stopping_ || next == queue_.end()) return nullptr;
-  worker->backend->ClearInterrupt();
-  running_[index] = *next;
+  if (stopping_) return nullptr;
+  std::shared_ptr<CompileJob> job = *next;
+  workers_[index]->backend->ClearInterrupt();
+  at_work_[index].building = job;
   RemoveQueued(next);
-  if (!running_[index]->for_taps()) busy_[running_[index]->version().get()] = running_[index];
-  return running_[index];
+  if (!job->for_taps()) busy_[job->version().get()] = job;
+  cv_.NotifyAll();  // searches of other workers waited for it to be taken
+  return job;
 }
 
 void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
@@ -297,24 +318,19 @@ void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
   job->LetGoOfVersion();
 }
 
-void CompileWorkers::Loop(Worker* worker, int index) {
-  while (true) {
-    if (std::shared_ptr<CompileJob> job = NextJob(worker, index)) {
-      RunJob(worker, job);
-      {
-        MutexLock lock(mu_);
-        running_[index] = nullptr;
-      }
-      Release(job);
-    } else if (!worker->searches.empty()) {
-      StepSearch(worker, index);
-    } else {
-      return;
+void CompileWorkers::BuildLoop(int index) {
+  while (std::shared_ptr<CompileJob> job = NextJob(index)) {
+    const bool goes_on = RunJob(index, job);
+    {
+      MutexLock lock(mu_);
+      at_work_[index].building = nullptr;
     }
+    cv_.NotifyAll();
+    if (!goes_on) Release(job);
   }
 }
 
-void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& job) {
+bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   ModelVersion& version = *job->version();
   const std::shared_ptr<TapPlan> tapped = job->tapped();
   const std::shared_ptr<PlanSlot> slot = job->slot();
@@ -326,16 +342,15 @@ void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& j
   if (tapped == nullptr && before != nullptr &&
       (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty() ||
        job->policy().use != v1::SearchOptions::SERVE)) {
-    worker->searches.Start(job, before->made);
-    return;
+    return HandOver(index, job, before->made);
   }
   Stopwatch watch;
   BuildTimes times;
-  auto plan = BuildPlan(*worker->backend, *registry_, options_.contexts, *job, &times);
+  auto plan = BuildPlan(*workers_[index]->backend, *registry_, options_.contexts, *job, &times);
   const int64_t ms = watch.Lap();
   if (!plan.ok()) {
     EndWithoutPlan(*job, plan.status(), ms);
-    return;
+    return false;
   }
   const std::string id = (*plan)->info.plan_id();
   const std::shared_ptr<const PlanSearch::Found> made = (*plan)->made;
@@ -355,26 +370,95 @@ void CompileWorkers::RunJob(Worker* worker, const std::shared_ptr<CompileJob>& j
            {"kernels_ms", times.kernels},
            {"check_ms", times.check},
            {"load_ms", times.load}});
-  if (!serves && slot->plan() == nullptr) {
-    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_MODEL_DELETED);
-  } else if (!serves || tapped != nullptr) {
+  if (serves && tapped == nullptr) return HandOver(index, job, made);
+  const bool deleted = !serves && slot->plan() == nullptr;
+  job->Finish(absl::OkStatus(),
+              deleted ? v1::CompileJob::STOP_MODEL_DELETED : v1::CompileJob::STOP_BASELINE_ONLY);
+  return false;
+}
+
+bool CompileWorkers::HandOver(int index, const std::shared_ptr<CompileJob>& job,
+                              std::shared_ptr<const PlanSearch::Found> serving) {
+  if (!WorkerSearches::Wanted(*job)) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
-  } else {
-    worker->searches.Start(job, made);
+    return false;
+  }
+  job->Enter(v1::CompileJob::SEARCHING, 96, "waits for its search to begin");
+  {
+    MutexLock lock(mu_);
+    // Whoever stops it from here on finds it.
+    if (!stopping_ && !job->stop_requested().has_value()) {
+      AtWork* least = &at_work_[index];
+      for (AtWork& worker : at_work_) {
+        if (worker.searches < least->searches) least = &worker;
+      }
+      least->built.push_back({job, std::move(serving)});
+      ++least->searches;
+      return true;
+    }
+  }
+  job->Finish(absl::OkStatus(), job->stop_requested().value_or(v1::CompileJob::STOP_SHUTDOWN));
+  return false;
+}
+
+void CompileWorkers::SearchLoop(int index) {
+  while (AwaitSearch(index)) {
+    // Its child process holds what the searches remember, and ends with the last of them.
+    const std::unique_ptr<CompileBackend> backend = factory_(ledger_);
+    WorkerSearches searches(options_, registry_, backend.get());
+    for (Turn turn; (turn = NextTurn(index, &searches, backend.get())).job != nullptr;) {
+      if (turn.serving != nullptr) {
+        searches.Start(turn.job, std::move(turn.serving));
+      } else {
+        searches.Step();
+      }
+      EndTurn(index, turn.job);
+    }
   }
 }
 
-void CompileWorkers::StepSearch(Worker* worker, int index) {
-  const std::shared_ptr<CompileJob> job = worker->searches.next();
-  {
-    MutexLock lock(mu_);
-    worker->backend->ClearInterrupt();  // Step sees a stop that was asked for before
-    running_[index] = job;
+bool CompileWorkers::ToBuild(int index) {
+  return at_work_[index].building != nullptr || Eligible() != queue_.end();
+}
+
+bool CompileWorkers::AwaitSearch(int index) {
+  MutexLock lock(mu_);
+  const std::deque<Turn>& built = at_work_[index].built;
+  while ((built.empty() || ToBuild(index)) && !stopping_) cv_.Wait(lock);
+  return !built.empty();
+}
+
+CompileWorkers::Turn CompileWorkers::NextTurn(int index, WorkerSearches* searches,
+                                              CompileBackend* backend) {
+  MutexLock lock(mu_);
+  AtWork& worker = at_work_[index];
+  bool stopped = searches->BringStoppedForward();
+  while (!stopping_ && !stopped && ToBuild(index)) {
+    cv_.Wait(lock);
+    stopped = searches->BringStoppedForward();
   }
-  worker->searches.Step();
+  Turn turn;
+  if (!stopped && !worker.built.empty()) {
+    turn = std::move(worker.built.front());
+    worker.built.pop_front();
+  } else if (!searches->empty()) {
+    turn.job = searches->next();
+  } else {
+    return turn;
+  }
+  backend->ClearInterrupt();  // what was asked to stop before is seen without it
+  worker.searching = turn.job;
+  worker.search_backend = backend;
+  return turn;
+}
+
+void CompileWorkers::EndTurn(int index, const std::shared_ptr<CompileJob>& job) {
   {
     MutexLock lock(mu_);
-    running_[index] = nullptr;
+    AtWork& worker = at_work_[index];
+    worker.searching = nullptr;
+    worker.search_backend = nullptr;
+    if (job->finished()) --worker.searches;
   }
   Release(job);
 }

@@ -5,8 +5,10 @@
 //   std::shared_ptr<CompileJob> job = workers.Start(version).value();
 //   std::shared_ptr<TapPlan> tapped = workers.Tap(version, {3, 7}).value();
 //
-// Once a job's baseline serves, its search begins (server/plan_search.h): its steps take turns with
-// those of the worker's other searches, and wait while there is a job to build.
+// A worker builds on one thread and searches on another, each with a child process of its own: no
+// build waits for the step of a search. Once a job's baseline serves, its search begins
+// (server/plan_search.h) on the worker with the fewest: its steps take turns with those of the
+// worker's other searches, and the next waits while there is a job to build.
 //
 // A failure costs its job and is kept in the plan's slot unless a plan is there already.
 // Finished jobs are remembered up to --max_compile_jobs. Thread-safe.
@@ -38,7 +40,7 @@ namespace athanor {
 class CompileWorkers {
  public:
   CompileWorkers(const ServerOptions& options, Registry* registry, MemoryLedger* ledger,
-                 const CompileBackendFactory& factory);
+                 CompileBackendFactory factory);
   ~CompileWorkers() { Stop(); }
 
   // RESOURCE_EXHAUSTED when too many jobs are unfinished.
@@ -81,23 +83,41 @@ class CompileWorkers {
   void Stop();
 
  private:
-  // Searches belong to their worker: its child process holds their state.
   struct Worker {
-    Worker(const ServerOptions& options, Registry* registry, std::unique_ptr<CompileBackend> own)
-        : backend(std::move(own)), searches(options, registry, backend.get()) {}
+    explicit Worker(std::unique_ptr<CompileBackend> own) : backend(std::move(own)) {}
 
-    const std::unique_ptr<CompileBackend> backend;
-    WorkerSearches searches;  // used by the thread alone
-    std::thread thread;
+    const std::unique_ptr<CompileBackend> backend;  // of builds
+    std::thread builder, searcher;
+  };
+  // The turn of a job's search, which begins with `serving` if that is set.
+  struct Turn {
+    std::shared_ptr<CompileJob> job;
+    std::shared_ptr<const PlanSearch::Found> serving;
+  };
+  // What a worker has to do.
+  struct AtWork {
+    std::shared_ptr<CompileJob> building;
+    std::deque<Turn> built;                    // their searches have not begun
+    std::shared_ptr<CompileJob> searching;     // whose turn it is
+    CompileBackend* search_backend = nullptr;  // of `searching`
+    int searches = 0;                          // begun or not
   };
 
-  void Loop(Worker* worker, int index);
-  // The next job to build, which comes before any search; null when there is none but a search goes
-  // on, or to stop.
-  std::shared_ptr<CompileJob> NextJob(Worker* worker, int index);
-  // One step of the next search.
-  void StepSearch(Worker* worker, int index);
-  void RunJob(Worker* worker, const std::shared_ptr<CompileJob>& job);
+  void BuildLoop(int index);
+  // The next job to build; null to stop.
+  std::shared_ptr<CompileJob> NextJob(int index);
+  // Whether the job goes on, as a search of some worker's.
+  bool RunJob(int index, const std::shared_ptr<CompileJob>& job);
+  bool HandOver(int index, const std::shared_ptr<CompileJob>& job,
+                std::shared_ptr<const PlanSearch::Found> serving);
+  void SearchLoop(int index);
+  // Whether the worker builds, or should: its searches wait meanwhile.
+  bool ToBuild(int index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // False: to stop.
+  bool AwaitSearch(int index);
+  // No job: none is left.
+  Turn NextTurn(int index, WorkerSearches* searches, CompileBackend* backend);
+  void EndTurn(int index, const std::shared_ptr<CompileJob>& job);
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
                                                      const std::shared_ptr<TapPlan>& tapped,
@@ -115,6 +135,8 @@ class CompileWorkers {
 
   const ServerOptions& options_;
   Registry* const registry_;
+  MemoryLedger* const ledger_;
+  const CompileBackendFactory factory_;
   const std::string id_prefix_;
 
   Mutex pin_mu_;  // one pin at a time, so that none is loaded twice; taken before all others
@@ -124,8 +146,8 @@ class CompileWorkers {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<std::shared_ptr<CompileJob>> queue_ ABSL_GUARDED_BY(mu_);
-  size_t old_ ABSL_GUARDED_BY(mu_) = 0;  // the last of queue_: those of old versions
-  std::vector<std::shared_ptr<CompileJob>> running_ ABSL_GUARDED_BY(mu_);  // one slot per worker
+  size_t old_ ABSL_GUARDED_BY(mu_) = 0;               // the last of queue_: those of old versions
+  std::vector<AtWork> at_work_ ABSL_GUARDED_BY(mu_);  // by worker
   // By version: the job that builds or searches for it, so that none overwrites another's plan.
   std::map<const ModelVersion*, std::shared_ptr<CompileJob>> busy_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);

@@ -41,7 +41,8 @@ constexpr FlagRow kFlags[] = {
     {"threads", FlagType::kInt, &O::threads, 0, 4096,
      "threads that execute; 0: one per core that is not left to searches"},
     {"compile_workers", FlagType::kInt, &O::compile_workers, 1, 256,
-     "compile jobs that run at once, each with its own child process"},
+     "compile jobs that are built at once, and as many that search, each with its own child "
+     "process"},
     {"search_cores", FlagType::kInt, &O::search_cores, 0, 4095,
      "cores that requests leave to searches and builds; 0: they share all, and searches give way"},
     {"search_budget", FlagType::kString, &O::search_budget, 0, 0,

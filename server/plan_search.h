@@ -54,7 +54,7 @@ class PlanSearch {
 
   // Works for some hundred milliseconds, seldom longer: one candidate. A candidate that fails,
   // crashes or hangs costs itself; an error here ends the search. CANCELLED after the backend's
-  // Interrupt.
+  // Interrupt. After `stop` it says so again.
   virtual absl::StatusOr<Step> Next() = 0;
   // The time is up: the steps from here on measure the best plan if there is one, and end.
   virtual void Finish() = 0;

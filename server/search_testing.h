@@ -66,7 +66,10 @@ class SearchTest : public CoreTest {
     control_->AwaitSearch();
   }
 
-  Job AwaitEnd(CompileJob& job) {
+  Job AwaitEnd(CompileJob& job) { return AwaitPhase(job, Job::DONE); }
+
+  // Until it is in `phase`, or has ended.
+  Job AwaitPhase(CompileJob& job, Job::Phase phase) {
     Mutex mu;
     CondVar cv;
     bool changed = true;
@@ -75,7 +78,7 @@ class SearchTest : public CoreTest {
       changed = true;
       cv.NotifyAll();
     });
-    while (!job.finished()) {
+    while (!job.finished() && job.state().phase() != phase) {
       MutexLock lock(mu);
       while (!std::exchange(changed, false)) cv.Wait(lock);
     }

@@ -64,11 +64,16 @@ std::string ObjectOf(const v1::Plan& plan) { return "object of " + plan.plan_id(
 
 class ScriptedSearch final : public PlanSearch {
  public:
-  ScriptedSearch(Found from, TestSearch script, std::shared_ptr<TestControl> control)
-      : from_(std::move(from)), script_(std::move(script)), control_(std::move(control)) {}
+  // `interrupted` is the backend's.
+  ScriptedSearch(Found from, TestSearch script, std::shared_ptr<TestControl> control,
+                 const bool* interrupted)
+      : from_(std::move(from)),
+        script_(std::move(script)),
+        control_(std::move(control)),
+        interrupted_(interrupted) {}
 
   absl::StatusOr<Step> Next() override {
-    if (absl::Status s = control_->PassSearch(); !s.ok()) return s;
+    if (absl::Status s = control_->PassSearch(interrupted_); !s.ok()) return s;
     control_->Tell("step " + from_.plan.plan_id());
     progress_.set_candidates(progress_.candidates() + 1);
     Step step;
@@ -93,6 +98,7 @@ class ScriptedSearch final : public PlanSearch {
   }
   const v1::SearchProgress& progress() const override { return progress_; }
   absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override {
+    if (script_.crowded-- > 0) return absl::AbortedError("no gaps to measure in");
     const std::string best = taken_.empty() ? from_.plan.plan_id() : taken_;
     control_->Tell("compare " + best + " with " + other.plan.plan_id());
     v1::PlanComparison comparison;
@@ -102,6 +108,7 @@ class ScriptedSearch final : public PlanSearch {
     return comparison;
   }
   absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override {
+    if (script_.crowded-- > 0) return absl::AbortedError("no gaps to measure in");
     v1::PlanCost cost;
     cost.set_size("n=1");
     for (int s = 0; s < plan.plan.run_size(); ++s) cost.add_steps()->set_seconds(0.25);
@@ -119,8 +126,9 @@ class ScriptedSearch final : public PlanSearch {
   }
 
   const Found from_;
-  const TestSearch script_;
+  TestSearch script_;
   const std::shared_ptr<TestControl> control_;
+  const bool* const interrupted_;
   int found_ = 0;
   bool finishing_ = false;
   std::string offered_, taken_;
@@ -148,7 +156,7 @@ class EvaluatorBackend final : public CompileBackend {
   }
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int) override {
-    if (absl::Status s = control_->PassCompile(); !s.ok()) return s;
+    if (absl::Status s = control_->PassCompile(&interrupted_); !s.ok()) return s;
     return KernelObject{ObjectOf(plan), false};
   }
 
@@ -185,17 +193,19 @@ class EvaluatorBackend final : public CompileBackend {
     }
     control_->Tell("search from " + from.plan.plan_id());
     control_->SetSearchOptions(options);
-    return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_);
+    return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_,
+                                            &interrupted_);
   }
   size_t most_searches() const override { return TestControl::kMostSearches; }
   absl::StatusOr<std::vector<std::string>> RuleNames() override {
     return std::vector<std::string>{"double_not", "algebra", "fuse", "layout"};
   }
-  void Interrupt() override { control_->Interrupt(); }
-  void ClearInterrupt() override {}  // only what is held is interrupted
+  void Interrupt() override { control_->SetInterrupted(&interrupted_, true); }
+  void ClearInterrupt() override { control_->SetInterrupted(&interrupted_, false); }
 
  private:
   const std::shared_ptr<TestControl> control_;
+  bool interrupted_ = false;  // under the control's lock
 };
 
 std::string Floats(const std::vector<float>& values) {
@@ -213,13 +223,6 @@ void TestControl::Set(bool* flag, bool value) {
 void TestControl::FailCompiles(absl::Status error) {
   MutexLock lock(mu_);
   error_ = std::move(error);
-}
-
-void TestControl::Interrupt() {
-  MutexLock lock(mu_);
-  interrupted_ = hold_compiles_;
-  search_interrupted_ = hold_searches_;
-  cv_.NotifyAll();
 }
 
 void TestControl::Search(TestSearch search) {
@@ -256,7 +259,7 @@ void TestControl::LetSearch(int steps) {
 
 void TestControl::ReleaseSearches() {
   MutexLock lock(mu_);
-  hold_searches_ = search_interrupted_ = false;
+  hold_searches_ = false;
   cv_.NotifyAll();
 }
 
@@ -265,13 +268,13 @@ void TestControl::AwaitSearch() {
   while (steps_waiting_ == 0 || steps_allowed_ > 0) cv_.Wait(lock);
 }
 
-absl::Status TestControl::PassSearch() {
+absl::Status TestControl::PassSearch(const bool* interrupted) {
   MutexLock lock(mu_);
   ++steps_waiting_;
   cv_.NotifyAll();
-  while (hold_searches_ && steps_allowed_ == 0 && !search_interrupted_) cv_.Wait(lock);
+  while (hold_searches_ && steps_allowed_ == 0 && !*interrupted) cv_.Wait(lock);
   --steps_waiting_;
-  if (std::exchange(search_interrupted_, false)) return absl::CancelledError("interrupted");
+  if (*interrupted) return absl::CancelledError("interrupted");
   if (hold_searches_) --steps_allowed_;
   return absl::OkStatus();
 }
@@ -291,10 +294,10 @@ std::vector<std::string> TestControl::events() {
   return events_;
 }
 
-absl::Status TestControl::PassCompile() {
+absl::Status TestControl::PassCompile(const bool* interrupted) {
   MutexLock lock(mu_);
-  while (hold_compiles_ && !interrupted_) cv_.Wait(lock);
-  if (std::exchange(interrupted_, false)) return absl::CancelledError("interrupted");
+  while (hold_compiles_ && !*interrupted) cv_.Wait(lock);
+  if (*interrupted) return absl::CancelledError("interrupted");
   return error_;
 }
 

@@ -33,6 +33,7 @@ struct TestSearch {
   v1::CompileJob::StopReason stop = v1::CompileJob::STOP_EXHAUSTED;
   absl::Status error;    // instead of `stop`, unless OK
   bool endless = false;  // instead: steps that find nothing, until its time is up
+  int crowded = 0;       // first comparisons or costs that find no gaps to be measured in
 };
 
 // What a test does to the compiling, searching and running that goes on behind its back.
@@ -62,11 +63,12 @@ class TestControl {
   void HoldRuns() { Set(&hold_runs_, true); }
   void ReleaseRuns() { Set(&hold_runs_, false); }
   void FailCompiles(absl::Status error);
-  void Interrupt();
+  // `interrupted` is a backend's, and used by nobody else.
+  void SetInterrupted(bool* interrupted, bool value) { Set(interrupted, value); }
 
-  // CANCELLED if interrupted meanwhile.
-  absl::Status PassCompile();
-  absl::Status PassSearch();
+  // CANCELLED if the backend is interrupted.
+  absl::Status PassCompile(const bool* interrupted);
+  absl::Status PassSearch(const bool* interrupted);
   std::optional<TestSearch> search();
   std::string NextPlanId();
   void Tell(std::string event);
@@ -80,9 +82,7 @@ class TestControl {
   CondVar cv_;
   bool hold_compiles_ = false;
   bool hold_runs_ = false;
-  bool interrupted_ = false;
   bool hold_searches_ = false;
-  bool search_interrupted_ = false;
   int steps_allowed_ = 0;
   int steps_waiting_ = 0;
   int last_plan_ = 0;

@@ -17,6 +17,8 @@
 namespace athanor {
 namespace {
 
+// What builds and loads plans counts as a request: somebody waits for it, so searches give way to
+// it and measure beside none of it.
 class TunerBackend final : public CompileBackend {
  public:
   TunerBackend(TunerBackends* shared, absl::StatusOr<std::unique_ptr<TunerProcess>> tuner,
@@ -24,6 +26,7 @@ class TunerBackend final : public CompileBackend {
       : shared_(*shared), tuner_(std::move(tuner)), ledger_(ledger) {}
 
   absl::StatusOr<v1::Plan> Lower(const Graph& graph) override {
+    const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
     if (absl::Status s = LearnMachine(); !s.ok()) return s;
     absl::StatusOr<internal::LowerReply> lowered = (*tuner_)->Lower(graph, machine_.target());
@@ -44,11 +47,13 @@ class TunerBackend final : public CompileBackend {
   }
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
+    const Traffic::Request waited_for(shared_.traffic());
     return Maker().Compile(plan.kernels(index));
   }
 
   absl::Status Check(const Graph& graph, const v1::Plan& plan,
                      absl::Span<const KernelObject> objects) override {
+    const Traffic::Request waited_for(shared_.traffic());
     absl::flat_hash_map<std::string, const KernelObject*> by_source;
     for (int i = 0; i < plan.kernels_size(); ++i) {
       by_source[plan.kernels(i).source_hash()] = &objects[i];
@@ -84,6 +89,7 @@ class TunerBackend final : public CompileBackend {
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters) override {
+    const Traffic::Request waited_for(shared_.traffic());
     return ExecutorRunner::Load(graph, plan, objects, parameters, shared_.device(), ledger_,
                                 shared_.traffic());
   }

@@ -179,17 +179,22 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
   }
   if (next_kernel_ < step_.kernels_size()) {
     const absl::Status tried = TryKernel(step_.kernels(next_kernel_));
-    if (TryAgain(tried)) return Step{};
+    if (absl::IsAborted(tried)) return Step{};
     if (!tried.ok()) return tried;
     ++next_kernel_;
     return Step{};
   }
   if (winner_) return Timed("verify", [&] { return VerifyWinner(); });
   const absl::Status tried = TryPlan();
-  if (TryAgain(tried)) return Step{};
+  if (absl::IsAborted(tried)) return Step{};
   if (!tried.ok()) return tried;
   if (!winner_) step_.clear_plan();
   return Step{};
+}
+
+bool TunerPlanSearch::TryAgain(const absl::Status& status) {
+  if (!absl::IsAborted(status)) return false;
+  return !finishing_ || !std::exchange(last_try_, true);
 }
 
 void TunerPlanSearch::Record(const std::string& key,

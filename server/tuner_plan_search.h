@@ -76,8 +76,10 @@ class TunerPlanSearch final : public PlanSearch {
   absl::StatusOr<Comparison> Compare(const Found& before, const Found& after, const Sizes& sizes);
   internal::MeasureRequest RequestFor(std::initializer_list<const Found*> plans,
                                       const Sizes& sizes) const;
-  // Whether what could not be measured for requests is tried again: as long as there is time.
-  bool TryAgain(const absl::Status& status) const { return absl::IsAborted(status) && !finishing_; }
+  // Whether what could not be measured for requests is tried again: as long as there is time, and
+  // once when it is up, since what was in the way may have been a build, which no further step runs
+  // beside.
+  bool TryAgain(const absl::Status& status);
   void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
   void Fail(v1::SearchFailure failure, const absl::Status& status);
   // What the step's plan was made by and which of its kernels do not serve yet.
@@ -110,7 +112,8 @@ class TunerPlanSearch final : public PlanSearch {
   // among as much. Empty: none was measured yet.
   std::vector<int64_t> activation_bytes_;
   bool finishing_ = false;
-  bool crowded_out_ = false;  // finishing, and there were no gaps to measure in: none is waited for
+  bool last_try_ = false;        // finishing, and there were no gaps to measure in
+  bool crowded_out_ = false;     // nor were there again: none is waited for
   std::optional<Found> winner_;  // faster, not verified
   PlanVerifier verifier_;
   std::optional<Found> found_;

@@ -22,16 +22,36 @@ double Seconds(std::chrono::steady_clock::duration d) {
 
 }  // namespace
 
+bool WorkerSearches::Wanted(const CompileJob& job) {
+  const SearchPolicy& policy = job.policy();
+  // A pinned version is served by the plan it is pinned to, whatever there may be.
+  const bool in_vain =
+      policy.use == v1::SearchOptions::SERVE && !job.version()->pinned_plan().empty();
+  return policy.budget.search && !in_vain;
+}
+
+bool WorkerSearches::BringStoppedForward() {
+  const auto stopped = std::find_if(searches_.begin(), searches_.end(), [](const Searching& s) {
+    return s.job->stop_requested().has_value();
+  });
+  if (stopped == searches_.end()) return false;
+  std::rotate(searches_.begin(), stopped, stopped + 1);
+  return true;
+}
+
 void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
                            std::shared_ptr<const PlanSearch::Found> serving) {
-  ModelVersion& version = *job->version();
-  const SearchPolicy& policy = job->policy();
-  // A pinned version is served by the plan it is pinned to, whatever there may be.
-  const bool in_vain = policy.use == v1::SearchOptions::SERVE && !version.pinned_plan().empty();
-  if (!policy.budget.search || in_vain) {
+  if (const auto stop = job->stop_requested()) {
+    job->Finish(absl::OkStatus(), *stop);
+    return;
+  }
+  // It may have been pinned since it was built.
+  if (!Wanted(*job)) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
     return;
   }
+  ModelVersion& version = *job->version();
+  const SearchPolicy& policy = job->policy();
   if (policy.use == v1::SearchOptions::COMPARE) {
     if (auto first = version.kept().first(); first != nullptr) serving = std::move(first);
   }
@@ -112,6 +132,17 @@ void WorkerSearches::ShowProgress(const Searching& s) {
   });
 }
 
+absl::Status WorkerSearches::AtEnd(Searching& s) {
+  absl::Status status;
+  if (s.job->policy().use != v1::SearchOptions::SERVE) status = Compare(s);
+  if (!status.ok() || s.job->stop_requested()) return status;
+  status = NoteCosts(s);
+  if (status.ok() || (absl::IsAborted(status) && !s.last_try)) return status;
+  LogWarn("steps of a plan not measured",
+          {{"model", s.job->version()->name()}, {"error", status.ToString()}});
+  return absl::OkStatus();
+}
+
 absl::Status WorkerSearches::Compare(Searching& s) {
   const std::shared_ptr<const ServedPlan> serving = s.job->version()->plan();
   if (serving == nullptr || serving->made == nullptr) return absl::OkStatus();
@@ -121,14 +152,14 @@ absl::Status WorkerSearches::Compare(Searching& s) {
   return absl::OkStatus();
 }
 
-void WorkerSearches::NoteCosts(Searching& s) {
+absl::Status WorkerSearches::NoteCosts(Searching& s) {
   ModelVersion& version = *s.job->version();
   const std::shared_ptr<const ServedPlan> serving = version.plan();
-  if (serving == nullptr || serving->made == nullptr) return;
+  if (serving == nullptr || serving->made == nullptr) return absl::OkStatus();
   absl::StatusOr<std::vector<v1::PlanCost>> costs = s.search->Costs(*serving->made);
-  if (costs.ok()) return version.kept().SetCosts(serving->info.plan_id(), *std::move(costs));
-  LogWarn("steps of a plan not measured",
-          {{"plan", serving->info.plan_id()}, {"error", costs.status().ToString()}});
+  if (!costs.ok()) return costs.status();
+  version.kept().SetCosts(serving->info.plan_id(), *std::move(costs));
+  return absl::OkStatus();
 }
 
 std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
@@ -148,16 +179,16 @@ std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
                              {"share_of_baseline", s.search->progress().best()}});
     }
   }
-  absl::Status status = step.status();
-  if (step.ok() && step->stop.has_value() && job.policy().use != v1::SearchOptions::SERVE) {
-    status = Compare(s);
-  }
-  if (step.ok() && step->stop.has_value() && !job.stop_requested()) NoteCosts(s);
+  const bool at_end = step.ok() && step->stop.has_value();
+  const absl::Status status = at_end ? AtEnd(s) : step.status();
   const auto took = std::chrono::steady_clock::now() - start;
   s.used += took;
   s.turns += took;
   ShowProgress(s);
   if (const auto stop = job.stop_requested()) return End{*stop, {}};
+  // A build may have been in the way, which the next turn waits for: the search says again that it
+  // is at its end.
+  if (at_end && absl::IsAborted(status) && !std::exchange(s.last_try, true)) return std::nullopt;
   if (!status.ok()) {
     // What serves, serves on: the search's end is no failure of the job.
     LogWarn("search ended", {{"model", job.version()->name()}, {"error", status.ToString()}});

@@ -8,7 +8,7 @@
 // wait in line until one ends or has had its share.
 //
 // A plan that is found is loaded and published, or kept, as the job's policy says; a job ends with
-// its search's reason. Used by the worker's thread alone.
+// its search's reason. Used by one thread.
 #ifndef ATHANOR_SERVER_WORKER_SEARCHES_H_
 #define ATHANOR_SERVER_WORKER_SEARCHES_H_
 
@@ -30,11 +30,15 @@ class WorkerSearches {
   WorkerSearches(const ServerOptions& options, Registry* registry, CompileBackend* backend)
       : options_(options), registry_(*registry), backend_(*backend) {}
 
+  // Whether there is anything to search for: not without a budget, nor for a pinned version.
+  static bool Wanted(const CompileJob& job);
   // Goes on from `serving`, the plan that serves the job's version; COMPARE begins at its baseline.
   // Ends the job where there is nothing to search.
   void Start(const std::shared_ptr<CompileJob>& job,
              std::shared_ptr<const PlanSearch::Found> serving);
   bool empty() const { return searches_.empty(); }
+  // One whose job is asked to stop, if there is any, is next.
+  bool BringStoppedForward();
   // Whose step is next. REQUIRES: not empty().
   const std::shared_ptr<CompileJob>& next() const { return searches_.front().job; }
   // That step; a search that ends with it leaves. REQUIRES: not empty().
@@ -46,6 +50,7 @@ class WorkerSearches {
     std::unique_ptr<PlanSearch> search;
     std::chrono::steady_clock::duration used{};   // of its budget
     std::chrono::steady_clock::duration turns{};  // since it became one of those that take turns
+    bool last_try = false;                        // at its end something could not be measured
   };
   struct End {
     v1::CompileJob::StopReason reason;
@@ -62,10 +67,13 @@ class WorkerSearches {
   // Loads and publishes; an error says why it cannot serve.
   absl::Status Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found);
   void ShowProgress(const Searching& s);
+  // What is measured once a search has come to its end. ABORTED: something left no time to measure,
+  // and it is worth another turn.
+  absl::Status AtEnd(Searching& s);
   // Times what the search came to beside what serves.
   absl::Status Compare(Searching& s);
   // Notes what the steps of the plan that serves cost.
-  void NoteCosts(Searching& s);
+  absl::Status NoteCosts(Searching& s);
 
   const ServerOptions& options_;
   Registry& registry_;

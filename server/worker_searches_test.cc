@@ -18,6 +18,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST_F(SearchTest, SwapsUnderLoad) {
   constexpr int kSwaps = 24, kThreads = 8;
@@ -134,23 +135,135 @@ TEST_F(SearchTest, EndsWithTheModel) {
   EXPECT_EQ(end.stop_reason(), Job::STOP_MODEL_DELETED);
 }
 
+// A third model beside two that are searched for: its baseline is made while a step is under way,
+// and the next waits for it.
 TEST_F(SearchTest, BaselinesComeFirst) {
   control_->Search({.endless = true});
   std::shared_ptr<CompileJob> a = StartSearching(Store("a", ScaleModel({1})));
   std::shared_ptr<CompileJob> b = Start(Store("b", ScaleModel({1, 2})));
   Steps(4);
-  ASSERT_EQ(b->state().phase(), Job::SEARCHING);
-  std::shared_ptr<CompileJob> c = Start(Store("c", ScaleModel({1, 2, 3})));
   const size_t before = control_->events().size();
-  Steps(2);  // the one that waits, and one after it
+  std::shared_ptr<ModelVersion> third = Store("c", ScaleModel({1, 2, 3}));
+  control_->HoldCompiles();
+  std::shared_ptr<CompileJob> c = Start(third);
+  ASSERT_EQ(AwaitPhase(*c, Job::COMPILING_KERNELS).phase(), Job::COMPILING_KERNELS);
+  control_->LetSearch(2);  // the one that waits; one more may not begin yet
+  while (control_->events().size() < before + 2) std::this_thread::yield();
+  EXPECT_EQ(third->plan(), nullptr);
+  control_->ReleaseCompiles();
+  ASSERT_TRUE(Await(*third).ok());
+  control_->AwaitSearch();
   const std::vector<std::string> events = control_->events();
   ASSERT_EQ(events.size(), before + 4);
-  EXPECT_THAT(events[before], HasSubstr("step"));
-  EXPECT_THAT(events[before + 1], HasSubstr("lower"));
+  EXPECT_THAT(events[before], HasSubstr("lower"));
+  EXPECT_THAT(events[before + 1], HasSubstr("step"));
   EXPECT_THAT(events[before + 2], HasSubstr("search from"));
   EXPECT_THAT(events[before + 3], HasSubstr("step"));
   EXPECT_EQ(c->state().phase(), Job::SEARCHING);
   for (const auto& job : {a, b, c}) EXPECT_FALSE(job->finished());
+}
+
+// There is one worker, and nothing lets the step go that it has begun.
+TEST_F(SearchTest, NoBuildWaitsForAStep) {
+  control_->Search({.endless = true});
+  std::shared_ptr<ModelVersion> a = Store("a", ChainModel({3}));
+  std::shared_ptr<CompileJob> searching = StartSearching(a);
+  std::shared_ptr<ModelVersion> b = Store("b", ScaleModel({2}));
+  std::shared_ptr<CompileJob> waiting = Start(b);
+  ASSERT_TRUE(Await(*b).ok());
+  EXPECT_EQ(Run(*b, 5).value(), 10);
+  auto plain = core_->workers().Start(Store("c", ScaleModel({1, 2})), WithBudget("0"));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(AwaitEnd(**plain).stop_reason(), Job::STOP_BASELINE_ONLY);
+  auto tapped = core_->workers().Tap(a, {2});
+  ASSERT_TRUE(tapped.ok()) << tapped.status();
+  ASSERT_TRUE(Await((*tapped)->slot).ok());
+  EXPECT_EQ(Run((*tapped)->slot.plan(), 2, 1).value(), 6);
+  EXPECT_EQ(AwaitPhase(*waiting, Job::SEARCHING).phase(), Job::SEARCHING);
+  for (const std::string& event : control_->events()) EXPECT_THAT(event, Not(HasSubstr("step")));
+  control_->LetSearch(4);
+  control_->AwaitSearch();
+  EXPECT_GE(waiting->state().search().candidates(), 1);
+}
+
+// Neither does the end of a search that has not begun, or waits for its turn.
+TEST_F(SearchTest, AWaitingSearchEndsBesideAStep) {
+  control_->Search({.endless = true});
+  StartSearching(Store("a", ScaleModel({1})));
+  std::shared_ptr<ModelVersion> version = Store("b", ScaleModel({1, 2}));
+  std::shared_ptr<CompileJob> cancelled = Start(version);
+  ASSERT_EQ(AwaitPhase(*cancelled, Job::SEARCHING).phase(), Job::SEARCHING);
+  core_->workers().Cancel(cancelled, Job::STOP_CANCELLED);
+  EXPECT_EQ(AwaitEnd(*cancelled).stop_reason(), Job::STOP_CANCELLED);
+  // The version has room for another job.
+  std::shared_ptr<CompileJob> deleted = Start(version);
+  ASSERT_EQ(AwaitPhase(*deleted, Job::SEARCHING).phase(), Job::SEARCHING);
+  ASSERT_TRUE(core_->registry().Delete("b", "").ok());
+  core_->workers().CancelFor(*version);
+  EXPECT_EQ(AwaitEnd(*deleted).stop_reason(), Job::STOP_MODEL_DELETED);
+  for (const std::string& event : control_->events()) EXPECT_THAT(event, Not(HasSubstr("step")));
+}
+
+TEST_F(SearchTest, AWaitingSearchEndsBesideABuild) {
+  control_->Search({.endless = true});
+  std::shared_ptr<CompileJob> a = StartSearching(Store("a", ScaleModel({1})));
+  std::shared_ptr<CompileJob> b = Start(Store("b", ScaleModel({1, 2})));
+  Steps(2);
+  control_->HoldCompiles();
+  std::shared_ptr<CompileJob> c = Start(Store("c", ScaleModel({1, 2, 3})));
+  ASSERT_EQ(AwaitPhase(*c, Job::COMPILING_KERNELS).phase(), Job::COMPILING_KERNELS);
+  for (const auto& job : {a, b}) core_->workers().Cancel(job, Job::STOP_CANCELLED);
+  for (const auto& job : {a, b}) EXPECT_EQ(AwaitEnd(*job).stop_reason(), Job::STOP_CANCELLED);
+  EXPECT_EQ(c->state().phase(), Job::COMPILING_KERNELS);
+  control_->ReleaseCompiles();
+  ASSERT_TRUE(Await(*c->version()).ok());
+}
+
+TEST_F(SearchTest, DrainingEndsWhatHasNotBegun) {
+  control_->Search({.endless = true});
+  std::shared_ptr<CompileJob> first = StartSearching(Store("a", ScaleModel({1})));
+  std::shared_ptr<CompileJob> second = Start(Store("b", ScaleModel({1, 2})));
+  ASSERT_EQ(AwaitPhase(*second, Job::SEARCHING).phase(), Job::SEARCHING);
+  core_->workers().Stop();
+  for (const auto& job : {first, second}) {
+    EXPECT_EQ(job->state().stop_reason(), Job::STOP_SHUTDOWN);
+  }
+}
+
+// Three or more of them on one worker would leave one in line: the backend holds two.
+TEST_F(SearchTest, WorkersShareTheSearches) {
+  Begin(2);
+  control_->Search({.endless = true});
+  control_->HoldSearches();
+  std::vector<std::shared_ptr<CompileJob>> jobs;
+  for (int i = 1; i <= 4; ++i) {
+    jobs.push_back(Start(Store("m" + std::to_string(i), ScaleModel(std::vector<float>(i, 1)))));
+    ASSERT_TRUE(Await(*jobs.back()->version()).ok());
+  }
+  for (const auto& job : jobs) AwaitPhase(*job, Job::SEARCHING);
+  control_->ReleaseSearches();
+  for (const auto& job : jobs) {
+    while (job->state().search().candidates() < 3) std::this_thread::yield();
+  }
+  for (const auto& job : jobs) core_->workers().Cancel(job, Job::STOP_CANCELLED);
+  for (const auto& job : jobs) AwaitEnd(*job);
+}
+
+// A build may have left no gaps for what a search measures at its end: it has another turn.
+TEST_F(SearchTest, WhatASearchEndsWithIsTriedAgain) {
+  control_->Search({.plans = 1, .crowded = 1});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  const Job end = AwaitEnd(*Start(version));
+  EXPECT_EQ(end.stop_reason(), Job::STOP_EXHAUSTED);
+  EXPECT_EQ(end.search().plans_taken(), 1);
+  EXPECT_EQ(version->kept().Describe("found-1")->costs.size(), 1u);
+  auto compared = core_->workers().Start(version, WithBudget("1h", v1::SearchOptions::COMPARE));
+  ASSERT_TRUE(compared.ok()) << compared.status();
+  EXPECT_EQ(AwaitEnd(**compared).comparison().ratio(), 0.5);
+  // But not again and again.
+  control_->Search({.plans = 1, .crowded = 2});
+  EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_EXHAUSTED);
+  EXPECT_EQ(version->kept().Describe("found-3")->costs.size(), 0u);
 }
 
 // More than the backend holds: the rest wait in line and lose nothing by it.

@@ -1,5 +1,5 @@
-// athanor-tuner: the child process of one compile worker thread. It lowers graphs, searches for
-// faster plans, compiles kernels with Clang, runs them for the first time and measures them, so
+// athanor-tuner: the child process of one thread of a compile worker. It lowers graphs, searches
+// for faster plans, compiles kernels with Clang, runs them for the first time and measures them, so
 // that what goes wrong there goes wrong here.
 //
 // Started by server/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3 and

@@ -161,6 +161,41 @@ def children(server: Server) -> list[int]:
     return pids
 
 
+def test_an_upload_waits_for_no_step_of_a_search(own_server: Server) -> None:
+    with own_server.client() as client:
+        builders = children(own_server)
+        assert len(builders) == 1, "one worker, and nothing to search yet"
+        models = [upload(client, name, budget="exhaust") for name in ("first", "second")]
+        jobs = [model.info().compile_job_id for model in models]
+        for job in jobs:
+            when(client, job, searched)
+        [searcher] = set(children(own_server)) - set(builders)
+        os.kill(searcher, signal.SIGSTOP)  # its step ends when it is told to go on
+        try:
+            third = upload(client, "third", budget="0")
+            answers(third)
+            last = list(third.watch(timeout=120))[-1]
+            assert (last.phase, last.stop_reason) == ("DONE", "STOP_BASELINE_ONLY")
+            fourth = upload(client, "fourth", budget="exhaust")
+            answers(fourth)
+            jobs.append(fourth.info().compile_job_id)
+            assert [client.job(job).phase for job in jobs[:2]] == ["SEARCHING"] * 2
+        finally:
+            os.kill(searcher, signal.SIGCONT)
+        for job in jobs:
+            count = getattr(client.job(job).search, "candidates", 0)
+            when(client, job, lambda state, count=count: searched(state, count + 1))
+        for job in jobs:
+            assert client.cancel(job).stop_reason == "STOP_CANCELLED"
+        for model in (*models, third, fourth):
+            answers(model)
+        # What the searches remembered goes with the last of them.
+        end = time.monotonic() + 60
+        while children(own_server) != builders and time.monotonic() < end:
+            time.sleep(0.05)
+        assert children(own_server) == builders
+
+
 def test_a_tuner_killed_during_a_search(searching: Server) -> None:
     with searching.client() as client:
         model = upload(client, "killed")

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/machine_limits.h"
+#include "server/tuner_backend.h"
 #include "server/tuner_plan_search.h"
 #include "server/tuner_process.h"
 
@@ -158,6 +159,34 @@ TEST_F(TrafficTest, TheMachineIsMeasuredBesideRequestsToo) {
   EXPECT_GT(machine->read_bytes_per_second(), 1e8);
 }
 
+// So that searches give way to it, and no measurement counts that was taken beside it.
+TEST_F(TrafficTest, WhatIsBuiltCountsAsARequest) {
+  ServerOptions server;
+  server.threads = 1;
+  TunerOptions options;
+  options.binary = "server/athanor-tuner";
+  auto backends = TunerBackends::Create(server, options);
+  ASSERT_TRUE(backends.ok()) << backends.status();
+  const std::unique_ptr<CompileBackend> backend = (*backends)->New(nullptr);
+  const auto counted = [&] {
+    EXPECT_EQ((*backends)->traffic()->Read().running, 0u);
+    return (*backends)->traffic()->Read().started;
+  };
+  const Graph graph = *ParseGraph(kModel);
+  EXPECT_EQ(counted(), 0u);
+  absl::StatusOr<v1::Plan> plan = backend->Lower(graph);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(counted(), 1u);
+  ASSERT_EQ(plan->kernels_size(), 1);
+  absl::StatusOr<KernelObject> object = backend->CompileKernel(*plan, 0);
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_EQ(counted(), 2u);
+  ASSERT_TRUE(backend->Check(graph, *plan, {*object}).ok());
+  EXPECT_EQ(counted(), 3u);
+  ASSERT_TRUE(backend->Load(graph, *plan, {*object}, {}).ok());
+  EXPECT_EQ(counted(), 4u);
+}
+
 TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
   auto tuner = StartTuner();
   auto machine = tuner->Target();
@@ -192,6 +221,9 @@ TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
   EXPECT_EQ(search.progress().failures_size(), 0);
   running = std::make_unique<Traffic::Request>(traffic_.get());
   search.Finish();
+  // Once more: a build may have been in the way.
+  ASSERT_TRUE(search.Next().ok());
+  EXPECT_EQ(search.progress().failures_size(), 0);
   bool stopped = false;
   for (int steps = 0; steps < 50 && !stopped; ++steps) {
     auto step = search.Next();
