@@ -5,9 +5,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "compiler/codegen/cpu/clang.h"
+#include "runtime/cpu/cpus.h"
 #include "runtime/cpu/device.h"
 #include "server/tuner/host_target.h"
 #include "server/tuner/pacer.h"
@@ -18,11 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of all limits in turn. Sleep lies between them: for as long as another process computes, threads
-// that have slept have the better claim to their cores for the next half a millisecond.
+// Of all limits in turn. Sleep lies between them: where another process computes, threads that have
+// slept have the better claim to their cores for the next milliseconds.
 constexpr int kTurns = 25;
 constexpr std::chrono::milliseconds kApart{4};
-constexpr int kRounds = 2;              // of a turn; the first may still wake threads
 constexpr int64_t kChunk = 256 << 10;   // bytes of one work item
 constexpr int64_t kMemory = 192 << 20;  // beyond the caches of most machines
 constexpr int64_t kParts = 12;          // read in turn
@@ -84,7 +85,8 @@ struct Load {
   int64_t parts, times;  // of the input, taken in turn; each item is done so often
   int64_t amount;        // operations or bytes of a launch
   double* limit;         // the best so far
-  int64_t rounds = 0;
+  int64_t rounds;        // of a turn; the first wakes threads and fills the cache
+  int64_t done = 0;
 };
 
 class Reach {
@@ -94,7 +96,7 @@ class Reach {
   void Round(Load* load) {
     pacer_.Yield(last_);
     const int64_t sizes[] = {load->size, load->times};
-    const int64_t part = load->rounds++ % load->parts;
+    const int64_t part = load->done++ % load->parts;
     void* const buffers[] = {out_, const_cast<char*>(load->in) + part * load->grid * load->size};
     KernelError error;
     const Clock::time_point start = Clock::now();
@@ -124,8 +126,11 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   const int threads = std::max(1, request.threads());
   const std::unique_ptr<PacerView> view = MakePacerView(&traffic);
   Pacer pacer({.cores = UsableCores(), .threads = threads}, view.get());
-  auto device = CpuDevice::Create({.threads = threads, .pin = false});
+  // A CPU for each: threads that are woken on one beside other work share it for whole rounds.
+  auto device = CpuDevice::Create({.threads = threads, .pin = true});
   if (!device.ok()) return device.status();
+  const std::vector<int> cpus = UsableCpus();
+  if (static_cast<int>(cpus.size()) >= threads) UseCpus({cpus.front()});
   auto fma = (*device)->LoadKernel(arithmetic), sum = (*device)->LoadKernel(read);
   if (!fma.ok()) return fma.status();
   if (!sum.ok()) return sum.status();
@@ -149,16 +154,16 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   char* const in = static_cast<char*>((*memory)->data());
   std::fill_n(in, all, 1);
   Load loads[] = {
-      {**fma, in, kSteps, items, 1, 1, 2 * vector / 4 * kSums * kSteps * items, &limits->flops},
-      {**sum, in, kChunk, kPart / kChunk, kParts, 1, kPart, &limits->read},
-      {**sum, in + kMemory, kChunk, cached / kChunk, 1, 1, cached, &limits->cache},
-      {**sum, in + near, own, threads, 1, kTimes, own * threads * kTimes, &limits->near},
+      {**fma, in, kSteps, items, 1, 1, 2 * vector / 4 * kSums * kSteps * items, &limits->flops, 2},
+      {**sum, in, kChunk, kPart / kChunk, kParts, 1, kPart, &limits->read, 2},
+      {**sum, in + kMemory, kChunk, cached / kChunk, 1, 1, cached, &limits->cache, 4},
+      {**sum, in + near, own, threads, 1, kTimes, own * threads * kTimes, &limits->near, 4},
   };
   Reach reach(queue->get(), static_cast<char*>((*out)->data()), &pacer);
   for (int turn = 0; turn < kTurns; ++turn) {
     if (turn > 0) std::this_thread::sleep_for(kApart);
     for (Load& load : loads) {
-      for (int round = 0; round < kRounds; ++round) reach.Round(&load);
+      for (int64_t round = 0; round < load.rounds; ++round) reach.Round(&load);
     }
   }
   return absl::OkStatus();
