@@ -13,6 +13,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROTOS = [
+    "proto/athanor/v1/cache.proto",
     "proto/athanor/v1/compile.proto",
     "proto/athanor/v1/graph.proto",
     "proto/athanor/v1/model.proto",
