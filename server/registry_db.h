@@ -19,12 +19,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "compiler/cache/sqlite_file.h"
 #include "deploy/bazel/libs/mutex.h"
-
-struct sqlite3;
 
 namespace athanor {
 
@@ -66,7 +66,6 @@ struct NameRow {
 class RegistryDb {
  public:
   static absl::StatusOr<std::unique_ptr<RegistryDb>> Open(const std::string& path);
-  ~RegistryDb();
 
   absl::StatusOr<std::vector<VersionRow>> ReadVersions();
   absl::StatusOr<std::vector<NameRow>> ReadNames();
@@ -85,20 +84,18 @@ class RegistryDb {
   absl::Status Execute(const std::string& sql);
 
  private:
-  RegistryDb(std::string path, sqlite3* db) : path_(std::move(path)), db_(db) {}
-  absl::Status Migrate();
-  absl::Status ExecuteLocked(absl::string_view sql) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  explicit RegistryDb(const std::string& path);
+  // What failed last, while it was to `what`.
   absl::Status Error(absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  template <typename Body>
-  absl::Status Transaction(Body body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Transaction(absl::FunctionRef<absl::Status()> body)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertVersion(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertMagnitudes(const std::vector<MagnitudeRow>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadTensors(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::string path_;
   Mutex mu_;
-  sqlite3* const db_;
+  SqliteFile file_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/cache/sqlite_file.h"
 #include "server/disk.h"
 #include "server/executor_runner.h"
 #include "server/kernel_maker.h"
@@ -132,6 +133,11 @@ class TunerBackend final : public CompileBackend {
 absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const ServerOptions& options,
                                                                      TunerOptions tuner) {
   std::unique_ptr<TunerBackends> backends(new TunerBackends);
+  if (!options.cache.empty()) {
+    if (absl::Status s = CheckLocal(options.cache); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("--cache=", s.message()));
+    }
+  }
   const std::string folder = std::filesystem::path(options.cache).parent_path();
   if (!folder.empty()) {
     if (absl::Status s = Disk().MakeDirectory(folder); !s.ok()) return s;

@@ -6,9 +6,9 @@
 //   ... compile ...
 //   store->Put(key, object).IgnoreError();   // a cache that cannot write is only slower
 //
-// A row is believed only if its checksum, over key and object, fits: any other is deleted and is a
-// miss. A file that is no database or is damaged is moved aside, reported, and begun anew; one that
-// cannot be opened or written is reported once and then done without.
+// A row is believed only if its checksum, over key and object, fits: any other is a miss and goes
+// to quarantine. A file that is no database or is damaged is moved aside, reported, and begun anew;
+// one that cannot be opened or written is reported once and then done without.
 #ifndef ATHANOR_COMPILER_CACHE_KERNEL_STORE_H_
 #define ATHANOR_COMPILER_CACHE_KERNEL_STORE_H_
 
@@ -20,10 +20,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "compiler/cache/sqlite_file.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
-
-struct sqlite3;
 
 namespace athanor {
 
@@ -49,7 +48,7 @@ std::string CheckKey(const internal::CheckRequest& request);
 // Thread-safe, and safe beside other processes on the same file. A hit writes nothing.
 class KernelStore {
  public:
-  using Report = std::function<void(absl::string_view message)>;  // from any thread that calls
+  using Report = SqliteFile::Report;  // from any thread that calls
 
   // Never fails: without a usable file every Get is a miss. An empty path is such a store,
   // silently.
@@ -59,7 +58,8 @@ class KernelStore {
   KernelStore& operator=(const KernelStore&) = delete;
 
   std::optional<std::string> Get(const KernelKey& key);
-  // The newest row of a key wins. RESOURCE_EXHAUSTED: no space. UNAVAILABLE: no usable file.
+  // The newest row of a key wins. RESOURCE_EXHAUSTED: no space. FAILED_PRECONDITION: read-only.
+  // UNAVAILABLE: no usable file.
   absl::Status Put(const KernelKey& key, absl::string_view object);
 
   // Whether the check with this CheckKey has passed before.
@@ -77,24 +77,13 @@ class KernelStore {
   absl::Status ExecuteForTest(const std::string& sql);
 
  private:
-  KernelStore(std::string path, Report report)
-      : path_(std::move(path)), report_(std::move(report)) {}
+  KernelStore(std::string path, Report report);
 
-  void OpenFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // SQLite's result code, 0 when the file is ready for use.
-  int TryOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  int Migrate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void MoveAside() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Turns a failed statement into a status; starts anew after damage.
-  absl::Status Failed(int code, absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ReportOnce(absl::string_view message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Quarantine(absl::string_view key, absl::string_view about, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::string path_;
-  const Report report_;
   Mutex mu_;
-  sqlite3* db_ ABSL_GUARDED_BY(mu_) = nullptr;
-  bool reported_ ABSL_GUARDED_BY(mu_) = false;  // that it cannot be written or opened
+  SqliteFile file_ ABSL_GUARDED_BY(mu_);
   Stats stats_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -295,8 +295,8 @@ TEST_F(KernelStoreTest, ReadOnlyFileIsSaidOnce) {
   }
   auto store = Open();
   ASSERT_TRUE(store->ExecuteForTest("PRAGMA query_only=1").ok());
-  EXPECT_EQ(store->Put(Key(2), Object(2)).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(store->Put(Key(3), Object(3)).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store->Put(Key(2), Object(2)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store->Put(Key(3), Object(3)).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(reports_.size(), 1u);
   EXPECT_EQ(store->Get(Key(1)), Object(1));
 }
@@ -315,7 +315,7 @@ TEST_F(KernelStoreTest, NewerSchemaIsLeftAlone) {
   }
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
-  EXPECT_EQ(sqlite3_exec(db, "PRAGMA user_version=1", nullptr, nullptr, nullptr), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db, "PRAGMA user_version=2", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(db);
   EXPECT_EQ(Open()->Get(Key(1)), Object(1));
 }

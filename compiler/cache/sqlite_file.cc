@@ -1,0 +1,352 @@
+#include "compiler/cache/sqlite_file.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/file.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+namespace {
+
+struct FileSystemRow {
+  uint32_t type;  // statfs.f_type
+  const char* name;
+  bool local;  // locks and mapped memory are shared by all who open a file
+};
+
+constexpr FileSystemRow kFileSystems[] = {
+    {0x6969, "nfs", false},       {0x517b, "smb", false},        {0xff534d42, "cifs", false},
+    {0xfe534d42, "smb2", false},  {0x5346414f, "afs", false},    {0x00c36400, "ceph", false},
+    {0x01021997, "9p", false},    {0x0bd00bd0, "lustre", false}, {0x01161970, "gfs2", false},
+    {0x7461636f, "ocfs2", false}, {0x65735546, "fuse", false},   {0x73757245, "coda", false},
+    {0x47504653, "gpfs", false},  {0xef53, "ext4", true},        {0x58465342, "xfs", true},
+    {0x9123683e, "btrfs", true},  {0x01021994, "tmpfs", true},   {0x794c7630, "overlay", true},
+    {0x2fc12fc1, "zfs", true},    {0xf2f52010, "f2fs", true},
+};
+
+int64_t NowMicroseconds() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+int RunSql(sqlite3* db, const std::string& sql) {
+  return sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
+}
+
+// Of a statement that gives one number; -1 on failure.
+int64_t NumberOf(sqlite3* db, absl::string_view sql) {
+  Statement statement(db, sql);
+  return statement.Step() == SQLITE_ROW ? statement.IntAt(0) : -1;
+}
+
+bool IsReadOnly(int code) {
+  return (code & 0xff) == SQLITE_READONLY || (code & 0xff) == SQLITE_PERM ||
+         (code & 0xff) == SQLITE_AUTH;
+}
+
+// Full disks come as I/O errors, too, where a shared memory file cannot grow.
+bool IsFull(int code) { return (code & 0xff) == SQLITE_FULL || (code & 0xff) == SQLITE_IOERR; }
+
+}  // namespace
+
+std::string FileSystemOf(const std::string& path) {
+  struct statfs about;
+  std::filesystem::path at = std::filesystem::absolute(path);
+  // What is not there yet will lie where its nearest folder does.
+  while (statfs(at.c_str(), &about) != 0) {
+    if (at == at.parent_path()) return "none";
+    at = at.parent_path();
+  }
+  const auto type = static_cast<uint32_t>(about.f_type);
+  for (const FileSystemRow& row : kFileSystems) {
+    if (row.type == type) return row.name;
+  }
+  return absl::StrCat("0x", absl::Hex(type));
+}
+
+absl::Status CheckLocal(const std::string& path, const FileSystemName& name) {
+  const std::string found = name ? name(path) : FileSystemOf(path);
+  for (const FileSystemRow& row : kFileSystems) {
+    if (found != row.name || row.local) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": on ", found,
+                     "; SQLite's shared memory needs a local file system; give a local path"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsDamage(int code) {
+  return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+}
+
+Statement::Statement(sqlite3* db, absl::string_view sql) {
+  code_ = db == nullptr ? SQLITE_MISUSE
+                        : sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()),
+                                             &statement_, nullptr);
+}
+
+Statement::~Statement() { sqlite3_finalize(statement_); }
+
+Statement& Statement::Bound(int code) {
+  if (code_ == SQLITE_OK) code_ = code;
+  return *this;
+}
+
+// An empty view may have no address, which SQLite would take for NULL.
+Statement& Statement::Blob(absl::string_view bytes) {
+  return Bound(sqlite3_bind_blob64(statement_, ++bound_, bytes.data() ? bytes.data() : "",
+                                   bytes.size(), SQLITE_STATIC));
+}
+
+Statement& Statement::Text(absl::string_view text) {
+  return Bound(sqlite3_bind_text64(statement_, ++bound_, text.data() ? text.data() : "",
+                                   text.size(), SQLITE_STATIC, SQLITE_UTF8));
+}
+
+Statement& Statement::Int(int64_t value) {
+  return Bound(sqlite3_bind_int64(statement_, ++bound_, value));
+}
+
+Statement& Statement::Real(double value) {
+  return Bound(sqlite3_bind_double(statement_, ++bound_, value));
+}
+
+Statement& Statement::Null() { return Bound(sqlite3_bind_null(statement_, ++bound_)); }
+
+int Statement::Step() {
+  if (code_ == SQLITE_OK || code_ == SQLITE_ROW) code_ = sqlite3_step(statement_);
+  return code_;
+}
+
+void Statement::Reset() {
+  bound_ = 0;
+  if (statement_ == nullptr) return;
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
+  code_ = SQLITE_OK;
+}
+
+absl::string_view Statement::BytesAt(int column) const {
+  const void* data = sqlite3_column_blob(statement_, column);
+  return {static_cast<const char*>(data),
+          data == nullptr ? 0 : static_cast<size_t>(sqlite3_column_bytes(statement_, column))};
+}
+
+int64_t Statement::IntAt(int column) const { return sqlite3_column_int64(statement_, column); }
+
+double Statement::RealAt(int column) const { return sqlite3_column_double(statement_, column); }
+
+bool Statement::IsNull(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+}
+
+std::string Statement::ValueAt(int column) const {
+  if (sqlite3_column_type(statement_, column) != SQLITE_FLOAT) return std::string(BytesAt(column));
+  const double value = RealAt(column);
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+SqliteFile::SqliteFile(std::string path, SqliteSchema schema, Report report)
+    : path_(std::move(path)), schema_(schema), report_(std::move(report)) {}
+
+SqliteFile::~SqliteFile() { Close(); }
+
+void SqliteFile::Close() {
+  sqlite3_close_v2(db_);
+  db_ = nullptr;
+}
+
+void SqliteFile::SetState(FileState state, std::string reason) {
+  state_ = state;
+  reason_ = std::move(reason);
+  if (state == FileState::kUsable) {
+    reported_ = false;
+  } else if (!std::exchange(reported_, true) && report_) {
+    report_(absl::StrCat(schema_.what, " ", path_, ": ", reason_));
+  }
+}
+
+FileState SqliteFile::Open() {
+  int code = TryOpen();
+  if (IsDamage(code) && schema_.begin_anew) {
+    MoveAside();
+    code = TryOpen();
+  }
+  if (code == SQLITE_OK) {
+    SetState(FileState::kUsable, "");
+    return state_;
+  }
+  if (code == SQLITE_MISMATCH) {
+    const int64_t found = NumberOf(db_, "PRAGMA user_version");
+    Close();
+    SetState(FileState::kNewerSchema,
+             absl::StrCat("it was written by a newer version: it has schema ", found,
+                          ", this program knows up to ", schema_.version()));
+    return state_;
+  }
+  // A message ends with its handle.
+  std::string reason = !reason_.empty() ? reason_
+                       : db_ == nullptr ? "out of memory"
+                                        : sqlite3_errmsg(db_);
+  Close();
+  SetState(IsReadOnly(code) ? FileState::kReadOnly
+           : IsFull(code)   ? FileState::kFull
+                            : FileState::kUnusable,
+           std::move(reason));
+  return state_;
+}
+
+int SqliteFile::TryOpen() {
+  Close();
+  reason_.clear();
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+  int code = sqlite3_open_v2(
+      path_.c_str(), &db_,
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
+      nullptr);
+  if (code == SQLITE_OK) sqlite3_busy_timeout(db_, schema_.busy_milliseconds);
+  // Only heard before a file has its first page.
+  if (code == SQLITE_OK && schema_.gives_back) code = RunSql(db_, "PRAGMA auto_vacuum=INCREMENTAL");
+  if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA journal_mode=WAL");
+  // Without full_sync the last commits may be lost with the power, their order never.
+  if (code == SQLITE_OK) {
+    code = RunSql(db_, schema_.full_sync ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
+  }
+  if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA foreign_keys=ON");
+  // Some of each connection's memory; the pages are in the system's cache anyway.
+  if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA cache_size=-512");
+  if (code == SQLITE_OK) code = Migrate();
+  return code == SQLITE_OK && schema_.gives_back ? SetGivesBack() : code;
+}
+
+// SQLITE_MISMATCH: of a newer schema.
+int SqliteFile::Migrate() {
+  int64_t current = NumberOf(db_, "PRAGMA user_version");
+  if (current < 0) return sqlite3_extended_errcode(db_);
+  if (current > schema_.version()) return SQLITE_MISMATCH;
+  if (current == schema_.version()) return SQLITE_OK;
+  int code = RunSql(db_, "BEGIN IMMEDIATE");
+  if (code != SQLITE_OK) return code;
+  // Another process may have been first, and be newer.
+  current = NumberOf(db_, "PRAGMA user_version");
+  if (current > schema_.version()) code = SQLITE_MISMATCH;
+  for (; code == SQLITE_OK && current < schema_.version(); ++current) {
+    code = RunSql(db_, schema_.steps[current]);
+  }
+  if (code == SQLITE_OK) code = RunSql(db_, absl::StrCat("PRAGMA user_version=", current));
+  if (code == SQLITE_OK) code = RunSql(db_, "COMMIT");
+  if (code != SQLITE_OK) reason_ = sqlite3_errmsg(db_);  // the next statement has its own
+  if (sqlite3_get_autocommit(db_) == 0) RunSql(db_, "ROLLBACK");
+  return code;
+}
+
+// A file of before is written anew once. Where that is not possible now (no space, in use) it
+// only does not shrink.
+int SqliteFile::SetGivesBack() {
+  constexpr int64_t kIncremental = 2;
+  if (NumberOf(db_, "PRAGMA auto_vacuum") == kIncremental) return SQLITE_OK;
+  const int code = RunSql(db_, "PRAGMA auto_vacuum=INCREMENTAL; VACUUM");
+  return IsDamage(code) ? code : SQLITE_OK;
+}
+
+// Under a lock file, because the other processes of the machine may find the same damage: the
+// second one must not move the new file away.
+void SqliteFile::MoveAside() {
+  Close();
+  const int lock = open((path_ + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  if (lock < 0 || flock(lock, LOCK_EX) != 0) {
+    if (lock >= 0) close(lock);
+    return;
+  }
+  absl::Cleanup unlock = [lock] { close(lock); };
+  int code = TryOpen();
+  if (code == SQLITE_OK) {
+    Statement check(db_, "PRAGMA quick_check(1)");
+    code = check.Step();
+    if (code == SQLITE_ROW) code = check.BytesAt(0) == "ok" ? SQLITE_OK : SQLITE_CORRUPT;
+  }
+  if (!IsDamage(code)) return;
+  Close();
+  const std::string aside = absl::StrCat(path_, ".damaged-", NowMicroseconds());
+  // The log goes first: one that belongs to the old file must not be replayed into the new one,
+  // and the new one's must not be taken away.
+  for (const char* suffix : {"-wal", "-shm"}) {
+    std::rename((path_ + suffix).c_str(), (aside + suffix).c_str());
+  }
+  const int failed = std::rename(path_.c_str(), aside.c_str()) == 0 ? 0 : errno;
+  if (!report_) return;
+  report_(absl::StrCat(schema_.what, " ", path_, " is damaged: ",
+                       failed == 0 ? absl::StrCat("moved to ", aside, " and begun anew")
+                                   : absl::StrCat("cannot be moved: ", std::strerror(failed))));
+}
+
+void SqliteFile::Refresh() {
+  int moved = 0;
+  if (db_ != nullptr &&
+      sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+      moved != 0) {
+    Open();
+  }
+}
+
+absl::Status SqliteFile::Failed(int code, absl::string_view what) {
+  if (db_ == nullptr) {
+    return absl::UnavailableError(absl::StrCat(schema_.what, " ", path_, ": ", reason_));
+  }
+  const std::string reason = absl::StrCat(what, ": ", sqlite3_errmsg(db_));
+  const std::string message = absl::StrCat(schema_.what, " ", path_, ": ", reason);
+  if (IsDamage(code)) {
+    if (schema_.begin_anew) {
+      MoveAside();
+      Open();
+    } else {
+      SetState(FileState::kUnusable, reason);
+    }
+    return absl::DataLossError(message);
+  }
+  // Another process holds the file for long: not worth a word.
+  if ((code & 0xff) == SQLITE_BUSY || (code & 0xff) == SQLITE_LOCKED) {
+    return absl::UnavailableError(message);
+  }
+  if (IsFull(code)) {
+    SetState(FileState::kFull, reason);
+    return absl::ResourceExhaustedError(message);
+  }
+  if ((code & 0xff) == SQLITE_NOMEM || (code & 0xff) == SQLITE_TOOBIG) {
+    return absl::ResourceExhaustedError(message);
+  }
+  if (IsReadOnly(code)) SetState(FileState::kReadOnly, reason);
+  return absl::FailedPreconditionError(message);
+}
+
+absl::Status SqliteFile::Execute(const std::string& sql) {
+  const int code = RunSql(db_, sql);
+  return code == SQLITE_OK ? absl::OkStatus() : Failed(code, "write");
+}
+
+absl::Status SqliteFile::Transaction(absl::FunctionRef<absl::Status()> body) {
+  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  absl::Status status = body();
+  if (status.ok()) status = Execute("COMMIT");
+  // The connection is another one after damage, or gone.
+  if (!status.ok() && db_ != nullptr && sqlite3_get_autocommit(db_) == 0) RunSql(db_, "ROLLBACK");
+  if (status.ok()) SetState(FileState::kUsable, "");
+  return status;
+}
+
+int64_t SqliteFile::data_version() { return NumberOf(db_, "PRAGMA data_version"); }
+
+}  // namespace athanor

@@ -1,0 +1,339 @@
+#include "compiler/cache/sqlite_file.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sqlite3.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/cache/schema.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kSteps[] = {
+    "CREATE TABLE items (name TEXT PRIMARY KEY NOT NULL)",
+    "ALTER TABLE items ADD COLUMN weight INTEGER NOT NULL DEFAULT 7",
+};
+
+class SqliteFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = absl::StrCat(::testing::TempDir(), "/", info->name(), getpid());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ + "/items.db";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  SqliteSchema Schema(size_t steps = 2) {
+    return {.what = "item file", .steps = absl::MakeConstSpan(kSteps).first(steps)};
+  }
+  SqliteFile::Report Report() {
+    return [this](absl::string_view message) { reports_.emplace_back(message); };
+  }
+
+  static int64_t Number(SqliteFile& file, absl::string_view sql) {
+    Statement statement(file.db(), sql);
+    EXPECT_EQ(statement.Step(), SQLITE_ROW) << sql;
+    return statement.IntAt(0);
+  }
+  static absl::Status Insert(SqliteFile& file, absl::string_view name) {
+    return file.Transaction([&] {
+      Statement insert(file.db(), "INSERT INTO items (name) VALUES (?)");
+      const int code = insert.Text(name).Step();
+      return code == SQLITE_DONE ? absl::OkStatus() : file.Failed(code, "insert");
+    });
+  }
+  int Damaged() const {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      if (absl::StrContains(entry.path().string(), "items.db.damaged-")) ++count;
+    }
+    return count;
+  }
+
+  std::string folder_, path_;
+  std::vector<std::string> reports_;
+};
+
+TEST_F(SqliteFileTest, StatementsBindInOrderAndReadWhatWasBound) {
+  SqliteFile file(path_, Schema(), Report());
+  ASSERT_EQ(file.Open(), FileState::kUsable) << file.reason();
+  ASSERT_TRUE(file.Execute("CREATE TABLE t (a BLOB, b TEXT, c INTEGER, d REAL, e TEXT)").ok());
+  const std::string bytes("\0\xff", 2);
+  Statement insert(file.db(), "INSERT INTO t VALUES (?, ?, ?, ?, ?)");
+  ASSERT_EQ(insert.Blob(bytes).Text("word").Int(-3).Real(0.5).Null().Step(), SQLITE_DONE);
+  insert.Reset();
+  ASSERT_EQ(insert.Blob("").Text("").Int(4).Real(1).Text("x").Step(), SQLITE_DONE);
+  Statement read(file.db(), "SELECT a, b, c, d, e FROM t ORDER BY rowid");
+  ASSERT_EQ(read.Step(), SQLITE_ROW);
+  EXPECT_EQ(read.BytesAt(0), bytes);
+  EXPECT_EQ(read.BytesAt(1), "word");
+  EXPECT_EQ(read.IntAt(2), -3);
+  EXPECT_EQ(read.RealAt(3), 0.5);
+  EXPECT_TRUE(read.IsNull(4));
+  ASSERT_EQ(read.Step(), SQLITE_ROW);
+  EXPECT_FALSE(read.IsNull(0));  // an empty value is a value
+  EXPECT_EQ(read.BytesAt(0), "");
+  EXPECT_EQ(read.Step(), SQLITE_DONE);
+  EXPECT_EQ(Statement(file.db(), "SELECT nothing").Step(), SQLITE_ERROR);
+  EXPECT_EQ(Statement(nullptr, "SELECT 1").Step(), SQLITE_MISUSE);
+}
+
+TEST_F(SqliteFileTest, MigratesStepByStepAndKeepsRows) {
+  {
+    SqliteFile file(path_, Schema(1), Report());
+    ASSERT_EQ(file.Open(), FileState::kUsable);
+    ASSERT_TRUE(Insert(file, "old").ok());
+  }
+  SqliteFile file(path_, Schema(2), Report());
+  ASSERT_EQ(file.Open(), FileState::kUsable);
+  EXPECT_EQ(Number(file, "PRAGMA user_version"), 2);
+  EXPECT_EQ(Number(file, "SELECT weight FROM items WHERE name = 'old'"), 7);
+  EXPECT_THAT(reports_, IsEmpty());
+}
+
+TEST_F(SqliteFileTest, AFailedStepLeavesTheFileAsItWas) {
+  {
+    SqliteFile file(path_, Schema(1), Report());
+    ASSERT_EQ(file.Open(), FileState::kUsable);
+    ASSERT_TRUE(Insert(file, "old").ok());
+  }
+  const char* const broken[] = {kSteps[0], "CREATE TABLE more (x INTEGER); DROP TABLE nowhere"};
+  {
+    SqliteFile file(path_, {.what = "item file", .steps = broken}, Report());
+    EXPECT_EQ(file.Open(), FileState::kUnusable);
+    EXPECT_EQ(file.db(), nullptr);
+    EXPECT_THAT(reports_, ElementsAre(HasSubstr("nowhere")));
+    EXPECT_EQ(file.Failed(0, "read").code(), absl::StatusCode::kUnavailable);
+  }
+  SqliteFile file(path_, Schema(1), Report());
+  ASSERT_EQ(file.Open(), FileState::kUsable);
+  EXPECT_EQ(Number(file, "SELECT count(*) FROM sqlite_schema WHERE name = 'more'"), 0);
+  EXPECT_EQ(Number(file, "SELECT count(*) FROM items"), 1);
+}
+
+TEST_F(SqliteFileTest, ANewerSchemaIsLeftAlone) {
+  {
+    SqliteFile file(path_, Schema(2), Report());
+    ASSERT_EQ(file.Open(), FileState::kUsable);
+  }
+  SqliteFile file(path_, Schema(1), Report());
+  EXPECT_EQ(file.Open(), FileState::kNewerSchema);
+  EXPECT_EQ(file.db(), nullptr);
+  EXPECT_THAT(reports_, ElementsAre(HasSubstr("it has schema 2, this program knows up to 1")));
+  SqliteFile again(path_, Schema(2), Report());
+  EXPECT_EQ(again.Open(), FileState::kUsable);
+  EXPECT_EQ(Damaged(), 0);
+}
+
+TEST_F(SqliteFileTest, SpaceOfAFileMadeBeforeGoesBackToo) {
+  const auto size = [this] { return std::filesystem::file_size(path_); };
+  {
+    SqliteFile file(path_, Schema(), Report());
+    ASSERT_EQ(file.Open(), FileState::kUsable);
+    EXPECT_EQ(Number(file, "PRAGMA auto_vacuum"), 0);
+    ASSERT_TRUE(Insert(file, std::string(1 << 20, 'x')).ok());
+  }
+  SqliteSchema schema = Schema();
+  schema.gives_back = true;
+  SqliteFile file(path_, schema, Report());
+  ASSERT_EQ(file.Open(), FileState::kUsable);
+  EXPECT_EQ(Number(file, "PRAGMA auto_vacuum"), 2);
+  EXPECT_GT(size(), 1u << 20);
+  ASSERT_TRUE(file.Execute("DELETE FROM items; PRAGMA incremental_vacuum;"
+                           "PRAGMA wal_checkpoint(TRUNCATE)")
+                  .ok());
+  EXPECT_LT(size(), 1u << 16);
+}
+
+TEST_F(SqliteFileTest, ADamagedFileIsMovedAsideOnlyWhereThatIsAllowed) {
+  std::ofstream(path_) << std::string(10000, 'x');
+  SqliteSchema keeps = Schema();
+  keeps.begin_anew = false;
+  {
+    SqliteFile file(path_, keeps, Report());
+    EXPECT_EQ(file.Open(), FileState::kUnusable);
+    EXPECT_EQ(Damaged(), 0);
+    EXPECT_THAT(reports_, ElementsAre(HasSubstr("not a database")));
+  }
+  reports_.clear();
+  SqliteFile file(path_, Schema(), Report());
+  EXPECT_EQ(file.Open(), FileState::kUsable);
+  EXPECT_EQ(Damaged(), 1);
+  EXPECT_THAT(reports_, ElementsAre(HasSubstr("begun anew")));
+}
+
+TEST_F(SqliteFileTest, ATransactionIsAllOrNothing) {
+  SqliteFile file(path_, Schema(), Report());
+  ASSERT_EQ(file.Open(), FileState::kUsable);
+  const absl::Status failed = file.Transaction([&] {
+    EXPECT_TRUE(file.Execute("INSERT INTO items (name) VALUES ('a')").ok());
+    return absl::CancelledError("changed my mind");
+  });
+  EXPECT_EQ(failed.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Number(file, "SELECT count(*) FROM items"), 0);
+  EXPECT_TRUE(Insert(file, "a").ok());
+  EXPECT_EQ(Insert(file, "a").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Insert(file, "b").ok());
+  EXPECT_EQ(Number(file, "SELECT count(*) FROM items"), 2);
+}
+
+TEST_F(SqliteFileTest, ReadOnlyIsSaidOnceUntilItCanBeWrittenAgain) {
+  SqliteFile file(path_, Schema(), Report());
+  ASSERT_EQ(file.Open(), FileState::kUsable);
+  for (const char* name : {"a", "b"}) {
+    ASSERT_TRUE(file.Execute("PRAGMA query_only=1").ok());
+    EXPECT_EQ(Insert(file, "x").code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(Insert(file, "x").code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(file.state(), FileState::kReadOnly);
+    ASSERT_TRUE(file.Execute("PRAGMA query_only=0").ok());
+    EXPECT_TRUE(Insert(file, name).ok());
+    EXPECT_EQ(file.state(), FileState::kUsable);
+  }
+  EXPECT_EQ(reports_.size(), 2u);
+}
+
+TEST_F(SqliteFileTest, AnotherConnectionsCommitIsSeen) {
+  SqliteFile one(path_, Schema(), Report()), two(path_, Schema(), Report());
+  ASSERT_EQ(one.Open(), FileState::kUsable);
+  ASSERT_EQ(two.Open(), FileState::kUsable);
+  const int64_t before = one.data_version();
+  EXPECT_EQ(one.data_version(), before);
+  ASSERT_TRUE(Insert(one, "mine").ok());
+  EXPECT_EQ(one.data_version(), before);
+  ASSERT_TRUE(Insert(two, "theirs").ok());
+  EXPECT_NE(one.data_version(), before);
+}
+
+TEST_F(SqliteFileTest, WritesGoToTheFileOfThePathAfterItWasMoved) {
+  SqliteFile one(path_, Schema(), Report()), two(path_, Schema(), Report());
+  ASSERT_EQ(one.Open(), FileState::kUsable);
+  for (const char* suffix : {"-wal", "-shm", ""}) {
+    std::filesystem::rename(path_ + suffix, folder_ + "/away.db" + suffix);
+  }
+  ASSERT_EQ(two.Open(), FileState::kUsable);
+  one.Refresh();
+  ASSERT_TRUE(Insert(one, "a").ok());
+  EXPECT_EQ(Number(two, "SELECT count(*) FROM items"), 1);
+}
+
+TEST_F(SqliteFileTest, NetworkFileSystemsAreRefusedByName) {
+  for (const char* name : {"nfs", "smb", "cifs", "smb2", "afs", "ceph", "9p", "lustre", "gfs2",
+                           "ocfs2", "fuse", "coda", "gpfs"}) {
+    const absl::Status status =
+        CheckLocal("/data/cache.db", [&](const std::string&) { return std::string(name); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("/data/cache.db: on ", name, "; ")));
+    EXPECT_THAT(status.message(), HasSubstr("give a local path"));
+  }
+  for (const char* name : {"ext4", "tmpfs", "overlay", "0x12345678"}) {
+    EXPECT_TRUE(CheckLocal("/x", [&](const std::string&) { return std::string(name); }).ok());
+  }
+  EXPECT_EQ(FileSystemOf("/proc/self/nowhere/cache.db"), "0x9fa0");
+  EXPECT_EQ(FileSystemOf("/dev/shm/not/there"), FileSystemOf("/dev/shm"));
+}
+
+TEST_F(SqliteFileTest, ACacheOfSchema1BecomesOneOfToday) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
+  std::ifstream dump("compiler/cache/testdata/schema1.sql");
+  ASSERT_TRUE(dump.good());
+  std::stringstream sql;
+  sql << dump.rdbuf();
+  EXPECT_EQ(sqlite3_exec(db, sql.str().c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(db);
+  sqlite3_close(db);
+  SqliteFile file(path_, CacheSchema(), Report());
+  ASSERT_EQ(file.Open(), FileState::kUsable) << file.reason();
+  EXPECT_EQ(Number(file, "PRAGMA user_version"), CacheSchema().version());
+  EXPECT_EQ(Number(file, "PRAGMA auto_vacuum"), 2);
+  EXPECT_EQ(Number(file, "SELECT count(*) FROM kernels WHERE used_us = created_us"), 3);
+  EXPECT_EQ(Number(file, "SELECT count(*) FROM checks WHERE used_us = created_us"), 1);
+  for (int tier = 0; tier < kTierCount; ++tier) {
+    const absl::string_view name = TierName(static_cast<Tier>(tier));
+    EXPECT_GE(Number(file, absl::StrCat("SELECT count(*) FROM ", name)), 0) << name;
+  }
+  EXPECT_THAT(reports_, IsEmpty());
+}
+
+// A disk of 1 MiB of this process's own; says what is missing where it cannot be had.
+std::string MountSmallDisk(const std::string& folder) {
+  const std::string ids = absl::StrCat("0 ", getuid(), " 1");
+  if (unshare(CLONE_NEWNS) != 0) {
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return "unshare(CLONE_NEWNS) is not permitted";
+    std::ofstream("/proc/self/uid_map") << ids;
+  }
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    return "mounts cannot be made private";
+  }
+  if (mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m") != 0) return "tmpfs cannot be mounted";
+  return "";
+}
+
+// What is wrong with a file on a full disk; empty: nothing.
+std::string FillADisk(const std::string& folder, const SqliteSchema& schema) {
+  if (std::string missing = MountSmallDisk(folder); !missing.empty()) return missing;
+  std::vector<std::string> reports;
+  SqliteFile file(folder + "/items.db", schema,
+                  [&](absl::string_view message) { reports.emplace_back(message); });
+  if (file.Open() != FileState::kUsable) return file.reason();
+  const auto insert = [&](int i) {
+    return file.Transaction([&] {
+      Statement insert(file.db(), "INSERT INTO items (name) VALUES (?)");
+      const std::string name = absl::StrCat(i, std::string(50000, 'x'));
+      const int code = insert.Text(name).Step();
+      return code == SQLITE_DONE ? absl::OkStatus() : file.Failed(code, "insert");
+    });
+  };
+  absl::Status status;
+  int kept = 0;
+  while ((status = insert(kept)).ok()) ++kept;
+  if (!absl::IsResourceExhausted(status)) return absl::StrCat("not full but ", status.ToString());
+  if (insert(1000).ok() || file.state() != FileState::kFull) return "full is not its state";
+  if (reports.size() != 1) return absl::StrCat(reports.size(), " reports");
+  Statement count(file.db(), "SELECT count(*) FROM items");
+  if (count.Step() != SQLITE_ROW || count.IntAt(0) != kept) return "rows were lost";
+  if (kept < 3) return "the disk was full too early";
+  return "";
+}
+
+TEST_F(SqliteFileTest, AFullDiskIsAStateAndLosesNothing) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const std::string wrong = FillADisk(folder_, Schema());
+    const ssize_t written = write(pipe_ends[1], wrong.data(), wrong.size());
+    _exit(written == static_cast<ssize_t>(wrong.size()) ? 0 : 1);
+  }
+  close(pipe_ends[1]);
+  std::string wrong(4096, '\0');
+  wrong.resize(std::max<ssize_t>(0, read(pipe_ends[0], wrong.data(), wrong.size())));
+  close(pipe_ends[0]);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(wrong, "");
+}
+
+}  // namespace
+}  // namespace athanor
