@@ -46,7 +46,14 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptio
       Registry::Open(core->options_, &core->ledger_, disk == nullptr ? &core->machine_disk_ : disk);
   if (!registry.ok()) return registry.status();
   core->registry_ = *std::move(registry);
-  core->run_queue_ = std::make_unique<WorkQueue>("run", static_cast<int>(core->options_.threads));
+  const int threads = static_cast<int>(core->options_.threads);
+  core->requests_ = std::make_unique<RequestQueue>(
+      QueueOptions{.max_queue = core->options_.max_queue,
+                   .max_client_percent = core->options_.max_client_percent,
+                   .max_delay = std::chrono::milliseconds(core->options_.max_queue_delay_ms),
+                   .batch_delay = std::chrono::microseconds(core->options_.batch_delay_us),
+                   .threads = threads});
+  core->runners_ = std::make_unique<Runners>(core->requests_.get(), &core->ledger_, threads);
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
   core->workers_ = std::make_unique<CompileWorkers>(core->options_, core->registry_.get(),
                                                     &core->ledger_, factory);

@@ -14,6 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/batch/batch_run.h"
+#include "server/batch/request_queue.h"
 #include "server/compile_workers.h"
 #include "server/disk.h"
 #include "server/memory_return.h"
@@ -41,7 +43,7 @@ class ServerCore {
   CompileWorkers& workers() { return *workers_; }
   Timer& timer() { return timer_; }
   WorkQueue& disk_queue() { return *disk_queue_; }  // calls that write or wait for the disk
-  WorkQueue& run_queue() { return *run_queue_; }    // runs of plans
+  RequestQueue& requests() { return *requests_; }   // that wait for a run
 
   bool draining() const { return draining_.load(std::memory_order_acquire); }
   // New calls are refused from here on.
@@ -64,7 +66,8 @@ class ServerCore {
   Timer timer_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<CompileWorkers> workers_;
-  std::unique_ptr<WorkQueue> run_queue_;
+  std::unique_ptr<RequestQueue> requests_;
+  std::unique_ptr<Runners> runners_;
   std::unique_ptr<WorkQueue> disk_queue_;
 };
 

@@ -215,27 +215,5 @@ TEST_F(CoreTest, AnAbandonedUploadGivesEverythingBack) {
   EXPECT_EQ(core_->registry().Missing({model.tensors.begin()->first}).size(), 1u);
 }
 
-TEST_F(CoreTest, RunsOfOnePlanTakeTurnsByPriority) {
-  options_.state_dir = FreshDirectory();
-  options_.contexts = 1;
-  core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
-  std::shared_ptr<ModelVersion> version = Store("m", ScaleModel({1}));
-  ASSERT_TRUE(core_->workers().Start(version).ok());
-  ASSERT_TRUE(Await(*version).ok());
-  std::shared_ptr<ContextPool> contexts = version->plan()->contexts;
-  std::vector<int> order;
-  {
-    ContextPool::Lease held = contexts->TryAcquire();
-    ASSERT_TRUE(static_cast<bool>(held));
-    EXPECT_FALSE(static_cast<bool>(contexts->TryAcquire()));
-    for (int priority : {100, 7, 1}) {
-      contexts->Acquire([&order, priority](ContextPool::Lease) { order.push_back(priority); },
-                        priority);
-    }
-    EXPECT_TRUE(order.empty());
-  }
-  EXPECT_THAT(order, testing::ElementsAre(1, 7, 100));
-}
-
 }  // namespace
 }  // namespace athanor

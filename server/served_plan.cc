@@ -31,31 +31,9 @@ ContextPool::Lease ContextPool::TryAcquire() {
   return context == nullptr ? Lease() : Lease(shared_from_this(), std::move(context));
 }
 
-void ContextPool::Acquire(Grant grant, int64_t priority) {
-  std::unique_ptr<RunContext> context;
-  {
-    MutexLock lock(mu_);
-    context = Take();
-    if (context == nullptr) {
-      waiting_.emplace(priority, std::move(grant));
-      return;
-    }
-  }
-  grant(Lease(shared_from_this(), std::move(context)));
-}
-
 void ContextPool::Return(std::unique_ptr<RunContext> context) {
-  Grant next;
-  {
-    MutexLock lock(mu_);
-    if (waiting_.empty()) {
-      free_.push_back(std::move(context));
-      return;
-    }
-    next = std::move(waiting_.begin()->second);
-    waiting_.erase(waiting_.begin());
-  }
-  next(Lease(shared_from_this(), std::move(context)));
+  MutexLock lock(mu_);
+  free_.push_back(std::move(context));
 }
 
 }  // namespace athanor

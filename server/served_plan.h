@@ -1,17 +1,15 @@
 // A plan that serves, with the contexts its runs take turns in.
 //
-//   plan->contexts->Acquire([](ContextPool::Lease lease) { ... run ...; });
+//   if (ContextPool::Lease lease = plan->contexts->TryAcquire()) { ... run ...; }
 #ifndef ATHANOR_SERVER_SERVED_PLAN_H_
 #define ATHANOR_SERVER_SERVED_PLAN_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "deploy/bazel/libs/mutex.h"
@@ -21,18 +19,24 @@
 
 namespace athanor {
 
-// At most `max` contexts of one runner, made when first needed; a caller that finds none free waits
-// its turn. Held by shared_ptr, so that a lease may outlive the plan. Thread-safe.
+// At most `max` contexts of one runner, made when first needed. Who waits for one, and whose turn
+// it is, the request queue knows (batch/request_queue.h). Held by shared_ptr, so that a lease may
+// outlive the plan. Thread-safe.
 class ContextPool : public std::enable_shared_from_this<ContextPool> {
  public:
-  // A context for one run; goes back, or to the next in the queue, when destroyed.
+  // A context for one run; goes back when destroyed.
   class Lease {
    public:
     Lease() = default;
     Lease(std::shared_ptr<ContextPool> pool, std::unique_ptr<RunContext> context)
         : pool_(std::move(pool)), context_(std::move(context)) {}
     Lease(Lease&&) noexcept = default;
-    Lease& operator=(Lease&&) = delete;
+    Lease& operator=(Lease&& other) noexcept {
+      Lease before(std::move(other));
+      std::swap(pool_, before.pool_);
+      std::swap(context_, before.context_);
+      return *this;
+    }
     ~Lease() {
       if (context_ != nullptr) pool_->Return(std::move(context_));
     }
@@ -43,7 +47,6 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
     std::shared_ptr<ContextPool> pool_;
     std::unique_ptr<RunContext> context_;
   };
-  using Grant = absl::AnyInvocable<void(Lease)>;
 
   ContextPool(std::shared_ptr<PlanRunner> runner, int64_t max)
       : runner_(std::move(runner)), max_(max) {}
@@ -52,9 +55,6 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
   absl::Status MakeFirst();
   // An empty lease if none is free. A context is made if allowed and memory suffices.
   Lease TryAcquire();
-  // Calls `grant` with a lease: now, or from the thread that returns one. Lower priorities go
-  // first.
-  void Acquire(Grant grant, int64_t priority = 0);
 
  private:
   std::unique_ptr<RunContext> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -65,7 +65,6 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
   Mutex mu_;
   std::vector<std::unique_ptr<RunContext>> free_ ABSL_GUARDED_BY(mu_);
   int64_t made_ ABSL_GUARDED_BY(mu_) = 0;
-  std::multimap<int64_t, Grant> waiting_ ABSL_GUARDED_BY(mu_);
 };
 
 struct ServedPlan {

@@ -21,6 +21,38 @@ int64_t Microseconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
+// What it needs beside the call, which may have ended, it holds itself.
+class InferCall::Turn final : public QueuedRequest {
+ public:
+  Turn(Ticket ticket, InferCall* call)
+      : QueuedRequest(std::move(ticket)),
+        call_(*call),
+        wait_(call->wait_),
+        version_(call->version_),
+        tapped_(call->tapped_),
+        plan_(call->plan_) {}
+
+  bool Take() override { return wait_->Take(); }
+  std::shared_ptr<const ServedPlan> plan() const override {
+    std::shared_ptr<const ServedPlan> now = (tapped_ ? tapped_->slot : version_->serving()).plan();
+    return now != nullptr ? now : plan_;  // deleted since
+  }
+  absl::Status Begin() override { return call_.BeginRun(); }
+  absl::Span<const std::string_view> inputs() const override { return call_.bound_.inputs; }
+  absl::Span<const RunOutput> outputs() const override { return call_.outputs_; }
+  RunLimits limits() const override { return {call_.deadline_, &wait_->cancelled}; }
+  void End(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) override {
+    call_.EndRun(plan, status, times);
+  }
+
+ private:
+  InferCall& call_;
+  const std::shared_ptr<Wait> wait_;
+  const std::shared_ptr<ModelVersion> version_;
+  const std::shared_ptr<TapPlan> tapped_;
+  const std::shared_ptr<const ServedPlan> plan_;
+};
+
 InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply)
     : slot_(core), core_(core), context_(context), request_bytes_(request), reply_bytes_(reply) {}
@@ -145,6 +177,7 @@ void InferCall::Expire() {
                                         tapped_ == nullptr ? "baseline plan" : tapped_->Describe(),
                                         " was not ready after ", waited)));
   } else {
+    if (turn_ != nullptr) core_.requests().Remove(*turn_);
     End(absl::DeadlineExceededError(
         Cat(version_->Describe(), ": the request waited ", waited, " for its turn")));
   }
@@ -159,6 +192,7 @@ void InferCall::OnCancel() {
   }
   const uint64_t waiter = wait_->waiter;
   if (waiter != 0) plan_slot().StopWaiting(waiter);
+  if (turn_ != nullptr) core_.requests().Remove(*turn_);
   End(absl::CancelledError("the call was cancelled"));
 }
 
@@ -198,59 +232,82 @@ void InferCall::GotPlan(const absl::Status& status) {
   Execute(/*on_rpc_thread=*/false);
 }
 
+Ticket InferCall::MakeTicket() const {
+  return {.model = version_->Describe(),
+          .client = context_->peer(),
+          .priority = Priority(),
+          .dims = bound_.dims,
+          .predicted_us = std::max<int64_t>(1, plan_->runner->EstimateMicroseconds(bound_.dims))};
+}
+
 void InferCall::Execute(bool on_rpc_thread) {
-  if (absl::Status s = PrepareReply(); !s.ok()) {
+  if (absl::Status s = DescribeReply(); !s.ok()) {
     End(s);
     return;
   }
-  if (on_rpc_thread &&
-      plan_->runner->EstimateMicroseconds(bound_.dims) <= core_.options().inline_us) {
-    ContextPool::Lease lease = plan_->contexts->TryAcquire();
-    if (lease) {
-      Run(std::move(lease));
+  turn_ = std::make_shared<Turn>(MakeTicket(), this);
+  RequestQueue& queue = core_.requests();
+  const Ticket& ticket = turn_->ticket();
+  if (on_rpc_thread && ticket.predicted_us <= core_.options().inline_us) {
+    if (ContextPool::Lease lease = queue.TryNow(ticket, *plan_)) {
+      Staging none(&core_.ledger());
+      RunBatch({plan_, std::move(lease), {turn_}}, queue, none);
       return;
     }
   }
-  AwaitContext();
+  if (absl::Status s = queue.Admit(ticket); !s.ok()) {
+    End(s);
+    return;
+  }
+  AwaitTurn(turn_);
 }
 
-absl::Status InferCall::DescribeOutputs(std::vector<int64_t>* bytes, int64_t* total) {
+absl::Status InferCall::DescribeReply() {
   const OutputShapes& shapes = tapped_ != nullptr ? tapped_->shapes : version_->output_shapes();
+  int64_t total = 0;
   std::vector<int64_t> shape;
   for (const Wanted& wanted : wanted_) {
-    bytes->push_back(0);
-    absl::Status s = shapes.Fill(wanted.output, bound_.dims, &shape, &bytes->back());
+    int64_t& bytes = output_bytes_.emplace_back();
+    absl::Status s = shapes.Fill(wanted.output, bound_.dims, &shape, &bytes);
     if (!s.ok()) return s;
     auto* tensor = reply_.add_outputs();
     tensor->set_name(std::string(wanted.name));
     tensor->set_datatype(std::string(shapes.datatype(wanted.output)));
     tensor->mutable_shape()->Add(shape.begin(), shape.end());
-    if (__builtin_add_overflow(*total, bytes->back(), total) ||
-        *total > std::numeric_limits<int32_t>::max() - (1 << 20)) {
+    if (__builtin_add_overflow(total, bytes, &total) ||
+        total > std::numeric_limits<int32_t>::max() - (1 << 20)) {
       return absl::ResourceExhaustedError(Cat(
           "output ", Quoted(wanted.name), ": the outputs asked for exceed the 2 GiB of one reply"));
     }
   }
-  return absl::OkStatus();
-}
-
-absl::Status InferCall::PrepareReply() {
-  std::vector<int64_t> bytes;
-  int64_t total = 0;
-  if (absl::Status s = DescribeOutputs(&bytes, &total); !s.ok()) return s;
   auto memory = core_.ledger().Reserve(
       HeldKind::kRequests, static_cast<int64_t>(request_bytes_->Length()) * 2 + total * 2,
       "request to " + version_->Describe());
   if (!memory.ok()) return memory.status();
   memory_ = *std::move(memory);
+  return absl::OkStatus();
+}
+
+void InferCall::AwaitTurn(std::shared_ptr<Turn> turn) {
+  RequestQueue& queue = core_.requests();
+  if (StartWaiting(deadline_)) queue.Push(std::move(turn));
+}
+
+absl::Status InferCall::BeginRun() {
+  StopTimer();
+  if (Clock::now() >= deadline_) {
+    return absl::DeadlineExceededError(Cat(version_->Describe(), ": the request waited ",
+                                           Microseconds(Clock::now() - arrived_) / 1000,
+                                           " ms for its turn"));
+  }
   for (size_t i = 0; i < wanted_.size(); ++i) {
     std::string* raw = reply_.add_raw_output_contents();
-    raw->resize(bytes[i]);
+    raw->resize(output_bytes_[i]);
     // Outputs asked for differ; a tap may be one of them.
     size_t first = i < bound_.outputs.size() ? i : 0;
     while (wanted_[first].output != wanted_[i].output) ++first;
     if (first == i) {
-      outputs_.push_back({wanted_[i].output, raw->data(), bytes[i]});
+      outputs_.push_back({wanted_[i].output, raw->data(), output_bytes_[i]});
     } else {
       repeated_.emplace_back(first, i);
     }
@@ -258,36 +315,7 @@ absl::Status InferCall::PrepareReply() {
   return absl::OkStatus();
 }
 
-void InferCall::AwaitContext() {
-  const std::shared_ptr<Wait> wait = wait_;
-  const std::shared_ptr<ContextPool> contexts = plan_->contexts;
-  const int64_t priority = Priority();
-  WorkQueue& queue = core_.run_queue();
-  if (!StartWaiting(deadline_)) return;
-  contexts->Acquire(
-      [this, wait, priority, &queue](ContextPool::Lease lease) mutable {
-        queue.Submit(
-            [this, wait, lease = std::move(lease)]() mutable {
-              if (wait->Take()) Run(std::move(lease));
-            },
-            priority);
-      },
-      priority);
-}
-
-void InferCall::Run(ContextPool::Lease lease) {
-  StopTimer();
-  const Clock::time_point begin = Clock::now();
-  if (begin >= deadline_) {
-    Expire();
-    return;
-  }
-  const absl::Status status = plan_->runner->Run(*lease, bound_.dims, bound_.inputs, outputs_,
-                                                 {deadline_, &wait_->cancelled});
-  const int64_t exec_us = Microseconds(Clock::now() - begin);
-  {
-    ContextPool::Lease done = std::move(lease);
-  }  // the next may run while the reply is written
+void InferCall::EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) {
   if (!status.ok()) {
     End(status);
     return;
@@ -299,11 +327,14 @@ void InferCall::Run(ContextPool::Lease lease) {
   reply_.set_model_version(Cat(version_->version()));
   reply_.set_id(request_.id());
   auto& parameters = *reply_.mutable_parameters();
-  parameters["plan_id"].set_string_param(plan_->info.plan_id());
-  parameters["bucket"].set_string_param(plan_->bucket);
-  parameters["compile_state"].set_string_param(plan_->info.kind());
-  parameters["queue_us"].set_int64_param(Microseconds(begin - arrived_));
-  parameters["exec_us"].set_int64_param(exec_us);
+  parameters["plan_id"].set_string_param(plan.info.plan_id());
+  parameters["bucket"].set_string_param(plan.bucket);
+  parameters["compile_state"].set_string_param(plan.info.kind());
+  parameters["queue_us"].set_int64_param(Microseconds(times.began - arrived_));
+  parameters["exec_us"].set_int64_param(times.exec_us);
+  if (turn_->ticket().batching != nullptr) {
+    parameters["batch_rows"].set_int64_param(times.batch_rows);
+  }
   const grpc::Status sent = SerializeReply(reply_, reply_bytes_);
   End(sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message()));
 }

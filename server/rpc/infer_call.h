@@ -1,9 +1,9 @@
 // One ModelInfer call from arrival to reply. It never holds a thread while it waits for a plan (the
-// baseline, or one that returns the values it taps) or for a context.
+// baseline, or one that returns the values it taps) or for its turn to run.
 //
 //   return (new InferCall(core, context, request, reply))->Begin();
 //
-// Whoever ends the waiting (the plan, a context, the deadline, a cancellation) first takes the
+// Whoever ends the waiting (the plan, a runner, the deadline, a cancellation) first takes the
 // call; the others find it taken and leave it alone. Deletes itself when gRPC is done with it.
 #ifndef ATHANOR_SERVER_RPC_INFER_CALL_H_
 #define ATHANOR_SERVER_RPC_INFER_CALL_H_
@@ -47,6 +47,9 @@ class InferCall final : public grpc::ServerUnaryReactor {
     bool Take() { return !taken.exchange(true); }
   };
 
+  // The call as the request queue has it.
+  class Turn;
+
   // A tensor of the reply: an output of the plan and the name it goes by.
   struct Wanted {
     int output;
@@ -71,10 +74,13 @@ class InferCall final : public grpc::ServerUnaryReactor {
   void AwaitPlan();
   void GotPlan(const absl::Status& status);
   void Execute(bool on_rpc_thread);
-  absl::Status PrepareReply();
-  absl::Status DescribeOutputs(std::vector<int64_t>* bytes, int64_t* total);
-  void AwaitContext();
-  void Run(ContextPool::Lease lease);
+  Ticket MakeTicket() const;
+  // Shapes of the reply's tensors, and memory for it and the request, not taken yet.
+  absl::Status DescribeReply();
+  void AwaitTurn(std::shared_ptr<Turn> turn);
+  // For the runner: takes the reply's memory. DEADLINE_EXCEEDED: too late.
+  absl::Status BeginRun();
+  void EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times);
   void End(const absl::Status& status);
 
   CallSlot slot_;
@@ -92,11 +98,13 @@ class InferCall final : public grpc::ServerUnaryReactor {
   std::shared_ptr<TapPlan> tapped_;  // null: the plan that serves the version computes all
   std::vector<Wanted> wanted_;
   std::shared_ptr<const ServedPlan> plan_;
+  std::vector<int64_t> output_bytes_;          // of the reply's tensors
   std::vector<RunOutput> outputs_;             // each output once
   std::vector<std::pair<int, int>> repeated_;  // positions in the reply: from, to
   ServerLedger::Reservation memory_;
 
   const std::shared_ptr<Wait> wait_ = std::make_shared<Wait>();
+  std::shared_ptr<Turn> turn_;  // null until there is a plan
 };
 
 }  // namespace athanor

@@ -1,0 +1,203 @@
+#include "server/batch/batch_run.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+
+namespace athanor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Requests = std::vector<std::shared_ptr<QueuedRequest>>;
+
+constexpr int64_t kAlignment = 64;
+
+int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// An output of a call for several: where it is, and what a request's part of it is.
+struct SharedOutput {
+  bool rows = false;
+  int64_t row_bytes = 0;  // of all of it where it has no rows
+  int64_t offset = 0;     // in the staging block
+};
+
+class SharedCall {
+ public:
+  SharedCall(const Requests& requests, const Batching& batching)
+      : requests_(requests), batching_(batching), dims_(requests.front()->ticket().dims) {
+    int64_t& rows = dims_[batching.dim];
+    for (size_t i = 1; i < requests.size(); ++i) rows += requests[i]->ticket().rows();
+  }
+
+  int64_t rows() const { return dims_[batching_.dim]; }
+  absl::Status Run(const ServedPlan& plan, RunContext& context, Staging& staging);
+
+ private:
+  // Returns the bytes of the block.
+  int64_t Place();
+  void CopyIn(char* block);
+  void CopyOut(const char* block) const;
+
+  const Requests& requests_;
+  const Batching& batching_;
+  std::vector<int64_t> dims_;
+  std::vector<std::string_view> inputs_;
+  std::vector<int64_t> input_offsets_;  // -1: that of the first request
+  std::map<int, SharedOutput> outputs_;
+};
+
+int64_t SharedCall::Place() {
+  int64_t bytes = 0;
+  const size_t inputs = requests_.front()->inputs().size();
+  for (size_t i = 0; i < inputs; ++i) {
+    input_offsets_.push_back(batching_.input_rows[i] ? bytes : -1);
+    if (!batching_.input_rows[i]) continue;
+    for (const auto& request : requests_)
+      bytes += static_cast<int64_t>(request->inputs()[i].size());
+    bytes = Aligned(bytes);
+  }
+  for (const auto& request : requests_) {
+    for (const RunOutput& output : request->outputs()) {
+      const bool rows = batching_.output_rows[output.output];
+      outputs_[output.output] = {.rows = rows,
+                                 .row_bytes = output.bytes / (rows ? request->ticket().rows() : 1)};
+    }
+  }
+  for (auto& [position, output] : outputs_) {
+    output.offset = bytes;
+    bytes = Aligned(bytes + output.row_bytes * (output.rows ? rows() : 1));
+  }
+  return bytes;
+}
+
+void SharedCall::CopyIn(char* block) {
+  for (size_t i = 0; i < input_offsets_.size(); ++i) {
+    if (input_offsets_[i] < 0) {
+      inputs_.push_back(requests_.front()->inputs()[i]);
+      continue;
+    }
+    char* const begin = block + input_offsets_[i];
+    char* end = begin;
+    for (const auto& request : requests_) {
+      const std::string_view rows = request->inputs()[i];
+      if (!rows.empty()) std::memcpy(end, rows.data(), rows.size());
+      end += rows.size();
+    }
+    inputs_.emplace_back(begin, end - begin);
+  }
+}
+
+void SharedCall::CopyOut(const char* block) const {
+  int64_t row = 0;
+  for (const auto& request : requests_) {
+    for (const RunOutput& wanted : request->outputs()) {
+      const SharedOutput& output = outputs_.at(wanted.output);
+      const int64_t first = output.rows ? row * output.row_bytes : 0;
+      if (wanted.bytes > 0) std::memcpy(wanted.data, block + output.offset + first, wanted.bytes);
+    }
+    row += request->ticket().rows();
+  }
+}
+
+absl::Status SharedCall::Run(const ServedPlan& plan, RunContext& context, Staging& staging) {
+  absl::StatusOr<char*> block = staging.Block(Place());
+  if (!block.ok()) return block.status();
+  CopyIn(*block);
+  std::vector<RunOutput> outputs;
+  for (const auto& [position, output] : outputs_) {
+    outputs.push_back(
+        {position, *block + output.offset, output.row_bytes * (output.rows ? rows() : 1)});
+  }
+  // Until the last of them has no use for it any more.
+  RunLimits limits{.deadline = Clock::time_point::min()};
+  for (const auto& request : requests_) {
+    limits.deadline = std::max(limits.deadline, request->limits().deadline);
+  }
+  absl::Status status = plan.runner->Run(context, dims_, inputs_, outputs, limits);
+  if (status.ok()) CopyOut(*block);
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<char*> Staging::Block(int64_t bytes) {
+  if (bytes <= bytes_) return data_.get();
+  data_.reset();
+  reserved_ = {};
+  bytes_ = 0;
+  auto reserved =
+      ledger_.Reserve(HeldKind::kRequests, Aligned(bytes), "requests that share a call");
+  if (!reserved.ok()) return reserved.status();
+  char* const data = static_cast<char*>(std::aligned_alloc(kAlignment, Aligned(bytes)));
+  if (data == nullptr) return absl::ResourceExhaustedError("requests that share a call: no memory");
+  data_ = {data, [](char* block) { std::free(block); }};
+  reserved_ = *std::move(reserved);
+  bytes_ = Aligned(bytes);
+  return data;
+}
+
+void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
+  struct Done {
+    std::shared_ptr<QueuedRequest> request;
+    absl::Status status;
+    int64_t rows;
+  };
+  const Clock::time_point began = Clock::now();
+  const std::string model = batch.requests.front()->ticket().model;
+  std::vector<Done> done;
+  Requests requests;
+  int64_t predicted_us = 0;
+  for (std::shared_ptr<QueuedRequest>& request : batch.requests) {
+    if (absl::Status begun = request->Begin(); !begun.ok()) {
+      done.push_back({std::move(request), std::move(begun), 0});
+      continue;
+    }
+    predicted_us += request->ticket().predicted_us;
+    requests.push_back(std::move(request));
+  }
+  int64_t shared_rows = 0;  // 0: each has a call of its own
+  if (requests.size() > 1) {
+    SharedCall call(requests, *requests.front()->ticket().batching);
+    if (call.Run(*batch.plan, *batch.lease, staging).ok()) shared_rows = call.rows();
+  }
+  for (std::shared_ptr<QueuedRequest>& request : requests) {
+    const Ticket& ticket = request->ticket();
+    const int64_t rows = shared_rows > 0 ? shared_rows : ticket.rows();
+    absl::Status status;
+    if (shared_rows == 0) {
+      status = batch.plan->runner->Run(*batch.lease, ticket.dims, request->inputs(),
+                                       request->outputs(), request->limits());
+    }
+    done.push_back({std::move(request), std::move(status), rows});
+  }
+  const Clock::duration took = Clock::now() - began;
+  batch.lease = {};  // the next may run while these are answered
+  queue.Ran(model, predicted_us, took);
+  const int64_t us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+  for (const Done& d : done) {
+    d.request->End(*batch.plan, d.status, {.exec_us = us, .batch_rows = d.rows, .began = began});
+  }
+}
+
+Runners::Runners(RequestQueue* queue, ServerLedger* ledger, int threads) : queue_(*queue) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, ledger] {
+      Staging staging(ledger);
+      while (std::optional<Batch> batch = queue_.Next()) {
+        RunBatch(*std::move(batch), queue_, staging);
+      }
+    });
+    pthread_setname_np(threads_.back().native_handle(), "run");
+  }
+}
+
+Runners::~Runners() {
+  queue_.Stop();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+}  // namespace athanor

@@ -1,0 +1,105 @@
+#include "server/batch/batch_run.h"
+
+#include <limits>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/batch/testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const TestTicket kShared{.group = "7", .most_rows = 16};
+
+class BatchRunTest : public ::testing::Test {
+ protected:
+  const DoublingRunner& runner() { return static_cast<const DoublingRunner&>(*plan_->runner); }
+  void RunAll(const std::vector<std::shared_ptr<TestRequest>>& requests) {
+    for (const auto& request : requests) queue_.Push(request);
+    Runners runners(&queue_, &ledger_, /*threads=*/1);
+  }
+
+  ServerLedger ledger_{1 << 20};
+  RequestQueue queue_{{.threads = 1}};
+  std::shared_ptr<const ServedPlan> plan_ = DoublingPlan(1);
+};
+
+TEST_F(BatchRunTest, OneCallAnswersEachWithItsOwnRows) {
+  auto a = NewRequest(plan_, {1, 2}, kShared), b = NewRequest(plan_, {3}, kShared),
+       c = NewRequest(plan_, {4, 5, 6}, kShared);
+  RunAll({a, b, c});
+  EXPECT_THAT(runner().rows(), ElementsAre(6));
+  EXPECT_TRUE(a->Await().ok() && b->Await().ok() && c->Await().ok());
+  EXPECT_THAT(a->y(), ElementsAre(2, 4));
+  EXPECT_THAT(b->y(), ElementsAre(6));
+  EXPECT_THAT(c->y(), ElementsAre(8, 10, 12));
+  EXPECT_EQ(b->times().batch_rows, 6);
+  EXPECT_EQ(ledger_.used(), 0);
+}
+
+TEST_F(BatchRunTest, ABadOneIsSplitOut) {
+  std::vector<std::shared_ptr<TestRequest>> requests;
+  for (int i = 0; i < 16; ++i) {
+    requests.push_back(NewRequest(plan_, {i == 5 ? -1.f : static_cast<float>(i)}, kShared));
+  }
+  RunAll(requests);
+  for (int i = 0; i < 16; ++i) {
+    const absl::Status status = requests[i]->Await();
+    if (i == 5) {
+      EXPECT_EQ(status, absl::InvalidArgumentError("x is negative"));
+    } else {
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_THAT(requests[i]->y(), ElementsAre(2 * i));
+      EXPECT_EQ(requests[i]->times().batch_rows, 1);
+    }
+  }
+  EXPECT_EQ(runner().rows().size(), 17);
+}
+
+TEST_F(BatchRunTest, OneThatCannotBeginLeavesTheOthersTheirCall) {
+  auto a = NewRequest(plan_, {1}, kShared), b = NewRequest(plan_, {2}, kShared),
+       c = NewRequest(plan_, {3}, kShared);
+  b->FailToBegin(absl::DeadlineExceededError("too late"));
+  RunAll({a, b, c});
+  EXPECT_THAT(runner().rows(), ElementsAre(2));
+  EXPECT_EQ(b->Await(), absl::DeadlineExceededError("too late"));
+  EXPECT_THAT(a->y(), ElementsAre(2));
+  EXPECT_THAT(c->y(), ElementsAre(6));
+}
+
+TEST_F(BatchRunTest, WithoutMemoryForACallTogetherEachHasItsOwn) {
+  ServerLedger none(1);
+  auto a = NewRequest(plan_, {1}, kShared), b = NewRequest(plan_, {2}, kShared);
+  queue_.Push(a);
+  queue_.Push(b);
+  {
+    Runners runners(&queue_, &none, 1);
+  }
+  EXPECT_THAT(runner().rows(), ElementsAre(1, 1));
+  EXPECT_THAT(a->y(), ElementsAre(2));
+  EXPECT_THAT(b->y(), ElementsAre(4));
+}
+
+TEST(StagingTest, GrowsAndGivesBack) {
+  ServerLedger ledger(1024);
+  {
+    Staging staging(&ledger);
+    char* const small = staging.Block(100).value();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(small) % 64, 0);
+    EXPECT_EQ(staging.Block(64).value(), small);
+    EXPECT_EQ(ledger.used(HeldKind::kRequests), 128);
+    EXPECT_TRUE(staging.Block(1000).ok());
+    EXPECT_EQ(ledger.used(HeldKind::kRequests), 1024);
+    EXPECT_EQ(staging.Block(1025).status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(ledger.used(), 0);
+    EXPECT_TRUE(staging.Block(10).ok());
+  }
+  EXPECT_EQ(ledger.used(), 0);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,195 @@
+// Requests that wait for a run: bounded per model, by priority, fair between models and between the
+// clients of one, coalesced into one call where their version allows it. Runner threads pull.
+//
+//   if (absl::Status s = queue.Admit(ticket); !s.ok()) return s;      // too many, or too long a
+//   wait queue.Push(request);                                              // a runner's, or its
+//   own again while (std::optional<Batch> batch = queue.Next()) { ...; queue.Ran(model,
+//   predicted_us, took); }
+//
+// Lower priority numbers go first. Among equal ones the model that has had least of the machine
+// goes first, and within it the client that has: start-time fair queueing over predicted
+// microseconds (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996). A model none
+// of whose contexts is free is passed over. Thread-safe.
+#ifndef ATHANOR_SERVER_BATCH_REQUEST_QUEUE_H_
+#define ATHANOR_SERVER_BATCH_REQUEST_QUEUE_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/plan_runner.h"
+#include "server/served_plan.h"
+
+namespace athanor {
+
+// How requests of a version share a call: their rows, of one dim, follow each other.
+struct Batching {
+  int dim = -1;  // position in graph.dims
+  int64_t most_rows = 0;
+  // By position: whether it has rows, and they come first, or is the same for all requests.
+  std::vector<bool> input_rows, output_rows;
+};
+
+// What the queue knows of a request.
+struct Ticket {
+  std::string model;          // whose queue: name and version
+  std::string client;         // of one model, whoever is to have a fair share
+  int64_t priority = 100;     // 1 goes before 2
+  std::vector<int64_t> dims;  // sizes, in the order of graph.dims
+  // Requests of one group may share a call: they differ only in their rows, of which each has some.
+  // So it holds all else that counts, as bytes. Empty: it runs alone.
+  std::string group;
+  std::shared_ptr<const Batching> batching;  // null without a group
+  int64_t predicted_us = 1;  // of a run of its own, as the plan's cost says; at least 1
+
+  int64_t rows() const { return batching == nullptr ? 1 : dims[batching->dim]; }
+};
+
+struct RunTimes {
+  int64_t exec_us = 0;     // of the call
+  int64_t batch_rows = 0;  // in it, where several requests may share one
+  std::chrono::steady_clock::time_point began;
+};
+
+// A request that waits. Whoever takes it first owns it: a runner, its expiry, its cancellation.
+class QueuedRequest {
+ public:
+  explicit QueuedRequest(Ticket ticket) : ticket_(std::move(ticket)) {}
+  virtual ~QueuedRequest() = default;
+
+  const Ticket& ticket() const { return ticket_; }
+  virtual bool Take() = 0;
+  // What runs it now, never null; also called while somebody else may take it.
+  virtual std::shared_ptr<const ServedPlan> plan() const = 0;
+
+  // The rest is for the runner that has taken it.
+  // Makes room for the outputs, once. An error is what End is to be called with.
+  virtual absl::Status Begin() = 0;
+  virtual absl::Span<const std::string_view> inputs() const = 0;
+  virtual absl::Span<const RunOutput> outputs() const = 0;
+  virtual RunLimits limits() const = 0;
+  // Answers it; `plan` is what ran it.
+  virtual void End(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) = 0;
+
+ private:
+  const Ticket ticket_;
+};
+
+// One call for one request or more, each taken.
+struct Batch {
+  std::shared_ptr<const ServedPlan> plan;
+  ContextPool::Lease lease;
+  std::vector<std::shared_ptr<QueuedRequest>> requests;  // in the order of their rows
+};
+
+struct QueueOptions {
+  int64_t max_queue = 256;                   // requests of one model that wait
+  int64_t max_client_percent = 50;           // of it, those of one client where there are others
+  std::chrono::microseconds max_delay{0};    // predicted wait of what is admitted; 0: any
+  std::chrono::microseconds batch_delay{0};  // that a request waits for company
+  int threads = 1;                           // that run what is queued
+};
+
+class RequestQueue {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  static constexpr int kMostRuns = 4;
+
+  explicit RequestQueue(const QueueOptions& options) : options_(options) {}
+  RequestQueue(const RequestQueue&) = delete;
+  RequestQueue& operator=(const RequestQueue&) = delete;
+
+  // RESOURCE_EXHAUSTED, with the numbers: the model's queue is full, the client has its share of
+  // it, or the wait is predicted to be longer than `max_delay`.
+  absl::Status Admit(const Ticket& ticket);
+  // A context at once, for a request that need not wait: nobody does, and one is free.
+  ContextPool::Lease TryNow(const Ticket& ticket, const ServedPlan& plan);
+  void Push(std::shared_ptr<QueuedRequest> request);
+  // For who has taken a request that was pushed: it leaves the queue, if it is there still.
+  void Remove(const QueuedRequest& request);
+  // The next call, for a runner; waits for one. None: stopped, and nothing waits any more.
+  std::optional<Batch> Next();
+  // Runs of the model that were predicted to take so long took `took`, and their context is free
+  // again. What was learnt is what later predictions are multiplied by.
+  void Ran(const std::string& model, int64_t predicted_us, Clock::duration took);
+  void Stop();
+
+  struct Waiting {
+    std::string model;
+    int64_t requests = 0;
+    int64_t predicted_us = 0;  // of their runs
+  };
+  std::vector<Waiting> waiting() const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<QueuedRequest> request;
+    Clock::time_point due;  // from when on it waits for company no more
+  };
+  // Virtual microseconds at which those that have nothing waiting may go on.
+  using Ends = std::map<std::string, double>;
+  struct Line {  // of one client
+    std::list<Entry> entries;
+    double start = 0;  // virtual microseconds
+  };
+  struct Lane {                         // of one model, at one priority
+    std::map<std::string, Line> lines;  // none is empty
+    Ends ends;                          // of clients
+    double start = 0, now = 0;          // among lanes; within it
+    int64_t predicted_us = 0;
+  };
+  struct Level {                        // of one priority
+    std::map<std::string, Lane> lanes;  // none is empty
+    Ends ends;                          // of models
+    double now = 0;
+  };
+  struct Held {  // of one model, at all priorities
+    int64_t requests = 0;
+    absl::flat_hash_map<std::string, int64_t> by_client;
+  };
+
+  // The next that can run at `now`; else `*again` is lowered to when to look again.
+  std::optional<Batch> Choose(Clock::time_point now, Clock::time_point* again)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<Batch> ChooseFrom(Level& level, const std::string& model, Lane& lane,
+                                  Clock::time_point now, Clock::time_point* again)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether it waits for company still.
+  bool Waits(const Lane& lane, const Entry& entry, Clock::time_point now) const;
+  // Those of the same group, as many rows as fit, clients in turn.
+  void AddCompany(Level& level, Lane& lane, Batch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Charges its run to its client and its model, and takes it out.
+  void Serve(Level& level, Lane& lane, const std::string& client, Line& line,
+             std::list<Entry>::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Erase(Lane& lane, Line& line, std::list<Entry>::iterator entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What is left empty goes, and leaves behind where it may go on.
+  void DropEmpty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  double PaceOf(const std::string& model) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const QueueOptions options_;
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::map<int64_t, Level> levels_ ABSL_GUARDED_BY(mu_);  // by priority; none is empty
+  absl::flat_hash_map<std::string, Held> held_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, double> paces_ ABSL_GUARDED_BY(mu_);  // took over predicted
+  std::atomic<int64_t> count_{0};  // that wait, for a look without the lock
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_BATCH_REQUEST_QUEUE_H_

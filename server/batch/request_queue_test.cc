@@ -1,0 +1,220 @@
+#include "server/batch/request_queue.h"
+
+#include <chrono>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/batch/testing.h"
+
+namespace athanor {
+namespace {
+
+using std::chrono::microseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class RequestQueueTest : public ::testing::Test {
+ protected:
+  // What the requests of the next call were made of: the first element of each.
+  std::vector<float> Next() {
+    std::vector<float> firsts;
+    std::optional<Batch> batch = queue_.Next();
+    for (const auto& request : batch->requests) {
+      firsts.push_back(static_cast<TestRequest&>(*request).x()[0]);
+    }
+    return firsts;
+  }
+  void Push(float x, const TestTicket& like) { queue_.Push(NewRequest(plan_, {x}, like)); }
+
+  RequestQueue queue_{{.max_queue = 4, .max_delay = microseconds(1000), .threads = 2}};
+  std::shared_ptr<const ServedPlan> plan_ = DoublingPlan(100);
+};
+
+TEST_F(RequestQueueTest, LowerPriorityNumbersGoFirstAndEqualOnesInTurn) {
+  Push(1, {.priority = 100});
+  Push(2, {.priority = 100});
+  Push(3, {.priority = 1});
+  Push(4, {.priority = 7});
+  std::vector<float> order;
+  for (int i = 0; i < 4; ++i) order.push_back(Next()[0]);
+  EXPECT_THAT(order, ElementsAre(3, 4, 1, 2));
+}
+
+TEST_F(RequestQueueTest, ModelsShareTheMachineByWhatTheyTakeNotByHowManyTheyAre) {
+  for (int i = 0; i < 8; ++i) Push(static_cast<float>(i), {.model = "often", .predicted_us = 100});
+  for (int i = 10; i < 12; ++i) Push(static_cast<float>(i), {.model = "long", .predicted_us = 400});
+  std::vector<float> order;
+  for (int i = 0; i < 10; ++i) order.push_back(Next()[0]);
+  // After a long one its model waits until the other has had as much.
+  EXPECT_THAT(order, ElementsAre(10, 0, 1, 2, 3, 11, 4, 5, 6, 7));
+}
+
+TEST_F(RequestQueueTest, AClientThatAsksMuchDoesNotHoldUpOneThatAsksLittle) {
+  for (int i = 0; i < 3; ++i) Push(static_cast<float>(i), {.client = "much"});
+  Push(10, {.client = "little"});
+  std::vector<float> order;
+  for (int i = 0; i < 4; ++i) order.push_back(Next()[0]);
+  EXPECT_THAT(order, ElementsAre(10, 0, 1, 2));
+}
+
+TEST_F(RequestQueueTest, WhoComesBackAtOnceHasHadWhatItHad) {
+  Push(0, {.model = "back", .predicted_us = 1000});
+  Push(10, {.model = "other"});
+  Push(11, {.model = "other"});
+  EXPECT_THAT(Next(), ElementsAre(0));
+  Push(1, {.model = "back", .predicted_us = 1000});
+  EXPECT_THAT(Next(), ElementsAre(10));
+  EXPECT_THAT(Next(), ElementsAre(11));
+  EXPECT_THAT(Next(), ElementsAre(1));
+}
+
+TEST_F(RequestQueueTest, AFullQueueRefusesWithItsNumbers) {
+  for (int i = 0; i < 4; ++i) {
+    const auto request = NewRequest(plan_, {1.f}, {.client = "a", .predicted_us = 1});
+    ASSERT_TRUE(queue_.Admit(request->ticket()).ok()) << i;
+    queue_.Push(request);
+  }
+  const absl::Status full = queue_.Admit(NewRequest(plan_, {1.f}, {.client = "b"})->ticket());
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("m: 4 requests wait already"));
+  EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket()).ok());
+}
+
+TEST_F(RequestQueueTest, AClientHasItsShareWhereOthersWait) {
+  Push(0, {.client = "a", .predicted_us = 1});
+  Push(1, {.client = "a", .predicted_us = 1});
+  const auto third = NewRequest(plan_, {2.f}, {.client = "a", .predicted_us = 1});
+  EXPECT_TRUE(queue_.Admit(third->ticket()).ok()) << "alone it may have all";
+  Push(3, {.client = "b", .predicted_us = 1});
+  const absl::Status share = queue_.Admit(third->ticket());
+  EXPECT_EQ(share.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(share.message()), HasSubstr("2 requests of this client"));
+  EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {4.f}, {.client = "b"})->ticket()).ok());
+}
+
+TEST_F(RequestQueueTest, TooLongAWaitIsRefusedAndWhatGoesFirstDoesNotWait) {
+  Push(0, {.predicted_us = 3000});
+  const absl::Status wait = queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket());
+  EXPECT_EQ(wait.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(wait.message()), HasSubstr("would be 1 ms, more than the 1 ms allowed"));
+  EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.priority = 1})->ticket()).ok());
+  // Runs turn out to take a tenth of what was thought.
+  queue_.Ran("m", 1000, microseconds(100));
+  EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket()).ok());
+}
+
+TEST_F(RequestQueueTest, ThoseOfOneGroupShareACallAsFarAsTheyFit) {
+  const TestTicket like{.group = "7", .most_rows = 4};
+  queue_.Push(NewRequest(plan_, {1, 1}, like));
+  queue_.Push(NewRequest(plan_, {2, 2, 2}, like));  // would be five rows
+  queue_.Push(NewRequest(plan_, {3}, like));
+  queue_.Push(NewRequest(plan_, {4}, {.group = "8", .most_rows = 4}));
+  queue_.Push(NewRequest(plan_, {5}, like));
+  EXPECT_THAT(Next(), ElementsAre(1, 3, 5));
+  EXPECT_THAT(Next(), ElementsAre(2));
+  EXPECT_THAT(Next(), ElementsAre(4));
+}
+
+TEST_F(RequestQueueTest, ARequestWaitsForCompanyUntilItIsDueOrTheCallIsFull) {
+  RequestQueue queue({.batch_delay = std::chrono::hours(1), .threads = 1});
+  const TestTicket like{.group = "7", .most_rows = 2};
+  queue.Push(NewRequest(plan_, {1}, like));
+  queue.Push(NewRequest(plan_, {9}, {.model = "n"}));
+  EXPECT_THAT(queue.Next()->requests, SizeIs(1)) << "the other model's goes ahead";
+  std::thread later([&] { queue.Push(NewRequest(plan_, {2}, like)); });
+  EXPECT_THAT(queue.Next()->requests, SizeIs(2));
+  later.join();
+  EXPECT_FALSE(queue.TryNow(NewRequest(plan_, {1}, like)->ticket(), *plan_))
+      << "who waits for company does not run at once";
+  EXPECT_TRUE(queue.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+  RequestQueue soon({.batch_delay = microseconds(500), .threads = 1});
+  soon.Push(NewRequest(plan_, {1}, like));
+  EXPECT_THAT(soon.Next()->requests, SizeIs(1));
+}
+
+TEST_F(RequestQueueTest, WhatWasTakenOrRemovedIsNotRun) {
+  auto taken = NewRequest(plan_, {1.f}), removed = NewRequest(plan_, {2.f});
+  queue_.Push(taken);
+  queue_.Push(removed);
+  Push(3, {});
+  ASSERT_TRUE(taken->Take());
+  queue_.Remove(*removed);
+  queue_.Remove(*removed);
+  EXPECT_THAT(Next(), ElementsAre(3));
+  EXPECT_THAT(queue_.waiting(), SizeIs(0));
+}
+
+TEST_F(RequestQueueTest, AModelWithoutAFreeContextIsPassedOver) {
+  const std::shared_ptr<const ServedPlan> one = DoublingPlan(1);
+  queue_.Push(NewRequest(one, {1}, {.model = "one"}));
+  queue_.Push(NewRequest(one, {2}, {.model = "one"}));
+  std::optional<Batch> first = queue_.Next();
+  Push(3, {});
+  EXPECT_THAT(Next(), ElementsAre(3));
+  ASSERT_THAT(queue_.waiting(), SizeIs(1));
+  EXPECT_EQ(queue_.waiting()[0].requests, 1);
+  std::thread later([&] {
+    first.reset();
+    queue_.Ran("one", 100, microseconds(100));
+  });
+  EXPECT_THAT(Next(), ElementsAre(2));
+  later.join();
+}
+
+TEST_F(RequestQueueTest, NothingRunsAtOnceWhileSomebodyWaits) {
+  EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+  Push(1, {});
+  EXPECT_FALSE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+  Next();
+  EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+}
+
+TEST_F(RequestQueueTest, StoppedItGivesWhatWaitsAndThenNothing) {
+  Push(1, {});
+  queue_.Stop();
+  EXPECT_THAT(Next(), ElementsAre(1));
+  EXPECT_FALSE(queue_.Next().has_value());
+}
+
+TEST_F(RequestQueueTest, ManyThreadsPushTakeAndRemove) {
+  RequestQueue queue({.max_queue = 1000, .threads = 4});
+  constexpr int kRequests = 2000;
+  std::atomic<int> ran{0}, gone{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (std::optional<Batch> batch = queue.Next()) {
+        ran += static_cast<int>(batch->requests.size());
+        {
+          ContextPool::Lease free = std::move(batch->lease);
+        }
+        queue.Ran("m", 100, microseconds(1));
+      }
+    });
+  }
+  std::vector<std::thread> clients;
+  for (int t = 0; t < 3; ++t) {
+    clients.emplace_back([&, t] {
+      for (int i = 0; i < kRequests; ++i) {
+        auto request = NewRequest(
+            plan_, {1.f},
+            {.client = std::to_string(t), .priority = 1 + i % 3, .group = i % 2 == 0 ? "" : "odd"});
+        queue.Push(request);
+        if (i % 5 == 0 && request->Take()) {
+          queue.Remove(*request);
+          ++gone;
+        }
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  queue.Stop();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ran + gone, 3 * kRequests);
+  EXPECT_THAT(queue.waiting(), SizeIs(0));
+}
+
+}  // namespace
+}  // namespace athanor

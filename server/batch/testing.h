@@ -1,0 +1,139 @@
+// Requests and a plan for tests of the queue: y[b] = 2 * x[b] in f32, an error where x is negative.
+#ifndef ATHANOR_SERVER_BATCH_TESTING_H_
+#define ATHANOR_SERVER_BATCH_TESTING_H_
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/batch/request_queue.h"
+
+namespace athanor {
+
+class DoublingRunner final : public PlanRunner {
+ public:
+  absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override {
+    return std::make_unique<RunContext>();
+  }
+  absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
+                   absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
+                   const RunLimits& limits) override {
+    {
+      MutexLock lock(mu_);
+      rows_.push_back(dims[0]);
+    }
+    for (int64_t i = 0; i < dims[0]; ++i) {
+      float x = 0;
+      std::memcpy(&x, inputs[0].data() + i * sizeof(x), sizeof(x));
+      if (x < 0) return absl::InvalidArgumentError("x is negative");
+      x *= 2;
+      for (const RunOutput& output : outputs) {
+        std::memcpy(static_cast<char*>(output.data) + i * sizeof(x), &x, sizeof(x));
+      }
+    }
+    return absl::OkStatus();
+  }
+  int64_t prepared_bytes() const override { return 0; }
+  int64_t arena_bytes() const override { return 0; }
+  int64_t EstimateMicroseconds(absl::Span<const int64_t>) const override { return 1; }
+
+  std::vector<int64_t> rows() const {
+    MutexLock lock(mu_);
+    return rows_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  std::vector<int64_t> rows_ ABSL_GUARDED_BY(mu_);  // of each call
+};
+
+inline std::shared_ptr<const ServedPlan> DoublingPlan(int64_t contexts) {
+  auto plan = std::make_shared<ServedPlan>();
+  plan->runner = std::make_shared<DoublingRunner>();
+  plan->contexts = std::make_shared<ContextPool>(plan->runner, contexts);
+  return plan;
+}
+
+class TestRequest final : public QueuedRequest {
+ public:
+  TestRequest(Ticket ticket, std::shared_ptr<const ServedPlan> plan, std::vector<float> x)
+      : QueuedRequest(std::move(ticket)), plan_(std::move(plan)), x_(std::move(x)), y_(x_.size()) {
+    input_ = {reinterpret_cast<const char*>(x_.data()), x_.size() * sizeof(float)};
+    output_ = {0, y_.data(), static_cast<int64_t>(y_.size() * sizeof(float))};
+  }
+
+  bool Take() override { return !taken_.exchange(true); }
+  std::shared_ptr<const ServedPlan> plan() const override { return plan_; }
+  absl::Status Begin() override { return begin_; }
+  absl::Span<const std::string_view> inputs() const override { return {&input_, 1}; }
+  absl::Span<const RunOutput> outputs() const override { return {&output_, 1}; }
+  RunLimits limits() const override { return {}; }
+  void End(const ServedPlan&, const absl::Status& status, const RunTimes& times) override {
+    MutexLock lock(mu_);
+    status_ = status;
+    times_ = times;
+    ended_.NotifyAll();
+  }
+
+  void FailToBegin(absl::Status status) { begin_ = std::move(status); }
+  absl::Status Await() {
+    MutexLock lock(mu_);
+    while (!status_) ended_.Wait(lock);
+    return *status_;
+  }
+  RunTimes times() const {
+    MutexLock lock(mu_);
+    return times_;
+  }
+  const std::vector<float>& x() const { return x_; }
+  const std::vector<float>& y() const { return y_; }
+
+ private:
+  const std::shared_ptr<const ServedPlan> plan_;
+  const std::vector<float> x_;
+  std::vector<float> y_;
+  std::string_view input_;
+  RunOutput output_;
+  absl::Status begin_;
+  std::atomic<bool> taken_{false};
+  mutable Mutex mu_;
+  CondVar ended_;
+  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
+  RunTimes times_ ABSL_GUARDED_BY(mu_);
+};
+
+struct TestTicket {
+  std::string model = "m";
+  std::string client = "c";
+  int64_t priority = 100;
+  std::string group;
+  int64_t most_rows = 8;
+  int64_t predicted_us = 100;
+};
+
+inline std::shared_ptr<TestRequest> NewRequest(const std::shared_ptr<const ServedPlan>& plan,
+                                               std::vector<float> x, const TestTicket& like = {}) {
+  Ticket ticket{.model = like.model,
+                .client = like.client,
+                .priority = like.priority,
+                .dims = {static_cast<int64_t>(x.size())},
+                .group = like.group,
+                .predicted_us = like.predicted_us};
+  if (!like.group.empty()) {
+    ticket.batching = std::make_shared<Batching>(Batching{
+        .dim = 0, .most_rows = like.most_rows, .input_rows = {true}, .output_rows = {true}});
+  }
+  return std::make_shared<TestRequest>(std::move(ticket), plan, std::move(x));
+}
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_BATCH_TESTING_H_
