@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "compiler/frontend/frontend.h"
+#include "tests/fuzz/bundle_target.h"
 #include "tests/fuzz/seeds.h"
 
 namespace athanor {
@@ -26,6 +27,12 @@ Corpus::Corpus() : graphs_(SeedGraphs()) {
     graph_messages_.push_back(std::make_unique<v1::Graph>(std::move(message)));
     AddRequests(i);
   }
+  for (const std::string& bundle : SeedBundles()) {
+    bundle_inputs_.push_back({kBundleTarget, bundle});
+    for (v1::CacheBundleChunk& chunk : ParseBundle(bundle)) {
+      bundle_messages_.push_back(std::make_unique<v1::CacheBundleChunk>(std::move(chunk)));
+    }
+  }
 }
 
 // With raw and with typed contents, with and without parameters.
@@ -44,7 +51,29 @@ void Corpus::AddRequests(size_t graph) {
   }
 }
 
+// One chunk is changed, or chunks are moved, left out or repeated.
+std::string Corpus::MutateBundle(const std::string& bytes, Mutator* mutator) const {
+  BundleChunks chunks = ParseBundle(bytes);
+  if (chunks.empty()) return bytes;
+  std::vector<const Message*> donors;
+  for (const auto& message : bundle_messages_) donors.push_back(message.get());
+  const size_t i = mutator->Below(chunks.size());
+  const auto at = chunks.begin() + static_cast<int64_t>(i);
+  switch (mutator->Below(8)) {
+    case 0: chunks.erase(at); break;
+    case 1: chunks.insert(at, v1::CacheBundleChunk(chunks[mutator->Below(chunks.size())])); break;
+    case 2: std::swap(chunks[i], chunks[mutator->Below(chunks.size())]); break;
+    default: mutator->Mutate(donors, &chunks[i]);
+  }
+  return SerializeBundle(chunks);
+}
+
 Input Corpus::Mutate(const Input& input, Mutator* mutator) const {
+  if (input.target == kBundleTarget) {
+    Input changed = {kBundleTarget, MutateBundle(input.bytes, mutator)};
+    if (mutator->OneIn(10)) mutator->MutateBytes(&changed.bytes);
+    return changed;
+  }
   const auto& messages = input.target == 0 ? graph_messages_ : request_messages_;
   std::vector<const Message*> donors;
   for (const auto& message : messages) donors.push_back(message.get());
@@ -60,6 +89,7 @@ Input Corpus::Mutate(const Input& input, Mutator* mutator) const {
 
 std::string Corpus::Run(const Input& input, FuzzStats* stats) const {
   if (input.target == 0) return FuzzGraph(input.bytes, stats);
+  if (input.target == kBundleTarget) return FuzzBundle(input.bytes, stats);
   const size_t graph = (input.target - 1) % graphs_.size();
   return FuzzRequest(binders_[graph], graphs_[graph], input.bytes, stats);
 }

@@ -19,8 +19,10 @@
 
 namespace athanor {
 
-// Target 0 is FuzzGraph, target 1 + i is FuzzRequest for seed graph i. Saved inputs are the target
-// as one byte, then the bytes.
+inline constexpr uint8_t kBundleTarget = 255;
+
+// Target 0 is FuzzGraph, kBundleTarget is FuzzBundle, target 1 + i is FuzzRequest for seed graph i.
+// Saved inputs are the target as one byte, then the bytes.
 struct Input {
   uint8_t target = 0;
   std::string bytes;
@@ -38,19 +40,23 @@ class Corpus {
   const std::vector<Graph>& graphs() const { return graphs_; }
   const std::vector<Input>& graph_inputs() const { return graph_inputs_; }
   const std::vector<Input>& request_inputs() const { return request_inputs_; }
+  const std::vector<Input>& bundle_inputs() const { return bundle_inputs_; }
 
   Input Mutate(const Input& input, Mutator* mutator) const;
   std::string Run(const Input& input, FuzzStats* stats) const;
 
  private:
   void AddRequests(size_t graph);
+  std::string MutateBundle(const std::string& bytes, Mutator* mutator) const;
 
   std::vector<Graph> graphs_;
   std::vector<RequestBinder> binders_;
   std::vector<Input> graph_inputs_;
   std::vector<Input> request_inputs_;
+  std::vector<Input> bundle_inputs_;
   std::vector<std::unique_ptr<google::protobuf::Message>> graph_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> request_messages_;
+  std::vector<std::unique_ptr<google::protobuf::Message>> bundle_messages_;  // chunks
 };
 
 }  // namespace athanor

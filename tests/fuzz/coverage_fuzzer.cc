@@ -42,7 +42,10 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
                                           unsigned int seed) {
   const athanor::Corpus& corpus = athanor::TheCorpus();
   athanor::Mutator mutator(seed);
-  const auto& seeds = mutator.OneIn(4) ? corpus.request_inputs() : corpus.graph_inputs();
+  const uint64_t kind = mutator.Below(8);
+  const auto& seeds = kind == 0   ? corpus.bundle_inputs()
+                      : kind <= 2 ? corpus.request_inputs()
+                                  : corpus.graph_inputs();
   // libFuzzer starts from a made-up input of one byte: replace it by a seed.
   const athanor::Input from = size < 2 || mutator.OneIn(200) ? seeds[mutator.Below(seeds.size())]
                                                              : athanor::LoadInput(data, size);

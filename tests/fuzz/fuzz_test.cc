@@ -84,10 +84,10 @@ class Watchdog {
   std::thread thread_;
 };
 
-// Runs changed copies of `seeds` until the time is over. Two tests share the time.
+// Runs changed copies of `seeds` until the time is over. Three tests share the time.
 FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
   const int64_t seconds = FromEnvironment("ATHANOR_FUZZ_SECONDS", 4);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500 * seconds);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1000 * seconds / 3);
   const uint64_t first = FromEnvironment("ATHANOR_FUZZ_FIRST", 1);
   FuzzStats stats;
   Watchdog watchdog;
@@ -124,7 +124,15 @@ TEST(FuzzTest, SeedsPassUnchanged) {
   for (const Input& input : corpus.request_inputs()) {
     EXPECT_EQ(corpus.Run(input, &stats), "");
   }
-  EXPECT_EQ(stats.accepted, graphs + static_cast<int64_t>(corpus.request_inputs().size()));
+  const auto requests = static_cast<int64_t>(corpus.request_inputs().size());
+  EXPECT_EQ(stats.accepted, graphs + requests);
+  for (const Input& input : corpus.bundle_inputs()) {
+    EXPECT_EQ(corpus.Run(input, &stats), "");
+  }
+  const auto bundles = static_cast<int64_t>(corpus.bundle_inputs().size());
+  EXPECT_GE(bundles, 3);
+  EXPECT_EQ(stats.accepted, graphs + requests + bundles);
+  EXPECT_EQ(stats.evaluated, graphs + bundles);
 }
 
 TEST(FuzzTest, SeedsHoldEveryOp) {
@@ -148,6 +156,14 @@ TEST(FuzzTest, Requests) {
   const FuzzStats stats = RunInputs(corpus, corpus.request_inputs());
   EXPECT_GT(stats.parsed, 100);
   EXPECT_GT(stats.accepted, 10);
+}
+
+TEST(FuzzTest, Bundles) {
+  const Corpus corpus;
+  const FuzzStats stats = RunInputs(corpus, corpus.bundle_inputs());
+  EXPECT_GT(stats.parsed, 100);
+  EXPECT_GT(stats.accepted, 10);
+  EXPECT_GT(stats.evaluated, 10);
 }
 
 // Runs the saved input again.

@@ -26,18 +26,8 @@ GraphLimits Limits() {
   return limits;
 }
 
-// A refusal of user input: one of the codes for it, and a message fit to be shown.
-std::string BadRefusal(const absl::Status& status) {
-  const std::string message(status.message());
-  if (status.code() != absl::StatusCode::kInvalidArgument &&
-      status.code() != absl::StatusCode::kUnimplemented) {
-    return "refused with a wrong code: " + status.ToString();
-  }
-  if (message.empty()) return "refused without a message";
-  if (message.size() > kMaxMessage) return "refused with a message too long for a header";
-  if (!IsValidUtf8(message)) return "refused with a message that is not UTF-8";
-  return "";
-}
+constexpr std::initializer_list<absl::StatusCode> kRefusals = {absl::StatusCode::kInvalidArgument,
+                                                               absl::StatusCode::kUnimplemented};
 
 // The dims as small as their bounds allow, preferring 3 so that sizes differ from 0 and 1.
 Expr::Env SmallDims(const Graph& graph) {
@@ -206,6 +196,17 @@ void FillContents(const Tensor& tensor, inference::InferTensorContents* contents
 
 }  // namespace
 
+std::string BadRefusal(const absl::Status& status, std::initializer_list<absl::StatusCode> codes) {
+  const std::string message(status.message());
+  if (std::find(codes.begin(), codes.end(), status.code()) == codes.end()) {
+    return "refused with a wrong code: " + status.ToString();
+  }
+  if (message.empty()) return "refused without a message";
+  if (message.size() > kMaxMessage) return "refused with a message too long for a header";
+  if (!IsValidUtf8(message)) return "refused with a message that is not UTF-8";
+  return "";
+}
+
 bool MakeRequest(const Graph& graph, bool raw, inference::ModelInferRequest* request) {
   const Expr::Env env = SmallDims(graph);
   std::mt19937 random(2);
@@ -232,10 +233,10 @@ bool MakeRequest(const Graph& graph, bool raw, inference::ModelInferRequest* req
 
 std::string FuzzGraph(const std::string& bytes, FuzzStats* stats) {
   v1::Graph message;
-  if (absl::Status s = ParseMessage(bytes, &message); !s.ok()) return BadRefusal(s);
+  if (absl::Status s = ParseMessage(bytes, &message); !s.ok()) return BadRefusal(s, kRefusals);
   ++stats->parsed;
   const absl::StatusOr<ImportedGraph> imported = ImportGraph(message, Limits());
-  if (!imported.ok()) return BadRefusal(imported.status());
+  if (!imported.ok()) return BadRefusal(imported.status(), kRefusals);
   ++stats->accepted;
   if (absl::Status s = Verify(imported->graph, Limits()); !s.ok()) {
     return "an imported graph is not valid: " + s.ToString();
@@ -249,10 +250,10 @@ std::string FuzzGraph(const std::string& bytes, FuzzStats* stats) {
 std::string FuzzRequest(const RequestBinder& binder, const Graph& graph, const std::string& bytes,
                         FuzzStats* stats) {
   inference::ModelInferRequest request;
-  if (absl::Status s = ParseMessage(bytes, &request); !s.ok()) return BadRefusal(s);
+  if (absl::Status s = ParseMessage(bytes, &request); !s.ok()) return BadRefusal(s, kRefusals);
   ++stats->parsed;
   const absl::StatusOr<BoundRequest> bound = binder.Bind(request);
-  if (!bound.ok()) return BadRefusal(bound.status());
+  if (!bound.ok()) return BadRefusal(bound.status(), kRefusals);
   ++stats->accepted;
   Expr::Env env;
   for (size_t i = 0; i < graph.dims.size(); ++i) {

@@ -7,8 +7,10 @@
 #define ATHANOR_TESTS_FUZZ_TARGETS_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
+#include "absl/status/status.h"
 #include "compiler/frontend/infer_request.h"
 #include "compiler/ir/graph.h"
 
@@ -30,6 +32,10 @@ std::string FuzzGraph(const std::string& bytes, FuzzStats* stats);
 // `bytes` as a serialised ModelInferRequest for the model of `binder`.
 std::string FuzzRequest(const RequestBinder& binder, const Graph& graph, const std::string& bytes,
                         FuzzStats* stats);
+
+// Why `status` is no refusal of input fit to be shown: another code than `codes`, or a message that
+// is missing, too long or not UTF-8; "" if it is one.
+std::string BadRefusal(const absl::Status& status, std::initializer_list<absl::StatusCode> codes);
 
 // A valid request for `graph` with small sizes, raw or in typed contents where the datatype has
 // them. False if even the smallest sizes are large.

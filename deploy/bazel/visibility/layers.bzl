@@ -29,7 +29,7 @@ LAYERS = {
         "compiler/search",
         "compiler/codegen",
     ],
-    "compiler/cache": ["proto"],
+    "compiler/cache": ["proto", "compiler/ir"],
     "compiler/pipeline": [
         "proto",
         "compiler/frontend",

@@ -1,0 +1,431 @@
+#include "compiler/cache/bundle.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "compiler/ir/message.h"
+#include "deploy/bazel/libs/sha256.h"
+#include "google/protobuf/descriptor.h"
+
+namespace athanor {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+constexpr char kDomain[] = "athanor cache bundle";
+constexpr size_t kMaxGenomeBytes = size_t{1} << 20;
+constexpr size_t kMaxTextBytes = size_t{64} << 10;  // of any other text
+constexpr size_t kHashDigits = 64;
+
+void Add(uint64_t number, Sha256* hash) {
+  char bytes[8];
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(number >> (8 * i));
+  hash->Update({bytes, sizeof(bytes)});
+}
+
+std::string DigestOf(const Message& message);
+
+// `index`: of a repeated field, -1 of another one.
+void AddValue(const Message& message, const FieldDescriptor& field, int index, Sha256* hash) {
+  const Reflection& get = *message.GetReflection();
+  const auto number = [&](auto one, auto element) {
+    return index < 0 ? (get.*one)(message, &field) : (get.*element)(message, &field, index);
+  };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return Add(number(&Reflection::GetInt32, &Reflection::GetRepeatedInt32), hash);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return Add(number(&Reflection::GetInt64, &Reflection::GetRepeatedInt64), hash);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return Add(number(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32), hash);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return Add(number(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64), hash);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return Add(number(&Reflection::GetBool, &Reflection::GetRepeatedBool), hash);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return Add(number(&Reflection::GetEnumValue, &Reflection::GetRepeatedEnumValue), hash);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return Add(
+          std::bit_cast<uint64_t>(number(&Reflection::GetDouble, &Reflection::GetRepeatedDouble)),
+          hash);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return Add(
+          std::bit_cast<uint32_t>(number(&Reflection::GetFloat, &Reflection::GetRepeatedFloat)),
+          hash);
+    case FieldDescriptor::CPPTYPE_STRING: {
+      std::string copy;
+      const std::string& text = index < 0
+                                    ? get.GetStringReference(message, &field, &copy)
+                                    : get.GetRepeatedStringReference(message, &field, index, &copy);
+      Add(text.size(), hash);
+      hash->Update(text);
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      hash->Update(DigestOf(index < 0 ? get.GetMessage(message, &field)
+                                      : get.GetRepeatedMessage(message, &field, index)));
+      return;
+  }
+}
+
+std::string DigestOf(const Message& message) {
+  Sha256 hash;
+  std::vector<const FieldDescriptor*> fields;  // by number
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const int count =
+        field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : -1;
+    Add(field->number(), &hash);
+    Add(count, &hash);
+    if (count < 0) AddValue(message, *field, -1, &hash);
+    for (int i = 0; i < count; ++i) AddValue(message, *field, i, &hash);
+  }
+  return hash.Finish();
+}
+
+std::string SignedText(absl::string_view digest) { return Cat(kDomain, std::string(digest)); }
+
+std::string SealOf(absl::string_view link, int64_t records) {
+  v1::CacheBundleTrailer counted;
+  counted.set_records(records);
+  return LinkOf(link, counted);
+}
+
+// Fields that have no name here: of a newer format, or smuggled past LinkOf.
+bool HasUnknownFields(const Message& message) {
+  const Reflection& get = *message.GetReflection();
+  if (!get.GetUnknownFields(message).empty()) return true;
+  std::vector<const FieldDescriptor*> fields;
+  get.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (!field->is_repeated() && HasUnknownFields(get.GetMessage(message, field))) return true;
+    for (int i = 0; field->is_repeated() && i < get.FieldSize(message, field); ++i) {
+      if (HasUnknownFields(get.GetRepeatedMessage(message, field, i))) return true;
+    }
+  }
+  return false;
+}
+
+bool IsHash(const std::string& text) {
+  return text.size() == kHashDigits && std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f');
+         });
+}
+
+absl::Status CheckText(std::string_view field, const std::string& text,
+                       size_t max_bytes = kMaxTextBytes) {
+  if (text.size() > max_bytes) {
+    return Invalid(field, ": ", text.size(), " bytes; at most ", max_bytes);
+  }
+  if (!IsValidUtf8(text)) return Invalid(field, ": is not valid UTF-8");
+  return absl::OkStatus();
+}
+
+absl::Status CheckNeeded(std::string_view field, const std::string& text,
+                         size_t max_bytes = kMaxTextBytes) {
+  if (text.empty()) return Invalid(field, ": is missing");
+  return CheckText(field, text, max_bytes);
+}
+
+absl::Status CheckHash(std::string_view field, const std::string& text) {
+  return IsHash(text) ? absl::OkStatus()
+                      : Invalid(field, ": ", Quoted(text), " is not ", kHashDigits,
+                                " lower-case hex digits");
+}
+
+// "d0=1..64 d1=1..512"
+absl::Status CheckDimBox(const std::string& text) {
+  if (text.empty()) return absl::OkStatus();
+  if (absl::Status status = CheckText("dim_box", text); !status.ok()) return status;
+  std::set<std::string> names;
+  for (const std::string& range : std::vector<std::string>(absl::StrSplit(text, ' '))) {
+    const std::vector<std::string> sides = absl::StrSplit(range, absl::MaxSplits('=', 1));
+    const std::vector<std::string> ends =
+        absl::StrSplit(sides.back(), absl::MaxSplits(absl::ByString(".."), 1));
+    int64_t min = 0, max = 0;
+    if (sides.size() != 2 || sides[0].empty() || ends.size() != 2 ||
+        !absl::SimpleAtoi(ends[0], &min) || !absl::SimpleAtoi(ends[1], &max)) {
+      return Invalid("dim_box: ", Quoted(range), " is not NAME=MIN..MAX");
+    }
+    if (min < 0 || min > max) {
+      return Invalid("dim_box: ", Quoted(range), ": no size is in this range");
+    }
+    if (!names.insert(sides[0]).second) {
+      return Invalid("dim_box: ", Quoted(sides[0]), " has two ranges");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FirstOf(std::initializer_list<absl::Status> statuses) {
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRecipe(const v1::RegionRecipe& recipe, int32_t format) {
+  if (recipe.format() != format) {
+    return Invalid("format: ", recipe.format(), "; genomes of ", format, " are read here");
+  }
+  if (recipe.threads() < 1) return Invalid("threads: ", recipe.threads(), "; at least 1");
+  if (!std::isfinite(recipe.share_of_baseline()) || recipe.share_of_baseline() <= 0) {
+    return Invalid("share_of_baseline: ", recipe.share_of_baseline(), " is no share of a time");
+  }
+  return FirstOf({CheckHash("region_hash", recipe.region_hash()), CheckDimBox(recipe.dim_box()),
+                  CheckText("facts", recipe.facts()),
+                  CheckNeeded("genome", recipe.genome(), kMaxGenomeBytes),
+                  CheckNeeded("device", recipe.device()), CheckNeeded("cpu", recipe.cpu()),
+                  CheckText("rule_set", recipe.rule_set())});
+}
+
+absl::Status CheckKernel(const v1::KernelBinary& kernel) {
+  if (kernel.object().empty()) return Invalid("object: is missing");
+  return FirstOf({CheckHash("source_hash", kernel.source_hash()),
+                  CheckText("flags", kernel.flags()), CheckNeeded("triple", kernel.triple()),
+                  CheckNeeded("cpu", kernel.cpu()), CheckText("features", kernel.features()),
+                  CheckNeeded("compiler_version", kernel.compiler_version())});
+}
+
+// "record 3 (recipe of region 12ab34cd): "
+std::string NameOf(size_t index, const v1::CacheBundleRecord& record) {
+  constexpr size_t kShownDigits = 12;
+  const auto shown = [](const std::string& hash) {
+    return IsHash(hash) ? hash.substr(0, kShownDigits) : Quoted(hash);
+  };
+  const std::string what =
+      record.has_recipe()   ? Cat(" (recipe of region ", shown(record.recipe().region_hash()), ")")
+      : record.has_kernel() ? Cat(" (kernel ", shown(record.kernel().source_hash()), ")")
+                            : "";
+  return Cat("bundle: record ", index, what, ": ");
+}
+
+}  // namespace
+
+std::string LinkOf(absl::string_view before, const Message& message) {
+  Sha256 hash;
+  Add(before.size(), &hash);
+  return hash.Update(before).Update(DigestOf(message)).Finish();
+}
+
+BundleWriter::BundleWriter(v1::CacheBundleHeader header, std::optional<Ed25519Key> key)
+    : header_(std::move(header)), key_(std::move(key)), link_(LinkOf(kDomain, header_)) {}
+
+absl::StatusOr<BundleWriter> BundleWriter::Create(v1::CacheBundleHeader header,
+                                                  std::optional<Ed25519Key> key) {
+  if (header.binaries() && !key) {
+    return absl::FailedPreconditionError(
+        "bundle: binaries leave a server only signed, and it has no key to sign with");
+  }
+  header.set_format(kBundleFormat);
+  header.set_public_key(key ? key->public_key() : "");
+  return BundleWriter(std::move(header), std::move(key));
+}
+
+v1::CacheBundleChunk BundleWriter::Header() const {
+  v1::CacheBundleChunk chunk;
+  *chunk.mutable_header() = header_;
+  return chunk;
+}
+
+v1::CacheBundleChunk BundleWriter::Linked(v1::CacheBundleRecord record) {
+  link_ = LinkOf(link_, record);
+  record.set_link(link_);
+  ++records_;
+  v1::CacheBundleChunk chunk;
+  *chunk.mutable_record() = std::move(record);
+  return chunk;
+}
+
+v1::CacheBundleChunk BundleWriter::Record(v1::RegionRecipe recipe) {
+  v1::CacheBundleRecord record;
+  *record.mutable_recipe() = std::move(recipe);
+  return Linked(std::move(record));
+}
+
+absl::StatusOr<v1::CacheBundleChunk> BundleWriter::Record(v1::KernelBinary kernel) {
+  if (!header_.binaries()) {
+    return absl::FailedPreconditionError("bundle: its header promises that it holds no binaries");
+  }
+  v1::CacheBundleRecord record;
+  *record.mutable_kernel() = std::move(kernel);
+  return Linked(std::move(record));
+}
+
+absl::StatusOr<v1::CacheBundleChunk> BundleWriter::Trailer() const {
+  v1::CacheBundleChunk chunk;
+  v1::CacheBundleTrailer& trailer = *chunk.mutable_trailer();
+  trailer.set_records(records_);
+  trailer.set_sha256(SealOf(link_, records_));
+  if (key_) {
+    absl::StatusOr<std::string> signature = key_->Sign(SignedText(trailer.sha256()));
+    if (!signature.ok()) return signature.status();
+    trailer.set_signature(*std::move(signature));
+  }
+  return chunk;
+}
+
+bool BundleReader::Trusted() const {
+  const std::vector<std::string>& trusted = terms_.trusted_keys;
+  return std::find(trusted.begin(), trusted.end(), header_.public_key()) != trusted.end();
+}
+
+std::string BundleReader::signed_by() const { return Trusted() ? header_.public_key() : ""; }
+
+absl::Status BundleReader::Take(v1::CacheBundleChunk chunk) {
+  if (state_ == State::kFailed) return failure_;
+  absl::Status status = TakeChunk(std::move(chunk));
+  if (!status.ok()) {
+    state_ = State::kFailed;
+    records_.clear();
+    failure_ = status;
+  }
+  return status;
+}
+
+absl::Status BundleReader::Finish() const {
+  switch (state_) {
+    case State::kHeader:
+      return Invalid("bundle: it is empty");
+    case State::kRecords:
+      return Invalid("bundle: it ends after ", records_.size(), " records, without a trailer");
+    case State::kFailed:
+      return failure_;
+    case State::kComplete:
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BundleReader::TakeChunk(v1::CacheBundleChunk chunk) {
+  if (state_ == State::kComplete) return Invalid("bundle: something comes after the trailer");
+  if (state_ == State::kHeader && !chunk.has_header()) {
+    return Invalid("bundle: it does not begin with a header");
+  }
+  if (!chunk.GetReflection()->GetUnknownFields(chunk).empty()) {
+    return Invalid("bundle: the chunk after ", records_.size(),
+                   " records has fields that are not known here");
+  }
+  switch (chunk.kind_case()) {
+    case v1::CacheBundleChunk::kHeader:
+      return TakeHeader(std::move(*chunk.mutable_header()));
+    case v1::CacheBundleChunk::kRecord:
+      return TakeRecord(std::move(*chunk.mutable_record()));
+    case v1::CacheBundleChunk::kTrailer:
+      return TakeTrailer(chunk.trailer());
+    case v1::CacheBundleChunk::KIND_NOT_SET:
+      break;
+  }
+  return Invalid("bundle: after ", records_.size(),
+                 " records comes neither another one nor the trailer");
+}
+
+absl::Status BundleReader::TakeHeader(v1::CacheBundleHeader header) {
+  if (state_ != State::kHeader) return Invalid("bundle: it has two headers");
+  const auto invalid = [](const auto&... pieces) { return Invalid("bundle: header: ", pieces...); };
+  if (header.format() != kBundleFormat) {
+    return invalid("format: ", header.format(), "; bundles of ", kBundleFormat, " are read here");
+  }
+  if (HasUnknownFields(header)) return invalid("it has fields that are not known here");
+  if (header.semantics_version() != terms_.semantics_version) {
+    return invalid("semantics_version: ", header.semantics_version(), "; here it is ",
+                   terms_.semantics_version, ": what it holds means something else");
+  }
+  if (absl::Status status = CheckText("origin", header.origin()); !status.ok()) {
+    return Prefixed("bundle: header: ", status);
+  }
+  const size_t key_bytes = header.public_key().size();
+  if (key_bytes != 0 && key_bytes != kEd25519KeyBytes) {
+    return invalid("public_key: ", key_bytes, " bytes; an Ed25519 key has ", kEd25519KeyBytes);
+  }
+  header_ = std::move(header);
+  if (header_.binaries() && !Trusted()) {
+    return absl::PermissionDeniedError(
+        key_bytes == 0 ? std::string("bundle: it holds binaries and is not signed")
+                       : Cat("bundle: it holds binaries, and the key that signs it, ",
+                             std::string(absl::BytesToHexString(header_.public_key())),
+                             ", is none of the ", terms_.trusted_keys.size(), " trusted here"));
+  }
+  link_ = LinkOf(kDomain, header_);
+  state_ = State::kRecords;
+  return absl::OkStatus();
+}
+
+absl::Status BundleReader::CheckLimits(const v1::CacheBundleRecord& record) const {
+  if (static_cast<int64_t>(records_.size()) >= terms_.max_records) {
+    return absl::ResourceExhaustedError(Cat("at most ", terms_.max_records, " records"));
+  }
+  const auto bytes = static_cast<int64_t>(record.ByteSizeLong());
+  if (bytes_ + bytes > terms_.max_bytes) {
+    return absl::ResourceExhaustedError(
+        Cat("with it the records have ", bytes_ + bytes, " bytes; at most ", terms_.max_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BundleReader::CheckRecord(const v1::CacheBundleRecord& record) const {
+  if (HasUnknownFields(record)) return Invalid("it has fields that are not known here");
+  if (record.has_recipe()) return CheckRecipe(record.recipe(), terms_.recipe_format);
+  if (!record.has_kernel()) return Invalid("it is neither a recipe nor a kernel");
+  if (!header_.binaries()) return Invalid("the header promises that there are no binaries");
+  return CheckKernel(record.kernel());
+}
+
+absl::Status BundleReader::TakeRecord(v1::CacheBundleRecord record) {
+  const auto named = [&](const absl::Status& status) {
+    return Prefixed(NameOf(records_.size(), record), status);
+  };
+  if (absl::Status status = CheckLimits(record); !status.ok()) return named(status);
+  const auto bytes = static_cast<int64_t>(record.ByteSizeLong());
+  const std::string link = std::move(*record.mutable_link());
+  record.clear_link();
+  const std::string expected = LinkOf(link_, record);
+  if (link != expected) {
+    return named(
+        Invalid("it does not link to what came before: it was changed, or another one was "
+                "put in, left out or moved"));
+  }
+  if (absl::Status status = CheckRecord(record); !status.ok()) return named(status);
+  link_ = expected;
+  bytes_ += bytes;
+  records_.push_back(std::move(record));
+  return absl::OkStatus();
+}
+
+absl::Status BundleReader::TakeTrailer(const v1::CacheBundleTrailer& trailer) {
+  const auto invalid = [](const auto&... pieces) {
+    return Invalid("bundle: trailer: ", pieces...);
+  };
+  if (HasUnknownFields(trailer)) return invalid("it has fields that are not known here");
+  if (trailer.records() != static_cast<int64_t>(records_.size())) {
+    return invalid("records: ", trailer.records(), "; ", records_.size(), " came");
+  }
+  if (trailer.sha256() != SealOf(link_, trailer.records())) {
+    return invalid("sha256: it is not that of the header and the records");
+  }
+  if (header_.public_key().empty() != trailer.signature().empty()) {
+    return invalid(trailer.signature().empty() ? "signature: is missing, and the header names a key"
+                                               : "signature: the header names no key for it");
+  }
+  if (!trailer.signature().empty() &&
+      !Ed25519Verify(header_.public_key(), SignedText(trailer.sha256()), trailer.signature())) {
+    const std::string message = "bundle: trailer: signature: it is not by the header's key";
+    return header_.binaries() ? absl::PermissionDeniedError(message)
+                              : absl::InvalidArgumentError(message);
+  }
+  digest_ = trailer.sha256();
+  state_ = State::kComplete;
+  return absl::OkStatus();
+}
+
+}  // namespace athanor
