@@ -1,4 +1,5 @@
 // The reference evaluator: every node by its op's reference function, in order.
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -127,11 +128,12 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
   absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs, dims);
   if (!evaluator.ok()) return evaluator.status();
   const auto nodes = static_cast<NodeId>(graph.nodes.size());
-  std::vector<NodeId> last_use(nodes, -1);  // of values whose memory may be given back
-  for (NodeId id = 0; id < nodes; ++id) {
-    for (NodeId input : graph.node(id).inputs) last_use[input] = id;
-  }
+  std::vector<NodeId> last_use(nodes, -1);  // by what outputs need; then its memory is given back
   for (const Output& output : graph.outputs) last_use[output.node] = nodes;
+  for (NodeId id = nodes; id-- > 0;) {
+    if (last_use[id] < 0) continue;
+    for (NodeId input : graph.node(id).inputs) last_use[input] = std::max(last_use[input], id);
+  }
   for (NodeId id = 0; id < nodes; ++id) {
     if (last_use[id] < 0) continue;
     if (absl::Status status = evaluator->Run(id); !status.ok()) return status;
