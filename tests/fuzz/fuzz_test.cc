@@ -103,10 +103,12 @@ FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
     ADD_FAILURE() << problem;
     break;
   }
-  std::printf("%llu inputs: %lld parsed, %lld accepted, %lld evaluated, %lld unproved\n",
-              static_cast<unsigned long long>(number - first), static_cast<long long>(stats.parsed),
-              static_cast<long long>(stats.accepted), static_cast<long long>(stats.evaluated),
-              static_cast<long long>(stats.unproved));
+  std::printf(
+      "%llu inputs: %lld parsed, %lld accepted, %lld evaluated, "
+      "%lld independent, %lld unproved\n",
+      static_cast<unsigned long long>(number - first), static_cast<long long>(stats.parsed),
+      static_cast<long long>(stats.accepted), static_cast<long long>(stats.evaluated),
+      static_cast<long long>(stats.independent), static_cast<long long>(stats.unproved));
   // A rare weakness, see README.md.
   EXPECT_LE(stats.unproved, 3 + stats.accepted / 1000);
   return stats;
@@ -149,6 +151,7 @@ TEST(FuzzTest, Graphs) {
   const FuzzStats stats = RunInputs(corpus, corpus.graph_inputs());
   EXPECT_GT(stats.parsed, 100);
   EXPECT_GT(stats.evaluated, 10);
+  EXPECT_GT(stats.independent, 5);
 }
 
 TEST(FuzzTest, Requests) {

@@ -9,6 +9,8 @@
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/parse.h"
 #include "compiler/ir/message.h"
+#include "compiler/ir/row_independence.h"
+#include "compiler/ir/row_independence_testing.h"
 
 namespace athanor {
 namespace {
@@ -16,6 +18,8 @@ namespace {
 constexpr int64_t kMaxElements = 2048;     // of one tensor that is evaluated
 constexpr int64_t kMaxWork = 1 << 21;  // of one node: no op does more than its result's elements
                                        // times those of its two largest operands
+constexpr int64_t kMaxRowWork = kMaxWork / 64;  // where a graph is evaluated many times
+constexpr size_t kMaxDims = 4;                  // of a graph, whose rows are tried
 constexpr size_t kMaxMessage = 2048 + 16;
 
 // Limits that let no single input take long, with the defaults' proportions.
@@ -57,7 +61,7 @@ int64_t ElementsOf(const std::vector<int64_t>& shape) {
 }
 
 // True if every value is small and every node's work bounded at these dims.
-bool IsSmall(const Graph& graph, const Expr::Env& env) {
+bool IsSmall(const Graph& graph, const Expr::Env& env, int64_t max_work) {
   std::vector<int64_t> elements;
   for (const Node& node : graph.nodes) {
     const std::optional<std::vector<int64_t>> shape = ShapeAt(node.type.shape, env);
@@ -66,7 +70,7 @@ bool IsSmall(const Graph& graph, const Expr::Env& env) {
     std::vector<int64_t> factors = {1, 1};
     for (NodeId input : node.inputs) factors.push_back(elements[input]);
     std::sort(factors.rbegin(), factors.rend());
-    if (std::max<int64_t>(elements.back(), 1) > kMaxWork / factors[0] / factors[1]) return false;
+    if (std::max<int64_t>(elements.back(), 1) > max_work / factors[0] / factors[1]) return false;
   }
   return graph.nodes.size() <= 200;
 }
@@ -101,7 +105,7 @@ std::vector<Tensor> SmallArguments(const Graph& graph, const Expr::Env& env) {
 // The graph and its canonical form on the same small inputs.
 std::string CompareEvaluations(const Graph& graph, const Graph& canonical, FuzzStats* stats) {
   const Expr::Env env = SmallDims(graph);
-  if (!IsSmall(graph, env)) return "";
+  if (!IsSmall(graph, env, kMaxWork)) return "";
   const std::vector<Tensor> arguments = SmallArguments(graph, env);
   const absl::StatusOr<std::vector<Tensor>> values = Evaluate(graph, arguments);
   const absl::StatusOr<std::vector<Tensor>> others = Evaluate(canonical, arguments);
@@ -160,6 +164,26 @@ std::string CheckCanonical(const Graph& graph, FuzzStats* stats) {
   }
   if (ToText(Canonicalize(canonical)) != ToText(canonical)) return "canonical form is not stable";
   return CompareEvaluations(graph, canonical, stats);
+}
+
+// What is proved of the rows of a dim holds on small values.
+std::string CheckRows(const Graph& graph, FuzzStats* stats) {
+  const Expr::Env env = SmallDims(graph);
+  const bool small = IsSmall(graph, env, kMaxRowWork);
+  for (size_t i = 0; i < std::min(graph.dims.size(), kMaxDims); ++i) {
+    const std::string& dim = graph.dims[i].name;
+    const RowProof proof = ProveRowIndependent(graph, dim);
+    if (proof.independent != proof.reason.empty())
+      return "refused without a reason: rows of " + dim;
+    if (!IsValidUtf8(proof.reason)) return "reason that is not UTF-8: rows of " + dim;
+    if (!proof.independent || !small) continue;
+    std::mt19937 random(3);
+    const absl::Status held = TryRows(graph, dim, proof, env, SmallArguments(graph, env), random);
+    if (held.code() == absl::StatusCode::kOutOfRange) continue;
+    if (!held.ok()) return "rows of dim " + dim + " are not independent: " + held.ToString();
+    ++stats->independent;
+  }
+  return "";
 }
 
 std::string CheckRequests(const Graph& graph) {
@@ -243,6 +267,7 @@ std::string FuzzGraph(const std::string& bytes, FuzzStats* stats) {
   }
   std::string problem = CheckRoundTrips(*imported);
   if (problem.empty()) problem = CheckCanonical(imported->graph, stats);
+  if (problem.empty()) problem = CheckRows(imported->graph, stats);
   if (problem.empty()) problem = CheckRequests(imported->graph);
   return problem;
 }

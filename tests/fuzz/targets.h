@@ -18,15 +18,17 @@ namespace athanor {
 
 // How deep the inputs got: a run in which nothing is accepted has tested nothing.
 struct FuzzStats {
-  int64_t parsed = 0;     // were messages
-  int64_t accepted = 0;   // were valid
-  int64_t evaluated = 0;  // graphs small enough to evaluate, with success
-  int64_t unproved = 0;   // graphs whose sizes are proved, but not with canonical names of dims
+  int64_t parsed = 0;       // were messages
+  int64_t accepted = 0;     // were valid
+  int64_t evaluated = 0;    // graphs small enough to evaluate, with success
+  int64_t independent = 0;  // dims whose rows were proved to be, and were
+  int64_t unproved = 0;     // graphs whose sizes are proved, but not with canonical names of dims
 };
 
 // `bytes` as a serialised athanor.v1.Graph: import, verify, canonicalise, text and message round
 // trips, which must keep the canonical hash; a small evaluation, on which the graph and its
-// canonical form must agree; a request made for it, which must bind.
+// canonical form must agree, as must its rows together and apart where they are proved independent;
+// a request made for it, which must bind.
 std::string FuzzGraph(const std::string& bytes, FuzzStats* stats);
 
 // `bytes` as a serialised ModelInferRequest for the model of `binder`.

@@ -1,27 +1,37 @@
-"""Writes testdata/: the small encoder as the SDK builds it, for tests that have no Python.
+"""Writes testdata/: small models as the SDK builds them, for tests that have no Python.
 
     python tests/models/make_testdata.py
 
-One text message (athanor.v1.Graph) in composites, one in primitives. They hold no weights: each
-parameter's content hash is that of its name.
+One text message (athanor.v1.Graph) of each in composites, one in primitives. They hold no weights:
+each parameter's content hash is that of its name.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import pathlib
+from collections.abc import Callable
 
+import athanor
+import dlrm
 import encoder
+import mlp
 from google.protobuf import text_format
 
 SMALL = encoder.Config(layers=2, width=48, heads=4, hidden=96, vocabulary=101, positions=64)
-FILES = {"encoder_composites.txtpb": True, "encoder_primitives.txtpb": False}
+BAGS = dataclasses.replace(dlrm.MINI, bags=(1, 3, 2))
+MODELS: dict[str, Callable[[bool], athanor.Graph]] = {
+    "encoder": lambda composite: encoder.encoder_graph(composite, SMALL),
+    "digits": lambda composite: mlp.mlp_graph(composite, mlp.DIGITS),
+    "dlrm": lambda composite: dlrm.dlrm_graph(composite, BAGS),
+}
 FOLDER = pathlib.Path(__file__).parent / "testdata"
 
 
-def graph_text(composite: bool) -> str:
+def graph_text(graph: athanor.Graph) -> str:
     """The graph as text: one line for each dim, node and output."""
-    message = encoder.encoder_graph(composite, SMALL).proto()
+    message = graph.proto()
     for node in message.nodes:
         if node.content_hash:
             node.content_hash = hashlib.sha256(node.name.encode()).digest()
@@ -34,5 +44,6 @@ def graph_text(composite: bool) -> str:
 
 
 if __name__ == "__main__":
-    for file, composite in FILES.items():
-        (FOLDER / file).write_text(graph_text(composite))
+    for name, build in MODELS.items():
+        for form, composite in {"composites": True, "primitives": False}.items():
+            (FOLDER / f"{name}_{form}.txtpb").write_text(graph_text(build(composite)))

@@ -1,0 +1,114 @@
+// What is proved of the rows of whole graphs, and whether it holds on values: the seeds, the small
+// graphs of tests/tuner, the models of tests/models. FuzzGraph asks the same of changed seeds.
+#include "compiler/ir/row_independence.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/frontend.h"
+#include "compiler/ir/row_independence_testing.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "server/tuner/inputs.h"
+#include "tests/fuzz/seeds.h"
+#include "tests/tuner/small_graphs.h"
+
+namespace athanor {
+namespace {
+
+// The proof, tried on random values with valid indices if it is one. The dim has 5 rows, others 3.
+RowProof Proved(const Graph& graph, const std::string& dim) {
+  const RowProof proof = ProveRowIndependent(graph, dim);
+  if (!proof.independent) return proof;
+  Expr::Env dims;
+  for (const Dim& d : graph.dims) {
+    dims[d.name] = std::clamp<int64_t>(d.name == dim ? 5 : 3, d.min, d.max);
+  }
+  std::mt19937 rng(5);
+  for (uint64_t seed : {1, 2}) {
+    auto inputs = RandomInputs(graph, dims, seed, IndexChoice::kSmall);
+    EXPECT_TRUE(inputs.ok()) << inputs.status();
+    if (!inputs.ok()) continue;
+    EXPECT_EQ(TryRows(graph, dim, proof, dims, *std::move(inputs), rng), absl::OkStatus())
+        << "dim " << dim << " of\n"
+        << ToText(graph);
+  }
+  return proof;
+}
+
+Graph ModelGraph(const std::string& name) {
+  std::ifstream file("tests/models/testdata/" + name + ".txtpb");
+  std::stringstream text;
+  text << file.rdbuf();
+  v1::Graph message;
+  EXPECT_TRUE(file.good() && google::protobuf::TextFormat::ParseFromString(text.str(), &message))
+      << name;
+  absl::StatusOr<Graph> graph = GraphFromProto(message);
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return graph.ok() ? *std::move(graph) : Graph();
+}
+
+TEST(RowIndependenceTest, ModelsAreBatched) {
+  for (const std::string model : {"encoder", "digits", "dlrm"}) {
+    for (const char* form : {"_composites", "_primitives"}) {
+      const Graph graph = ModelGraph(model + form);
+      const RowProof proof = Proved(graph, "b");
+      EXPECT_TRUE(proof.independent) << model << form << ": " << proof.reason;
+      for (const RowProof::Rows& rows : proof.inputs) EXPECT_TRUE(rows.any());
+      for (const RowProof::Rows& rows : proof.outputs) EXPECT_TRUE(rows.any());
+    }
+  }
+  EXPECT_EQ(Proved(ModelGraph("encoder_composites"), "s").reason,
+            "\"ids\" (Input): has dim s on axis 1; rows must be on axis 0");
+}
+
+TEST(RowIndependenceTest, Seeds) {
+  const std::map<std::pair<std::string, std::string>, std::string> refused = {
+      {{"attention", "s"}, "\"q\" (Input): has dim s on axis 1; rows must be on axis 0"},
+      {{"tables", "n"}, "\"rows\" (Input): has dim n on axis 1; rows must be on axis 0"},
+      {{"tables", "b"}, "\"bag\" (EmbeddingBag): its offsets count ids across the rows of dim b"},
+      {{"scatter", "n"}, "\"s\" (Scatter): writes by index across the rows of dim n"},
+      {{"integers", "b"}, "%2 (RandomBits): numbers its words across the rows of dim b"},
+      {{"maps", "h"},
+       "\"image\" (Input): axis 0 has size 2*h + k, not a number of elements for each row of dim "
+       "h"},
+      {{"maps", "k"},
+       "\"image\" (Input): axis 0 has size 2*h + k, not a number of elements for each row of dim "
+       "k"},
+  };
+  int proved = 0;
+  for (const Graph& graph : SeedGraphs()) {
+    for (const Dim& dim : graph.dims) {
+      const auto it = refused.find({graph.name, dim.name});
+      EXPECT_EQ(Proved(graph, dim.name).reason, it == refused.end() ? "" : it->second)
+          << graph.name << ", dim " << dim.name;
+      proved += it == refused.end();
+    }
+  }
+  EXPECT_EQ(proved, 3);
+}
+
+TEST(RowIndependenceTest, SmallGraphs) {
+  std::map<std::string, int> verdicts;  // by dim, or by reason without the node
+  for (const char* body : kSmallGraphs) {
+    const absl::StatusOr<Graph> graph = ParseSmallGraph(body);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    for (const char* dim : {"b", "s"}) {
+      const RowProof proof = Proved(*graph, dim);
+      ++verdicts[proof.independent ? dim : proof.reason];
+      ASSERT_FALSE(HasFailure()) << body;
+    }
+  }
+  for (const auto& [verdict, count] : verdicts) std::printf("%3d %s\n", count, verdict.c_str());
+  EXPECT_GE(verdicts["b"], 30);
+}
+
+}  // namespace
+}  // namespace athanor
