@@ -19,8 +19,8 @@ namespace {
 std::vector<std::string> FiredFamilies(const v1::SearchProgress& search) {
   std::set<std::string> families = {"fuse"};
   for (const v1::SearchRegion& region : search.regions()) {
-    for (const auto& fired : region.fired()) {
-      if (!fired.family().empty()) families.insert(fired.family());
+    for (const v1::SearchRule& rule : region.rules()) {
+      if (rule.fired() > 0) families.insert(rule.family());
     }
   }
   // Where its product is the best of a kernel's schedules.
@@ -101,8 +101,8 @@ absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchPr
   out.Line("");
   out.Line(absl::StrCat("Time of what a search without it comes to, by that of what serves (",
                         model.plan_id(), "):"));
-  out.Line(absl::StrFormat("  %-24s %8s  %-14s  %6s  %s", "disabled", "ratio", "95 %", "tried",
-                           "plan"));
+  out.Line(
+      absl::StrFormat("  %-24s %8s  %-14s  %6s  %s", "disabled", "ratio", "95 %", "tried", "plan"));
   for (const std::string& line : lines) out.Line(line);
   out.Line("The first row tells how far two searches differ by themselves.");
   return absl::OkStatus();

@@ -49,7 +49,7 @@ absl::StatusOr<std::optional<v1::CompileJob>> LatestJob(Context* context, const 
 
 struct Options {
   std::string model, out, budget;
-  bool ablate = false;
+  bool ablate = false, rules = false;
 };
 
 // Nothing where no plan serves yet.
@@ -79,7 +79,7 @@ void PrintJson(Printer& out, const v1::Model& model, const std::optional<v1::Com
 }
 
 void PrintText(Printer& out, const v1::Model& model, const std::optional<v1::CompileJob>& job,
-               const std::optional<v1::PlanDetails>& details) {
+               const std::optional<v1::PlanDetails>& details, bool rules) {
   out.Line(absl::StrCat(model.name(), "/", model.version(), ": ",
                         v1::Model::State_Name(model.state()), ", ", PlanText(model)));
   if (details.has_value()) {
@@ -92,6 +92,11 @@ void PrintText(Printer& out, const v1::Model& model, const std::optional<v1::Com
   out.Line(JobText(*job));
   if (!job->has_search()) return;
   for (const std::string& line : SearchReport(job->search())) out.Line(line);
+  if (!rules) return;
+  out.Line("");
+  const std::vector<std::string> table = RuleTable(job->search());
+  if (table.empty()) out.Line("no rule has found anything in this search");
+  for (const std::string& line : table) out.Line(line);
 }
 
 absl::Status Explain(Context* context, const Options& options) {
@@ -117,7 +122,7 @@ absl::Status Explain(Context* context, const Options& options) {
   if (context->json) {
     PrintJson(out, *model, *job, *details, files);
   } else {
-    PrintText(out, *model, *job, *details);
+    PrintText(out, *model, *job, *details, options.rules);
     for (const std::string& file : files) out.Line("wrote " + file);
   }
   if (!options.ablate) return absl::OkStatus();
@@ -139,6 +144,11 @@ void AddExplain(CLI::App* app, Context* context) {
   command->add_option("--out", options->out,
                       "a directory for the plan: its genome, KIR and source of each kernel, a "
                       "picture (plan.svg), plan.json");
+  command->add_flag(
+      "--rules", options.rules,
+      "also a table of what each rule did in the latest search: matches, how often it "
+      "fired, was refused, was banned for finding more than its budget, failed, and "
+      "its time (in --json always)");
   CLI::Option* ablate = command->add_flag(
       "--ablate", options->ablate,
       "searches once more without each family of rules that the latest search applied, and without "

@@ -1,6 +1,7 @@
 #include "clients/cpp/search_text.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -40,24 +41,45 @@ std::string SharesText(const v1::SearchProgress& search) {
                       ShareText(search.predicted()), ", roofline ", ShareText(search.roofline()));
 }
 
-// "26 regions, 3 distinct (2 saturated), 1840 e-nodes; 5 rules applied 312 times"; empty without
-// regions.
+// What did not go as it should: "14 refused, 2 times over a budget, 1 error"; empty where all did.
+std::string TroubleText(const v1::SearchProgress& search) {
+  int64_t refused = 0, bans = 0, errors = 0;
+  for (const v1::SearchRegion& region : search.regions()) {
+    for (const v1::SearchRule& rule : region.rules()) {
+      refused += rule.refused();
+      bans += rule.bans();
+      errors += rule.errors();
+    }
+  }
+  std::vector<std::string> parts;
+  if (refused > 0) parts.push_back(absl::StrCat(refused, " refused"));
+  if (bans > 0) {
+    parts.push_back(absl::StrCat(bans, bans == 1 ? " time" : " times", " over a budget"));
+  }
+  if (errors > 0) parts.push_back(absl::StrCat(errors, errors == 1 ? " error" : " errors"));
+  return absl::StrJoin(parts, ", ");
+}
+
+// "26 regions, 3 distinct (2 saturated), 1840 e-nodes; 5 rules fired 312 times, 14 refused"; empty
+// without regions.
 std::string RegionsText(const v1::SearchProgress& search) {
   if (search.regions().empty()) return "";
-  int64_t instances = 0, saturated = 0, e_nodes = 0, applied = 0;
+  int64_t instances = 0, saturated = 0, e_nodes = 0, fired = 0;
   std::set<std::string> rules;
   for (const v1::SearchRegion& region : search.regions()) {
     instances += region.instances();
     saturated += region.stop() == "saturated";
     e_nodes += region.e_nodes();
-    for (const auto& fired : region.fired()) {
-      rules.insert(fired.rule());
-      applied += fired.applied();
+    for (const v1::SearchRule& rule : region.rules()) {
+      if (rule.fired() > 0) rules.insert(rule.rule());
+      fired += rule.fired();
     }
   }
+  const std::string trouble = TroubleText(search);
   return absl::StrFormat(
-      "%d regions, %d distinct (%d saturated), %d e-nodes; %d rules applied %d times", instances,
-      search.regions_size(), saturated, e_nodes, rules.size(), applied);
+      "%d regions, %d distinct (%d saturated), %d e-nodes; %d rules fired %d times%s%s", instances,
+      search.regions_size(), saturated, e_nodes, rules.size(), fired, trouble.empty() ? "" : ", ",
+      trouble);
 }
 
 // "1 of 12 forms taken, by contracts_share_operand"; empty where the rules made none.
@@ -76,13 +98,27 @@ void AddRules(const v1::SearchProgress& search, std::vector<std::string>* lines)
   }
 }
 
+// Adds what the rule did in another region.
+void AddRule(const v1::SearchRule& rule, v1::SearchRule* all) {
+  v1::SearchRule sum = rule;
+  sum.set_fired(all->fired() + rule.fired());
+  sum.set_matches(all->matches() + rule.matches());
+  sum.set_refused(all->refused() + rule.refused());
+  sum.set_errors(all->errors() + rule.errors());
+  sum.set_bans(all->bans() + rule.bans());
+  sum.set_banned_iterations(all->banned_iterations() + rule.banned_iterations());
+  sum.set_milliseconds(all->milliseconds() + rule.milliseconds());
+  if (sum.last_error().empty()) sum.set_last_error(all->last_error());
+  *all = std::move(sum);
+}
+
 std::string RegionText(const v1::SearchRegion& region) {
   std::string text = absl::StrFormat(
       "%d x %d nodes: %d e-nodes in %d e-classes after %d iterations and %.1f ms, %.1f MB, %s",
       region.instances(), region.nodes(), region.e_nodes(), region.e_classes(), region.iterations(),
       region.milliseconds(), static_cast<double>(region.peak_bytes()) / 1e6, region.stop());
-  for (const auto& fired : region.fired()) {
-    absl::StrAppend(&text, "\n    ", fired.rule(), " ", fired.applied());
+  for (const v1::SearchRule& rule : region.rules()) {
+    if (rule.fired() > 0) absl::StrAppend(&text, "\n    ", rule.rule(), " ", rule.fired());
   }
   return text;
 }
@@ -123,10 +159,19 @@ void AddKernel(const v1::SearchProgress& search, const KernelCost& cost, int num
 json RegionsJson(const v1::SearchProgress& search) {
   json regions = json::array();
   for (const v1::SearchRegion& region : search.regions()) {
-    json fired = json::array();
-    for (const auto& rule : region.fired()) {
-      fired.push_back(
-          {{"rule", rule.rule()}, {"applied", rule.applied()}, {"family", rule.family()}});
+    json rules = json::array();
+    for (const v1::SearchRule& rule : region.rules()) {
+      rules.push_back({{"rule", rule.rule()},
+                       {"fired", rule.fired()},
+                       {"family", rule.family()},
+                       {"rule_class", rule.rule_class()},
+                       {"matches", rule.matches()},
+                       {"refused", rule.refused()},
+                       {"errors", rule.errors()},
+                       {"last_error", rule.last_error()},
+                       {"bans", rule.bans()},
+                       {"banned_iterations", rule.banned_iterations()},
+                       {"milliseconds", rule.milliseconds()}});
     }
     regions.push_back({{"instances", region.instances()},
                        {"nodes", region.nodes()},
@@ -136,7 +181,7 @@ json RegionsJson(const v1::SearchProgress& search) {
                        {"milliseconds", region.milliseconds()},
                        {"peak_bytes", region.peak_bytes()},
                        {"stop", region.stop()},
-                       {"fired", fired}});
+                       {"rules", rules}});
   }
   return regions;
 }
@@ -268,7 +313,8 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
   }
   if (!search.regions().empty()) {
     lines.push_back("");
-    lines.push_back("Distinct regions, as the rules saturated them, with what each rule did:");
+    lines.push_back(
+        "Distinct regions, as the rules saturated them, with what each rule found equal:");
   }
   for (const v1::SearchRegion& region : search.regions()) {
     for (absl::string_view line : absl::StrSplit(RegionText(region), '\n')) {
@@ -286,6 +332,32 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
                                   : absl::StrCat("plan ", failure.plan_id());
     lines.push_back(absl::StrCat("  ", failure.about(), " (", which,
                                  "): ", CodeText(failure.code()), ": ", failure.message()));
+  }
+  return lines;
+}
+
+std::vector<std::string> RuleTable(const v1::SearchProgress& search) {
+  std::map<std::string, v1::SearchRule> rules;
+  for (const v1::SearchRegion& region : search.regions()) {
+    for (const v1::SearchRule& rule : region.rules()) AddRule(rule, &rules[rule.rule()]);
+  }
+  std::vector<const v1::SearchRule*> dearest;
+  for (const auto& [name, rule] : rules) dearest.push_back(&rule);
+  std::sort(dearest.begin(), dearest.end(), [](const auto* a, const auto* b) {
+    const double ta = a->milliseconds(), tb = b->milliseconds();
+    return ta != tb ? ta > tb : a->rule() < b->rule();
+  });
+  std::vector<std::string> lines;
+  if (dearest.empty()) return lines;
+  lines.push_back("Rules that found anything, in all distinct regions together:");
+  lines.push_back(absl::StrFormat("  %-24s %-10s %-13s %8s %6s %7s %6s %6s %8s", "rule", "family",
+                                  "class", "matches", "fired", "refused", "banned", "errors",
+                                  "ms"));
+  for (const v1::SearchRule* r : dearest) {
+    lines.push_back(absl::StrFormat("  %-24s %-10s %-13s %8d %6d %7d %6d %6d %8.2f", r->rule(),
+                                    r->family(), r->rule_class(), r->matches(), r->fired(),
+                                    r->refused(), r->bans(), r->errors(), r->milliseconds()));
+    if (!r->last_error().empty()) lines.push_back("    last error: " + r->last_error());
   }
   return lines;
 }

@@ -2,6 +2,7 @@
 //
 //   SearchText(search)      // "12.4 s, 98 candidates (3 failed), 1 of 2 plans taken, ..."
 //   KernelCosts(search)     // what each kernel takes, of the whole and of its roofline
+//   RuleTable(search)       // what each rule found, fired, was refused, and took
 #ifndef ATHANOR_CLIENTS_CPP_SEARCH_TEXT_H_
 #define ATHANOR_CLIENTS_CPP_SEARCH_TEXT_H_
 
@@ -36,6 +37,9 @@ std::string SearchText(const v1::SearchProgress& search);
 std::vector<std::string> SearchLines(const v1::SearchProgress& search, int kernels);
 // The whole: every kernel at every size, then what was put aside.
 std::vector<std::string> SearchReport(const v1::SearchProgress& search);
+// What each rule that found anything did, in all distinct regions together: those that took longest
+// first. Empty before the rules were used.
+std::vector<std::string> RuleTable(const v1::SearchProgress& search);
 
 nlohmann::json SearchOptionsJson(const v1::SearchOptions& options);
 nlohmann::json ComparisonJson(const v1::PlanComparison& comparison);

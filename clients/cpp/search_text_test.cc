@@ -163,9 +163,19 @@ void AddRegion(int instances, const std::string& stop, v1::SearchProgress* searc
   region->set_milliseconds(12.14);
   region->set_peak_bytes(400'000);
   region->set_stop(stop);
-  auto* fired = region->add_fired();
-  fired->set_rule("contracts_share_operand");
-  fired->set_applied(12);
+  v1::SearchRule* rule = region->add_rules();
+  rule->set_rule("contracts_share_operand");
+  rule->set_family("algebra");
+  rule->set_rule_class("exact");
+  rule->set_matches(20);
+  rule->set_fired(12);
+  rule->set_milliseconds(0.5);
+  rule = region->add_rules();
+  rule->set_rule("views_rise");
+  rule->set_family("layout");
+  rule->set_rule_class("exact");
+  rule->set_matches(1);
+  rule->set_milliseconds(0.75);
 }
 
 TEST(SearchText, WhatTheRulesDid) {
@@ -177,7 +187,7 @@ TEST(SearchText, WhatTheRulesDid) {
   job.mutable_search()->add_rules("contracts_share_operand");
   const std::string shown = Joined(ProgressLines(job, 80, 24));
   EXPECT_NE(shown.find("\n25 regions, 2 distinct (1 saturated), 2408 e-nodes; "
-                       "1 rules applied 24 times\n"
+                       "1 rules fired 24 times\n"
                        "1 of 12 forms taken, by contracts_share_operand\n"),
             std::string::npos)
       << shown;
@@ -186,6 +196,32 @@ TEST(SearchText, WhatTheRulesDid) {
                         "12.1 ms, 0.4 MB, saturated\n      contracts_share_operand 12\n"),
             std::string::npos)
       << report;
+}
+
+TEST(SearchText, RulesAsATable) {
+  v1::CompileJob job = Searching();
+  EXPECT_TRUE(RuleTable(job.search()).empty());
+  AddRegion(24, "saturated", job.mutable_search());
+  AddRegion(1, "node limit", job.mutable_search());
+  v1::SearchRule* rule = job.mutable_search()->mutable_regions(1)->mutable_rules(0);
+  rule->set_refused(3);
+  rule->set_bans(2);
+  rule->set_errors(1);
+  rule->set_last_error("c7 is f32[4], c9 is f32[5]");
+  EXPECT_EQ(Joined(RuleTable(job.search())),
+            R"(Rules that found anything, in all distinct regions together:
+  rule                     family     class          matches  fired refused banned errors       ms
+  views_rise               layout     exact                2      0       0      0      0     1.50
+  contracts_share_operand  algebra    exact               40     24       3      2      1     1.00
+    last error: c7 is f32[4], c9 is f32[5]
+)");
+  // Whoever watches is told, too.
+  const std::string shown = Joined(ProgressLines(job, 200, 24));
+  EXPECT_NE(shown.find("1 rules fired 24 times, 3 refused, 2 times over a budget, 1 error\n"),
+            std::string::npos)
+      << shown;
+  // What did not fire is in the table only.
+  EXPECT_EQ(Joined(SearchReport(job.search())).find("views_rise"), std::string::npos);
 }
 
 TEST(SearchText, JsonHasEveryField) {
@@ -201,7 +237,7 @@ TEST(SearchText, JsonHasEveryField) {
         std::pair(search["failures"][0], v1::SearchFailure::descriptor()),
         std::pair(search["times"][0], v1::SearchTime::descriptor()),
         std::pair(search["regions"][0], v1::SearchRegion::descriptor()),
-        std::pair(search["regions"][0]["fired"][0], v1::SearchRegion::RuleFirings::descriptor()),
+        std::pair(search["regions"][0]["rules"][0], v1::SearchRule::descriptor()),
         std::pair(JobJson(job)["search_options"], v1::SearchOptions::descriptor()),
         std::pair(JobJson(job)["comparison"], v1::PlanComparison::descriptor()),
         std::pair(JobJson(job), v1::CompileJob::descriptor())}) {

@@ -25,6 +25,21 @@ const char* StopReasonText(StopReason reason) {
   return "";
 }
 
+void Accumulate(const RuleReport& run, RuleReport* into) {
+  into->matches += run.matches;
+  into->applied += run.applied;
+  into->errors += run.errors;
+  into->nodes += run.nodes;
+  into->unions += run.unions;
+  into->refused += run.refused;
+  into->bans += run.bans;
+  into->banned_iterations += run.banned_iterations;
+  into->work += run.work;
+  into->match_us += run.match_us;
+  into->apply_us += run.apply_us;
+  if (!run.last_error.empty()) into->last_error = run.last_error;
+}
+
 std::string ReportText(const Report& report) {
   std::string text = absl::StrCat(StopReasonText(report.reason), " after ",
                                   report.iterations.size(), " iterations\n");

@@ -29,6 +29,7 @@ struct RuleReport {
   uint32_t tag = 0;
   uint64_t matches = 0;  // found and within the budget
   uint64_t applied = 0;  // without an error
+  uint64_t errors = 0;   // matches that were not, or not fully
   uint64_t nodes = 0;    // added
   uint64_t unions = 0;   // asked for that changed something; not those that congruence added
   uint64_t refused = 0;  // changes the analysis refused, congruences led to by this rule included
@@ -51,6 +52,9 @@ struct IterationReport {
   double apply_us = 0;
   double rebuild_us = 0;
 };
+
+// Adds what another run of the rule did; its name and tag stay.
+void Accumulate(const RuleReport& run, RuleReport* into);
 
 struct Report {
   StopReason reason = StopReason::kSaturated;

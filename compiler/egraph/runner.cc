@@ -141,6 +141,7 @@ std::optional<StopReason> Runner::ApplyRule(size_t rule, const MatchList& matche
     const Match match(&graph_, &rules_[rule].query.variables(), matches[i]);
     const absl::Status status = Apply(rules_[rule], match, &rewriter);
     report.applied += status.ok();
+    report.errors += !status.ok();
     if (!status.ok()) report.last_error = std::string(status.message());
     stop = CheckNodes();
     if (stop || i % kMatchesPerQuestion != 0) continue;

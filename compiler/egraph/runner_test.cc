@@ -207,6 +207,40 @@ TEST_F(Explosion, EndlessGrowthIsStopped) {
   EXPECT_EQ(Run({.limits = {.iterations = 100'000, .nodes = 300}}).reason, StopReason::kNodeLimit);
 }
 
+TEST(RuleReport, RunsOfARuleAddUp) {
+  RuleReport all{.name = "all", .tag = 7, .matches = 1, .last_error = "first"};
+  const RuleReport run{.name = "run",
+                       .matches = 2,
+                       .applied = 3,
+                       .errors = 4,
+                       .nodes = 5,
+                       .unions = 6,
+                       .refused = 7,
+                       .bans = 8,
+                       .banned_iterations = 9,
+                       .work = 10,
+                       .match_us = 11,
+                       .apply_us = 12};
+  Accumulate(run, &all);
+  Accumulate(run, &all);
+  EXPECT_EQ(ReportText({.rules = {all}}), ReportText({.rules = {{.name = "all",
+                                                                 .matches = 5,
+                                                                 .applied = 6,
+                                                                 .nodes = 10,
+                                                                 .unions = 12,
+                                                                 .refused = 14,
+                                                                 .last_error = "first",
+                                                                 .bans = 16,
+                                                                 .banned_iterations = 18,
+                                                                 .match_us = 22,
+                                                                 .apply_us = 24}}}));
+  EXPECT_EQ(all.tag, 7u);
+  EXPECT_EQ(all.errors, 8u);
+  EXPECT_EQ(all.work, 20);
+  Accumulate({.last_error = "second"}, &all);
+  EXPECT_EQ(all.last_error, "second");
+}
+
 // --- Sameness ---
 
 // Everything of an e-graph, ids included.
@@ -268,6 +302,8 @@ TEST(Runner, RefusedUnionsAreCountedForTheirRule) {
   EXPECT_EQ(report.rules[0].refused, 0u);
   EXPECT_EQ(report.rules[1].refused, 2u);  // 3 is neither 1 nor 2
   EXPECT_EQ(report.rules[1].applied, 0u);
+  EXPECT_EQ(report.rules[1].errors, report.rules[1].matches);
+  EXPECT_EQ(report.rules[0].errors, 0u);
   EXPECT_THAT(report.rules[1].last_error, HasSubstr("value"));
   EXPECT_THAT(ReportText(report), HasSubstr("unsound"));
   ASSERT_FALSE(graph.refusals().empty());

@@ -21,6 +21,21 @@ void AddSizes(const std::vector<SizePoint>& points,
   for (const SizePoint& p : points) out->Add()->mutable_values()->Assign(p.begin(), p.end());
 }
 
+void AddRule(const egraph::RuleReport& rule, v1::SearchRule* out) {
+  const RuleRow& row = RuleRows()[rule.tag];
+  out->set_rule(rule.name);
+  out->set_fired(static_cast<int64_t>(rule.unions));
+  out->set_family(std::string(row.family));
+  out->set_rule_class(std::string(RuleClassName(row.rule_class)));
+  out->set_matches(static_cast<int64_t>(rule.matches));
+  out->set_refused(static_cast<int64_t>(rule.refused));
+  out->set_errors(static_cast<int64_t>(rule.errors));
+  out->set_last_error(rule.last_error);
+  out->set_bans(static_cast<int32_t>(rule.bans));
+  out->set_banned_iterations(static_cast<int32_t>(rule.banned_iterations));
+  out->set_milliseconds((rule.match_us + rule.apply_us) / 1e3);
+}
+
 void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
   out->set_instances(region.instances);
   out->set_nodes(region.graph_nodes);
@@ -30,16 +45,11 @@ void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
   out->set_milliseconds(region.seconds * 1e3);
   out->set_peak_bytes(static_cast<int64_t>(region.peak_bytes));
   out->set_stop(egraph::StopReasonText(region.stop));
-  auto fired = region.fired;
-  std::sort(fired.begin(), fired.end(), [](const auto& a, const auto& b) {
-    return std::tie(b.second, a.first) < std::tie(a.second, b.first);
+  std::vector<egraph::RuleReport> rules = region.rules;
+  std::sort(rules.begin(), rules.end(), [](const auto& a, const auto& b) {
+    return std::tie(b.unions, a.name) < std::tie(a.unions, b.name);
   });
-  for (const auto& [rule, applied] : fired) {
-    v1::SearchRegion::RuleFirings* firings = out->add_fired();
-    firings->set_rule(rule);
-    firings->set_applied(static_cast<int64_t>(applied));
-    if (const RuleRow* row = FindRule(rule)) firings->set_family(std::string(row->family));
-  }
+  for (const egraph::RuleReport& rule : rules) AddRule(rule, out->add_rules());
 }
 
 // What the rules make of the prepared graph; saturated when the baseline's kernels were measured.

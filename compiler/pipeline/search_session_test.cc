@@ -196,6 +196,19 @@ TEST(SearchSessionTest, SaysWhatItDid) {
   ASSERT_GT(progress.regions_size(), 0);
   EXPECT_GE(progress.regions(0).instances(), 1);
   EXPECT_GT(progress.regions(0).e_nodes(), 0);
+  const auto& rules = progress.regions(0).rules();
+  const auto row = std::find_if(rules.begin(), rules.end(), [](const v1::SearchRule& r) {
+    return r.rule() == "decompose_contract";
+  });
+  ASSERT_NE(row, rules.end());
+  EXPECT_EQ(row->family(), "decompose");
+  EXPECT_EQ(row->rule_class(), "exact");
+  EXPECT_GT(row->fired(), 0);
+  EXPECT_GE(row->matches(), 2);  // both contractions
+  EXPECT_GT(row->milliseconds(), 0);
+  EXPECT_EQ(row->errors() + row->refused() + row->bans() + row->banned_iterations(), 0);
+  EXPECT_EQ(row->last_error(), "");
+  for (int i = 1; i < rules.size(); ++i) EXPECT_GE(rules[i - 1].fired(), rules[i].fired());
 }
 
 TEST(SearchSessionTest, TheFirstStepWaitsForNoRule) {

@@ -59,20 +59,6 @@ uint32_t TagOf(const RuleRow* row) {
   return static_cast<uint32_t>(rows.size());
 }
 
-void Accumulate(const egraph::RuleReport& from, egraph::RuleReport* into) {
-  into->matches += from.matches;
-  into->applied += from.applied;
-  into->nodes += from.nodes;
-  into->unions += from.unions;
-  into->refused += from.refused;
-  into->bans += from.bans;
-  into->banned_iterations += from.banned_iterations;
-  into->work += from.work;
-  into->match_us += from.match_us;
-  into->apply_us += from.apply_us;
-  if (!from.last_error.empty()) into->last_error = from.last_error;
-}
-
 class Saturation {
  public:
   Saturation(TermGraph* terms, std::vector<egraph::Rule> rules,

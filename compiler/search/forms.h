@@ -36,8 +36,8 @@ struct RegionReport {
   double seconds = 0;
   size_t peak_bytes = 0;
   egraph::StopReason stop = egraph::StopReason::kSaturated;
-  std::vector<std::pair<std::string, uint64_t>>
-      fired;  // rows and how many e-classes they found equal
+  // Rows that found anything, all rules of a row as one, in the registry's order.
+  std::vector<egraph::RuleReport> rules;
 };
 
 class FormSpace {

@@ -33,6 +33,21 @@ double Seconds(const Graph& graph, const NodeCosts& costs) {
   return seconds;
 }
 
+// Of the rules of each row together, those that found anything; by the row's index.
+std::vector<egraph::RuleReport> ByRow(const std::vector<egraph::RuleReport>& rules) {
+  std::map<uint32_t, egraph::RuleReport> rows;
+  for (const egraph::RuleReport& rule : rules) {
+    if (rule.matches == 0 && rule.bans == 0) continue;
+    egraph::RuleReport& row = rows[rule.tag];
+    row.name = std::string(RuleRows()[rule.tag].name);
+    row.tag = rule.tag;
+    Accumulate(rule, &row);
+  }
+  std::vector<egraph::RuleReport> found;
+  for (auto& [tag, row] : rows) found.push_back(std::move(row));
+  return found;
+}
+
 }  // namespace
 
 RegionForms::RegionForms(const Graph& graph, RegionFormsOptions options)
@@ -418,12 +433,7 @@ std::vector<RegionReport> RegionForms::Report() const {
     for (const egraph::IterationReport& i : terms.report().iterations) {
       report.peak_bytes = std::max(report.peak_bytes, i.bytes);
     }
-    std::map<std::string, uint64_t> fired;
-    for (const egraph::RuleReport& rule : terms.report().rules) {
-      // A builder may look closer and decline: what changed nothing did not fire.
-      if (rule.unions > 0) fired[std::string(RuleRows()[rule.tag].name)] += rule.unions;
-    }
-    report.fired.assign(fired.begin(), fired.end());
+    report.rules = ByRow(terms.report().rules);
   }
   return reports;
 }

@@ -74,7 +74,7 @@ def check_answers(model: athanor.Model, values: dict[str, np.ndarray]) -> None:
 def fired(model: athanor.Model) -> set[str]:
     *_, job = model.watch(timeout=300)
     assert job.phase == "DONE" and job.search is not None and not job.search.forms_error
-    return {rule for region in job.search.regions for rule in region.fired}
+    return {rule.rule for region in job.search.regions for rule in region.rules if rule.fired}
 
 
 @pytest.mark.parametrize(("name", "value"), [

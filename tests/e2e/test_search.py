@@ -150,6 +150,16 @@ def test_watch_and_explain(searching_server: Server, tmp_path: pathlib.Path) -> 
         assert kernel["schedule"] in text and f"kernel {len(kernels)}: " in text
     for size in explained["job"]["search"]["sizes"]:
         assert f"  {size} " in text
+    regions = states[-1]["search"]["regions"]
+    assert any(region["rules"] for region in regions)
+    assert "Rules that found anything" not in text
+    table = cli(searching_server, "explain", "seen", "--rules")
+    assert text in table and "Rules that found anything" in table
+    for rule in (rule for region in regions for rule in region["rules"]):
+        (line,) = (x for x in table.splitlines() if x.split()[:3] ==
+                   [rule["rule"], rule["family"], rule["rule_class"]])
+        matches, fired = line.split()[3:5]
+        assert int(matches) >= rule["matches"] and int(fired) >= rule["fired"]
 
 
 def test_explain_without_search(searching_server: Server) -> None:

@@ -87,6 +87,7 @@ from athanor.jobs import (
     SearchOptions,
     SearchProgress,
     SearchRegion,
+    SearchRule,
     SearchTask,
 )
 from athanor.movement import (
@@ -130,9 +131,9 @@ __all__ = [
     "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Error", "Expr", "FailedPrecondition",
     "Graph", "GraphError", "InferResult", "Internal", "InvalidArgument", "Model", "ModelInfo",
     "NotFound", "OutOfRange", "PermissionDenied", "PlanComparison", "ResourceExhausted",
-    "SearchFailure", "SearchOptions", "SearchProgress", "SearchRegion", "SearchTask", "Tensor",
-    "Unauthenticated", "Unavailable", "Unimplemented", "Value", "absolute", "argmax", "argmin",
-    "attention", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "concat",
+    "SearchFailure", "SearchOptions", "SearchProgress", "SearchRegion", "SearchRule", "SearchTask",
+    "Tensor", "Unauthenticated", "Unavailable", "Unimplemented", "Value", "absolute", "argmax",
+    "argmin", "attention", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "concat",
     "contract", "divide", "embedding", "embedding_bag", "equal", "erf", "exp", "exp2", "expand",
     "flatten", "flip", "floor", "floor_divide", "gather", "gelu", "greater", "greater_equal",
     "invert", "isnan", "layer_norm", "left_shift", "less", "less_equal", "log", "log2", "matmul",

@@ -48,6 +48,41 @@ class SearchFailure:
 
 
 @dataclasses.dataclass(frozen=True)
+class SearchRule:
+    """What one rule did to the e-graph of a region.
+
+    Attributes
+    ----------
+    rule, family, rule_class : str
+        ``"contracts_share_operand"``, ``"algebra"``, and ``"exact"``, ``"reassociating"`` or
+        ``"approximate"``.
+    matches, fired : int
+        Matches found and within its budget; e-classes that it found equal by them.
+    refused, errors : int
+        Equalities that the facts about the values did not allow; matches that it could not be
+        applied to, whose last error is `last_error`.
+    last_error : str
+        Empty where there was none.
+    bans, banned_iterations : int
+        Times it found more than its budget and sat out for a while, and for how many iterations.
+    milliseconds : float
+        To find and to apply its matches.
+    """
+
+    rule: str
+    family: str
+    rule_class: str
+    matches: int
+    fired: int
+    refused: int
+    errors: int
+    last_error: str
+    bans: int
+    banned_iterations: int
+    milliseconds: float
+
+
+@dataclasses.dataclass(frozen=True)
 class SearchRegion:
     """What the rules made of one distinct region of the graph.
 
@@ -61,8 +96,8 @@ class SearchRegion:
         How long it was grown.
     stop : str
         Why that ended: ``"saturated"``, or the limit met.
-    fired : dict of str to int
-        How often each rule was applied.
+    rules : tuple of SearchRule
+        Those that found anything, most often fired first.
     """
 
     instances: int
@@ -73,7 +108,7 @@ class SearchRegion:
     milliseconds: float
     peak_bytes: int
     stop: str
-    fired: dict[str, int]
+    rules: tuple[SearchRule, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +254,14 @@ def _region(m: search_pb2.SearchRegion) -> SearchRegion:
     return SearchRegion(
         instances=m.instances, nodes=m.nodes, e_nodes=m.e_nodes, e_classes=m.e_classes,
         iterations=m.iterations, milliseconds=m.milliseconds, peak_bytes=m.peak_bytes, stop=m.stop,
-        fired={f.rule: f.applied for f in m.fired})
+        rules=tuple(_rule(r) for r in m.rules))
+
+
+def _rule(m: search_pb2.SearchRule) -> SearchRule:
+    return SearchRule(
+        rule=m.rule, family=m.family, rule_class=m.rule_class, matches=m.matches, fired=m.fired,
+        refused=m.refused, errors=m.errors, last_error=m.last_error, bans=m.bans,
+        banned_iterations=m.banned_iterations, milliseconds=m.milliseconds)
 
 
 def _search_options(m: search_pb2.SearchOptions) -> SearchOptions:

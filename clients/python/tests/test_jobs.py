@@ -37,7 +37,9 @@ def searching() -> compile_pb2.CompileJob:
     search.times.add(on="compile", seconds=1.5, calls=3)
     search.mode = search_pb2.SEARCH_EXHAUST
     region = search.regions.add(instances=24, nodes=18, stop="saturated")
-    region.fired.add(rule="double_not", applied=3)
+    region.rules.add(rule="double_not", family="algebra", rule_class="exact", matches=5, fired=3,
+                     refused=1, errors=2, last_error="no", bans=4, banned_iterations=6,
+                     milliseconds=0.5)
     message.search_options.CopyFrom(search_pb2.SearchOptions(
         budget="exhaust:5m", seed=7, disabled_rules=["algebra"], approximate=True,
         use=search_pb2.SearchOptions.KEEP))
@@ -51,6 +53,7 @@ def test_search_progress_mirrors_the_message() -> None:
     search = jobs.compile_job(message).search
     for value, name in ((search, "SearchProgress"), (search.tasks[0], "SearchTask"),
                         (search.regions[0], "SearchRegion"),
+                        (search.regions[0].rules[0], "SearchRule"),
                         (jobs.compile_job(message).search_options, "SearchOptions"),
                         (jobs.compile_job(message).comparison, "PlanComparison")):
         fields = {field.name for field in dataclasses.fields(value)}
@@ -62,7 +65,9 @@ def test_search_progress_mirrors_the_message() -> None:
     assert search.sizes == ("b=1", "b=8")
     assert search.times == {"compile": 1.5}
     assert search.rules == ("double_not",) and search.mode == "SEARCH_EXHAUST"
-    assert search.regions[0].fired == {"double_not": 3} and search.regions[0].stop == "saturated"
+    assert search.regions[0].stop == "saturated"
+    assert search.regions[0].rules == (athanor.SearchRule(
+        "double_not", "algebra", "exact", 5, 3, 1, 2, "no", 4, 6, 0.5),)
     assert jobs.compile_job(message).search_options == athanor.SearchOptions(
         "exhaust:5m", 7, ("algebra",), True, "KEEP")
     assert jobs.compile_job(message).comparison == athanor.PlanComparison("p-1", "p-2", 0.5, 0.25,
