@@ -50,6 +50,28 @@ void ModelVersion::SetDeleted() {
   kept_.Close();
 }
 
+void ModelVersion::SetPictures(Pictures pictures) {
+  MutexLock lock(mu_);
+  pictures_ = std::move(pictures);
+}
+
+absl::StatusOr<std::string> ModelVersion::Picture(int64_t region) const {
+  MutexLock lock(mu_);
+  if (pictures_.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        Describe(), " has no e-graphs: no search has used the rules since the server started"));
+  }
+  if (region < 0 || region >= static_cast<int64_t>(pictures_.size())) {
+    return absl::NotFoundError(absl::StrCat(Describe(), " has no region ", region,
+                                            "; the regions of its search are 0 to ",
+                                            pictures_.size() - 1));
+  }
+  const absl::StatusOr<std::string>& picture = pictures_[region];
+  if (picture.ok()) return picture;
+  return absl::Status(picture.status().code(),
+                      absl::StrCat(Describe(), ": ", picture.status().message()));
+}
+
 std::string ModelVersion::pinned_plan() const {
   MutexLock lock(mu_);
   return pinned_plan_;

@@ -67,6 +67,12 @@ class ModelVersion {
 
   // Drops all plans and answers those who wait with NOT_FOUND.
   void SetDeleted();
+  // The e-graphs of its regions, as the search that used the rules last drew them.
+  using Pictures = std::vector<absl::StatusOr<std::string>>;
+  void SetPictures(Pictures pictures);
+  // In Graphviz' language, by index into SearchProgress.regions. NOT_FOUND: there is no such
+  // region. FAILED_PRECONDITION: no search has used the rules yet, or why this one is not drawn.
+  absl::StatusOr<std::string> Picture(int64_t region) const;
   std::string pinned_plan() const;
   void SetPinnedPlan(const std::string& plan_id);
 
@@ -89,6 +95,7 @@ class ModelVersion {
   KeptPlans kept_;
   mutable Mutex mu_;
   std::string pinned_plan_ ABSL_GUARDED_BY(mu_);
+  Pictures pictures_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

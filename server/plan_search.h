@@ -61,6 +61,9 @@ class PlanSearch {
   // After `found`, before Next: whether it serves now, or why it does not.
   virtual void Taken(const absl::Status& taken) = 0;
   virtual const v1::SearchProgress& progress() const = 0;
+  // The e-graphs of progress().regions in Graphviz' language, each a picture or FAILED_PRECONDITION
+  // with the reason. Once, after the step that made them; empty at other times.
+  virtual std::vector<absl::StatusOr<std::string>> TakePictures() = 0;
   // The best plan so far timed whole beside `other`, in turn.
   virtual absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) = 0;
   // What each step of `plan` costs, at the sizes that the search measures at.

@@ -97,6 +97,9 @@ class ScriptedSearch final : public PlanSearch {
     taken_ = offered_;
   }
   const v1::SearchProgress& progress() const override { return progress_; }
+  std::vector<absl::StatusOr<std::string>> TakePictures() override {
+    return std::exchange(script_.pictures, {});
+  }
   absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override {
     if (script_.crowded-- > 0) return absl::AbortedError("no gaps to measure in");
     const std::string best = taken_.empty() ? from_.plan.plan_id() : taken_;

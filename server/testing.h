@@ -34,6 +34,7 @@ struct TestSearch {
   absl::Status error;    // instead of `stop`, unless OK
   bool endless = false;  // instead: steps that find nothing, until its time is up
   int crowded = 0;       // first comparisons or costs that find no gaps to be measured in
+  std::vector<absl::StatusOr<std::string>> pictures = {};  // of regions, after the first step
 };
 
 // What a test does to the compiling, searching and running that goes on behind its back.

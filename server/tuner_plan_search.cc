@@ -159,6 +159,19 @@ absl::Status TunerPlanSearch::Ask() {
   return absl::OkStatus();
 }
 
+std::vector<absl::StatusOr<std::string>> TunerPlanSearch::TakePictures() {
+  std::vector<absl::StatusOr<std::string>> pictures;
+  for (internal::RegionPicture& picture : *step_.mutable_pictures()) {
+    if (picture.error().empty()) {
+      pictures.emplace_back(std::move(*picture.mutable_dot()));
+    } else {
+      pictures.emplace_back(absl::FailedPreconditionError(picture.error()));
+    }
+  }
+  step_.clear_pictures();
+  return pictures;
+}
+
 absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
   const TunerProcess::Background background(&tuner_);
   const bool nothing = next_kernel_ >= step_.kernels_size() && !step_.has_plan();

@@ -38,6 +38,7 @@ class TunerPlanSearch final : public PlanSearch {
   void Finish() override { finishing_ = true; }
   void Taken(const absl::Status& taken) override;
   const v1::SearchProgress& progress() const override { return progress_; }
+  std::vector<absl::StatusOr<std::string>> TakePictures() override;
   absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override;
   absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override;
 

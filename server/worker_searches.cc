@@ -117,6 +117,8 @@ void WorkerSearches::ShowProgress(const Searching& s) {
   const double seconds = Seconds(s.used);
   const SearchBudget& budget = s.job->policy().budget;
   const v1::SearchProgress& progress = s.search->progress();
+  auto pictures = s.search->TakePictures();
+  if (!pictures.empty()) s.job->version()->SetPictures(std::move(pictures));
   double done = 0;
   if (budget.time.count() > 0) done = std::min(1.0, seconds / Seconds(budget.time));
   if (budget.candidates > 0) {

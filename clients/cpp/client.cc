@@ -258,6 +258,11 @@ absl::StatusOr<v1::PlanDetails> Client::GetPlan(const v1::GetPlanRequest& reques
   return Call(models_.get(), &v1::ModelService::Stub::GetPlan, request, options, /*retry=*/true);
 }
 
+absl::StatusOr<v1::EGraph> Client::GetEGraph(const v1::GetEGraphRequest& request,
+                                             const CallOptions& options) {
+  return Call(models_.get(), &v1::ModelService::Stub::GetEGraph, request, options, /*retry=*/true);
+}
+
 absl::StatusOr<v1::ListModelsResponse> Client::ListModels(const std::string& name,
                                                           const CallOptions& options) {
   v1::ListModelsRequest request;

@@ -119,6 +119,9 @@ class Client {
                                                       const CallOptions& options = {});
   absl::StatusOr<v1::PlanDetails> GetPlan(const v1::GetPlanRequest& request,
                                           const CallOptions& options = {});
+  // The region's picture in Graphviz' language.
+  absl::StatusOr<v1::EGraph> GetEGraph(const v1::GetEGraphRequest& request,
+                                       const CallOptions& options = {});
   absl::StatusOr<v1::Model> PinPlan(const v1::PinPlanRequest& request,
                                     const CallOptions& options = {});
   absl::StatusOr<v1::Model> Rollback(const std::string& name, const std::string& version = "",

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "clients/cpp/commands.h"
 #include "clients/cpp/plan_view.h"
 #include "clients/cpp/search_text.h"
@@ -50,6 +51,7 @@ absl::StatusOr<std::optional<v1::CompileJob>> LatestJob(Context* context, const 
 struct Options {
   std::string model, out, budget;
   bool ablate = false, rules = false;
+  int egraph = -1;  // a region
 };
 
 // Nothing where no plan serves yet.
@@ -99,8 +101,25 @@ void PrintText(Printer& out, const v1::Model& model, const std::optional<v1::Com
   for (const std::string& line : table) out.Line(line);
 }
 
+// The picture alone, to be piped.
+absl::Status ShowEGraph(Context* context, const ModelName& model, int region) {
+  v1::GetEGraphRequest request;
+  request.set_name(model.name);
+  request.set_version(model.version);
+  request.set_region(region);
+  absl::StatusOr<v1::EGraph> egraph = context->client().GetEGraph(request, context->call());
+  if (!egraph.ok()) return egraph.status();
+  if (context->json) {
+    context->out().Object({{"region", region}, {"dot", egraph->dot()}});
+  } else {
+    context->out().Line(absl::StripSuffix(egraph->dot(), "\n"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Explain(Context* context, const Options& options) {
   const ModelName asked = ParseModelName(options.model);
+  if (options.egraph >= 0) return ShowEGraph(context, asked, options.egraph);
   absl::StatusOr<v1::Model> model =
       context->client().GetModel(asked.name, asked.version, context->call());
   if (!model.ok()) return model.status();
@@ -141,19 +160,29 @@ void AddExplain(CLI::App* app, Context* context) {
   CLI::App* command =
       app->add_subcommand("explain", "Shows what serves a model and what each kernel takes");
   command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
-  command->add_option("--out", options->out,
-                      "a directory for the plan: its genome, KIR and source of each kernel, a "
-                      "picture (plan.svg), plan.json");
-  command->add_flag(
-      "--rules", options.rules,
-      "also a table of what each rule did in the latest search: matches, how often it "
-      "fired, was refused, was banned for finding more than its budget, failed, and "
-      "its time (in --json always)");
+  CLI::Option* egraph = command->add_option(
+      "--egraph", options->egraph,
+      "prints nothing but the e-graph of this region of the latest search (its regions are "
+      "numbered from 0) in Graphviz' language: ... --egraph 0 | dot -Tsvg > region.svg; refused "
+      "above 300 e-nodes");
+  egraph->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--out", options->out,
+                   "a directory for the plan: its genome, KIR and source of each kernel, a "
+                   "picture (plan.svg), plan.json")
+      ->excludes(egraph);
+  command
+      ->add_flag("--rules", options->rules,
+                 "also a table of what each rule did in the latest search: matches, how often it "
+                 "fired, was refused, was banned for finding more than its budget, failed, and "
+                 "its time (in --json always)")
+      ->excludes(egraph);
   CLI::Option* ablate = command->add_flag(
       "--ablate", options->ablate,
       "searches once more without each family of rules that the latest search applied, and without "
       "each rule that its best genome came by, and times what that comes to beside what serves, "
       "which stays");
+  ablate->excludes(egraph);
   command->add_option("--budget", options->budget, "of each of these searches; else the model's")
       ->needs(ablate);
   command->callback([=] { context->run = [=] { return Explain(context, *options); }; });

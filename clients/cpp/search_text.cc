@@ -316,8 +316,9 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
     lines.push_back(
         "Distinct regions, as the rules saturated them, with what each rule found equal:");
   }
-  for (const v1::SearchRegion& region : search.regions()) {
-    for (absl::string_view line : absl::StrSplit(RegionText(region), '\n')) {
+  for (int r = 0; r < search.regions_size(); ++r) {
+    const std::string text = absl::StrCat("region ", r, ": ", RegionText(search.regions(r)));
+    for (absl::string_view line : absl::StrSplit(text, '\n')) {
       lines.push_back(absl::StrCat("  ", line));
     }
   }

@@ -192,9 +192,10 @@ TEST(SearchText, WhatTheRulesDid) {
             std::string::npos)
       << shown;
   const std::string report = Joined(SearchReport(job.search()));
-  EXPECT_NE(report.find("  24 x 18 nodes: 1204 e-nodes in 400 e-classes after 5 iterations and "
-                        "12.1 ms, 0.4 MB, saturated\n      contracts_share_operand 12\n"),
-            std::string::npos)
+  EXPECT_NE(
+      report.find("  region 0: 24 x 18 nodes: 1204 e-nodes in 400 e-classes after 5 iterations and "
+                  "12.1 ms, 0.4 MB, saturated\n      contracts_share_operand 12\n"),
+      std::string::npos)
       << report;
 }
 

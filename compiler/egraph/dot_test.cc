@@ -1,6 +1,10 @@
 #include "compiler/egraph/dot.h"
 
+#include "absl/strings/str_cat.h"
+#include "compiler/egraph/dot_testing.h"
+#include "compiler/egraph/math_rules_testing.h"
 #include "compiler/egraph/math_testing.h"
+#include "compiler/egraph/runner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -57,6 +61,41 @@ TEST(Dot, LongLabelsAreCut) {
   graph.Rebuild();
   EXPECT_THAT(DotText(graph), HasSubstr("\xc3\xa9...\"]"));
   EXPECT_LT(DotText(graph).size(), 400u);
+}
+
+// Whatever labels hold, a reader finds all classes, nodes and edges.
+TEST(Dot, ReadsBack) {
+  const Math math;
+  MathConstants constants(&math);
+  EGraph graph(&math.language(), &constants);
+  const std::vector<Rule> rules = MathRules(math, &constants);
+  math.Add(&graph, "(i (* x (+ (cos x) (- x 3))) x)");
+  Runner(&graph, rules, {.limits = {.iterations = 5, .nodes = 2000}}).Run();
+  const absl::StatusOr<DotPicture> picture = ParseDot(DotText(graph, graph.num_nodes()));
+  ASSERT_TRUE(picture.ok()) << picture.status();
+  EXPECT_EQ(picture->clusters.size(), graph.num_classes());
+  size_t nodes = 0, edges = 0;
+  for (const ClassId id : graph.Classes()) {
+    const auto cluster = picture->clusters.find(absl::StrCat("cluster_", id.value));
+    ASSERT_NE(cluster, picture->clusters.end()) << id.value;
+    EXPECT_EQ(cluster->second.size(), graph.nodes(id).size());
+    nodes += cluster->second.size();
+    for (const NodeId n : graph.nodes(id)) edges += graph.children(n).size();
+  }
+  EXPECT_EQ(nodes, graph.num_nodes());
+  EXPECT_EQ(picture->edges.size(), edges);
+  for (const DotPicture::Edge& edge : picture->edges) {
+    EXPECT_TRUE(picture->clusters.at(edge.attributes.at("lhead")).contains(edge.to));
+  }
+}
+
+TEST(Dot, TheReaderFindsWhatIsWrong) {
+  EXPECT_TRUE(ParseDot("digraph g { a [label=\"}\\\"\"] subgraph c { b } a -> b }").ok());
+  for (const char* wrong :
+       {"", "digraph g {", "digraph g { a }}", "digraph g { a [label=\"x] }", "digraph g { a a }",
+        "digraph g { a -> b }", "digraph g { a [label] }", "digraph g { subgraph c { a }"}) {
+    EXPECT_FALSE(ParseDot(wrong).ok()) << wrong;
+  }
 }
 
 TEST(Dot, LargeGraphsAreCut) {

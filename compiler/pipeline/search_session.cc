@@ -15,6 +15,8 @@ namespace {
 
 // A kernel this many times slower than the best of its task is not timed to the end.
 constexpr double kGiveUp = 1.25;
+// E-graphs that can be read as a picture, and what the server keeps of all pictures of a search.
+constexpr size_t kDrawnNodes = 300, kPictureBytes = size_t{1} << 20;
 
 void AddSizes(const std::vector<SizePoint>& points,
               google::protobuf::RepeatedPtrField<internal::Sizes>* out) {
@@ -230,9 +232,32 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
     }
   }
   *reply.mutable_progress() = Progress();
+  if (!drawn_) AddPictures(&reply);
   AddSizes(sizes_, reply.mutable_sizes());
   reply.set_steps(steps_);
   return reply;
+}
+
+void SearchSession::AddPictures(internal::SearchReply* reply) {
+  const int regions = reply->progress().regions_size();
+  drawn_ = regions > 0;
+  size_t bytes = 0;
+  for (int region = 0; region < regions; ++region) {
+    absl::StatusOr<std::string> dot = search_.forms().Dot(region, kDrawnNodes);
+    if (dot.ok() && bytes + dot->size() > kPictureBytes) {
+      dot = absl::FailedPreconditionError(
+          absl::StrCat("the picture of region ", region, " would take ", dot->size(),
+                       " bytes; those of the regions before it have ", bytes, " of the ",
+                       kPictureBytes, " that all may have"));
+    }
+    internal::RegionPicture* picture = reply->add_pictures();
+    if (!dot.ok()) {
+      picture->set_error(std::string(dot.status().message()));
+      continue;
+    }
+    bytes += dot->size();
+    picture->set_dot(*std::move(dot));
+  }
 }
 
 v1::SearchProgress SearchSession::Progress() {

@@ -52,6 +52,8 @@ class SearchSession {
   // Limits that were raised at the step the search has come to, or before.
   bool RaisedByNow() const { return !raised_.empty() && raised_.front().steps() <= steps_; }
   void TellLimits();
+  // Draws the regions' e-graphs once there are some.
+  void AddPictures(internal::SearchReply* reply);
 
   const v1::Target target_;
   const PlanBuilder builder_;
@@ -72,6 +74,7 @@ class SearchSession {
   std::map<int, Waiting> waiting_;             // by kernel
   std::deque<internal::RaisedLimits> raised_;  // not told yet
   int64_t steps_ = 0;                          // of search_
+  bool drawn_ = false;
   int plan_waiting_ = -1;
   std::string plan_id_;  // of that; empty: it cannot be made
 };

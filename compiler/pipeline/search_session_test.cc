@@ -211,6 +211,36 @@ TEST(SearchSessionTest, SaysWhatItDid) {
   for (int i = 1; i < rules.size(); ++i) EXPECT_GE(rules[i - 1].fired(), rules[i].fired());
 }
 
+TEST(SearchSessionTest, DrawsEachRegionOnce) {
+  auto session = SearchSession::Create(Start());
+  ASSERT_TRUE(session.ok()) << session.status();
+  internal::SearchRequest request;
+  int drawn = 0;
+  for (bool done = false; !done;) {
+    auto reply = (*session)->Next(request);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    if (reply->pictures_size() > 0) {
+      ++drawn;
+      ASSERT_EQ(reply->pictures_size(), reply->progress().regions_size());
+      for (const internal::RegionPicture& picture : reply->pictures()) {
+        EXPECT_EQ(picture.error(), "");
+        EXPECT_TRUE(absl::StartsWith(picture.dot(), "digraph egraph {\n")) << picture.dot();
+        EXPECT_TRUE(absl::StrContains(picture.dot(), "Contract[")) << picture.dot();
+      }
+    } else {
+      EXPECT_TRUE(drawn > 0 || reply->progress().regions().empty());
+    }
+    request.Clear();
+    for (const internal::SearchKernel& k : reply->kernels()) *request.add_kernels() = Outcome(k);
+    if (reply->has_plan()) {
+      request.add_plans()->set_plan_id(reply->plan().plan().plan_id());
+      request.mutable_plans(0)->set_ratio(1);
+    }
+    done = reply->done();
+  }
+  EXPECT_EQ(drawn, 1);
+}
+
 TEST(SearchSessionTest, TheFirstStepWaitsForNoRule) {
   auto session = SearchSession::Create(Start());
   ASSERT_TRUE(session.ok()) << session.status();

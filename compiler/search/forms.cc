@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace athanor {
 namespace {
 
@@ -32,6 +34,9 @@ class Deferred final : public FormSpace {
   std::vector<RegionReport> Report() const override {
     return space_ ? space_->Report() : std::vector<RegionReport>();
   }
+  absl::StatusOr<std::string> Dot(int region, size_t max_nodes) const override {
+    return space_ ? space_->Dot(region, max_nodes) : FormSpace::Dot(region, max_nodes);
+  }
   void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
   absl::Status status() const override { return status_; }
 
@@ -52,6 +57,11 @@ class Deferred final : public FormSpace {
 };
 
 }  // namespace
+
+absl::StatusOr<std::string> FormSpace::Dot(int region, size_t) const {
+  return absl::NotFoundError(
+      absl::StrCat("there is no region ", region, ": the rules were not used"));
+}
 
 std::unique_ptr<FormSpace> DeferredForms(Graph graph, MakeForms make) {
   return std::make_unique<Deferred>(std::move(graph), std::move(make));

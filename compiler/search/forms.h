@@ -53,6 +53,10 @@ class FormSpace {
   // cost says, and bounded.
   virtual std::vector<int> Neighbours(int form) = 0;
   virtual std::vector<RegionReport> Report() const = 0;
+  // The e-graph of one of Report()'s regions as a picture in Graphviz' language. NOT_FOUND: there
+  // is no such region. FAILED_PRECONDITION: it has no e-graph, or one of more than `max_nodes`
+  // e-nodes.
+  virtual absl::StatusOr<std::string> Dot(int region, size_t max_nodes) const;
   // Called once, by the search that owns the space, before Neighbours; `cost` outlives the space.
   virtual void UseCost(GraphCost cost) = 0;
   // Why there are no forms but the first, where that is an error.

@@ -438,4 +438,23 @@ std::vector<RegionReport> RegionForms::Report() const {
   return reports;
 }
 
+absl::StatusOr<std::string> RegionForms::Dot(int region, size_t max_nodes) const {
+  if (region < 0 || region >= static_cast<int>(solved_.size())) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no region ", region, " among ", solved_.size()));
+  }
+  const RegionTerms* terms = solved_[region].terms.get();
+  if (terms == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "region ", region, " has no e-graph: what all may take was used up before it"));
+  }
+  const size_t nodes = terms->terms().num_nodes();
+  if (nodes > max_nodes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the e-graph of region ", region, " has ", nodes,
+                     " e-nodes; a picture can be read with at most ", max_nodes));
+  }
+  return ToDot(terms->term_graph(), max_nodes);
+}
+
 }  // namespace athanor

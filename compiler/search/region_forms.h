@@ -76,6 +76,7 @@ class RegionForms : public FormSpace {
   std::string About(int form) const override;
   std::vector<int> Neighbours(int form) override;
   std::vector<RegionReport> Report() const override;
+  absl::StatusOr<std::string> Dot(int region, size_t max_nodes) const override;
   void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
 
   // A form of random choices in every region, every other one with random boundary layouts, for

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "compiler/egraph/dot_testing.h"
 #include "compiler/rules/decompose.h"
 #include "compiler/rules/terms_testing.h"
 #include "compiler/search/region_testing.h"
@@ -201,6 +203,44 @@ TEST(RegionFormsTest, ReportsWhatEachRowDid) {
   }
   EXPECT_TRUE(fired.contains("decompose_contract"));
   EXPECT_TRUE(fired.contains("linears_share_operand"));
+}
+
+TEST(RegionFormsTest, DrawsARegionsEGraph) {
+  const Graph graph = Primitive(EncoderLayers(6));
+  const auto forms = Make(graph, Options(graph));
+  const std::vector<RegionReport> reports = forms->Report();
+  for (size_t r = 0; r < reports.size(); ++r) {
+    const size_t nodes = reports[r].e_nodes;
+    const absl::StatusOr<std::string> dot = forms->Dot(static_cast<int>(r), nodes);
+    ASSERT_TRUE(dot.ok()) << dot.status();
+    const absl::StatusOr<egraph::DotPicture> picture = egraph::ParseDot(*dot);
+    ASSERT_TRUE(picture.ok()) << picture.status() << *dot;
+    EXPECT_EQ(picture->clusters.size(), reports[r].e_classes);
+    size_t drawn = 0;
+    for (const auto& [cluster, members] : picture->clusters) drawn += members.size();
+    EXPECT_EQ(drawn, nodes);
+    EXPECT_GT(picture->edges.size(), 0u);
+    EXPECT_NE(dot->find("Contract["), std::string::npos);
+    // One less, and it is refused with both numbers.
+    const absl::Status refused = forms->Dot(static_cast<int>(r), nodes - 1).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    for (const size_t number : {r, nodes, nodes - 1}) {
+      EXPECT_NE(refused.message().find(absl::StrCat(" ", number)), std::string::npos) << refused;
+    }
+  }
+  const int after = static_cast<int>(reports.size());
+  EXPECT_EQ(forms->Dot(after, 1000).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(forms->Dot(-1, 1000).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(SingleForm(graph)->Dot(0, 1000).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(RegionFormsTest, ARegionThatGotNoTimeHasNoPicture) {
+  const Graph graph = Primitive(EncoderLayers(1));
+  RegionFormsOptions options = Options(graph);
+  options.time = absl::ZeroDuration();
+  const absl::Status status = Make(graph, options)->Dot(0, 1000).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("region 0 has no e-graph"), std::string::npos) << status;
 }
 
 TEST(RegionFormsTest, RowsSwitchedOffDoNotFire) {

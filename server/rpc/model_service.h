@@ -12,11 +12,12 @@ namespace athanor {
 
 namespace internal {
 using RawModel = v1::ModelService;
-using RawModelService = RawModel::WithRawCallbackMethod_MissingTensors<
-    RawModel::WithRawCallbackMethod_UploadModel<RawModel::WithRawCallbackMethod_GetModel<
-        RawModel::WithRawCallbackMethod_ListModels<RawModel::WithRawCallbackMethod_DeleteModel<
-            RawModel::WithRawCallbackMethod_PinPlan<RawModel::WithRawCallbackMethod_Rollback<
-                RawModel::WithRawCallbackMethod_GetPlan<RawModel::Service>>>>>>>>;
+using RawModelService =
+    RawModel::WithRawCallbackMethod_MissingTensors<RawModel::WithRawCallbackMethod_UploadModel<
+        RawModel::WithRawCallbackMethod_GetModel<RawModel::WithRawCallbackMethod_ListModels<
+            RawModel::WithRawCallbackMethod_DeleteModel<RawModel::WithRawCallbackMethod_PinPlan<
+                RawModel::WithRawCallbackMethod_Rollback<RawModel::WithRawCallbackMethod_GetPlan<
+                    RawModel::WithRawCallbackMethod_GetEGraph<RawModel::Service>>>>>>>>>;
 }  // namespace internal
 
 class ModelService final : public internal::RawModelService {
@@ -30,6 +31,7 @@ class ModelService final : public internal::RawModelService {
   grpc::ServerReadReactor<Bytes>* UploadModel(Context* context, Bytes* reply) override;
   Reactor* GetModel(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* GetPlan(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* GetEGraph(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* ListModels(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* DeleteModel(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* PinPlan(Context* context, const Bytes* request, Bytes* reply) override;

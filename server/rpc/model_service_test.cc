@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "gmock/gmock.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/testing.h"
 
@@ -290,6 +290,54 @@ TEST(ModelServiceTest, GetPlanShowsEachPlanThereIs) {
   ASSERT_TRUE(get("m", baseline, &details).ok());
   EXPECT_EQ(details.info().kind(), "baseline");
   EXPECT_THAT(get("m", "p-none", &details).error_message(), HasSubstr("has no plan \"p-none\""));
+}
+
+TEST(ModelServiceTest, GetEGraphShowsTheRegionsOfTheLatestSearch) {
+  TestServer test;
+  auto get = [&](const std::string& name, int region, v1::EGraph* egraph) {
+    grpc::ClientContext context;
+    v1::GetEGraphRequest request;
+    request.set_name(name);
+    request.set_region(region);
+    return test.models->GetEGraph(&context, request, egraph);
+  };
+  v1::EGraph egraph;
+  EXPECT_EQ(get("absent", 0, &egraph).error_code(), grpc::StatusCode::NOT_FOUND);
+  test.Upload("m", ScaleModel({2}));
+  grpc::Status status = get("m", 0, &egraph);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("no search has used the rules"));
+  const auto search = [&] {
+    grpc::ClientContext context;
+    v1::StartCompileRequest request;
+    request.set_model("m");
+    v1::CompileJob job;
+    ASSERT_TRUE(test.compile->StartCompile(&context, request, &job).ok());
+    test.WaitForJob(job.id());
+  };
+  test.control->Search(
+      {.pictures = {std::string("digraph a {}"),
+                    absl::FailedPreconditionError("the e-graph of region 1 has 301 e-nodes")}});
+  search();
+  ASSERT_TRUE(get("m", 0, &egraph).ok());
+  EXPECT_EQ(egraph.dot(), "digraph a {}");
+  status = get("m", 1, &egraph);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("version 1: the e-graph of region 1 has 301"));
+  for (int region : {2, -1}) {
+    status = get("m", region, &egraph);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+    EXPECT_THAT(status.error_message(), HasSubstr("the regions of its search are 0 to 1"));
+  }
+  // One that came to no regions leaves them; the next that does replaces them.
+  test.control->Search({});
+  search();
+  EXPECT_TRUE(get("m", 0, &egraph).ok());
+  test.control->Search({.pictures = {std::string("digraph b {}")}});
+  search();
+  ASSERT_TRUE(get("m", 0, &egraph).ok());
+  EXPECT_EQ(egraph.dot(), "digraph b {}");
+  EXPECT_EQ(get("m", 1, &egraph).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST(ModelServiceTest, ModelsOutliveTheServer) {

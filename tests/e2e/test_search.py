@@ -169,3 +169,7 @@ def test_explain_without_search(searching_server: Server) -> None:
     assert "no search was asked for" in cli(searching_server, "explain", "plain")
     explained = json.loads(cli(searching_server, "--json", "explain", "plain"))
     assert explained["kernels"] == [] and explained["job"]["search"] is None
+    with searching_server.client() as client:
+        model = client.model("plain")
+        with pytest.raises(athanor.FailedPrecondition, match="no search has used the rules"):
+            model.egraph()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -237,6 +238,21 @@ def test_explain_writes_the_plan_and_ablates(searching: Server, tmp_path: pathli
     for source in (tmp_path / "plan").glob("*.cc"):
         assert "athanor" in source.read_text() or "void" in source.read_text()
     assert (tmp_path / "plan/genome.txt").read_text().count("kernel ") >= len(kernels)
+    regions = json.loads(cli("--json", "explain", "explained"))["job"]["search"]["regions"]
+    for number, region in enumerate(regions):
+        assert f"region {number}: {region['instances']} x {region['nodes']} nodes" in text
+        dot = cli("explain", "explained", "--egraph", str(number))
+        assert dot.startswith("digraph egraph {") and dot.endswith("}\n")
+        assert dot.count("subgraph cluster_") == region["e_classes"]
+        assert len(re.findall(r"^ *n\d+ \[label=", dot, re.MULTILINE)) == region["e_nodes"]
+        (drawn,) = cli("--json", "explain", "explained/1", "--egraph", str(number)).splitlines()
+        assert json.loads(drawn) == {"region": number, "dot": dot}
+        with searching.client() as client:
+            assert client.model("explained").egraph(number) == dot
+    missing = cli("explain", "explained", "--egraph", str(len(regions)), status=1)
+    assert "NOT_FOUND" in missing and f"0 to {len(regions) - 1}" in missing
+    assert cli("explain", "explained", "--egraph", "-1", status=2)
+    assert cli("explain", "explained", "--egraph", "0", "--rules", status=2)
     rows = [json.loads(line) for line in
             cli("--json", "explain", "explained", "--ablate", "--budget", "10c").splitlines()]
     explained, rows = rows[0], rows[1:]

@@ -109,11 +109,13 @@ TEST_F(PlanSearchTest, LimitsThatKernelsBeatAreMeasuredAgain) {
 
 TEST_F(PlanSearchTest, PlansFoundAreRight) {
   std::unique_ptr<PlanSearch> search = NewSearch(24);
+  std::vector<absl::StatusOr<std::string>> pictures;
   bool stopped = false;
   for (int steps = 0; steps < 200 && !stopped; ++steps) {
     auto step = search->Next();
     ASSERT_TRUE(step.ok()) << step.status();
     stopped = step->stop.has_value();
+    for (auto& picture : search->TakePictures()) pictures.push_back(std::move(picture));
     if (!step->found) continue;
     // Against the reference evaluator, as a whole.
     internal::CheckRequest whole;
@@ -134,6 +136,13 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
   EXPECT_EQ(progress.tasks(0).seconds_size(), 3);
   EXPECT_LE(progress.predicted(), 1);
   EXPECT_LE(progress.best(), 1);
+  // Each region once.
+  EXPECT_GT(progress.regions_size(), 0);
+  ASSERT_EQ(pictures.size(), static_cast<size_t>(progress.regions_size()));
+  for (const auto& picture : pictures) {
+    ASSERT_TRUE(picture.ok()) << picture.status();
+    EXPECT_EQ(picture->substr(0, 16), "digraph egraph {");
+  }
 }
 
 TEST_F(PlanSearchTest, ALostChildCostsItsCandidate) {

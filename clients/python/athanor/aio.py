@@ -178,6 +178,10 @@ class AsyncModel:
         calls.check_finished(await self.info(), last)
         return self
 
+    async def egraph(self, region: int = 0) -> str:
+        """The e-graph of a region as a picture; see `athanor.Model.egraph`."""
+        return await self.client._run(calls.get_egraph(self.name, self.version, region))
+
     async def pin_plan(self, plan_id: str = "") -> ModelInfo:
         """Serves this plan until it is unpinned; see `athanor.Model.pin_plan`."""
         return await self.client._run(calls.pin_plan(self.name, self.version, plan_id))

@@ -117,6 +117,13 @@ def rollback(name: str, version: str) -> Call[tuple[str, str]]:
                 _name_and_version)
 
 
+def get_egraph(name: str, version: str, region: int) -> Call[str]:
+    """In Graphviz' language."""
+    return Call("models.GetEGraph",
+                model_pb2.GetEGraphRequest(name=name, version=version, region=region),
+                lambda reply: reply.dot)
+
+
 def pin_plan(name: str, version: str, plan_id: str) -> Call[wire.ModelInfo]:
     return Call("models.PinPlan",
                 model_pb2.PinPlanRequest(name=name, version=version, plan_id=plan_id),

@@ -283,6 +283,30 @@ class Model:
         calls.check_finished(self.info(), last)
         return self
 
+    def egraph(self, region: int = 0) -> str:
+        """The e-graph of a region of the graph, as the latest search of this version grew it.
+
+        Parameters
+        ----------
+        region : int
+            Index into the `regions` of that search.
+
+        Returns
+        -------
+        str
+            A picture in Graphviz' language (``dot -Tsvg``): a cluster for each e-class, an edge
+            from an e-node to the e-class of each operand.
+
+        Raises
+        ------
+        FailedPrecondition
+            No search has used the rules since the server started, or the e-graph has more than 300
+            e-nodes.
+        NotFound
+            There is no such region.
+        """
+        return self.client._run(calls.get_egraph(self.name, self.version, region))
+
     def pin_plan(self, plan_id: str = "") -> ModelInfo:
         """Serves this plan until it is unpinned, whatever else is found; ``""`` unpins.
 

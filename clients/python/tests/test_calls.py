@@ -26,6 +26,7 @@ CALLS = [
     calls.delete_model("m", "2"),
     calls.rollback("m", "2"),
     calls.pin_plan("m", "2", "p-1"),
+    calls.get_egraph("m", "2", 3),
     calls.start_compile("m", "2", {"b": [(1, 8)]}, "5s", ["layout"], True, 7, "keep"),
     calls.list_jobs("m", True),
     calls.get_job("j"),
@@ -51,6 +52,8 @@ def test_every_argument_reaches_the_request() -> None:
     by_method = {call.method: call.request for call in CALLS}
     assert by_method["models.PinPlan"] == model_pb2.PinPlanRequest(name="m", version="2",
                                                                    plan_id="p-1")
+    assert by_method["models.GetEGraph"] == model_pb2.GetEGraphRequest(name="m", version="2",
+                                                                       region=3)
     assert by_method["models.GetModel"] == model_pb2.GetModelRequest(name="m", version="2")
     assert by_method["models.Rollback"] == model_pb2.RollbackRequest(name="m", version="2")
     assert by_method["models.DeleteModel"] == model_pb2.DeleteModelRequest(name="m", version="2")
