@@ -1,8 +1,8 @@
 // The attention row: a softmax of scores contracted with values, in the forms that the
 // decomposition rows of Softmax and Attention have and that people write.
 //
-//   s = scale * contract(q, k)         scale: Mul or Div by a scalar, also of q, k, a masked s or
-//                                      s - max(s), or none
+//   s = scale * contract(q, k)         scale: Mul or Div by a scalar, also of a masked s or
+//                                      s - max(s), of q or k where it is at least 1, or none
 //   s = select(mask, s, -inf)          and the float and causal forms of ExpandAttention
 //   s = s + mask                       a mask of finite numbers
 //   e = exp(s - repeat(max(s)))
@@ -359,12 +359,13 @@ bool AttentionMatch::MatchSum() {
   return false;
 }
 
-// `n` without a scale that attention has too.
+// `n` without a scale that attention has too. Attention scales sums of products: one below 1 stays
+// where it is, as it keeps sums finite that overflow without it.
 RecognisedOperand AttentionMatch::PassScale(NodeId n) {
   std::optional<ScaledOperand> scaled = ScaledOperandOf(site_, n);
   if (!scaled) return {n, std::nullopt};
   const double magnitude = std::abs(scaled->factor);
-  if (!(magnitude >= kLeastMoved && magnitude <= kMostMoved)) return {n, std::nullopt};
+  if (!(magnitude >= 1 && magnitude <= kMostMoved)) return {n, std::nullopt};
   scale_ *= scaled->factor;
   ++factors_;
   return std::move(scaled->operand);

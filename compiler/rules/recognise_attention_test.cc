@@ -241,7 +241,9 @@ Graph KeptAttention(const Kept& w, bool composite) {
 TEST(RecogniseAttentionTest, AttentionWithKeptAxesAndAnyPlaceOfTheScale) {
   for (Kept::Scale scale : {Kept::kScores, Kept::kDifference, Kept::kMasked, Kept::kQueries,
                             Kept::kKeys, Kept::kBoth, Kept::kViewedQueries}) {
-    for (double factor : {0.5, 0.3}) {
+    const bool before = scale >= Kept::kQueries;  // the contraction: below 1 it stays there
+    for (double factor : before ? std::vector{4.0, 1.3} : std::vector{0.5, 0.3}) {
+      const bool exact = factor == 0.5 || factor == 4;
       for (int bits = 0; bits < 8; ++bits) {
         const Kept w{scale, factor, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
         const Graph g = KeptAttention(w, false);
@@ -249,8 +251,8 @@ TEST(RecogniseAttentionTest, AttentionWithKeptAxesAndAnyPlaceOfTheScale) {
         ASSERT_EQ(Count(r, Op::kAttention), 1) << scale << " " << bits << ToText(g);
         EXPECT_EQ(Count(r, Op::kMul), 0) << ToText(r);
         ExpectSame(g, r);
-        if (scale == Kept::kBoth && factor != 0.5) continue;  // the factor is rounded twice
-        if (scale == Kept::kKeys && factor != 0.5) continue;
+        if (scale == Kept::kBoth && !exact) continue;  // the factor is rounded twice
+        if (scale == Kept::kKeys && !exact) continue;
         Attrs& attrs = const_cast<Graph&>(r).nodes.back().attrs;
         if (factor != 0.5) attrs["scale"] = factor;  // a double, the written one is a float
         EXPECT_EQ(CanonicalHash(r), CanonicalHash(KeptAttention(w, true))) << ToText(r);
@@ -424,6 +426,42 @@ TEST(RecogniseAttentionTest, NearMissesOfScaleMaskAndKeptAxes) {
     NodeId total = Wide(b, ReducedKept(b, Op::kSumReduce, e, 2), b.x.Type(s).shape);
     return b.Dot(b.x.Add(Op::kDiv, {e, total}), v, "bqk,bkd->bqd");
   }));
+}
+
+// Attention's own steps on these values, which the composite's reference computes more widely.
+std::vector<Tensor> Stepwise(const Graph& g, const std::vector<Tensor>& values) {
+  absl::StatusOr<std::vector<Tensor>> outputs = Evaluate(Primitives(g), values);
+  EXPECT_TRUE(outputs.ok()) << outputs.status();
+  return outputs.ok() ? *std::move(outputs) : std::vector<Tensor>();
+}
+
+TEST(RecogniseAttentionTest, AFactorBelowOneKeepsScoresFinite) {
+  for (Kept::Scale scale :
+       {Kept::kQueries, Kept::kKeys, Kept::kBoth, Kept::kViewedQueries, Kept::kScores}) {
+    const Kept w{.scale = scale, .factor = 0.25};
+    const Graph g = KeptAttention(w, false);
+    const Graph r = Recognised(ComposeViews(Primitives(g)));
+    ASSERT_EQ(Count(r, Op::kAttention), 1) << scale << ToText(g);
+    const bool moved = scale == Kept::kScores;
+    EXPECT_EQ(Count(r, Op::kMul) + Count(r, Op::kDiv), moved                  ? 0
+                                                       : scale == Kept::kBoth ? 2
+                                                                              : 1)
+        << ToText(r);
+    EXPECT_EQ(GetAttr<double>(r.nodes.back().attrs, "scale"), moved ? 0.25 : 1);
+    ExpectSame(g, r);
+    // The products' sum is beyond the largest number, a quarter of it is not.
+    std::vector<Tensor> values = RandomInputs(g, 1);
+    for (size_t i : {0, 1}) {
+      for (int64_t n = 0; n < values[i].elements(); ++n) {
+        StoreScalar(values[i], n, Scalar::Float(DType::kF32, 1e19));
+      }
+    }
+    const std::vector<Tensor> want = Stepwise(g, values), got = Stepwise(r, values);
+    ASSERT_EQ(want.size(), got.size());
+    EXPECT_EQ(std::isfinite(LoadScalar(want[0], 0).f), !moved);
+    EXPECT_TRUE(CompareTensors(got[0], want[0], 1e-5, 0).ok())
+        << scale << ": " << CompareTensors(got[0], want[0], 1e-5, 0);
+  }
 }
 
 TEST(RecogniseAttentionTest, AFactorThatCannotMoveStaysOnTheQueries) {
