@@ -167,6 +167,8 @@ const Case kRefused[] = {
     {R"(%0 = Input "x" : f32[b] %1 = Parameter "t" : f32[64] %2 = IndexMap(%1) {map=map[b]($0)} %3 = Add(%0, %2)
         output "y" = %3)",
      "%2 (IndexMap): coordinate 0, $0, varies with the row of dim b"},
+    {R"(%0 = Input "x" : f32[64*b] %1 = IndexMap(%0) {map=map[b](64*$0 + b - 1)} output "y" = %1)",
+     "%1 (IndexMap): may read another row of dim b"},
     // Movement between rows: transposes that stay, slices, flips, shifts, pads, joins, copies.
     {R"(%0 = Input "x" : f32[b, 4] %1 = IndexMap(%0) {map=map[4, b]($1, $0)} output "y" = %1)",
      "output \"y\": has its rows of dim b on axis 1; they must be on axis 0"},

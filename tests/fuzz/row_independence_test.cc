@@ -23,23 +23,21 @@
 namespace athanor {
 namespace {
 
-// The proof, tried on random values with valid indices if it is one. The dim has 5 rows, others 3.
+// The proof, tried on random values with valid indices if it is one. The dim has 4 rows, others 3.
 RowProof Proved(const Graph& graph, const std::string& dim) {
   const RowProof proof = ProveRowIndependent(graph, dim);
   if (!proof.independent) return proof;
   Expr::Env dims;
   for (const Dim& d : graph.dims) {
-    dims[d.name] = std::clamp<int64_t>(d.name == dim ? 5 : 3, d.min, d.max);
+    dims[d.name] = std::clamp<int64_t>(d.name == dim ? 4 : 3, d.min, d.max);
   }
   std::mt19937 rng(5);
-  for (uint64_t seed : {1, 2}) {
-    auto inputs = RandomInputs(graph, dims, seed, IndexChoice::kSmall);
-    EXPECT_TRUE(inputs.ok()) << inputs.status();
-    if (!inputs.ok()) continue;
-    EXPECT_EQ(TryRows(graph, dim, proof, dims, *std::move(inputs), rng), absl::OkStatus())
-        << "dim " << dim << " of\n"
-        << ToText(graph);
-  }
+  auto inputs = RandomInputs(graph, dims, /*seed=*/1, IndexChoice::kSmall);
+  EXPECT_TRUE(inputs.ok()) << inputs.status();
+  if (!inputs.ok()) return proof;
+  EXPECT_EQ(TryRows(graph, dim, proof, dims, *std::move(inputs), rng), absl::OkStatus())
+      << "dim " << dim << " of\n"
+      << ToText(graph);
   return proof;
 }
 
