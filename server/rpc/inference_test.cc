@@ -240,6 +240,33 @@ TEST(InferenceTest, TooManyCallsAtOnceAreRefused) {
   EXPECT_THAT(status.error_message(), HasSubstr("--max_pending"));
 }
 
+TEST(InferenceTest, AFullQueueRefusesAtOnceAndTheOthersAreAnswered) {
+  ServerOptions options;
+  options.contexts = 1;
+  options.threads = 1;
+  options.max_queue = 2;
+  TestServer test(options);
+  test.Upload("m", ScaleModel({3}));
+  test.Upload("n", ScaleModel({5}));
+  test.control->HoldRuns();
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.emplace_back([&] { EXPECT_TRUE(test.Infer(FloatRequest("m", {1})).ok()); });
+    const auto held = [&] {
+      const auto queues = test.server->core().requests().waiting();
+      return test.control->runs_waiting() + (queues.empty() ? 0 : queues[0].requests);
+    };
+    while (held() < i + 1) std::this_thread::yield();
+  }
+  const grpc::Status full = test.Infer(FloatRequest("m", {1}));
+  EXPECT_EQ(full.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(full.error_message(), HasSubstr("2 requests wait already"));
+  std::thread other([&] { EXPECT_TRUE(test.Infer(FloatRequest("n", {1})).ok()); });
+  test.control->ReleaseRuns();
+  for (std::thread& call : waiting) call.join();
+  other.join();
+}
+
 TEST(InferenceTest, UnknownModelAndVersion) {
   TestServer test;
   test.Upload("m", ScaleModel({3}));

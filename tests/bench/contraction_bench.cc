@@ -65,6 +65,9 @@ struct Case {
   std::string name() const { return absl::StrCat(m, "x", n, "x", k); }
 };
 
+// What the server would find of weights of such values (compiler/ir/magnitude.h).
+constexpr int kMagnitude = 20;
+
 // Values in [-1, 1), reproducible.
 void Fill(const HugeBuffer& buffer, uint64_t state) {
   for (int64_t i = 0; i < buffer.bytes() / 4; ++i) {
@@ -147,7 +150,7 @@ std::optional<std::string> Search(const Arguments& arguments, const Case& c,
   const std::string command = absl::StrCat(
       "'", (arguments.folder / "search_plan").string(), "' --graph '", folder, "/graph.pb' --out '",
       folder, "' --tuner '", (arguments.folder / "../../server/athanor-tuner").string(),
-      "' --threads ", c.threads, " --budget ", arguments.search);
+      "' --threads ", c.threads, " --magnitude ", kMagnitude, " --budget ", arguments.search);
   FILE* child = popen(command.c_str(), "r");
   if (child == nullptr) Fail("search_plan cannot be started");
   std::string said;
