@@ -140,6 +140,8 @@ void WeightTakesFactorAfterExample(ExampleBuilder& e) {
 
 // --- Biases ---
 
+// Approximate: where x is near -b, x + b is small and keeps all of its digits, and what is left of
+// contract(x, w) after contract(b, w) is added has lost them.
 Specs ContractSplitsBias(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -192,7 +194,8 @@ void ContractSplitsBiasExample(ExampleBuilder& e) {
                     : e.x().Add(Op::kContract, {w, shifted}, {{"spec", "kn,bmk->nbm"}}));
 }
 
-// What a contraction gives up and the bias it has are one bias.
+// What a contraction gives up and the bias it has are one bias. Only of a contraction: where the
+// sum with `a` cancels, `a+b` is rounded by no more than the contraction itself was.
 Specs BiasesAdd(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -209,7 +212,8 @@ Specs BiasesAdd(const TermLanguage& language, const FactsAnalysis& facts) {
   };
   return Orders(
       {.name = "biases_add",
-       .premises = {"?y = (Add~ (Add~ ?x (IndexMap[?map] ?a)) (IndexMap[?map] ?b))"},
+       .premises = {"?y = (Add~ (Add~ ?x (IndexMap[?map] ?a)) (IndexMap[?map] ?b))",
+                    "?x = (Contract[?product] ?l ?r)"},
        .conditions = {t.HasWideDType("y"), t.IsWeight("a"), t.IsWeight("b"), t.IsNoWeight("x"),
                       t.IsView("map"), t.IsNotUniform("a"), t.IsNotUniform("b")},
        .apply = t.Equal("y", build)});
@@ -217,8 +221,9 @@ Specs BiasesAdd(const TermLanguage& language, const FactsAnalysis& facts) {
 
 void BiasesAddExample(ExampleBuilder& e) {
   const Expr rows = e.Size();
-  const int64_t n = e.ConstantSize(2);
-  const NodeId x = e.Input({rows, n}, WideDType(e));
+  const int64_t k = e.ConstantSize(), n = e.ConstantSize(2);
+  const NodeId l = e.Input({rows, k}, WideDType(e)), r = e.Input({k, n}, WideDType(e));
+  const NodeId x = e.x().Add(Op::kContract, {l, r}, {{"spec", "mk,kn->mn"}});
   const auto bias = [&] {
     return e.x().Map(e.BoundedParameter({n}, WideDType(e)), {rows, n}, {Expr::Axis(1)});
   };
@@ -354,13 +359,13 @@ std::vector<RuleRow> BoundedRows() {
       {"weight_takes_factor_after", kFamily, kReassociating,
        "contract(x, w)*repeat(g) = contract(x, w*repeat(g)) for weights w, g, bounded w*g",
        WeightTakesFactorAfter, nullptr, nullptr, WeightTakesFactorAfterExample},
-      {"contract_splits_bias", kFamily, kReassociating,
+      {"contract_splits_bias", kFamily, RuleClass::kApproximate,
        "contract(x+repeat(b), w) = contract(x, w) + repeat(contract(b, w)), weights b, w, "
        "contract(b, w) far from overflow",
        ContractSplitsBias, nullptr, nullptr, ContractSplitsBiasExample},
       {"biases_add", kFamily, kReassociating,
-       "(x+repeat(a))+repeat(b) = x+repeat(a+b), weights a, b far from overflow", BiasesAdd,
-       nullptr, nullptr, BiasesAddExample},
+       "(x+repeat(a))+repeat(b) = x+repeat(a+b), x a contraction, weights a, b far from overflow",
+       BiasesAdd, nullptr, nullptr, BiasesAddExample},
       {"weights_contract", kFamily, kReassociating,
        "contract(contract(a, b), c) = contract(a, contract(b, c)), weights b, c, bounded a, c, "
        "contract(b, c)",

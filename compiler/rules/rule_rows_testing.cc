@@ -451,12 +451,12 @@ RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds) {
 }
 
 absl::StatusOr<int> CheckGraph(const Graph& graph, const std::vector<Tensor>& values,
-                               const Expr::Env& dims, double relative) {
+                               const Expr::Env& dims, double relative, const RuleChoice& choice) {
   constexpr size_t kMost = 100;
   absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(graph);
   if (!terms.ok()) return terms.status();
   const absl::StatusOr<egraph::Report> report =
-      Saturate(terms->get(), {}, {.limits = {.iterations = 8, .nodes = 3000}});
+      Saturate(terms->get(), choice, {.limits = {.iterations = 8, .nodes = 3000}});
   if (!report.ok()) return report.status();
   const absl::StatusOr<std::vector<Tensor>> want = Evaluate(graph, values, &dims);
   if (!want.ok()) return want.status();

@@ -29,11 +29,12 @@ struct RowCheck {
 // the range, where no result may be infinite or NaN that is a number in the example.
 RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds);
 
-// Every graph that the rows a search may use lead to gives each element of the graph's outputs on
-// these values within `relative` of itself, NaN and infinities in their places. How many graphs
-// there were; else what the first wrong one is.
+// Every graph that the rows of `choice` lead to gives each element of the graph's outputs on these
+// values within `relative` of itself, NaN and infinities in their places. How many graphs there
+// were; else what the first wrong one is.
 absl::StatusOr<int> CheckGraph(const Graph& graph, const std::vector<Tensor>& values,
-                               const Expr::Env& dims, double relative);
+                               const Expr::Env& dims, double relative,
+                               const RuleChoice& choice = {});
 
 // The row's examples under all rows at once: `choices` random choices of e-nodes of each are graphs
 // that Verify accepts and that have the example's values, up to rounding. `fired` counts examples
