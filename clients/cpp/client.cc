@@ -111,30 +111,6 @@ bool WriteTensors(const std::vector<UploadTensor>& tensors, const Client::Progre
   return true;
 }
 
-absl::StatusOr<inference::ModelInferRequest> MakeRequest(const InferRequest& request) {
-  inference::ModelInferRequest message;
-  message.set_model_name(request.model);
-  message.set_model_version(request.version);
-  for (const auto& [name, tensor] : request.inputs) {
-    if (absl::Status s = CheckTensor(tensor); !s.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("input \"", name, "\": ", s.message()));
-    }
-    auto* input = message.add_inputs();
-    input->set_name(name);
-    input->set_datatype(std::string(FindDType(tensor.dtype)->datatype));
-    input->mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
-    message.add_raw_input_contents(tensor.bytes);
-  }
-  for (const std::string& name : request.outputs) message.add_outputs()->set_name(name);
-  for (const auto& [key, value] : request.parameters) {
-    (*message.mutable_parameters())[key].set_string_param(value);
-  }
-  if (request.priority != 0) {
-    (*message.mutable_parameters())["priority"].set_int64_param(request.priority);
-  }
-  return message;
-}
-
 absl::StatusOr<InferReply> ReadReply(inference::ModelInferResponse* response) {
   if (response->outputs_size() != response->raw_output_contents_size()) {
     return absl::InternalError(absl::StrCat("the reply has ", response->outputs_size(),
@@ -165,6 +141,30 @@ absl::StatusOr<InferReply> ReadReply(inference::ModelInferResponse* response) {
 
 }  // namespace
 
+absl::StatusOr<inference::ModelInferRequest> MakeInferRequest(const InferRequest& request) {
+  inference::ModelInferRequest message;
+  message.set_model_name(request.model);
+  message.set_model_version(request.version);
+  for (const auto& [name, tensor] : request.inputs) {
+    if (absl::Status s = CheckTensor(tensor); !s.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("input \"", name, "\": ", s.message()));
+    }
+    auto* input = message.add_inputs();
+    input->set_name(name);
+    input->set_datatype(std::string(FindDType(tensor.dtype)->datatype));
+    input->mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
+    message.add_raw_input_contents(tensor.bytes);
+  }
+  for (const std::string& name : request.outputs) message.add_outputs()->set_name(name);
+  for (const auto& [key, value] : request.parameters) {
+    (*message.mutable_parameters())[key].set_string_param(value);
+  }
+  if (request.priority != 0) {
+    (*message.mutable_parameters())["priority"].set_int64_param(request.priority);
+  }
+  return message;
+}
+
 void Cancellation::Cancel() {
   MutexLock lock(mu_);
   cancelled_ = true;
@@ -186,6 +186,7 @@ Client::Client(const std::string& address, const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
+  if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = options.root_certificates;
   channel_ = grpc::CreateCustomChannel(
@@ -206,6 +207,16 @@ absl::StatusOr<bool> Client::Ready(const CallOptions& options) {
 absl::StatusOr<inference::ServerMetadataResponse> Client::Metadata(const CallOptions& options) {
   return Call(inference_.get(), &inference::GRPCInferenceService::Stub::ServerMetadata,
               inference::ServerMetadataRequest(), options, /*retry=*/true);
+}
+
+absl::StatusOr<inference::ModelMetadataResponse> Client::ModelMetadata(const std::string& name,
+                                                                       const std::string& version,
+                                                                       const CallOptions& options) {
+  inference::ModelMetadataRequest request;
+  request.set_name(name);
+  request.set_version(version);
+  return Call(inference_.get(), &inference::GRPCInferenceService::Stub::ModelMetadata, request,
+              options, /*retry=*/true);
 }
 
 absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& request,
@@ -341,7 +352,7 @@ absl::StatusOr<v1::CompileJob> Client::WatchCompileJob(
 }
 
 absl::StatusOr<InferReply> Client::Infer(const InferRequest& request, const CallOptions& options) {
-  absl::StatusOr<inference::ModelInferRequest> message = MakeRequest(request);
+  absl::StatusOr<inference::ModelInferRequest> message = MakeInferRequest(request);
   if (!message.ok()) return message.status();
   inference::ModelInferResponse response;
   if (absl::Status s = Infer(*message, &response, options); !s.ok()) return s;
@@ -352,6 +363,21 @@ absl::Status Client::Infer(const inference::ModelInferRequest& request,
                            inference::ModelInferResponse* response, const CallOptions& options) {
   CallScope scope(options);
   return ToStatus(inference_->ModelInfer(scope.context(), request, response));
+}
+
+void Client::InferAsync(const inference::ModelInferRequest& request,
+                        inference::ModelInferResponse* response, const CallOptions& options,
+                        std::function<void(absl::Status)> done) {
+  auto scope = std::make_shared<CallScope>(options);
+  grpc::ClientContext* context = scope->context();
+  inference_->async()->ModelInfer(
+      context, &request, response,
+      [scope = std::move(scope), done = std::move(done)](grpc::Status status) mutable {
+        // The context holds the channel, which must not be let go of last on this thread: it joins
+        // the thread that it ends on.
+        scope.reset();
+        done(ToStatus(status));
+      });
 }
 
 bool IsFinished(const v1::CompileJob& job) {

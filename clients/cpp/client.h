@@ -58,6 +58,8 @@ struct CallOptions {
 struct ClientOptions {
   bool tls = false;
   std::string root_certificates;  // PEM; with `tls`, empty: the system's
+  // Clients of one address share a connection unless they ask for one of their own.
+  bool own_connection = false;
 };
 
 struct UploadTensor {
@@ -96,6 +98,9 @@ struct InferReply {
   int64_t queue_us = 0, exec_us = 0;
 };
 
+// The protocol's message; INVALID_ARGUMENT names an input whose bytes do not fit its shape.
+absl::StatusOr<inference::ModelInferRequest> MakeInferRequest(const InferRequest& request);
+
 class Client {
  public:
   explicit Client(const std::string& address, const ClientOptions& options = {});
@@ -103,6 +108,9 @@ class Client {
   // Whether the server takes requests.
   absl::StatusOr<bool> Ready(const CallOptions& options = {});
   absl::StatusOr<inference::ServerMetadataResponse> Metadata(const CallOptions& options = {});
+  absl::StatusOr<inference::ModelMetadataResponse> ModelMetadata(const std::string& name,
+                                                                 const std::string& version = "",
+                                                                 const CallOptions& options = {});
 
   // Sends the tensors that the server lacks. `sent(bytes, total)` is called as they go. OK means
   // that the model is on the server's disk.
@@ -145,6 +153,12 @@ class Client {
   // The protocol's own messages, for callers that keep them between calls.
   absl::Status Infer(const inference::ModelInferRequest& request,
                      inference::ModelInferResponse* response, const CallOptions& options = {});
+  // Begins a call and returns; `done` runs once, on a thread of gRPC's, which it must not block,
+  // and may begin another. `request`, `response` and this client live until then; `done` itself
+  // must not destroy the client.
+  void InferAsync(const inference::ModelInferRequest& request,
+                  inference::ModelInferResponse* response, const CallOptions& options,
+                  std::function<void(absl::Status)> done);
 
  private:
   std::shared_ptr<grpc::Channel> channel_;

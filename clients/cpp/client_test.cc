@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "clients/cpp/bundle.h"
 #include "deploy/bazel/libs/sha256.h"
@@ -89,6 +90,14 @@ class Inference final : public inference::GRPCInferenceService::Service {
     if (request->model_name() == "down") return {grpc::StatusCode::UNAVAILABLE, "draining"};
     return grpc::Status::OK;
   }
+  grpc::Status ModelMetadata(grpc::ServerContext* context,
+                             const inference::ModelMetadataRequest* request,
+                             inference::ModelMetadataResponse* response) override {
+    response->set_name(request->name());
+    response->add_versions(request->version());
+    response->set_platform(context->peer());
+    return grpc::Status::OK;
+  }
   std::atomic<int> calls = 0;
 };
 
@@ -102,7 +111,8 @@ class ClientTest : public testing::Test {
     builder.RegisterService(&jobs_);
     builder.RegisterService(&inference_);
     server_ = builder.BuildAndStart();
-    client_ = std::make_unique<Client>("127.0.0.1:" + std::to_string(port));
+    address_ = "127.0.0.1:" + std::to_string(port);
+    client_ = std::make_unique<Client>(address_);
   }
   ~ClientTest() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
@@ -110,6 +120,7 @@ class ClientTest : public testing::Test {
   Jobs jobs_;
   Inference inference_;
   std::unique_ptr<grpc::Server> server_;
+  std::string address_;
   std::unique_ptr<Client> client_;
 };
 
@@ -200,6 +211,81 @@ TEST_F(ClientTest, CancellationReachesRunningAndLaterCalls) {
   canceller.join();
   EXPECT_EQ(client_->GetModel("m", "", options).status().code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(client_->GetModel("m").ok());
+}
+
+// From inside its callback a call begins the next one; the test ends when all of them have.
+TEST_F(ClientTest, AsyncCallsCallBackOnceAndMayBeginAnother) {
+  const auto message = MakeInferRequest(Request("m"));
+  ASSERT_TRUE(message.ok()) << message.status();
+  inference::ModelInferResponse response;
+  absl::Notification ended;
+  int left = 5;
+  std::function<void(absl::Status)> next = [&](absl::Status status) {
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(response.parameters().at("plan_id").string_param(), "p-1");
+    response.Clear();
+    if (--left == 0) return ended.Notify();
+    client_->InferAsync(*message, &response, {}, next);
+  };
+  client_->InferAsync(*message, &response, {}, next);
+  ended.WaitForNotification();
+  EXPECT_EQ(inference_.calls, 5);
+}
+
+// The client may go as soon as its last call has called back, while gRPC's thread still leaves it.
+TEST_F(ClientTest, AClientMayGoOnceItsCallsHaveCalledBack) {
+  const auto message = MakeInferRequest(Request("m"));
+  ClientOptions own;
+  own.own_connection = true;
+  for (int i = 0; i < 100; ++i) {
+    auto client = std::make_unique<Client>(address_, own);
+    inference::ModelInferResponse response;
+    absl::Notification ended;
+    client->InferAsync(*message, &response, {}, [&](absl::Status status) {
+      EXPECT_TRUE(status.ok()) << status;
+      ended.Notify();
+    });
+    ended.WaitForNotification();
+    client.reset();
+  }
+  EXPECT_EQ(inference_.calls, 100);
+}
+
+TEST_F(ClientTest, AsyncCallsHaveDeadlinesAndCancellation) {
+  const auto message = MakeInferRequest(Request("slow"));
+  Cancellation cancellation;
+  for (CallOptions options : {CallOptions{absl::Milliseconds(50)},
+                              CallOptions{absl::InfiniteDuration(), &cancellation}}) {
+    inference::ModelInferResponse response;
+    absl::Notification ended;
+    absl::Status seen;
+    inference_.calls = 0;
+    client_->InferAsync(*message, &response, options, [&](absl::Status status) {
+      seen = status;
+      ended.Notify();
+    });
+    if (options.cancellation != nullptr) cancellation.Cancel();
+    ended.WaitForNotification();
+    EXPECT_EQ(seen.code(), options.cancellation == nullptr ? absl::StatusCode::kDeadlineExceeded
+                                                           : absl::StatusCode::kCancelled);
+  }
+}
+
+TEST_F(ClientTest, ClientsShareAConnectionUnlessTheyAskForTheirOwn) {
+  ClientOptions own;
+  own.own_connection = true;
+  Client shared(address_), first(address_, own), second(address_, own);
+  std::vector<std::string> peers;
+  for (Client* client : {client_.get(), &shared, &first, &second}) {
+    const auto metadata = client->ModelMetadata("m", "2");
+    ASSERT_TRUE(metadata.ok()) << metadata.status();
+    EXPECT_EQ(metadata->name(), "m");
+    EXPECT_EQ(metadata->versions(0), "2");
+    peers.push_back(metadata->platform());
+  }
+  EXPECT_EQ(peers[0], peers[1]);
+  EXPECT_NE(peers[0], peers[2]);
+  EXPECT_NE(peers[2], peers[3]);
 }
 
 TEST_F(ClientTest, WatchEndsWithTheJobOrWhenToldTo) {

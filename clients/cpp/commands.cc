@@ -1,9 +1,7 @@
 #include "clients/cpp/commands.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -81,15 +79,6 @@ absl::Status FollowJob(Context* context, const std::string& id) {
     default:
       return absl::UnavailableError(absl::StrCat("the watch of job ", id, " ended early"));
   }
-}
-
-ModelName ParseModelName(const std::string& text) {
-  const size_t slash = text.rfind('/');
-  if (slash == std::string::npos) return {text, ""};
-  // Names have slashes too: "org/model".
-  const absl::string_view end = absl::string_view(text).substr(slash + 1);
-  if (end.empty() || !std::all_of(end.begin(), end.end(), absl::ascii_isdigit)) return {text, ""};
-  return {text.substr(0, slash), text.substr(slash + 1)};
 }
 
 absl::StatusOr<v1::DimBuckets> ParseBuckets(const std::string& text) {

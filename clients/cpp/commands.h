@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "clients/cpp/client.h"
 #include "clients/cpp/print.h"
+#include "clients/cpp/text_input.h"
 
 namespace athanor::client {
 
@@ -66,11 +67,6 @@ absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchPr
                     const std::string& budget);
 // Shows a job until it has ended; its error if it failed or was cancelled.
 absl::Status FollowJob(Context* context, const std::string& id);
-// "digits", "digits/2", "org/digits" or "org/digits/2": digits behind the last slash are a version.
-struct ModelName {
-  std::string name, version;
-};
-ModelName ParseModelName(const std::string& text);
 // "b=1-1,2-64" as ranges of the dim b.
 absl::StatusOr<v1::DimBuckets> ParseBuckets(const std::string& text);
 

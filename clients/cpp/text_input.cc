@@ -1,11 +1,13 @@
 #include "clients/cpp/text_input.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -144,6 +146,15 @@ absl::StatusOr<std::pair<std::string, Tensor>> ParseInput(absl::string_view text
     if (!tensor.ok()) return tensor.status();
   }
   return std::make_pair(std::string(name), *std::move(tensor));
+}
+
+ModelName ParseModelName(const std::string& text) {
+  const size_t slash = text.rfind('/');
+  if (slash == std::string::npos) return {text, ""};
+  // Names have slashes too: "org/model".
+  const absl::string_view end = absl::string_view(text).substr(slash + 1);
+  if (end.empty() || !std::all_of(end.begin(), end.end(), absl::ascii_isdigit)) return {text, ""};
+  return {text.substr(0, slash), text.substr(slash + 1)};
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {

@@ -20,6 +20,12 @@ namespace athanor::client {
 absl::StatusOr<std::pair<std::string, Tensor>> ParseInput(absl::string_view text,
                                                           const v1::Model& model);
 
+// "digits", "digits/2", "org/digits" or "org/digits/2": digits behind the last slash are a version.
+struct ModelName {
+  std::string name, version;
+};
+ModelName ParseModelName(const std::string& text);
+
 // The bytes of a file; NOT_FOUND, PERMISSION_DENIED and so on with its path.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);
