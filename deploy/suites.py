@@ -23,7 +23,8 @@ from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What the Python suites start; the ordinary run has built them already.
-BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor"]
+BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
+            "//clients/bench:athanor-bench"]
 
 
 @dataclasses.dataclass

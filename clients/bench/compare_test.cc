@@ -1,0 +1,140 @@
+#include "clients/bench/compare.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "clients/bench/fake_server.h"
+#include "clients/bench/summary.h"
+#include "clients/bench/summary_text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor::bench {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+// A slice of 100 calls of `ms` each in 2 s.
+LoadResult Slice(double ms, const char* plan = "p-1") {
+  LoadResult result;
+  result.seconds = 2;
+  result.not_sent = {0};
+  result.plan_ids = {plan};
+  for (int i = 0; i < 100; ++i) {
+    CallRecord record;
+    record.due_ns = record.sent_ns = i * 20'000'000;
+    record.done_ns = record.due_ns + static_cast<int64_t>(ms * 1e6);
+    record.exec_us = 1000;
+    record.queue_us = 0;
+    record.plan = 0;
+    result.calls.push_back(record);
+  }
+  return result;
+}
+
+LoadOptions Options() {
+  LoadOptions options;
+  options.model = "m";
+  options.arrival = Arrival::kFixed;
+  options.phases = {{2, 50, 50}};
+  return options;
+}
+
+TEST(CompareTest, RatiosArePairByPairSoDriftCancels) {
+  // Both become twice as slow from pair to pair; the second is always 1.5 times the first.
+  Interleaved slices{{Options().phases[0], 5}};
+  for (double ms : {1.0, 2.0, 4.0, 8.0, 16.0}) {
+    slices.first.push_back(Slice(ms));
+    slices.second.push_back(Slice(1.5 * ms));
+  }
+  const json comparison = Compare(slices, Options(), Options(), {});
+  const json& ratio = comparison["ratios"]["p99_e2el_ms"];
+  EXPECT_NEAR(ratio["value"].get<double>(), 1.5, 1e-9);
+  EXPECT_NEAR(ratio["q1"].get<double>(), 1.5, 1e-9);
+  EXPECT_NEAR(ratio["ci95"][1].get<double>(), 1.5, 1e-9);
+  EXPECT_EQ(ratio["pairs"], 5);
+  EXPECT_NEAR(comparison["ratios"]["mean_exec_ms"]["value"].get<double>(), 1, 1e-9);
+  // A queue of 0 ms has no ratio, nor has a goodput that nobody asked for.
+  EXPECT_FALSE(comparison["ratios"].contains("mean_queue_ms"));
+  EXPECT_FALSE(comparison["ratios"].contains("request_goodput"));
+  EXPECT_THAT(ComparisonText(comparison), HasSubstr("1.5 [1.5, 1.5]"));
+}
+
+TEST(CompareTest, FewPairsHaveQuartilesButNoInterval) {
+  Interleaved slices{{Options().phases[0], 2}};
+  for (double ms : {1.0, 2.0}) {
+    slices.first.push_back(Slice(1));
+    slices.second.push_back(Slice(ms));
+  }
+  const json ratio = Compare(slices, Options(), Options(), {})["ratios"]["p50_e2el_ms"];
+  EXPECT_NEAR(ratio["value"].get<double>(), 1.5, 1e-9);
+  EXPECT_NEAR(ratio["q1"].get<double>(), 1.25, 1e-9);
+  EXPECT_FALSE(ratio.contains("ci95"));
+}
+
+TEST(CompareTest, NothingAnsweredHasNoRatio) {
+  Interleaved slices{{Options().phases[0], 1}};
+  slices.first.push_back(Slice(1));
+  slices.second.push_back(Slice(1));
+  for (CallRecord& record : slices.second[0].calls) record.code = 14;
+  EXPECT_TRUE(Compare(slices, Options(), Options(), {})["ratios"].empty());
+}
+
+TEST(CompareTest, SlicesJoinedAreOneRun) {
+  std::vector<LoadResult> slices = {Slice(1, "p-1"), Slice(2, "p-2"), Slice(3, "p-1")};
+  slices[1].not_sent = {4};
+  slices[2].calls[0].code = 14;
+  slices[2].messages = {{14, "gone"}};
+  const LoadResult joined = Join(slices);
+  EXPECT_EQ(joined.seconds, 6);
+  EXPECT_EQ(joined.calls.size(), 300u);
+  EXPECT_EQ(joined.not_sent[0], 4);
+  EXPECT_EQ(joined.messages.at(14), "gone");
+  EXPECT_EQ(joined.plan_ids, (std::vector<std::string>{"p-1", "p-2"}));
+  EXPECT_EQ(joined.calls[100].plan, 1);
+  EXPECT_EQ(joined.calls[200].plan, 0);
+  EXPECT_EQ(joined.calls[100].due_ns, 2'000'000'000);
+  EXPECT_EQ(joined.calls[250].done_ns - joined.calls[250].due_ns, 3'000'000);
+  EXPECT_TRUE(
+      std::is_sorted(joined.calls.begin(), joined.calls.end(),
+                     [](const CallRecord& a, const CallRecord& b) { return a.due_ns < b.due_ns; }));
+  EXPECT_TRUE(Join({}).calls.empty());
+}
+
+// Two servers that tell of themselves: each slice's calls are all of one server, in turns.
+TEST(CompareTest, TurnsAreABBA) {
+  FakeServer one, two;
+  two.service().plan_id = "p-2";
+  auto first = Load::Create(LoadOf(one)), second = Load::Create(LoadOf(two));
+  ASSERT_TRUE(first.ok() && second.ok());
+  const Interleaved slices = RunInterleaved(first->get(), second->get(), {{.seconds = 0.05}, 3});
+  ASSERT_EQ(slices.first.size(), 3u);
+  ASSERT_EQ(slices.second.size(), 3u);
+  int64_t calls = 0;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(slices.first[i].plan_ids, std::vector<std::string>{"p-1"});
+    EXPECT_EQ(slices.second[i].plan_ids, std::vector<std::string>{"p-2"});
+    calls += static_cast<int64_t>(slices.first[i].calls.size());
+  }
+  EXPECT_EQ(calls, one.service().calls);
+}
+
+// The ratio of two independent means, by the normal approximation.
+TEST(CompareTest, RatiosOfStoredRunsHaveTheirOwnIntervals) {
+  const json a = {{"mean_e2el_ms", 10.0}, {"ci95", {{"mean_e2el_ms", {9.0, 11.0}}}}};
+  const json b = {
+      {"mean_e2el_ms", 20.0}, {"ci95", {{"mean_e2el_ms", {18.0, 22.0}}}}, {"p99_e2el_ms", 5.0}};
+  const json ratio = CompareSummaries(a, b)["ratios"]["mean_e2el_ms"];
+  EXPECT_DOUBLE_EQ(ratio["value"], 2);
+  const double half = std::sqrt(2.0) * std::log(11.0 / 9) / 2;
+  EXPECT_NEAR(ratio["ci95"][0].get<double>(), 2 * std::exp(-half), 1e-9);
+  EXPECT_NEAR(ratio["ci95"][1].get<double>(), 2 * std::exp(half), 1e-9);
+  EXPECT_FALSE(CompareSummaries(a, b)["ratios"].contains("p99_e2el_ms"));
+  EXPECT_TRUE(CompareSummaries(json::object(), json{{"ci95", 5}})["ratios"].empty());
+  EXPECT_FALSE(
+      CompareSummaries(a, json{{"mean_e2el_ms", 5.0}})["ratios"]["mean_e2el_ms"].contains("ci95"));
+}
+
+}  // namespace
+}  // namespace athanor::bench

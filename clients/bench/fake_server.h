@@ -1,0 +1,99 @@
+// An inference server whose behaviour a test chooses, in this process.
+//
+//   FakeServer server;
+//   server.service().delay = absl::Milliseconds(2);
+//   server.address();   // "127.0.0.1:40123"
+#ifndef ATHANOR_CLIENTS_BENCH_FAKE_SERVER_H_
+#define ATHANOR_CLIENTS_BENCH_FAKE_SERVER_H_
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "clients/bench/load.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/inference/open_inference_grpc.grpc.pb.h"
+
+namespace athanor::bench {
+
+// Set what is not atomic before the first call.
+class FakeInference final : public inference::GRPCInferenceService::Service {
+ public:
+  grpc::Status ModelInfer(grpc::ServerContext* context, const inference::ModelInferRequest* request,
+                          inference::ModelInferResponse* response) override {
+    const int64_t number = ++calls;
+    const int now = ++running;
+    int most = most_running;
+    while (now > most && !most_running.compare_exchange_weak(most, now)) {
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(delay_us);
+    while ((std::chrono::steady_clock::now() < end || stuck) && !context->IsCancelled()) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    --running;
+    if (fail || number == fail_call) {
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "the queue is full"};
+    }
+    auto& parameters = *response->mutable_parameters();
+    for (const auto& [key, value] : times_us) parameters[key].set_int64_param(value);
+    if (!plan_id.empty()) parameters["plan_id"].set_string_param(plan_id);
+    return grpc::Status::OK;
+  }
+
+  std::map<std::string, int64_t> times_us = {{"queue_us", 20}, {"exec_us", 100}};
+  std::string plan_id = "p-1";
+  std::atomic<int64_t> delay_us = 0;
+  std::atomic<bool> fail = false, stuck = false;
+  std::atomic<int64_t> fail_call = 0;  // this one alone, from 1
+  std::atomic<int64_t> calls = 0;
+  std::atomic<int> running = 0, most_running = 0;
+};
+
+class FakeServer {
+ public:
+  FakeServer() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~FakeServer() { Stop(); }
+
+  // Calls that run end with an error, later ones find nobody.
+  void Stop() {
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_.reset();
+  }
+
+  FakeInference& service() { return service_; }
+  const std::string& address() const { return address_; }
+
+ private:
+  FakeInference service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+// A load of small requests to it: one closed-loop caller for 0.2 s.
+inline LoadOptions LoadOf(const FakeServer& server) {
+  LoadOptions options;
+  options.address = server.address();
+  options.model = "m";
+  client::InferRequest request{"m"};
+  request.inputs["x"] = client::Tensor{"f32", {2}, std::string(8, '\0')};
+  options.requests = {request};
+  options.phases = {{.seconds = 0.2}};
+  return options;
+}
+
+}  // namespace athanor::bench
+
+#endif  // ATHANOR_CLIENTS_BENCH_FAKE_SERVER_H_

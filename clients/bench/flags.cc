@@ -1,0 +1,201 @@
+#include "clients/bench/flags.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
+#include "clients/cpp/text_input.h"
+
+namespace athanor::bench {
+namespace {
+
+absl::Status Bad(absl::string_view flag, absl::string_view text, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, " ", text, ": ", what));
+}
+
+absl::StatusOr<double> ParseSeconds(absl::string_view flag, const std::string& text) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration) || duration <= absl::ZeroDuration() ||
+      duration == absl::InfiniteDuration()) {
+    return Bad(flag, text, "must be a time above 0 with its unit, such as 60s, 500ms or 2m");
+  }
+  return absl::ToDoubleSeconds(duration);
+}
+
+absl::Status ParseRate(absl::string_view flag, const std::string& text, Phase* phase) {
+  const std::vector<std::string> ends = absl::StrSplit(text, "..");
+  if (ends.size() > 2 || !absl::SimpleAtod(ends.front(), &phase->rate) ||
+      !absl::SimpleAtod(ends.back(), &phase->rate_end) ||
+      !(phase->rate >= 0 && phase->rate_end >= 0)) {
+    return Bad(flag, text,
+               "must be calls per second, not negative, such as 500, or 500..2500 for a ramp");
+  }
+  return absl::OkStatus();
+}
+
+// "10s:rate=500..2500" or "10s:concurrency=64"
+absl::StatusOr<Phase> ParsePhase(const std::string& text, bool* open) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  absl::StatusOr<double> seconds = ParseSeconds("--phase", parts.first);
+  if (!seconds.ok()) return seconds.status();
+  Phase phase;
+  phase.seconds = *seconds;
+  absl::string_view load = parts.second;
+  *open = absl::ConsumePrefix(&load, "rate=");
+  if (*open) {
+    if (absl::Status s = ParseRate("--phase", std::string(load), &phase); !s.ok()) return s;
+  } else if (!absl::ConsumePrefix(&load, "concurrency=") ||
+             !absl::SimpleAtoi(load, &phase.concurrency)) {
+    return Bad("--phase", text, "must look like 10s:rate=500..2500 or 10s:concurrency=64");
+  }
+  return phase;
+}
+
+// The phases, and whether they have a rate.
+absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open) {
+  *open = !flags.rate.empty();
+  if (flags.phases.empty()) {
+    Phase phase;
+    absl::StatusOr<double> seconds =
+        ParseSeconds("--duration", flags.duration.empty() ? "10s" : flags.duration);
+    if (!seconds.ok()) return seconds.status();
+    phase.seconds = *seconds;
+    phase.concurrency = flags.concurrency.value_or(1);
+    if (*open) {
+      if (flags.concurrency.has_value()) {
+        return Bad("--concurrency", absl::StrCat(*flags.concurrency),
+                   "calls at a --rate wait for nobody; --max_outstanding limits them");
+      }
+      if (absl::Status s = ParseRate("--rate", flags.rate, &phase); !s.ok()) return s;
+    }
+    return std::vector<Phase>{phase};
+  }
+  if (*open || flags.concurrency.has_value() || !flags.duration.empty()) {
+    return Bad("--phase", flags.phases[0],
+               "says all of it: leave out --rate, --concurrency and --duration");
+  }
+  std::vector<Phase> phases;
+  for (const std::string& text : flags.phases) {
+    bool has_rate = false;
+    absl::StatusOr<Phase> phase = ParsePhase(text, &has_rate);
+    if (!phase.ok()) return phase.status();
+    if (!phases.empty() && has_rate != *open) {
+      return Bad("--phase", text, "phases have a rate all of them, or a concurrency all of them");
+    }
+    *open = has_rate;
+    phases.push_back(*phase);
+  }
+  return phases;
+}
+
+absl::StatusOr<Arrival> ParseArrival(const RunFlags& flags, bool open) {
+  if (flags.arrival.empty()) return open ? Arrival::kPoisson : Arrival::kClosed;
+  const std::optional<Arrival> arrival = FindArrival(flags.arrival);
+  if (!arrival.has_value()) {
+    return Bad("--arrival", flags.arrival, "must be closed, fixed, poisson or gamma");
+  }
+  if (open && *arrival == Arrival::kClosed) {
+    return Bad("--arrival", flags.arrival, "a closed loop has no rate; give --concurrency");
+  }
+  if (!open && *arrival != Arrival::kClosed) {
+    return Bad("--arrival", flags.arrival, "needs --rate, calls per second");
+  }
+  return *arrival;
+}
+
+absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
+  if (flags.servers.empty() || flags.servers.size() > 2) {
+    return Bad("--server", absl::StrCat("(given ", flags.servers.size(), " times)"),
+               "must be given once, or twice to compare");
+  }
+  if (flags.servers.size() == 1) {
+    return flags.slice.empty() ? absl::OkStatus()
+                               : Bad("--slice", flags.slice, "needs a second --server");
+  }
+  const std::vector<Phase>& phases = plan.load.phases;
+  if (phases.size() > 1 || phases[0].rate != phases[0].rate_end) {
+    return Bad("--server", flags.servers[1], "two servers are compared at one constant load");
+  }
+  if (plan.slice_seconds * 2 > phases[0].seconds) {
+    return Bad("--slice", absl::StrCat(plan.slice_seconds, "s"),
+               "at least two slices must fit into --duration");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseMetadata(const RunFlags& flags, RunPlan* plan) {
+  for (const std::string& text : flags.metadata) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (parts.first.empty() || parts.first.size() == text.size()) {
+      return Bad("--metadata", text, "must be KEY=VALUE");
+    }
+    plan->metadata.insert(parts);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
+  RunPlan plan;
+  bool open = false;
+  absl::StatusOr<std::vector<Phase>> phases = ParsePhases(flags, &open);
+  if (!phases.ok()) return phases.status();
+  plan.load.phases = *std::move(phases);
+  absl::StatusOr<Arrival> arrival = ParseArrival(flags, open);
+  if (!arrival.ok()) return arrival.status();
+  plan.load.arrival = *arrival;
+  if (flags.burstiness != 1 && *arrival != Arrival::kGamma) {
+    return Bad("--burstiness", absl::StrCat(flags.burstiness), "is of --arrival gamma");
+  }
+  if (flags.max_outstanding.has_value() && !open) {
+    return Bad("--max_outstanding", absl::StrCat(*flags.max_outstanding),
+               "a closed loop has --concurrency calls out");
+  }
+  const client::ModelName model = client::ParseModelName(flags.model);
+  plan.load.model = model.name;
+  plan.load.version = model.version;
+  plan.load.burstiness = flags.burstiness;
+  plan.load.warmups = flags.warmups;
+  plan.load.seed = flags.seed;
+  plan.load.connections = flags.connections;
+  plan.load.most_outstanding = flags.max_outstanding.value_or(plan.load.most_outstanding);
+  if (!flags.timeout.empty()) {
+    absl::StatusOr<double> seconds = ParseSeconds("--timeout", flags.timeout);
+    if (!seconds.ok()) return seconds.status();
+    plan.load.timeout = absl::Seconds(*seconds);
+  }
+  if (!flags.slice.empty()) {
+    absl::StatusOr<double> seconds = ParseSeconds("--slice", flags.slice);
+    if (!seconds.ok()) return seconds.status();
+    plan.slice_seconds = *seconds;
+  }
+  absl::StatusOr<std::vector<Slo>> slos = ParseSlos(flags.slo);
+  if (!slos.ok()) return slos.status();
+  plan.slos = *std::move(slos);
+  if (!(flags.slo_share > 0 && flags.slo_share <= 1)) {
+    return Bad("--slo_share", absl::StrCat(flags.slo_share), "must be above 0 and at most 1");
+  }
+  plan.slo_share = flags.slo_share;
+  if (absl::Status s = CheckComparison(flags, plan); !s.ok()) return s;
+  plan.load.address = flags.servers[0];
+  if (flags.servers.size() == 2) plan.second_server = flags.servers[1];
+  if (absl::Status s = ParseMetadata(flags, &plan); !s.ok()) return s;
+  // The rest as the load itself sees it; what it sends is not known yet.
+  LoadOptions checked = plan.load;
+  checked.requests = {client::InferRequest{plan.load.model}};
+  if (absl::Status s = CheckLoadOptions(checked); !s.ok()) return s;
+  return plan;
+}
+
+int Pairs(const RunPlan& plan) {
+  return std::max(2,
+                  static_cast<int>(std::floor(plan.load.phases[0].seconds / plan.slice_seconds)));
+}
+
+}  // namespace athanor::bench

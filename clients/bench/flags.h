@@ -1,0 +1,59 @@
+// The flags of `athanor-bench run` as text, and what they mean.
+//
+//   absl::StatusOr<RunPlan> plan = ParseRunFlags(flags);
+#ifndef ATHANOR_CLIENTS_BENCH_FLAGS_H_
+#define ATHANOR_CLIENTS_BENCH_FLAGS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "clients/bench/inputs.h"
+#include "clients/bench/load.h"
+#include "clients/bench/metrics.h"
+
+namespace athanor::bench {
+
+// As given; empty or absent: the default.
+struct RunFlags {
+  std::vector<std::string> servers;  // one, or two to compare
+  std::string model;                 // NAME or NAME/VERSION
+  InputFlags inputs;
+  std::string arrival;  // closed, fixed, poisson, gamma; poisson where there is a rate
+  std::string rate;     // "500" or "500..2500", calls per second
+  double burstiness = 1;
+  std::optional<int> concurrency;
+  std::string duration;             // "60s", "2m"; 10s
+  std::vector<std::string> phases;  // "10s:rate=500..2500", "10s:concurrency=64"
+  std::string slice;                // of a comparison; 2s
+  int64_t warmups = 50;
+  std::string timeout;  // 60s
+  int connections = 1;
+  std::optional<int> max_outstanding;
+  uint64_t seed = 0;
+  std::string slo;                    // "e2el:5,queue:2"
+  double slo_share = 0.99;            // of the calls due, that must meet them
+  std::vector<std::string> metadata;  // "commit=1a2b3c"
+};
+
+struct RunPlan {
+  LoadOptions load;  // for the first server; without requests, which need the model
+  std::string second_server;
+  double slice_seconds = 2;
+  std::vector<Slo> slos;
+  double slo_share = 0.99;
+  std::map<std::string, std::string> metadata;
+};
+
+// INVALID_ARGUMENT names the flag, what is wrong, and what would be right.
+absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags);
+
+// How many pairs of slices the plan's duration makes, two at least.
+int Pairs(const RunPlan& plan);
+
+}  // namespace athanor::bench
+
+#endif  // ATHANOR_CLIENTS_BENCH_FLAGS_H_

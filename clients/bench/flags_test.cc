@@ -1,0 +1,135 @@
+#include "clients/bench/flags.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor::bench {
+namespace {
+
+using testing::HasSubstr;
+
+RunFlags Flags() {
+  RunFlags flags;
+  flags.servers = {"127.0.0.1:1"};
+  flags.model = "digits/2";
+  return flags;
+}
+
+TEST(FlagsTest, DefaultsAreAClosedLoopOfOneCaller) {
+  const auto plan = ParseRunFlags(Flags());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.arrival, Arrival::kClosed);
+  EXPECT_EQ(plan->load.model, "digits");
+  EXPECT_EQ(plan->load.version, "2");
+  ASSERT_EQ(plan->load.phases.size(), 1u);
+  EXPECT_EQ(plan->load.phases[0].seconds, 10);
+  EXPECT_EQ(plan->load.phases[0].concurrency, 1);
+  EXPECT_TRUE(plan->slos.empty());
+}
+
+TEST(FlagsTest, ARateMakesAnOpenLoop) {
+  RunFlags flags = Flags();
+  flags.rate = "500..2500";
+  flags.duration = "1m30s";
+  flags.max_outstanding = 7;
+  flags.timeout = "250ms";
+  auto plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.arrival, Arrival::kPoisson);
+  EXPECT_EQ(plan->load.phases[0].rate, 500);
+  EXPECT_EQ(plan->load.phases[0].rate_end, 2500);
+  EXPECT_EQ(plan->load.phases[0].seconds, 90);
+  EXPECT_EQ(plan->load.most_outstanding, 7);
+  EXPECT_EQ(plan->load.timeout, absl::Milliseconds(250));
+  flags.rate = "20";
+  flags.arrival = "fixed";
+  plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.arrival, Arrival::kFixed);
+  EXPECT_EQ(plan->load.phases[0].rate_end, 20);
+}
+
+TEST(FlagsTest, PhasesFollowEachOther) {
+  RunFlags flags = Flags();
+  flags.phases = {"10s:rate=100", "500ms:rate=100..400", "1s:rate=0"};
+  auto plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->load.phases.size(), 3u);
+  EXPECT_EQ(plan->load.phases[1].seconds, 0.5);
+  EXPECT_EQ(plan->load.phases[1].rate_end, 400);
+  flags.phases = {"1s:concurrency=1", "1s:concurrency=8"};
+  plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.arrival, Arrival::kClosed);
+  EXPECT_EQ(plan->load.phases[1].concurrency, 8);
+}
+
+TEST(FlagsTest, TwoServersTakeTurns) {
+  RunFlags flags = Flags();
+  flags.servers.push_back("127.0.0.1:2");
+  flags.duration = "30s";
+  flags.slice = "3s";
+  const auto plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.address, "127.0.0.1:1");
+  EXPECT_EQ(plan->second_server, "127.0.0.1:2");
+  EXPECT_EQ(Pairs(*plan), 10);
+}
+
+TEST(FlagsTest, AbsurdFlagsAreRefusedByName) {
+  struct Case {
+    const char* flag;
+    void (*change)(RunFlags* flags);
+  };
+  const Case cases[] = {
+      {"--server", [](RunFlags* f) { f->servers.clear(); }},
+      {"--server", [](RunFlags* f) { f->servers = {"a:1", "b:2", "c:3"}; }},
+      {"--server", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->rate = "1..5"; }},
+      {"--slice", [](RunFlags* f) { f->slice = "1s"; }},
+      {"--slice", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "8s"; }},
+      {"--slice", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "0s"; }},
+      {"--model", [](RunFlags* f) { f->model = ""; }},
+      {"--rate", [](RunFlags* f) { f->rate = "fast"; }},
+      {"--rate", [](RunFlags* f) { f->rate = "-5"; }},
+      {"--rate", [](RunFlags* f) { f->rate = "0"; }},
+      {"--rate", [](RunFlags* f) { f->rate = "nan"; }},
+      {"--rate", [](RunFlags* f) { f->rate = "inf"; }},
+      {"--rate", [](RunFlags* f) { f->rate = "1..2..3"; }},
+      {"--rate", [](RunFlags* f) { f->rate = "1000000", f->duration = "1h"; }},
+      {"--arrival", [](RunFlags* f) { f->arrival = "uniform"; }},
+      {"--arrival", [](RunFlags* f) { f->arrival = "poisson"; }},
+      {"--arrival", [](RunFlags* f) { f->arrival = "closed", f->rate = "5"; }},
+      {"--burstiness", [](RunFlags* f) { f->rate = "5", f->burstiness = 2; }},
+      {"--burstiness",
+       [](RunFlags* f) { f->rate = "5", f->arrival = "gamma", f->burstiness = -2; }},
+      {"--concurrency", [](RunFlags* f) { f->concurrency = 0; }},
+      {"--concurrency", [](RunFlags* f) { f->concurrency = 5, f->rate = "5"; }},
+      {"--duration", [](RunFlags* f) { f->duration = "10"; }},
+      {"--duration", [](RunFlags* f) { f->duration = "-3s"; }},
+      {"--duration", [](RunFlags* f) { f->duration = "inf"; }},
+      {"--duration", [](RunFlags* f) { f->duration = "9000h"; }},
+      {"--phase", [](RunFlags* f) { f->phases = {"10s"}; }},
+      {"--phase", [](RunFlags* f) { f->phases = {"10s:speed=5"}; }},
+      {"--phase", [](RunFlags* f) { f->phases = {"x:rate=5"}; }},
+      {"--phase", [](RunFlags* f) { f->phases = {"1s:rate=5", "1s:concurrency=5"}; }},
+      {"--phase", [](RunFlags* f) { f->phases = {"1s:rate=5"}, f->duration = "5s"; }},
+      {"--max_outstanding", [](RunFlags* f) { f->max_outstanding = 5; }},
+      {"--max_outstanding", [](RunFlags* f) { f->rate = "5", f->max_outstanding = -1; }},
+      {"--connections", [](RunFlags* f) { f->connections = -1; }},
+      {"--warmup", [](RunFlags* f) { f->warmups = -1; }},
+      {"--timeout", [](RunFlags* f) { f->timeout = "soon"; }},
+      {"--slo", [](RunFlags* f) { f->slo = "speed:5"; }},
+      {"--slo_share", [](RunFlags* f) { f->slo_share = 2; }},
+      {"--metadata", [](RunFlags* f) { f->metadata = {"commit"}; }},
+  };
+  for (const Case& c : cases) {
+    RunFlags flags = Flags();
+    c.change(&flags);
+    const absl::Status status = ParseRunFlags(flags).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.flag;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.flag));
+  }
+}
+
+}  // namespace
+}  // namespace athanor::bench

@@ -1,0 +1,9 @@
+// The program `athanor-bench`; see commands.h.
+#include "absl/synchronization/mutex.h"
+#include "clients/bench/commands.h"
+
+int main(int argc, char** argv) {
+  // Debian's Abseil looks for deadlocks at every lock, gRPC's too.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  return athanor::bench::RunBench(argc, argv);
+}

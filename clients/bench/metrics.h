@@ -1,0 +1,43 @@
+// What is told of each call, one row a metric; summaries, service levels and reports go by this
+// table.
+//
+//   for (const Metric& metric : Metrics()) std::optional<double> ms = metric.ms(record);
+//
+// Pure and thread-safe.
+#ifndef ATHANOR_CLIENTS_BENCH_METRICS_H_
+#define ATHANOR_CLIENTS_BENCH_METRICS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "clients/bench/load.h"
+
+namespace athanor::bench {
+
+struct Metric {
+  absl::string_view name;     // "e2el"
+  absl::string_view formula;  // of one call
+  // Milliseconds, of an answered call; nothing when its reply does not say.
+  std::optional<double> (*ms)(const CallRecord& record);
+};
+
+absl::Span<const Metric> Metrics();
+const Metric* FindMetric(absl::string_view name);
+
+// A service level: a call meets it when it was answered and `metric` is at most `ms`.
+struct Slo {
+  std::string metric;
+  double ms = 0;
+};
+
+// "e2el:5,queue:2"; "" is none. INVALID_ARGUMENT names the part that is wrong.
+absl::StatusOr<std::vector<Slo>> ParseSlos(absl::string_view text);
+bool MeetsAll(const CallRecord& record, absl::Span<const Slo> slos);
+
+}  // namespace athanor::bench
+
+#endif  // ATHANOR_CLIENTS_BENCH_METRICS_H_

@@ -1,0 +1,84 @@
+// The calls of one run: begins them, takes their answers, keeps a record of each.
+//
+//   Sender sender({&messages, &clients, timeout}, start);
+//   Slot* slot = sender.NewSlot();
+//   sender.Send(slot, due_ns, phase, [&](Slot* slot, bool answered) { ... });
+//   LoadResult result = sender.Collect();   // once nothing is out
+#ifndef ATHANOR_CLIENTS_BENCH_SENDER_H_
+#define ATHANOR_CLIENTS_BENCH_SENDER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "clients/bench/load.h"
+#include "clients/cpp/client.h"
+#include "deploy/bazel/libs/mutex.h"
+
+namespace athanor::bench {
+
+using Clock = std::chrono::steady_clock;
+
+// What one call at a time uses, and the records of those it has been used for. Belongs to whoever
+// got it until Send, then to the call until its callback.
+struct Slot {
+  int index = 0;
+  CallRecord record;
+  inference::ModelInferResponse response;
+  std::vector<CallRecord> records;
+  std::string plan_id;  // the latest, to look its number up only when it changes
+  int32_t plan = -1;
+};
+
+// Thread-safe.
+class Sender {
+ public:
+  struct Target {
+    const std::vector<inference::ModelInferRequest>* messages;
+    const std::vector<std::unique_ptr<client::Client>>* clients;
+    absl::Duration timeout;
+  };
+  using Done = std::function<void(Slot* slot, bool answered)>;
+
+  Sender(const Target& target, Clock::time_point start) : target_(target), start_(start) {}
+
+  // Lives as long as this; not while calls are out that another thread collects.
+  Slot* NewSlot();
+  // `done` runs on one of gRPC's threads and must not block. False, and nothing is sent, when the
+  // call's time is over already.
+  [[nodiscard]] bool Send(Slot* slot, int64_t due_ns, int phase, const Done& done);
+
+  int64_t Now() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+  }
+  Clock::time_point TimeOf(int64_t ns) const { return start_ + std::chrono::nanoseconds(ns); }
+  int64_t sent() const { return sent_; }
+
+  // REQUIRES: no call is out. All records by due time.
+  LoadResult Collect();
+
+ private:
+  void Record(Slot* slot, const absl::Status& status);
+  int32_t PlanNumber(const std::string& plan_id);
+
+  const Target target_;
+  const Clock::time_point start_;
+  std::atomic<int64_t> sent_ = 0;
+  std::atomic<int> outstanding_ = 0, most_outstanding_ = 0;
+  Mutex mu_;
+  std::deque<Slot> slots_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> plan_ids_ ABSL_GUARDED_BY(mu_);
+  std::map<int32_t, std::string> messages_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace athanor::bench
+
+#endif  // ATHANOR_CLIENTS_BENCH_SENDER_H_

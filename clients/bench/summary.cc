@@ -1,0 +1,401 @@
+#include "clients/bench/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "clients/bench/statistics.h"
+
+namespace athanor::bench {
+namespace {
+
+using nlohmann::json;
+
+struct Quantile {
+  absl::string_view name;
+  double share;
+};
+constexpr Quantile kQuantiles[] = {
+    {"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}, {"p999", 0.999}};
+constexpr absl::string_view kStatistics[] = {"mean", "median", "std", "p50",
+                                             "p90",  "p95",    "p99", "p999"};
+constexpr double kBlockSeconds = 1;
+// Shorter runs are cut into so many, longer ones into longer blocks.
+constexpr int kFewestBlocks = 10, kMostBlocks = 3600;
+constexpr int kFewestFilled = 5;  // blocks with calls, for an interval
+constexpr uint64_t kBootstrapSeed = 1;
+constexpr int kWindows = 3;
+constexpr double kSteady = 1.10;
+
+double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+// What is no number is null.
+json Number(double value) { return std::isfinite(value) ? json(value) : json(); }
+
+std::string CodeName(int32_t code) {
+  return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
+}
+
+// One run's calls cut into blocks of time by when they were due.
+class Blocks {
+ public:
+  explicit Blocks(const LoadResult& result)
+      : count_(std::clamp(static_cast<int>(result.seconds / kBlockSeconds), kFewestBlocks,
+                          kMostBlocks)),
+        seconds_(result.seconds / count_),
+        resamples_(Filled(result) < kFewestFilled ? 1 : count_, RoundsFor(result.calls.size()),
+                   kBootstrapSeed) {}
+
+  int count() const { return count_; }
+  double seconds() const { return seconds_; }
+  const Resamples& resamples() const { return resamples_; }
+  int Of(const CallRecord& record) const {
+    return std::clamp(static_cast<int>(Seconds(record.due_ns) / seconds_), 0, count_ - 1);
+  }
+  // Per second, of calls that `counts`; scaled so that its value is `total` / `duration`.
+  template <typename Counts>
+  Interval Rate(const LoadResult& result, double duration, Counts counts) const {
+    std::vector<double> calls(count_), seconds(count_, seconds_);
+    double total = 0;
+    for (const CallRecord& record : result.calls) {
+      if (!counts(record)) continue;
+      ++calls[Of(record)];
+      ++total;
+    }
+    Interval rate = RatioOfSums(calls, seconds, resamples_);
+    const double scale = rate.value > 0 ? total / duration / rate.value : 1;
+    return {rate.value * scale, rate.low * scale, rate.high * scale};
+  }
+
+ private:
+  int Filled(const LoadResult& result) const {
+    std::vector<bool> filled(count_);
+    for (const CallRecord& record : result.calls)
+      filled[Of(record)] = filled[Of(record)] || record.answered();
+    return static_cast<int>(std::count(filled.begin(), filled.end(), true));
+  }
+
+  const int count_;
+  const double seconds_;
+  const Resamples resamples_;
+};
+
+class Summary {
+ public:
+  Summary(const LoadResult& result, const LoadOptions& options, absl::Span<const Slo> slos)
+      : result_(result), options_(options), slos_(slos), blocks_(result) {
+    for (const CallRecord& record : result.calls) {
+      answered_ += record.answered();
+      end_ns_ = std::max(end_ns_, record.done_ns);
+    }
+    for (int64_t not_sent : result.not_sent) not_sent_ += not_sent;
+    duration_ = result.calls.empty() ? result.seconds : Seconds(end_ns_);
+  }
+
+  json Make() {
+    AddRun();
+    AddRates();
+    for (const Metric& metric : Metrics()) AddMetric(metric);
+    AddSlos();
+    AddErrors();
+    AddPlans();
+    AddGenerator();
+    AddSteady();
+    AddPhases();
+    AddSeries();
+    out_["confidence"] = {{"level", 0.95},
+                          {"method", "bootstrap over blocks of time"},
+                          {"block_seconds", blocks_.seconds()},
+                          {"blocks", blocks_.count()},
+                          {"rounds", blocks_.resamples().rounds()}};
+    return std::move(out_);
+  }
+
+ private:
+  void Put(const std::string& key, const Interval& interval, std::string formula) {
+    out_[key] = Number(interval.value);
+    out_["formula"][key] = std::move(formula);
+    if (!std::isnan(interval.low)) out_["ci95"][key] = {interval.low, interval.high};
+  }
+  template <typename T>
+  void PutCount(const std::string& key, T count, std::string formula) {
+    out_[key] = count;
+    out_["formula"][key] = std::move(formula);
+  }
+
+  void AddRun() {
+    const bool closed = options_.arrival == Arrival::kClosed;
+    int callers = 0;
+    for (const Phase& phase : options_.phases) callers = std::max(callers, phase.concurrency);
+    out_["ci95"] = json::object();
+    out_["model_id"] = options_.model;
+    out_["arrival"] = std::string(ArrivalName(options_.arrival));
+    out_["burstiness"] = options_.arrival == Arrival::kGamma ? json(options_.burstiness) : json();
+    out_["seed"] = options_.seed;
+    out_["connections"] = options_.connections;
+    out_["warmups"] = options_.warmups;
+    const int64_t due = static_cast<int64_t>(result_.calls.size()) + not_sent_;
+    PutCount("request_rate", closed ? json() : json(static_cast<double>(due) / result_.seconds),
+             "calls due / seconds they were due in; null in a closed loop");
+    PutCount("max_concurrency", closed ? callers : options_.most_outstanding,
+             "closed loop: callers, at most; open loop: the limit of outstanding calls");
+    PutCount("num_prompts", due, "calls due = completed + failed + not_sent");
+  }
+
+  void AddRates() {
+    PutCount("duration", duration_, "s, from the beginning of the run to the last answer or error");
+    PutCount("completed", answered_, "calls that were answered");
+    PutCount("failed", static_cast<int64_t>(result_.calls.size()) - answered_,
+             "calls that ended with an error");
+    PutCount("not_sent", not_sent_, "calls that were due and that the generator did not get to");
+    PutCount("max_concurrent_requests", result_.most_outstanding, "most calls out at one time");
+    out_["full"] = result_.full;
+    Put("request_throughput",
+        blocks_.Rate(result_, duration_, [](const CallRecord& r) { return r.answered(); }),
+        "completed / duration, calls per second");
+    Put("request_goodput",
+        slos_.empty() ? Interval{}
+                      : blocks_.Rate(result_, duration_,
+                                     [&](const CallRecord& r) { return MeetsAll(r, slos_); }),
+        "calls that meet every service level / duration, calls per second; null without one");
+  }
+
+  void AddMetric(const Metric& metric) {
+    std::vector<Sample> samples;
+    std::vector<double> values, sums(blocks_.count()), counts(blocks_.count());
+    for (const CallRecord& record : result_.calls) {
+      const std::optional<double> ms = record.answered() ? metric.ms(record) : std::nullopt;
+      if (!ms.has_value()) continue;
+      const int block = blocks_.Of(record);
+      samples.push_back({*ms, block});
+      values.push_back(*ms);
+      sums[block] += *ms;
+      ++counts[block];
+    }
+    std::sort(samples.begin(), samples.end(),
+              [](const Sample& a, const Sample& b) { return a.value < b.value; });
+    std::vector<double> shares;
+    for (const Quantile& quantile : kQuantiles) shares.push_back(quantile.share);
+    const std::vector<Interval> quantiles = Percentiles(samples, shares, blocks_.resamples());
+    const std::string of =
+        absl::StrCat(", ms, of answered calls; ", metric.name, " = ", metric.formula);
+    Put(FigureKey("mean", metric.name), RatioOfSums(sums, counts, blocks_.resamples()),
+        absl::StrCat("sum / number", of));
+    Put(FigureKey("median", metric.name), quantiles[0], absl::StrCat("the 50th percentile", of));
+    Put(FigureKey("std", metric.name), {StandardDeviation(values), kNone, kNone},
+        absl::StrCat("square root of the sum of squared distances from the mean / (number - 1)",
+                     of));
+    for (size_t i = 0; i < shares.size(); ++i) {
+      Put(FigureKey(kQuantiles[i].name, metric.name), quantiles[i],
+          absl::StrCat("percentile ", shares[i] * 100,
+                       " (position p (n - 1) of the sorted values, linear between two)", of));
+    }
+    AddCdf(metric, samples);
+  }
+
+  // Points at equal steps of nines, as far as there are calls beyond.
+  void AddCdf(const Metric& metric, absl::Span<const Sample> sorted) {
+    if (sorted.empty()) return;
+    json shares = json::array(), ms = json::array();
+    for (int step = 0; step <= 100; ++step) {
+      const double beyond = std::pow(10, -step / 20.0);
+      if (beyond * static_cast<double>(sorted.size()) < 1) break;
+      const size_t at = static_cast<size_t>((1 - beyond) * static_cast<double>(sorted.size() - 1));
+      shares.push_back(1 - beyond);
+      ms.push_back(sorted[at].value);
+    }
+    out_["cdf"][std::string(metric.name)] = {{"share", shares}, {"ms", ms}};
+  }
+
+  void AddSlos() {
+    out_["slo"] = json::array();
+    for (const Slo& slo : slos_) out_["slo"].push_back({{"metric", slo.metric}, {"ms", slo.ms}});
+    int64_t met = 0;
+    for (const CallRecord& record : result_.calls) met += MeetsAll(record, slos_);
+    const int64_t due = static_cast<int64_t>(result_.calls.size()) + not_sent_;
+    PutCount("slo_share",
+             slos_.empty() || due == 0 ? json()
+                                       : json(static_cast<double>(met) / static_cast<double>(due)),
+             "calls that meet every service level / calls due (failed and not sent ones included)");
+  }
+
+  void AddErrors() {
+    std::map<int32_t, int64_t> calls;
+    for (const CallRecord& record : result_.calls) {
+      if (!record.answered()) ++calls[record.code];
+    }
+    out_["errors"] = json::array();
+    for (const auto& [code, count] : calls) {
+      const auto message = result_.messages.find(code);
+      out_["errors"].push_back(
+          {{"code", CodeName(code)},
+           {"calls", count},
+           {"message", message == result_.messages.end() ? "" : message->second}});
+    }
+  }
+
+  void AddPlans() {
+    std::vector<int64_t> calls(result_.plan_ids.size());
+    for (const CallRecord& record : result_.calls) {
+      if (record.answered() && record.plan >= 0) ++calls[record.plan];
+    }
+    out_["plans"] = json::array();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      out_["plans"].push_back({{"plan_id", result_.plan_ids[i]}, {"calls", calls[i]}});
+    }
+  }
+
+  void AddGenerator() {
+    int64_t late = 0;
+    for (const CallRecord& record : result_.calls) {
+      late += static_cast<double>(record.sent_ns - record.due_ns) / 1e6 > kLateMs;
+    }
+    const double due = static_cast<double>(result_.calls.size()) + static_cast<double>(not_sent_);
+    const bool kept_up = not_sent_ == 0 && static_cast<double>(late) <= kLateShare * due;
+    std::string reason;
+    if (!kept_up) {
+      reason = absl::StrFormat(
+          "%d of %.0f calls were sent more than %g ms after they were due, %d "
+          "not at all: ",
+          late, due, kLateMs, not_sent_);
+      const bool limited = options_.arrival != Arrival::kClosed &&
+                           result_.most_outstanding >= options_.most_outstanding;
+      absl::StrAppend(&reason,
+                      limited
+                          ? "they waited for the limit of outstanding calls"
+                          : "this generator, or the machine it runs on, was too slow for the rate");
+    }
+    PutCount("late_calls", late, "calls sent more than 1 ms after they were due");
+    out_["generator"] = {{"kept_up", kept_up}, {"reason", reason}};
+  }
+
+  // Of thirds of the run; only where the load itself is meant to be the same all the time.
+  void AddSteady() {
+    out_["steady"] = json();
+    const Phase& phase = options_.phases[0];
+    if (options_.phases.size() > 1 || phase.rate != phase.rate_end || answered_ < kWindows) return;
+    std::vector<double> calls(kWindows), ms(kWindows);
+    for (const CallRecord& record : result_.calls) {
+      if (!record.answered()) continue;
+      const double at = Seconds(record.due_ns) / result_.seconds * kWindows;
+      const int window = std::clamp(static_cast<int>(at), 0, kWindows - 1);
+      ++calls[window];
+      ms[window] += Seconds(record.done_ns - record.due_ns) * 1e3;
+    }
+    for (int i = 0; i < kWindows; ++i) {
+      if (calls[i] > 0) ms[i] /= calls[i];
+    }
+    const auto spread = [](const std::vector<double>& values) {
+      const auto [low, high] = std::minmax_element(values.begin(), values.end());
+      return *low > 0 ? *high / *low : kNone;
+    };
+    const double of_calls = spread(calls), of_ms = spread(ms);
+    out_["steady"] = {{"windows", kWindows},
+                      {"throughput_spread", Number(of_calls)},
+                      {"latency_spread", Number(of_ms)},
+                      {"steady", of_calls <= kSteady && of_ms <= kSteady}};
+    out_["formula"]["steady"] =
+        "largest / smallest of three equal windows, of completed calls and of mean e2el: both <= "
+        "1.10";
+  }
+
+  void AddPhases() {
+    out_["phases"] = json::array();
+    for (size_t i = 0; i < options_.phases.size(); ++i) {
+      const Phase& phase = options_.phases[i];
+      std::vector<double> ms;
+      int64_t failed = 0;
+      for (const CallRecord& record : result_.calls) {
+        if (record.phase != static_cast<int32_t>(i)) continue;
+        if (record.answered()) ms.push_back(Seconds(record.done_ns - record.due_ns) * 1e3);
+        failed += !record.answered();
+      }
+      std::sort(ms.begin(), ms.end());
+      json row = {{"seconds", phase.seconds},
+                  {"completed", ms.size()},
+                  {"failed", failed},
+                  {"not_sent", i < result_.not_sent.size() ? result_.not_sent[i] : 0},
+                  {"request_throughput", static_cast<double>(ms.size()) / phase.seconds},
+                  {"median_e2el_ms", Number(Percentile(ms, 0.5))},
+                  {"p99_e2el_ms", Number(Percentile(ms, 0.99))}};
+      if (options_.arrival == Arrival::kClosed) {
+        row["concurrency"] = phase.concurrency;
+      } else {
+        row["rate"] = phase.rate;
+        row["rate_end"] = phase.rate_end;
+      }
+      out_["phases"].push_back(std::move(row));
+    }
+  }
+
+  // For the plots: what was due, answered and failed per second, and latencies, over time.
+  void AddSeries() {
+    const double length = std::max(result_.seconds, duration_);
+    const int bins = std::clamp(static_cast<int>(length / 0.1), 1, 120);
+    const double width = length / bins;
+    const auto bin = [&](int64_t ns) {
+      return std::clamp(static_cast<int>(Seconds(ns) / width), 0, bins - 1);
+    };
+    std::vector<double> due(bins), completed(bins), failed(bins);
+    std::vector<std::vector<double>> ms(bins);
+    for (const CallRecord& record : result_.calls) {
+      due[bin(record.due_ns)] += 1 / width;
+      (record.answered() ? completed : failed)[bin(record.done_ns)] += 1 / width;
+      if (record.answered())
+        ms[bin(record.due_ns)].push_back(Seconds(record.done_ns - record.due_ns) * 1e3);
+    }
+    json t = json::array(), p50 = json::array(), p99 = json::array();
+    for (int i = 0; i < bins; ++i) {
+      t.push_back((i + 0.5) * width);
+      std::sort(ms[i].begin(), ms[i].end());
+      p50.push_back(Number(Percentile(ms[i], 0.5)));
+      p99.push_back(Number(Percentile(ms[i], 0.99)));
+    }
+    out_["series"] = {{"t", t},           {"due", due}, {"completed", completed},
+                      {"failed", failed}, {"p50", p50}, {"p99", p99}};
+  }
+
+  const LoadResult& result_;
+  const LoadOptions& options_;
+  const absl::Span<const Slo> slos_;
+  const Blocks blocks_;
+  int64_t answered_ = 0, not_sent_ = 0, end_ns_ = 0;
+  double duration_ = 0;
+  json out_;
+};
+
+}  // namespace
+
+absl::Span<const absl::string_view> StatisticNames() { return kStatistics; }
+
+std::string FigureKey(absl::string_view statistic, absl::string_view metric) {
+  return absl::StrCat(statistic, "_", metric, "_ms");
+}
+
+json Summarise(const LoadResult& result, const LoadOptions& options, absl::Span<const Slo> slos) {
+  return Summary(result, options, slos).Make();
+}
+
+json Detailed(const LoadResult& result) {
+  json latencies = json::array(), starts = json::array(), queues = json::array(),
+       errors = json::array();
+  for (const CallRecord& record : result.calls) {
+    latencies.push_back(record.answered() ? json(Seconds(record.done_ns - record.due_ns)) : json());
+    starts.push_back(Seconds(record.due_ns));
+    queues.push_back(record.queue_us < 0 ? json()
+                                         : json(static_cast<double>(record.queue_us) / 1e6));
+    errors.push_back(record.answered() ? "" : CodeName(record.code));
+  }
+  return {{"latencies", latencies},
+          {"start_times", starts},
+          {"queue_times", queues},
+          {"errors", errors}};
+}
+
+}  // namespace athanor::bench

@@ -1,0 +1,112 @@
+#include "clients/bench/summary_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/bench/metrics.h"
+#include "clients/bench/summary.h"
+
+namespace athanor::bench {
+namespace {
+
+using nlohmann::json;
+
+std::string TextAt(const json& object, const std::string& key) {
+  const json& value = At(object, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+std::string CountAt(const json& object, const std::string& key) {
+  const json& value = At(object, key);
+  return value.is_number() ? absl::StrFormat("%.6g", value.get<double>()) : "-";
+}
+
+bool IsInterval(const json& ci) {
+  return ci.is_array() && ci.size() == 2 && ci[0].is_number() && ci[1].is_number();
+}
+
+}  // namespace
+
+const json& At(const json& object, const std::string& key) {
+  static const json& none = *new json();
+  if (!object.is_object()) return none;
+  const auto found = object.find(key);
+  return found == object.end() ? none : *found;
+}
+
+std::string FigureText(const json& summary, const std::string& key) {
+  const json& value = At(summary, key);
+  if (!value.is_number()) return "-";
+  std::string text = absl::StrFormat("%.4g", value.get<double>());
+  if (const json& ci = At(At(summary, "ci95"), key); IsInterval(ci)) {
+    absl::StrAppendFormat(&text, " [%.4g, %.4g]", ci[0].get<double>(), ci[1].get<double>());
+  }
+  return text;
+}
+
+std::vector<std::string> Warnings(const json& summary) {
+  std::vector<std::string> warnings;
+  if (At(At(summary, "generator"), "kept_up") == json(false)) {
+    warnings.push_back(absl::StrCat("the generator did not keep up: ",
+                                    TextAt(At(summary, "generator"), "reason")));
+  }
+  if (At(At(summary, "steady"), "steady") == json(false)) {
+    warnings.push_back("not steady: thirds of the run differ by more than 10 %");
+  }
+  if (At(summary, "full") == json(true)) {
+    warnings.push_back("ended early: as many calls as are kept were made");
+  }
+  return warnings;
+}
+
+std::string SummaryText(const json& summary) {
+  std::string text;
+  const std::string label = TextAt(summary, "label");
+  absl::StrAppend(
+      &text, label.empty() ? "" : absl::StrCat(label, ": "), TextAt(summary, "model_id"), ", ",
+      TextAt(summary, "arrival"), ": ", CountAt(summary, "num_prompts"), " due, ",
+      CountAt(summary, "completed"), " completed, ", CountAt(summary, "failed"), " failed, ",
+      CountAt(summary, "not_sent"), " not sent in ", FigureText(summary, "duration"), " s\n");
+  if (const json& errors = At(summary, "errors"); errors.is_array()) {
+    for (const json& error : errors) {
+      absl::StrAppend(&text, "  ", CountAt(error, "calls"), " ", TextAt(error, "code"), ": ",
+                      TextAt(error, "message"), "\n");
+    }
+  }
+  absl::StrAppend(&text, "  throughput ", FigureText(summary, "request_throughput"), " calls/s");
+  if (const json& share = At(summary, "slo_share"); share.is_number()) {
+    absl::StrAppend(&text, ", goodput ", FigureText(summary, "request_goodput"), " calls/s, ",
+                    absl::StrFormat("%.4g", share.get<double>() * 100),
+                    " % of the calls within the service levels");
+  }
+  absl::StrAppend(&text, "\n");
+  for (const Metric& metric : Metrics()) {
+    if (!At(summary, FigureKey("mean", metric.name)).is_number()) continue;
+    absl::StrAppend(&text, absl::StrFormat("  %-5s ms", metric.name));
+    for (absl::string_view statistic : {"mean", "p50", "p90", "p99", "p999"}) {
+      absl::StrAppend(&text, "  ", statistic, " ",
+                      FigureText(summary, FigureKey(statistic, metric.name)));
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  for (const std::string& warning : Warnings(summary)) absl::StrAppend(&text, "  ", warning, "\n");
+  return text;
+}
+
+std::string ComparisonText(const json& comparison) {
+  std::string text = absl::StrCat("second over first, ", TextAt(comparison, "method"), "\n");
+  const json& ratios = At(comparison, "ratios");
+  if (!ratios.is_object()) return text;
+  for (const auto& [key, ratio] : ratios.items()) {
+    absl::StrAppend(&text, absl::StrFormat("  %-22s ", key), CountAt(ratio, "value"));
+    if (const json& ci = At(ratio, "ci95"); IsInterval(ci)) {
+      absl::StrAppendFormat(&text, " [%.4g, %.4g]", ci[0].get<double>(), ci[1].get<double>());
+    }
+    if (At(ratio, "q1").is_number()) {
+      absl::StrAppend(&text, ", quartiles ", CountAt(ratio, "q1"), " to ", CountAt(ratio, "q3"));
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+}  // namespace athanor::bench

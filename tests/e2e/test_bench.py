@@ -1,0 +1,185 @@
+"""athanor-bench against real servers: what it counts, writes and refuses. No figure is judged."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sqlite3
+import subprocess
+import threading
+import time
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import athanor
+import numpy as np
+import pytest
+from conftest import ROOT, Server, built
+
+BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
+
+
+def upload(client: athanor.Client) -> None:
+    """A model with a dim, a float input and indices of ten rows."""
+    g = athanor.Graph("load", dims={"b": (1, 16)})
+    x = g.input("x", ("b", 4), "f32")
+    table = g.parameter("table", np.arange(40, dtype=np.float32).reshape(10, 4))
+    g.output("y", x + athanor.gather(table, g.input("ids", "b", "i64")))
+    client.upload(g, name="load").wait("baseline")
+
+
+@pytest.fixture(scope="module")
+def address(server: Server, client: athanor.Client) -> str:
+    upload(client)
+    return server.address
+
+
+INPUTS = ("--shape=x=bx4", "--shape=ids=b", "--dims=b=1..16", "--input=ids=0..9")
+
+
+def bench(*arguments: object, status: int = 0) -> subprocess.CompletedProcess:
+    done = subprocess.run([built(BENCH), *map(str, arguments)], capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == status, (arguments, done.stdout, done.stderr)
+    return done
+
+
+def run(address: str, *arguments: object, status: int = 0) -> dict:
+    done = bench("run", f"--server={address}", "--model=load", "--warmup=5", "--out=-", *INPUTS,
+                 *arguments, status=status)
+    return json.loads(done.stdout)
+
+
+def test_closed_loop(address: str) -> None:
+    summary = run(address, "--duration=1s", "--concurrency=3", "--connections=2")
+    assert summary["failed"] == 0 and summary["completed"] > 3
+    assert summary["max_concurrent_requests"] == 3
+    assert summary["request_rate"] is None and summary["arrival"] == "closed"
+    # The server's own times are part of the whole.
+    assert 0 < summary["mean_exec_ms"] < summary["mean_e2el_ms"]
+    assert summary["mean_queue_ms"] is not None and summary["mean_batch_ms"] is None
+    assert summary["plans"][0]["plan_id"].startswith("p-")
+    assert summary["plans"][0]["calls"] == summary["completed"]
+    for key in ("p99_e2el_ms", "request_throughput", "mean_exec_ms"):
+        low, high = summary["ci95"][key]
+        assert low <= summary[key] <= high
+        assert summary["formula"][key]
+
+
+def test_open_loop_counts_every_call_due(address: str) -> None:
+    summary = run(address, "--rate=100", "--arrival=fixed", "--duration=1s", "--slo=e2el:60000",
+                  "--detailed")
+    assert summary["num_prompts"] == 100
+    assert summary["completed"] + summary["not_sent"] == 100
+    starts = summary["detailed"]["start_times"]
+    np.testing.assert_allclose(np.diff(starts), 0.01, rtol=1e-6)
+    # numpy's percentiles of every call are the summary's.
+    latencies = np.array(summary["detailed"]["latencies"]) * 1e3
+    for name, share in (("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9)):
+        np.testing.assert_allclose(summary[f"{name}_e2el_ms"], np.percentile(latencies, share),
+                                   rtol=1e-9)
+    np.testing.assert_allclose(summary["std_e2el_ms"], latencies.std(ddof=1), rtol=1e-9)
+    assert summary["slo_share"] == summary["completed"] / 100
+
+
+def test_phases(address: str) -> None:
+    summary = run(address, "--phase=500ms:rate=40", "--phase=500ms:rate=40..120",
+                  "--arrival=gamma", "--burstiness=0.5")
+    assert [phase["rate_end"] for phase in summary["phases"]] == [40, 120]
+    due = sum(phase[key] for phase in summary["phases"]
+              for key in ("completed", "failed", "not_sent"))
+    assert due == summary["num_prompts"]
+
+
+def test_a_missed_service_level_is_an_exit_status(address: str) -> None:
+    summary = run(address, "--duration=300ms", "--slo=e2el:0.000001", status=3)
+    assert summary["slo_share"] == 0 and summary["request_goodput"] == 0
+
+
+class Page(HTMLParser):
+    """The SVG elements of a page, and what it would load from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.svgs = 0
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.svgs += tag == "svg"
+        if tag in ("script", "link", "img", "iframe"):
+            self.loaded.append(tag)
+        self.loaded += [value for key, value in attrs if key in ("src", "href")]
+
+
+def check_page(path: pathlib.Path) -> None:
+    text = path.read_text()
+    page = Page()
+    page.feed(text)
+    page.close()
+    assert page.svgs == 4 and not page.loaded
+    ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))  # every tag closes
+
+
+def test_two_servers_take_turns(address: str, own_server: Server, tmp_path: pathlib.Path) -> None:
+    with own_server.client() as client:
+        upload(client)
+    out, page, db = tmp_path / "ab.json", tmp_path / "ab.html", tmp_path / "runs.db"
+    text = bench("run", f"--server={address}", f"--server={own_server.address}", "--model=load",
+                 "--warmup=5", *INPUTS, "--duration=2s", "--slice=200ms", "--label=twice",
+                 "--metadata=commit=abc", f"--out={out}", f"--html={page}", f"--db={db}",
+                 "--save_calls").stdout
+    assert "second over first" in text
+    both = json.loads(out.read_text())
+    ratio = both["comparison"]["ratios"]["p50_e2el_ms"]
+    assert ratio["pairs"] == 10
+    assert ratio["q1"] <= ratio["value"] <= ratio["q3"]
+    assert ratio["ci95"][0] <= ratio["value"] <= ratio["ci95"][1]
+    check_page(page)
+    with sqlite3.connect(db) as rows:
+        assert rows.execute("SELECT label, model, commit_id FROM runs ORDER BY id").fetchall() == [
+            ("twice first", "load", "abc"), ("twice second", "load", "abc")]
+        calls = dict(rows.execute("SELECT run, count(*) FROM calls GROUP BY run"))
+    assert list(calls.values()) == [each["completed"] + each["failed"] for each in both["runs"]]
+    # The same from what was kept.
+    bench("report", db, f"--html={tmp_path / 'report.html'}")
+    check_page(tmp_path / "report.html")
+    text = bench("compare", f"{db}:1", f"{db}:2", f"--html={page}").stdout
+    assert "different times" in text and "p99_e2el_ms" in text
+    check_page(page)
+
+
+def test_a_server_that_is_killed_ends_the_calls(own_server: Server) -> None:
+    with own_server.client() as client:
+        upload(client)
+    killer = threading.Thread(target=lambda: (time.sleep(4), own_server.kill()))
+    killer.start()
+    summary = run(own_server.address, "--rate=50", "--duration=8s")
+    killer.join()
+    assert summary["completed"] > 0
+    assert {error["code"] for error in summary["errors"]} == {"UNAVAILABLE"}
+    done = bench("run", f"--server={own_server.address}", "--model=load", "--timeout=2s", *INPUTS,
+                 status=1)
+    assert own_server.address in done.stderr
+
+
+def test_refusals_name_what_is_wrong(address: str, tmp_path: pathlib.Path) -> None:
+    start = ("run", f"--server={address}", "--duration=1s")
+    model = (*start, "--model=load")
+    for words, arguments, status in (
+            ("--rate", (*model, *INPUTS, "--rate=0"), 2),
+            ("--duration", (*model, *INPUTS, "--duration=5"), 2),
+            ("--concurrency", (*model, *INPUTS, "--concurrency=0"), 2),
+            ('input "x"', model, 2),
+            ("ids=0..9", (*model, "--shape=x=2x4", "--shape=ids=2"), 2),
+            ("no such input", (*model, *INPUTS, "--shape=z=1"), 2),
+            ("none", (*start, "--model=none", *INPUTS), 1),
+            # A wrong index: the server's own words.
+            ("ids", (*model, *INPUTS[:3], "--input=ids=10..12"), 1),
+            ("/no/such", ("report", "/no/such.json"), 2),
+            ("FILE", ("compare", "one.json"), 2),
+            ("/no/such/folder", (*model, *INPUTS, "--db=/no/such/folder/x.db"), 2)):
+        done = bench(*arguments, status=status)
+        assert words in done.stderr, (arguments, done.stderr)
+    other = tmp_path / "other.json"
+    other.write_text("[1, 2]")
+    assert "neither" in bench("report", other, status=2).stderr
