@@ -33,7 +33,7 @@ import encoder  # noqa: E402
 import mlp  # noqa: E402
 from serving import Served, server  # noqa: E402
 
-LOAD = ROOT / "bazel-bin/tests/bench/call_load"
+BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
 CONFIGS = {"mlp": mlp.DEFAULT, "digits": mlp.DIGITS}
 # Until a search has left its first steps.
 SETTLE_SECONDS = 1.0
@@ -43,16 +43,24 @@ Row = dict[str, object]
 
 
 def load(served: Served, config: mlp.Config, rate: float, seconds: float) -> dict[str, float]:
-    """One turn of calls of `config`'s model with batch 1, from the cores that the server is on."""
+    """One turn of calls of `config`'s model with batch 1, from the cores that the server is on.
+
+    One call is out at a time; with a rate, its time counts from when it was due. Microseconds.
+    """
     cpus = ",".join(map(str, os.sched_getaffinity(served.pid)))
+    pace = [f"--rate={rate}", "--arrival=fixed", "--max_outstanding=1"] if rate > 0 else []
     done = subprocess.run(
-        ["taskset", "-c", cpus, str(LOAD), f"--server={served.address}",
-         f"--model={config.name}", f"--input={config.input}",
-         f"--shape=1x{config.widths[0]}", f"--seconds={seconds}", f"--rate={rate}"],
+        ["taskset", "-c", cpus, str(BENCH), "run", f"--server={served.address}",
+         f"--model={config.name}", f"--shape={config.input}=1x{config.widths[0]}",
+         f"--duration={seconds}s", "--warmup=30", "--out=-", *pace],
         capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"call_load: {done.stderr[-800:]}")
-    return json.loads(done.stdout)
+        raise RuntimeError(f"athanor-bench: {done.stderr[-800:]}")
+    run = json.loads(done.stdout)
+    if run["failed"]:
+        raise RuntimeError(f"athanor-bench: {run['errors']}")
+    times = {q: run[f"{q}_e2el_ms"] * 1e3 for q in (*QUANTILES, "p999")}
+    return {"calls": run["completed"], **times}
 
 
 def neighbour_graph(turn: int) -> athanor.Graph:
