@@ -1,7 +1,7 @@
-// Kernel objects and their checks: out of the kernel store where it has them, else through a tuner
-// process, and then into the store.
+// Kernel objects and their checks: out of the cache where it has them, else through a tuner
+// process, and then into the cache.
 //
-//   KernelMaker maker(&store, &tuner, target, compiler_version);
+//   KernelMaker maker(&cache, &tuner, target, compiler_version);
 //   KernelObject object = maker.Compile(plan.kernels(0)).value();
 //   absl::Status passed = maker.Check(request, plan.kernels(0));
 //
@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compiler/cache/kernel_store.h"
+#include "compiler/cache/cache.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/compile_backend.h"
 #include "server/tuner_process.h"
@@ -25,8 +25,8 @@ bool WorthRetrying(const absl::Status& status);
 
 class KernelMaker {
  public:
-  KernelMaker(KernelStore* store, TunerProcess* tuner, const internal::TargetReply& machine)
-      : store_(*store), tuner_(*tuner), machine_(machine) {}
+  KernelMaker(Cache* cache, TunerProcess* tuner, const internal::TargetReply& machine)
+      : cache_(*cache), tuner_(*tuner), machine_(machine) {}
 
   // A crash of the compiler costs one more try. Errors name the kernel.
   absl::StatusOr<KernelObject> Compile(const v1::Kernel& kernel);
@@ -37,7 +37,7 @@ class KernelMaker {
   absl::Status AddObjects(internal::CheckRequest* request);
 
  private:
-  KernelStore& store_;
+  Cache& cache_;
   TunerProcess& tuner_;
   const internal::TargetReply& machine_;
 };

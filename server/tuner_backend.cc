@@ -1,6 +1,7 @@
 #include "server/tuner_backend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -74,6 +75,9 @@ class TunerBackend final : public CompileBackend {
       absl::Status passed = maker.Check(check.request(), plan.kernels(check.kernel()));
       if (!passed.ok()) return passed;
     }
+    // A server that is killed once the plan serves has its kernels when it starts again.
+    constexpr std::chrono::seconds kMostWait{1};
+    shared_.cache().Flush(kMostWait).IgnoreError();  // else it compiles them again
     return absl::OkStatus();
   }
 
@@ -118,7 +122,7 @@ class TunerBackend final : public CompileBackend {
 
   using Checks = google::protobuf::RepeatedPtrField<internal::KernelCheck>;
 
-  KernelMaker Maker() { return KernelMaker(&shared_.store(), tuner_->get(), machine_); }
+  KernelMaker Maker() { return KernelMaker(&shared_.cache(), tuner_->get(), machine_); }
 
   TunerBackends& shared_;
   const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner_;
@@ -160,8 +164,8 @@ absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const Serve
   if (!first.ok()) return first.status();
   MutexLock lock(backends->mu_);
   backends->first_ = *std::move(first);
-  backends->store_ = KernelStore::Open(options.cache, [](absl::string_view message) {
-    LogWarn("kernel cache", {{"warning", message}});
+  backends->cache_ = Cache::Open({.path = options.cache}, [](absl::string_view message) {
+    LogWarn("cache", {{"warning", message}});
   });
   return backends;
 }

@@ -1,10 +1,10 @@
-// Compiling for real: a tuner process lowers, it or the kernel store gives the objects, the tuner
+// Compiling for real: a tuner process lowers, it or the cache gives the objects, the tuner
 // checks them, the runtime's executor runs the plan.
 //
 //   std::unique_ptr<TunerBackends> backends = TunerBackends::Create(options).value();
 //   CompileBackendFactory factory = [&](MemoryLedger* ledger) { return backends->New(ledger); };
 //
-// Each backend owns one child process. What they share (device, kernel store, the machine's target,
+// Each backend owns one child process. What they share (device, cache, the machine's target,
 // the page of running requests) lives here and outlives them.
 #ifndef ATHANOR_SERVER_TUNER_BACKEND_H_
 #define ATHANOR_SERVER_TUNER_BACKEND_H_
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/cache/kernel_store.h"
+#include "compiler/cache/cache.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "runtime/cpu/device.h"
@@ -45,7 +45,7 @@ class TunerBackends {
   MachineLimits* limits() { return &limits_; }
   Device* device() { return device_.get(); }
   Traffic* traffic() { return traffic_.get(); }
-  KernelStore& store() { return *store_; }
+  Cache& cache() { return *cache_; }
 
  private:
   TunerBackends() = default;
@@ -57,7 +57,7 @@ class TunerBackends {
   TunerOptions tuner_options_;
   std::atomic<size_t> started_ = 0;
   std::unique_ptr<CpuDevice> device_;
-  std::unique_ptr<KernelStore> store_;
+  std::unique_ptr<Cache> cache_;
   MachineLimits limits_;
   Mutex mu_;
   std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);

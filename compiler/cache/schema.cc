@@ -42,9 +42,9 @@ CREATE TABLE plans (
   share_of_baseline REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
   compared_with TEXT NOT NULL,    -- how it was verified
   kernel_keys BLOB NOT NULL,      -- 32 bytes each
-  body BLOB NOT NULL,             -- internal.StoredPlan
   checksum BLOB NOT NULL, bytes INTEGER NOT NULL, created_us INTEGER NOT NULL,
   used_us INTEGER NOT NULL,
+  body BLOB NOT NULL,             -- internal.StoredPlan; last: what is before is read without it
   PRIMARY KEY (key, conditions, plan_id)) STRICT;
 CREATE INDEX plans_by_graph ON plans (graph_hash);
 

@@ -226,6 +226,7 @@ int SqliteFile::TryOpen() {
     code = RunSql(db_, schema_.full_sync ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
   }
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA foreign_keys=ON");
+  if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA temp_store=MEMORY");
   // Some of each connection's memory; the pages are in the system's cache anyway.
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA cache_size=-512");
   if (code == SQLITE_OK) code = Migrate();

@@ -1,13 +1,8 @@
 #include "compiler/cache/sqlite_file.h"
 
-#include <fcntl.h>
-#include <sched.h>
 #include <sqlite3.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -17,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/schema.h"
+#include "compiler/cache/small_disk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -275,23 +271,8 @@ TEST_F(SqliteFileTest, ACacheOfSchema1BecomesOneOfToday) {
   EXPECT_THAT(reports_, IsEmpty());
 }
 
-// A disk of 1 MiB of this process's own; says what is missing where it cannot be had.
-std::string MountSmallDisk(const std::string& folder) {
-  const std::string ids = absl::StrCat("0 ", getuid(), " 1");
-  if (unshare(CLONE_NEWNS) != 0) {
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return "unshare(CLONE_NEWNS) is not permitted";
-    std::ofstream("/proc/self/uid_map") << ids;
-  }
-  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
-    return "mounts cannot be made private";
-  }
-  if (mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m") != 0) return "tmpfs cannot be mounted";
-  return "";
-}
-
 // What is wrong with a file on a full disk; empty: nothing.
 std::string FillADisk(const std::string& folder, const SqliteSchema& schema) {
-  if (std::string missing = MountSmallDisk(folder); !missing.empty()) return missing;
   std::vector<std::string> reports;
   SqliteFile file(folder + "/items.db", schema,
                   [&](absl::string_view message) { reports.emplace_back(message); });
@@ -317,22 +298,7 @@ std::string FillADisk(const std::string& folder, const SqliteSchema& schema) {
 }
 
 TEST_F(SqliteFileTest, AFullDiskIsAStateAndLosesNothing) {
-  int pipe_ends[2];
-  ASSERT_EQ(pipe(pipe_ends), 0);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    const std::string wrong = FillADisk(folder_, Schema());
-    const ssize_t written = write(pipe_ends[1], wrong.data(), wrong.size());
-    _exit(written == static_cast<ssize_t>(wrong.size()) ? 0 : 1);
-  }
-  close(pipe_ends[1]);
-  std::string wrong(4096, '\0');
-  wrong.resize(std::max<ssize_t>(0, read(pipe_ends[0], wrong.data(), wrong.size())));
-  close(pipe_ends[0]);
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(wrong, "");
+  EXPECT_EQ(OnASmallDisk(folder_, [this] { return FillADisk(folder_, Schema()); }), "");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/cache/kernel_store.h"
+#include "compiler/cache/cache.h"
 #include "compiler/ir/graph.h"
 #include "gtest/gtest.h"
 #include "server/kernel_maker.h"
@@ -38,11 +38,11 @@ class PlanSearchTest : public TunerTest {
   void SetUp() override {
     TunerTest::SetUp();
     if (HasFatalFailure()) return;
-    store_ = KernelStore::Open("", [](absl::string_view) {});
+    cache_ = Cache::Open({.path = ""}, [](absl::string_view) {});
     graph_ = *ParseGraph(kModel);
   }
 
-  KernelMaker Maker() { return KernelMaker(store_.get(), tuner_.get(), machine_); }
+  KernelMaker Maker() { return KernelMaker(cache_.get(), tuner_.get(), machine_); }
 
   // The baseline with every kernel's schedule as it is.
   PlanSearch::Found Baseline() {
@@ -69,7 +69,7 @@ class PlanSearchTest : public TunerTest {
 
   // Out of reach, so that how busy this machine is does not decide when the search ends.
   MachineLimits unreachable_{Limits(1e18)};
-  std::unique_ptr<KernelStore> store_;
+  std::unique_ptr<Cache> cache_;
   Graph graph_;
 };
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "compiler/cache/kernel_store.h"
+#include "compiler/cache/cache.h"
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -35,10 +35,10 @@ class PlanVerifyTest : public TunerTest {
  protected:
   void SetUp() override {
     StartTuner("tests/tuner/lying_tuner");
-    store_ = KernelStore::Open("", [](absl::string_view) {});
+    cache_ = Cache::Open({.path = ""}, [](absl::string_view) {});
   }
 
-  KernelMaker Maker() { return KernelMaker(store_.get(), tuner_.get(), machine_); }
+  KernelMaker Maker() { return KernelMaker(cache_.get(), tuner_.get(), machine_); }
 
   // What serves: right, and so slow that every plan is faster.
   PlanSearch::Found Slow(const Graph& graph) {
@@ -61,7 +61,7 @@ class PlanVerifyTest : public TunerTest {
     return slow;
   }
 
-  std::unique_ptr<KernelStore> store_;
+  std::unique_ptr<Cache> cache_;
 };
 
 TEST_F(PlanVerifyTest, OnlyTheRightPlanIsFound) {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "compiler/cache/kernel_store.h"
+#include "compiler/cache/cache.h"
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -204,9 +204,9 @@ TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
   unreachable.set_near_bytes_per_second(1e15);
   unreachable.set_f32_flops_per_second(1e18);
   MachineLimits limits(unreachable);
-  auto store = KernelStore::Open("", [](absl::string_view) {});
+  auto cache = Cache::Open({.path = ""}, [](absl::string_view) {});
   TunerPlanSearch search(1, *ParseGraph(kModel), serving,
-                         KernelMaker(store.get(), tuner.get(), *machine), tuner.get(), *machine,
+                         KernelMaker(cache.get(), tuner.get(), *machine), tuner.get(), *machine,
                          &limits, PlanSearchOptions{1, 16});
   auto running = std::make_unique<Traffic::Request>(traffic_.get());
   for (int steps = 0; steps < 2; ++steps) {

@@ -1,0 +1,215 @@
+// Files of before and of later, damaged, deleted, full, or none at all.
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/cache/cache.h"
+#include "compiler/cache/cache_fixture.h"
+#include "compiler/cache/schema.h"
+#include "compiler/cache/small_disk.h"
+#include "deploy/bazel/libs/sha256.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CacheFileTest : public CacheTest {};
+
+TEST_F(CacheFileTest, AFileOfSchema1IsTakenOver) {
+  std::ifstream dump("compiler/cache/testdata/schema1.sql");
+  ASSERT_TRUE(dump.good());
+  std::stringstream sql;
+  sql << dump.rdbuf();
+  Execute(sql.str());
+  auto cache = Open();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(cache->FindKernel(TestKernelKey(i)), absl::StrCat("object ", i, " of schema 1"));
+  }
+  EXPECT_TRUE(cache->HasPassed(Sha256Of("passed")));
+  for (const TierCase& tier : TierCases()) {
+    tier.put(*cache);
+    EXPECT_TRUE(tier.found(*cache)) << tier.tier;
+  }
+  const v1::CacheVerification found = cache->Verify(true).value();
+  EXPECT_EQ(found.bad_size(), 0);
+  EXPECT_EQ(found.database(), "ok");
+  EXPECT_EQ(found.rows(), 3 + 1 + 6);  // one of the kernels was put again
+  EXPECT_EQ(cache->Stat().schema(), CacheSchema().version());
+  EXPECT_THAT(reports(), IsEmpty());
+}
+
+TEST_F(CacheFileTest, ANewerSchemaIsLeftAlone) {
+  {
+    auto cache = Open();
+    for (const TierCase& tier : TierCases()) tier.put(*cache);
+  }
+  Execute("PRAGMA user_version=1000");
+  {
+    auto cache = Open();
+    EXPECT_EQ(cache->Stat().state(), v1::CacheStat::NEWER_SCHEMA);
+    EXPECT_THAT(cache->Stat().reason(), HasSubstr("schema 1000"));
+    EXPECT_THAT(reports(), ElementsAre(HasSubstr("newer version")));
+    for (const TierCase& tier : TierCases()) {
+      tier.put(*cache);
+      EXPECT_FALSE(tier.found(*cache)) << tier.tier;
+    }
+    MissReason why = MissReason::kAbsent;
+    EXPECT_FALSE(cache->FindKernel(TestKernelKey(1), &why).has_value());
+    EXPECT_EQ(why, MissReason::kNoCache);
+    EXPECT_EQ(cache->Verify(true).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(cache->CollectGarbage({}).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(cache->Flush(kLong).code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(cache->data_version(), -1);
+  }
+  Execute(absl::StrCat("PRAGMA user_version=", CacheSchema().version()));
+  auto cache = Open();
+  for (const TierCase& tier : TierCases()) EXPECT_TRUE(tier.found(*cache)) << tier.tier;
+}
+
+TEST_F(CacheFileTest, WithoutAFileItOnlyMisses) {
+  for (const std::string& path : {std::string("/proc/nowhere/cache.db"), folder_, std::string()}) {
+    SCOPED_TRACE(path);
+    path_ = path;
+    const size_t before = reports().size();
+    auto cache = Open();
+    EXPECT_EQ(reports().size(), before + (path.empty() ? 0 : 1));
+    for (const TierCase& tier : TierCases()) {
+      tier.put(*cache);
+      EXPECT_FALSE(tier.found(*cache)) << tier.tier;
+    }
+    cache->PutPassed("x");
+    EXPECT_FALSE(cache->HasPassed("x"));
+    EXPECT_EQ(cache->Stat().state(), v1::CacheStat::UNUSABLE);
+    EXPECT_GT(cache->Stat().writes_dropped(), 0);
+    EXPECT_EQ(reports().size(), before + (path.empty() ? 0 : 1));
+  }
+}
+
+TEST_F(CacheFileTest, AFullQueueDropsAndCounts) {
+  auto cache = Open();
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  const std::string object(std::size_t{30} << 20, 'x');
+  // Some are in flight, some queued; the rest does not fit.
+  for (int i = 0; i < 5; ++i) cache->PutKernel(TestKernelKey(i), object);
+  ASSERT_EQ(sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(other);
+  EXPECT_EQ(cache->Flush(kLong).code(), absl::StatusCode::kResourceExhausted);
+  const int64_t dropped = cache->Stat().writes_dropped();
+  EXPECT_GE(dropped, 1);
+  EXPECT_EQ(TierOf(*cache, "kernels").rows(), 5 - dropped);
+  EXPECT_EQ(cache->FindKernel(TestKernelKey(0)), object);
+}
+
+TEST_F(CacheFileTest, ARowThatCannotBeWrittenCostsNoOther) {
+  {
+    Open()->PutKernel(TestKernelKey(1), TestObject(1));
+  }
+  Execute("CREATE TRIGGER never BEFORE INSERT ON kernels BEGIN SELECT RAISE(ABORT, 'no'); END");
+  auto cache = Open();
+  cache->PutKernel(TestKernelKey(2), TestObject(2));
+  cache->PutPassed(std::string(32, 'c'));
+  cache->PutTiming(TestTimingKey(1), {{1}, {1}, {1}, 1, true});
+  EXPECT_EQ(cache->Flush(kLong).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(cache->Flush(kLong).ok());  // nothing was lost since
+  EXPECT_EQ(cache->Stat().writes_dropped(), 1);
+  EXPECT_EQ(cache->FindKernel(TestKernelKey(1)), TestObject(1));
+  EXPECT_EQ(cache->FindKernel(TestKernelKey(2)), std::nullopt);
+  EXPECT_EQ(Number("SELECT count(*) FROM checks"), 1);
+  EXPECT_EQ(Number("SELECT count(*) FROM timings"), 1);
+}
+
+// Damage of every kind, found on opening or only on the way: never a crash, never a wrong object.
+TEST_F(CacheFileTest, DamageAnywhere) {
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(round);
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    {
+      auto cache = Open();
+      for (int i = 0; i < 20; ++i) cache->PutKernel(TestKernelKey(i), TestObject(i));
+      for (const TierCase& tier : TierCases()) tier.put(*cache);
+    }
+    const auto size = std::filesystem::file_size(path_);
+    {
+      std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+      const std::string noise = TestObject(1000 + round).substr(0, 600);
+      file.seekp(round < 20 ? round * 5 : (size / 40) * (round - 20));
+      file.write(noise.data(), static_cast<std::streamsize>(noise.size()));
+    }
+    if (round % 7 == 3) std::filesystem::resize_file(path_, size * (round % 5) / 5 + 13);
+    auto cache = Open();
+    const auto look = [&] {
+      for (int i = 0; i < 20; ++i) {
+        const std::optional<std::string> object = cache->FindKernel(TestKernelKey(i));
+        if (object) EXPECT_EQ(*object, TestObject(i));
+      }
+      // Found as it was put, or not at all.
+      const std::optional<PlanRow> plan = cache->FindPlan(TestPlanKey(1));
+      if (plan) EXPECT_EQ(plan->stored.plan().plan_id(), "p-1");
+    };
+    look();
+    for (int i = 0; i < 20; ++i) cache->PutKernel(TestKernelKey(i), TestObject(i));
+    cache->Flush(kLong).IgnoreError();
+    look();
+    cache->Verify(true).status().IgnoreError();  // it may be no cache any more
+  }
+}
+
+TEST_F(CacheFileTest, AFileThatIsDeletedIsBegunAnew) {
+  auto cache = Open();
+  cache->PutKernel(TestKernelKey(1), TestObject(1));
+  ASSERT_TRUE(cache->Flush(kLong).ok());
+  for (const char* suffix : {"-wal", "-shm", ""}) std::filesystem::remove(path_ + suffix);
+  EXPECT_EQ(cache->FindKernel(TestKernelKey(1)), std::nullopt);
+  cache->PutKernel(TestKernelKey(2), TestObject(2));
+  ASSERT_TRUE(cache->Flush(kLong).ok());
+  EXPECT_EQ(Open()->FindKernel(TestKernelKey(2)), TestObject(2));
+}
+
+TEST_F(CacheFileTest, AFullDiskLosesNoRowThatWasWritten) {
+  EXPECT_EQ(OnASmallDisk(folder_,
+                         [this]() -> std::string {
+                           auto cache = Open();
+                           int kept = 0;
+                           absl::Status status;
+                           for (; kept < 300; ++kept) {
+                             cache->PutKernel(TestKernelKey(kept), TestObject(kept));
+                             status = cache->Flush(kLong);
+                             if (!status.ok()) break;
+                           }
+                           if (!absl::IsResourceExhausted(status))
+                             return "not full: " + status.ToString();
+                           if (kept < 10) return absl::StrCat("full after ", kept, " kernels");
+                           if (cache->Stat().state() != v1::CacheStat::FULL)
+                             return "full is not its state";
+                           if (reports().size() != 1)
+                             return absl::StrCat(reports().size(), " reports");
+                           for (int i = 0; i < kept; ++i) {
+                             if (cache->FindKernel(TestKernelKey(i)) != TestObject(i)) {
+                               return absl::StrCat("kernel ", i, " of ", kept, " is lost");
+                             }
+                           }
+                           const auto found = cache->Verify(false);
+                           if (!found.ok()) return found.status().ToString();
+                           if (found->bad_size() != 0 || found->database() != "ok")
+                             return found->DebugString();
+                           return "";
+                         }),
+            "");
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,128 @@
+// The one thread of a process that writes to the cache: rows are queued, found by this process
+// meanwhile, and written in batches.
+//
+//   CacheWriter writer({.path = path, .limit_bytes = limit}, report);
+//   writer.Put(row);                                  // returns at once
+//   writer.Pending(Tier::kKernels, hash);             // until it is in the file
+//   absl::Status s = writer.Flush(absl::Seconds(1));
+//
+// Thread-safe. What cannot be written is dropped and counted: the cache is only slower then.
+#ifndef ATHANOR_COMPILER_CACHE_CACHE_WRITER_H_
+#define ATHANOR_COMPILER_CACHE_CACHE_WRITER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "compiler/cache/rows.h"
+#include "deploy/bazel/libs/mutex.h"
+
+namespace athanor {
+
+class CacheWriter {
+ public:
+  static constexpr int64_t kMostQueuedBytes = int64_t{64} << 20;
+  static constexpr std::chrono::milliseconds kMostWait{1000};  // of a Put, for room in the queue
+  // A row's used_us is written anew once it is older than this.
+  static constexpr int64_t kUsedMicroseconds = int64_t{3600} * 1000 * 1000;
+
+  struct Options {
+    std::string path;         // empty: nothing is kept
+    int64_t limit_bytes = 0;  // of the file; above it rows are evicted; 0: none
+    // Called by the thread after Wake, and as long as it says when again.
+    std::function<std::optional<std::chrono::milliseconds>()> beat;
+  };
+  CacheWriter(Options options, SqliteFile::Report report);
+  ~CacheWriter();  // writes what is queued
+  CacheWriter(const CacheWriter&) = delete;
+  CacheWriter& operator=(const CacheWriter&) = delete;
+
+  bool usable() const { return usable_; }  // when it was opened
+
+  void Put(std::shared_ptr<const CacheRow> row);
+  void Quarantine(BadRow bad);
+  // That a row was of use: written with the next rows, never for its own sake. `used_us`: what the
+  // row says now.
+  void Used(Tier tier, int64_t rowid, int64_t used_us);
+  void UsedCheck(absl::string_view key, int64_t used_us);
+
+  // Rows under `key` that are not in the file yet, newest first.
+  std::vector<std::shared_ptr<const CacheRow>> Pending(Tier tier, absl::string_view key);
+
+  // `beat` is due.
+  void Wake();
+
+  // OK once all queued before is in the file. DEADLINE_EXCEEDED after `limit`; else why rows were
+  // dropped since the last Flush.
+  absl::Status Flush(std::chrono::milliseconds limit);
+
+  struct State {
+    FileState file = FileState::kUnusable;
+    std::string reason;
+    int64_t waiting = 0;  // rows
+    int64_t dropped = 0;
+  };
+  State GetState();
+
+ private:
+  struct Job {  // one of the two
+    std::shared_ptr<const CacheRow> row;
+    std::optional<BadRow> bad;
+  };
+  struct UsedMark {
+    Tier tier;
+    int64_t rowid;
+    std::string key;  // of checks
+    auto operator<=>(const UsedMark&) const = default;
+  };
+  using Batch = std::vector<Job>;
+  using Marks = std::map<UsedMark, int64_t>;  // to when
+
+  void Run();
+  void Enqueue(Job job, int64_t bytes);
+  // Waits until there is something to do; beats meanwhile.
+  void WaitForWork(MutexLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS;  // holds mu_ by `lock`
+  Batch TakeBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // How many of the batch were dropped, and why the last one was.
+  std::pair<int64_t, absl::Status> Write(const Batch& batch, const Marks& marks);
+  absl::Status WriteOnce(absl::Span<const Job> jobs, const Marks& marks);
+  absl::Status WriteMarks(const Marks& marks);
+  void KeepToLimit();
+  void Forget(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  SqliteFile file_;  // of the thread, once it runs
+  bool usable_ = false;
+
+  Mutex mu_;
+  CondVar changed_;                                                 // the queue, or stop_
+  CondVar progress_;                                                // a batch was done
+  std::deque<std::pair<Job, int64_t>> queue_ ABSL_GUARDED_BY(mu_);  // with bytes
+  int64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::multimap<std::pair<Tier, std::string>, std::shared_ptr<const CacheRow>> pending_
+      ABSL_GUARDED_BY(mu_);
+  Marks used_ ABSL_GUARDED_BY(mu_);
+  int64_t put_ ABSL_GUARDED_BY(mu_) = 0;   // jobs taken in so far
+  int64_t done_ ABSL_GUARDED_BY(mu_) = 0;  // of them, in the file or dropped
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);  // since the last Flush
+  FileState state_ ABSL_GUARDED_BY(mu_) = FileState::kUnusable;
+  std::string reason_ ABSL_GUARDED_BY(mu_);
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<std::chrono::steady_clock::time_point> beat_at_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_CACHE_CACHE_WRITER_H_

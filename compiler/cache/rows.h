@@ -1,0 +1,118 @@
+// Rows of the cache's tables: their columns, their checksums, the way into the file and out of it.
+// For the files of this folder.
+//
+// A checksum is over all columns a tier lists here, so a row with any other byte is a bad one; what
+// changes without the row (used_us, incumbent) is not listed.
+#ifndef ATHANOR_COMPILER_CACHE_ROWS_H_
+#define ATHANOR_COMPILER_CACHE_ROWS_H_
+
+#include <any>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "compiler/cache/keys.h"
+#include "compiler/cache/schema.h"
+#include "compiler/cache/sqlite_file.h"
+
+namespace athanor {
+
+struct Bytes {
+  std::string bytes;
+};
+using Value = std::variant<int64_t, double, std::string, Bytes>;  // a string is text
+
+// The next value of the statement; `value` must live as it does.
+void BindValue(Statement& statement, const Value& value);
+
+struct TierTable {
+  Tier tier;
+  std::vector<absl::string_view>
+      columns;              // in the order of a row's values; `checksum` is over them
+  absl::string_view key;    // SQL: what quarantine calls the row
+  absl::string_view about;  // SQL: what it was for, for people
+};
+// REQUIRES: a tier of rows with checksums: neither checks nor quarantine.
+const TierTable& TableOf(Tier tier);
+inline constexpr Tier kTiersWithChecksums[] = {
+    Tier::kPlans,    Tier::kRecipes,  Tier::kTimings, Tier::kKernels,
+    Tier::kFailures, Tier::kSearches, Tier::kTargets,
+};
+
+// A row on its way to the file.
+struct CacheRow {
+  Tier tier = Tier::kKernels;
+  std::string key;            // under which Gets of this process find it meanwhile
+  std::vector<Value> values;  // by TableOf(tier).columns; of checks: key, created_us
+  std::any value;             // what they find
+  bool incumbent = false;     // of plans
+  bool imported = false;      // of recipes: one that is there already stays
+
+  int64_t bytes() const;  // of its values
+};
+
+// "key" columns and others as values, by TableOf(tier).columns: `fields` by their names, the rest
+// from `more`. REQUIRES: every column is in one of them.
+struct NamedValue {
+  absl::string_view column;
+  Value value;
+};
+std::vector<Value> ValuesOf(Tier tier, const KeyFields& fields, std::vector<NamedValue> more);
+
+// INSERT, in the place of a row with the same primary key. REQUIRES: inside a transaction.
+absl::Status InsertRow(SqliteFile& file, const CacheRow& row);
+
+// A row that was read, its checksum found to fit. Views live until the next row.
+class RowView {
+ public:
+  RowView(const Statement& statement, const TierTable& table)
+      : statement_(statement), table_(table) {}
+
+  int64_t rowid() const { return statement_.IntAt(0); }
+  int64_t used_us() const { return statement_.IntAt(1); }
+  // REQUIRES: `column` is one of the tier's.
+  absl::string_view Text(absl::string_view column) const { return statement_.BytesAt(At(column)); }
+  int64_t Int(absl::string_view column) const { return statement_.IntAt(At(column)); }
+  double Real(absl::string_view column) const { return statement_.RealAt(At(column)); }
+  // Columns of keys, of the same names as `like`.
+  KeyFields Fields(const KeyFields& like) const;
+  bool ChecksumFits() const;
+  bool incumbent() const { return statement_.IntAt(3) != 0; }
+  std::string checksum() const { return std::string(statement_.BytesAt(2)); }
+  std::string key() const;    // as TierTable::key
+  std::string about() const;  // as TierTable::about
+
+ private:
+  int At(absl::string_view column) const;
+
+  const Statement& statement_;
+  const TierTable& table_;
+};
+
+struct BadRow {
+  Tier tier = Tier::kKernels;
+  int64_t rowid = 0;
+  std::string checksum;  // as the row has it: another one may have taken its place since
+  std::string key;
+  std::string about;
+  std::string why;
+  int64_t bytes = 0;
+};
+BadRow BadRowOf(Tier tier, const RowView& row, absl::string_view why);
+// Moves it to the table of that name. REQUIRES: inside a transaction.
+absl::Status QuarantineRow(SqliteFile& file, const BadRow& bad);
+
+// Rows of a tier `where` ("key = ? ORDER BY ...", with `bound`), until `take` says false: also
+// those whose checksums do not fit. SQLite's code, SQLITE_DONE if all went well. REQUIRES:
+// file.db().
+int SelectRows(SqliteFile& file, Tier tier, absl::string_view where, absl::Span<const Value> bound,
+               absl::FunctionRef<bool(const RowView&)> take);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_CACHE_ROWS_H_

@@ -1,0 +1,162 @@
+// Plans: rows are added by plan id, and of each key and conditions one is the incumbent.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "compiler/cache/cache.h"
+#include "compiler/cache/cache_reader.h"
+#include "compiler/cache/cache_writer.h"
+#include "compiler/cache/rows.h"
+
+namespace athanor {
+namespace {
+
+struct QueuedPlan {
+  std::string conditions;
+  PlanRow row;
+};
+
+std::optional<PlanRow> PlanRowOf(const RowView& view, absl::string_view conditions) {
+  PlanRow row;
+  const absl::string_view body = view.Text("body");
+  if (!row.stored.ParseFromArray(body.data(), static_cast<int>(body.size()))) return std::nullopt;
+  row.incumbent = view.incumbent();
+  row.share_of_baseline = view.Real("share_of_baseline");
+  row.low = view.Real("low");
+  row.high = view.Real("high");
+  row.compared_with = std::string(view.Text("compared_with"));
+  row.conditions_equal = view.Text("conditions") == conditions;
+  return row;
+}
+
+std::string JoinedKeys(const internal::StoredPlan& stored) {
+  std::string keys;
+  for (const std::string& key : stored.kernel_keys()) keys += key;
+  return keys;
+}
+
+// Those of equal conditions first, then incumbents; among equals the order stays.
+void InOrder(std::vector<PlanRow>& rows) {
+  std::multimap<std::pair<bool, bool>, PlanRow, std::greater<>> ordered;
+  for (PlanRow& row : rows) {
+    ordered.emplace(std::pair(row.conditions_equal, row.incumbent), std::move(row));
+  }
+  rows.clear();
+  for (auto& [rank, row] : ordered) rows.push_back(std::move(row));
+}
+
+// Plans that are queued, newest first, as they will be in the file: of each key and conditions the
+// newest incumbent is one, also where it is put again without saying so.
+class Queued {
+ public:
+  Queued(CacheWriter& writer, absl::string_view hash, absl::string_view conditions) {
+    for (const auto& row : writer.Pending(Tier::kPlans, hash)) {
+      const auto& plan = std::any_cast<const QueuedPlan&>(row->value);
+      const std::string& id = plan.row.stored.plan().plan_id();
+      if (plan.row.incumbent) incumbents_.emplace(plan.conditions, id);
+      if (!places_.emplace(std::pair(plan.conditions, id), rows_.size()).second) continue;
+      rows_.push_back(plan.row);
+      rows_.back().conditions_equal = plan.conditions == conditions;
+    }
+    for (const auto& [plan, place] : places_) {
+      const auto incumbent = incumbents_.find(plan.first);
+      rows_[place].incumbent = incumbent != incumbents_.end() && incumbent->second == plan.second;
+    }
+  }
+
+  // What is read from the file, unless a queued row takes its place.
+  void Add(const RowView& view, absl::string_view conditions) {
+    const std::string made_under(view.Text("conditions"));
+    const bool incumbent = view.incumbent() && !incumbents_.contains(made_under);
+    const auto place = places_.find({made_under, std::string(view.Text("plan_id"))});
+    if (place != places_.end()) {
+      rows_[place->second].incumbent |= incumbent;
+    } else if (std::optional<PlanRow> row = PlanRowOf(view, conditions)) {
+      row->incumbent = incumbent;
+      rows_.push_back(*std::move(row));
+    }
+  }
+
+  std::vector<PlanRow>& rows() { return rows_; }
+
+ private:
+  std::vector<PlanRow> rows_;
+  std::map<std::pair<std::string, std::string>, size_t> places_;  // by conditions and plan id
+  std::map<std::string, std::string> incumbents_;                 // plan ids by conditions
+};
+
+}  // namespace
+
+std::vector<PlanRow> Cache::ReadPlans(const PlanKey& key, absl::string_view plan_id, size_t most,
+                                      MissReason* why) {
+  const KeyFields fields = key.Fields();
+  const std::string hash = GateHash(fields);
+  const std::string conditions = ConditionHash(fields);
+  Queued queued(*writer_, hash, conditions);
+  size_t read = 0;
+  // One more than are wanted for each that a queued row may take the place of.
+  const size_t most_read = most == SIZE_MAX ? most : most + queued.rows().size();
+  const CacheReader::Outcome outcome = reader_->Select(
+      Tier::kPlans,
+      "key = ?1 AND (?2 = '' OR plan_id = ?2)"
+      " ORDER BY conditions = ?3 DESC, incumbent DESC, created_us DESC",
+      {Bytes{hash}, std::string(plan_id), Bytes{conditions}}, [&](const RowView& view) {
+        queued.Add(view, conditions);
+        return ++read < most_read;
+      });
+  std::vector<PlanRow> rows = std::move(queued.rows());
+  if (!plan_id.empty()) {
+    std::erase_if(rows, [&](const PlanRow& row) { return row.stored.plan().plan_id() != plan_id; });
+  }
+  InOrder(rows);
+  if (rows.size() > most) rows.resize(most);
+  if (!rows.empty()) {
+    reader_->CountHit(Tier::kPlans);
+    return rows;
+  }
+  MissReason reason = outcome.Reason();
+  if (reason == MissReason::kAbsent &&
+      reader_->Exists("SELECT 1 FROM plans WHERE graph_hash = ? LIMIT 1", {key.graph_hash})) {
+    reason = MissReason::kGate;
+  }
+  reader_->CountMiss(Tier::kPlans, reason, why);
+  return rows;
+}
+
+std::optional<PlanRow> Cache::FindPlan(const PlanKey& key, MissReason* why) {
+  std::vector<PlanRow> rows = ReadPlans(key, "", 1, why);
+  if (rows.empty()) return std::nullopt;
+  return std::move(rows.front());
+}
+
+std::optional<PlanRow> Cache::FindPlanById(const PlanKey& key, absl::string_view plan_id) {
+  std::vector<PlanRow> rows = ReadPlans(key, plan_id, 1, nullptr);
+  if (rows.empty()) return std::nullopt;
+  return std::move(rows.front());
+}
+
+std::vector<PlanRow> Cache::Plans(const PlanKey& key) {
+  return ReadPlans(key, "", SIZE_MAX, nullptr);
+}
+
+void Cache::PutPlan(const PlanKey& key, const PlanRow& row) {
+  const KeyFields fields = key.Fields();
+  CacheRow out{.tier = Tier::kPlans, .key = GateHash(fields), .incumbent = row.incumbent};
+  const std::string conditions = ConditionHash(fields);
+  out.values = ValuesOf(Tier::kPlans, fields,
+                        {{"key", Bytes{out.key}},
+                         {"conditions", Bytes{conditions}},
+                         {"plan_id", row.stored.plan().plan_id()},
+                         {"kind", row.stored.plan().kind()},
+                         {"share_of_baseline", row.share_of_baseline},
+                         {"low", row.low},
+                         {"high", row.high},
+                         {"compared_with", row.compared_with},
+                         {"kernel_keys", Bytes{JoinedKeys(row.stored)}},
+                         {"body", Bytes{row.stored.SerializeAsString()}}});
+  out.value = QueuedPlan{conditions, row};
+  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+}
+
+}  // namespace athanor

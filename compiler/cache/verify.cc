@@ -1,0 +1,105 @@
+#include "compiler/cache/verify.h"
+
+#include <sqlite3.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/cache/rows.h"
+#include "deploy/bazel/libs/sha256.h"
+#include "proto/athanor/internal/stored.pb.h"
+
+namespace athanor {
+namespace {
+
+// What is wrong with a row; empty: nothing.
+std::string Fault(Tier tier, const RowView& row) {
+  if (!row.ChecksumFits()) return "its checksum does not fit";
+  if (tier == Tier::kPlans) {
+    const absl::string_view body = row.Text("body");
+    internal::StoredPlan plan;
+    if (!plan.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
+      return "its body is no StoredPlan";
+    }
+    if (plan.plan().plan_id() != row.Text("plan_id")) return "its body is another plan";
+  }
+  return "";
+}
+
+void AddBad(v1::CacheVerification& found, const BadRow& bad) {
+  v1::CacheVerification::BadRow& row = *found.add_bad();
+  row.set_tier(std::string(TierName(bad.tier)));
+  row.set_key(absl::BytesToHexString(bad.key));
+  row.set_about(bad.about);
+  row.set_why(bad.why);
+}
+
+absl::Status VerifyTier(SqliteFile& file, Tier tier, v1::CacheVerification& found,
+                        std::vector<BadRow>& bad) {
+  const int code = SelectRows(file, tier, "1", {}, [&](const RowView& row) {
+    found.set_rows(found.rows() + 1);
+    found.set_bytes(found.bytes() + row.Int("bytes"));
+    if (const std::string fault = Fault(tier, row); !fault.empty()) {
+      bad.push_back(BadRowOf(tier, row, fault));
+    }
+    return true;
+  });
+  return code == SQLITE_DONE ? absl::OkStatus()
+                             : file.Failed(code, absl::StrCat("read ", TierName(tier)));
+}
+
+// Checks are nothing but their keys.
+absl::Status VerifyChecks(SqliteFile& file, bool quarantine, v1::CacheVerification& found) {
+  {
+    Statement count(file.db(), "SELECT count(*) FROM checks");
+    if (count.Step() == SQLITE_ROW) found.set_rows(found.rows() + count.IntAt(0));
+  }
+  const std::string bad =
+      absl::StrCat("length(key) != ", kSha256Bytes, " OR typeof(key) != 'blob'");
+  {
+    Statement read(file.db(), absl::StrCat("SELECT key FROM checks WHERE ", bad));
+    int code = SQLITE_ROW;
+    while ((code = read.Step()) == SQLITE_ROW) {
+      AddBad(found,
+             {Tier::kChecks, 0, "", read.ValueAt(0), "a passed check", "its key is no hash"});
+    }
+    if (code != SQLITE_DONE) return file.Failed(code, "read checks");
+  }
+  if (!quarantine) return absl::OkStatus();
+  return file.Execute(
+      absl::StrCat("INSERT OR REPLACE INTO quarantine (tier, key, found_us, why, about, bytes)"
+                   " SELECT 'checks', CAST(key AS BLOB), ",
+                   WallMicroseconds(),
+                   ", 'its key is no hash', 'a passed check', length(key) FROM checks WHERE ", bad,
+                   "; DELETE FROM checks WHERE ", bad));
+}
+
+}  // namespace
+
+absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quarantine) {
+  v1::CacheVerification found;
+  std::vector<BadRow> bad;
+  const auto verify = [&]() -> absl::Status {
+    for (Tier tier : kTiersWithChecksums) {
+      if (absl::Status s = VerifyTier(file, tier, found, bad); !s.ok()) return s;
+    }
+    for (const BadRow& row : bad) {
+      AddBad(found, row);
+      if (!quarantine) continue;
+      if (absl::Status s = QuarantineRow(file, row); !s.ok()) return s;
+    }
+    return VerifyChecks(file, quarantine, found);
+  };
+  // A file that cannot be written can still be looked at.
+  const absl::Status status = quarantine ? file.Transaction(verify) : verify();
+  if (!status.ok()) return status;
+  Statement check(file.db(), "PRAGMA integrity_check");
+  const int code = check.Step();
+  if (code != SQLITE_ROW) return file.Failed(code, "check");
+  found.set_database(std::string(check.BytesAt(0)));
+  return found;
+}
+
+}  // namespace athanor
