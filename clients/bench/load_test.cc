@@ -138,25 +138,6 @@ TEST(LoadTest, AllCallsMayFail) {
   EXPECT_LE(result->calls.size(), 2u * 25);
 }
 
-TEST(LoadTest, AServerThatDiesInTheMiddleEndsItsCalls) {
-  for (Arrival arrival : {Arrival::kClosed, Arrival::kPoisson}) {
-    FakeServer server;
-    LoadOptions options = LoadOf(server);
-    options.arrival = arrival;
-    options.phases = {{2, 100, 100, 3}};
-    std::thread killer([&] {
-      while (server.service().calls < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      server.Stop();
-    });
-    const auto result = RunLoad(options);
-    killer.join();
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_GE(Answered(*result), 1);
-    EXPECT_TRUE(result->messages.contains(static_cast<int>(absl::StatusCode::kUnavailable)));
-    EXPECT_LT(Answered(*result), static_cast<int64_t>(result->calls.size()));
-  }
-}
-
 TEST(LoadTest, PhasesChangeTheCallers) {
   FakeServer server;
   server.service().delay_us = 1000;
