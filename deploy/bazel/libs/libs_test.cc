@@ -2,11 +2,13 @@
 // it: a wrong package or soname fails here, by name, and not in a strange
 // place.
 #include <cblas.h>
+#include <httplib.h>
 #include <openssl/sha.h>
 #include <sqlite3.h>
 #include <zstd.h>
 
 #include <string>
+#include <thread>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -83,6 +85,23 @@ TEST(LibsTest, Crypto) {
   SHA256(reinterpret_cast<const unsigned char*>("abc"), 3, digest);
   EXPECT_EQ(digest[0], 0xba);
   EXPECT_EQ(digest[31], 0xad);
+}
+
+TEST(LibsTest, Httplib) {
+  httplib::Server server;
+  server.Get("/", [](const httplib::Request&, httplib::Response& response) {
+    response.set_content("yes", "text/plain");
+  });
+  const int port = server.bind_to_any_port("127.0.0.1");
+  ASSERT_GT(port, 0);
+  std::thread listening([&] { server.listen_after_bind(); });
+  while (!server.is_running()) std::this_thread::yield();
+  httplib::Client client("127.0.0.1", port);
+  const httplib::Result result = client.Get("/");
+  server.stop();
+  listening.join();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->body, "yes");
 }
 
 TEST(LibsTest, Openblas) {

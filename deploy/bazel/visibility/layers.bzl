@@ -96,6 +96,7 @@ EXTERNAL = {
     "llvm/": ["compiler/codegen/cpu/clang*"],
     "lld/": ["compiler/codegen/cpu/clang*"],
     "grpcpp/": ["proto", "server", "server/tuner", "clients/cpp", "clients/bench"],
+    "httplib.h": ["server"],
     "sqlite3.h": ["compiler/cache", "server", "clients/bench"],
     "CLI/": ["server", "server/tuner", "clients/cpp", "clients/bench"],
 }
