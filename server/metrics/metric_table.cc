@@ -1,0 +1,333 @@
+#include "server/metrics/metric_table.h"
+
+#include <cstddef>
+
+namespace athanor {
+namespace {
+
+using Text = absl::string_view;
+
+constexpr int64_t kMicrosecond = 1'000;
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kSecond = 1'000'000'000;
+
+// Ten parts in 1.6 steps where calls are expected, wider where they are not.
+constexpr int64_t kLatencyBounds[] = {
+    10 * kMicrosecond,    16 * kMicrosecond,  25 * kMicrosecond,    40 * kMicrosecond,
+    63 * kMicrosecond,    100 * kMicrosecond, 160 * kMicrosecond,   250 * kMicrosecond,
+    400 * kMicrosecond,   630 * kMicrosecond, 1 * kMillisecond,     1'600 * kMicrosecond,
+    2'500 * kMicrosecond, 4 * kMillisecond,   6'300 * kMicrosecond, 10 * kMillisecond,
+    32 * kMillisecond,    100 * kMillisecond, 320 * kMillisecond,   1 * kSecond,
+    3'200 * kMillisecond, 10 * kSecond,
+};
+// What waits for a compiler waits longer.
+constexpr int64_t kCompileBounds[] = {
+    1 * kMillisecond,   3'200 * kMicrosecond, 10 * kMillisecond, 32 * kMillisecond,
+    100 * kMillisecond, 320 * kMillisecond,   1 * kSecond,       3'200 * kMillisecond,
+    10 * kSecond,       32 * kSecond,         100 * kSecond,     320 * kSecond,
+    1'000 * kSecond,
+};
+
+constexpr Text kCode[] = {"code"};
+// By number, as absl and gRPC have them.
+constexpr Text kCodes[] = {
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+};
+constexpr Text kReason[] = {"reason"};
+constexpr Text kRefusals[] = {"draining", "pending", "queue", "uploads", "memory", "compile_jobs"};
+// By number of v1::CompileJob::StopReason.
+constexpr Text kStopReasons[] = {
+    "",         "baseline_only", "error",     "cancelled", "model_deleted", "shutdown",
+    "roofline", "stagnation",    "exhausted", "budget",    "search_failed"};
+constexpr Text kPhase[] = {"phase"};
+constexpr Text kPhases[] = {"lower", "kernels", "check", "load"};
+constexpr Text kTier[] = {"tier"};
+constexpr Text kTierReason[] = {"tier", "reason"};
+constexpr Text kModelVersion[] = {"model", "version"};
+constexpr Text kState[] = {"state"};
+constexpr Text kKind[] = {"kind"};
+constexpr Text kVersion[] = {"version"};
+
+constexpr MetricType kCounter = MetricType::kCounter;
+constexpr MetricType kGauge = MetricType::kGauge;
+constexpr MetricType kHistogram = MetricType::kHistogram;
+constexpr MetricScope kOfVersion = MetricScope::kVersion;
+constexpr MetricScope kOfServer = MetricScope::kServer;
+constexpr MetricScope kAsked = MetricScope::kAsked;
+
+constexpr MetricRow kTable[] = {
+    {Metric::kRequests,
+     "athanor_requests_total",
+     kCounter,
+     kOfVersion,
+     "",
+     "ModelInfer calls that ended, by status code; those for no model that there is have empty "
+     "labels.",
+     kCode,
+     kCodes,
+     {}},
+    {Metric::kRequestSeconds,
+     "athanor_request_seconds",
+     kHistogram,
+     kOfVersion,
+     "seconds",
+     "ModelInfer calls from arrival to the end of their reply, whatever their status.",
+     {},
+     {},
+     kLatencyBounds},
+    {Metric::kQueueSeconds,
+     "athanor_queue_seconds",
+     kHistogram,
+     kOfVersion,
+     "seconds",
+     "From a call's arrival to the start of its run, waiting for a plan included.",
+     {},
+     {},
+     kLatencyBounds},
+    {Metric::kStallSeconds,
+     "athanor_stall_seconds",
+     kHistogram,
+     kOfVersion,
+     "seconds",
+     "Waits of calls for a plan that was not compiled yet.",
+     {},
+     {},
+     kCompileBounds},
+    {Metric::kExecSeconds,
+     "athanor_exec_seconds",
+     kHistogram,
+     kOfVersion,
+     "seconds",
+     "Runs of plans, failed ones included.",
+     {},
+     {},
+     kLatencyBounds},
+    {Metric::kPlanSwaps,
+     "athanor_plan_swaps_total",
+     kCounter,
+     kOfVersion,
+     "",
+     "Plans that began to serve: baselines, found ones, pinned ones.",
+     {},
+     {},
+     {}},
+    {Metric::kRefusals,
+     "athanor_refusals_total",
+     kCounter,
+     kOfServer,
+     "",
+     "Calls and jobs refused for what the server is at or holds.",
+     kReason,
+     kRefusals,
+     {}},
+    {Metric::kUploads,
+     "athanor_uploads_total",
+     kCounter,
+     kOfServer,
+     "",
+     "UploadModel calls that ended, by status code.",
+     kCode,
+     kCodes,
+     {}},
+    {Metric::kCompileJobs,
+     "athanor_compile_jobs_total",
+     kCounter,
+     kOfServer,
+     "",
+     "Compile jobs that ended, by why.",
+     kReason,
+     kStopReasons,
+     {}},
+    {Metric::kCompileSeconds, "athanor_compile_seconds", kHistogram, kOfServer, "seconds",
+     "Phases of the making of a baseline, or of a plan with taps.", kPhase, kPhases,
+     kCompileBounds},
+    {Metric::kCandidates,
+     "athanor_search_candidates_total",
+     kCounter,
+     kOfServer,
+     "",
+     "Kernels that searches measured, failed ones included.",
+     {},
+     {},
+     {}},
+    {Metric::kKernelsCompiled,
+     "athanor_kernels_compiled_total",
+     kCounter,
+     kAsked,
+     "",
+     "Kernels compiled, those of candidates included.",
+     {},
+     {},
+     {}},
+    {Metric::kCacheHits,
+     "athanor_cache_hits_total",
+     kCounter,
+     kAsked,
+     "",
+     "Look-ups that the cache answered.",
+     kTier,
+     {},
+     {}},
+    {Metric::kCacheMisses,
+     "athanor_cache_misses_total",
+     kCounter,
+     kAsked,
+     "",
+     "Look-ups that the cache did not answer, by why.",
+     kTierReason,
+     {},
+     {}},
+    {Metric::kCacheBytes,
+     "athanor_cache_bytes",
+     kGauge,
+     kAsked,
+     "bytes",
+     "Size of the cache's file, with its log.",
+     {},
+     {},
+     {}},
+    {Metric::kSearchShare,
+     "athanor_search_share_ratio",
+     kGauge,
+     kAsked,
+     "ratio",
+     "Time of the best plan that the version's latest search found, as a share of its baseline's.",
+     kModelVersion,
+     {},
+     {}},
+    {Metric::kModels,
+     "athanor_models",
+     kGauge,
+     kAsked,
+     "",
+     "Model versions kept, by state.",
+     kState,
+     {},
+     {}},
+    {Metric::kCalls,
+     "athanor_calls",
+     kGauge,
+     kAsked,
+     "",
+     "Calls being answered, streams included.",
+     {},
+     {},
+     {}},
+    {Metric::kQueued,
+     "athanor_queued_requests",
+     kGauge,
+     kAsked,
+     "",
+     "Requests that wait for a run.",
+     {},
+     {},
+     {}},
+    {Metric::kUploadsRunning,
+     "athanor_uploads_running",
+     kGauge,
+     kAsked,
+     "",
+     "Uploads under way.",
+     {},
+     {},
+     {}},
+    {Metric::kJobsUnfinished,
+     "athanor_compile_jobs_unfinished",
+     kGauge,
+     kAsked,
+     "",
+     "Compile jobs that wait, compile or search.",
+     {},
+     {},
+     {}},
+    {Metric::kMemory,
+     "athanor_memory_bytes",
+     kGauge,
+     kAsked,
+     "bytes",
+     "Memory held under --memory_limit, by kind.",
+     kKind,
+     {},
+     {}},
+    {Metric::kMemoryLimit,
+     "athanor_memory_limit_bytes",
+     kGauge,
+     kAsked,
+     "bytes",
+     "The limit of what may be held.",
+     {},
+     {},
+     {}},
+    {Metric::kResident,
+     "athanor_resident_bytes",
+     kGauge,
+     kAsked,
+     "bytes",
+     "Memory of the server's process, as the system counts it.",
+     {},
+     {},
+     {}},
+    {Metric::kStartTime,
+     "athanor_start_time_seconds",
+     kGauge,
+     kAsked,
+     "seconds",
+     "When the server started, since 1970.",
+     {},
+     {},
+     {}},
+    {Metric::kInfo,
+     "athanor_info",
+     kGauge,
+     kAsked,
+     "",
+     "1, with the server's version.",
+     kVersion,
+     {},
+     {}},
+};
+static_assert(sizeof(kTable) / sizeof(kTable[0]) == kMetrics);
+
+constexpr bool InOrder() {
+  for (int i = 0; i < kMetrics; ++i) {
+    if (static_cast<int>(kTable[i].metric) != i) return false;
+  }
+  return true;
+}
+static_assert(InOrder());
+
+}  // namespace
+
+absl::string_view MetricTypeName(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return "counter";
+    case MetricType::kGauge:
+      return "gauge";
+    case MetricType::kHistogram:
+      return "histogram";
+  }
+  return "";
+}
+
+absl::Span<const MetricRow> MetricTable() { return kTable; }
+
+const MetricRow& RowOf(Metric metric) { return kTable[static_cast<size_t>(metric)]; }
+
+}  // namespace athanor
