@@ -95,6 +95,7 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
     MutexLock lock(mu_);
     if (stopping_) return absl::UnavailableError("the server is draining");
     if (static_cast<int64_t>(queue_.size()) >= options_.max_compile_jobs) {
+      registry_->metrics().server().Count(Metric::kRefusals, Refusal::kCompileJobs);
       return absl::ResourceExhaustedError(absl::StrCat(
           queue_.size(), " compile jobs wait already, the most allowed (--max_compile_jobs)"));
     }
@@ -207,6 +208,7 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
   cv_.NotifyAll();  // a search that only waits for its turn ends now
   if (queued) {
     EndWithoutPlan(*job, absl::OkStatus(), 0);
+    CountEnd(*job);
     job->LetGoOfVersion();
   } else if (built) {
     job->Finish(absl::OkStatus(), *job->stop_requested());
@@ -310,12 +312,17 @@ std::shared_ptr<CompileJob> CompileWorkers::NextJob(int index) {
 
 void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
   if (!job->finished()) return;
+  CountEnd(*job);
   if (!job->for_taps()) {
     MutexLock lock(mu_);
     busy_.erase(job->version().get());
     cv_.NotifyAll();
   }
   job->LetGoOfVersion();
+}
+
+void CompileWorkers::CountEnd(const CompileJob& job) {
+  registry_->metrics().server().Count(Metric::kCompileJobs, job.state().stop_reason());
 }
 
 void CompileWorkers::BuildLoop(int index) {

@@ -118,6 +118,7 @@ class CompileWorkers {
   // No job: none is left.
   Turn NextTurn(int index, WorkerSearches* searches, CompileBackend* backend);
   void EndTurn(int index, const std::shared_ptr<CompileJob>& job);
+  void CountEnd(const CompileJob& job);
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
                                                      const std::shared_ptr<TapPlan>& tapped,

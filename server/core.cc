@@ -27,8 +27,11 @@ void ReturnMemory() {
 ServerCore::ServerCore(const ServerOptions& options, DirectoryLock lock)
     : options_(options),
       lock_(std::move(lock)),
+      metrics_(options_.metrics_versions),
       memory_return_({}, &ReturnMemory),
-      ledger_(MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); }) {}
+      ledger_(
+          MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
+          [this] { metrics_.server().Count(Metric::kRefusals, Refusal::kMemory); }) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptions& options,
                                                                const CompileBackendFactory& factory,
@@ -42,8 +45,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptio
     resolved.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
   }
   std::unique_ptr<ServerCore> core(new ServerCore(resolved, *std::move(lock)));
-  auto registry =
-      Registry::Open(core->options_, &core->ledger_, disk == nullptr ? &core->machine_disk_ : disk);
+  auto registry = Registry::Open(core->options_, &core->ledger_, &core->metrics_,
+                                 disk == nullptr ? &core->machine_disk_ : disk);
   if (!registry.ok()) return registry.status();
   core->registry_ = *std::move(registry);
   const int threads = static_cast<int>(core->options_.threads);
@@ -75,8 +78,13 @@ ServerCore::~ServerCore() {
 }
 
 absl::Status CallSlot::status() const {
-  if (core_.draining()) return absl::UnavailableError("the server is draining");
+  MetricCells& metrics = core_.metrics().server();
+  if (core_.draining()) {
+    metrics.Count(Metric::kRefusals, Refusal::kDraining);
+    return absl::UnavailableError("the server is draining");
+  }
   if (count_ > core_.options().max_pending) {
+    metrics.Count(Metric::kRefusals, Refusal::kPending);
     return absl::ResourceExhaustedError(
         absl::StrCat(core_.options().max_pending,
                      " calls are being answered, the most allowed (--max_pending)"));

@@ -19,6 +19,7 @@
 #include "server/compile_workers.h"
 #include "server/disk.h"
 #include "server/memory_return.h"
+#include "server/metrics/metrics.h"
 #include "server/options.h"
 #include "server/registry.h"
 #include "server/server_ledger.h"
@@ -38,6 +39,7 @@ class ServerCore {
 
   const ServerOptions& options() const { return options_; }
   ServerLedger& ledger() { return ledger_; }
+  Metrics& metrics() { return metrics_; }
   const MemoryReturn& memory_return() const { return memory_return_; }
   Registry& registry() { return *registry_; }
   CompileWorkers& workers() { return *workers_; }
@@ -58,6 +60,7 @@ class ServerCore {
   const ServerOptions options_;
   DirectoryLock lock_;
   Disk machine_disk_;
+  Metrics metrics_;
   MemoryReturn memory_return_;  // told by the ledger
   ServerLedger ledger_;
   std::atomic<bool> draining_{false};
@@ -79,7 +82,8 @@ class CallSlot {
   CallSlot(const CallSlot&) = delete;
   CallSlot& operator=(const CallSlot&) = delete;
 
-  // UNAVAILABLE while draining, RESOURCE_EXHAUSTED above --max_pending.
+  // UNAVAILABLE while draining, RESOURCE_EXHAUSTED above --max_pending. Counts what it refuses: to
+  // be asked once.
   absl::Status status() const;
 
  private:

@@ -39,6 +39,16 @@ absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, 
   return objects;
 }
 
+void Observe(const BuildTimes& times, MetricCells& metrics) {
+  const auto observe = [&metrics](int64_t ms, CompilePhase phase) {
+    metrics.Observe(Metric::kCompileSeconds, std::chrono::milliseconds(ms), phase);
+  };
+  observe(times.lower, CompilePhase::kLower);
+  observe(times.kernels, CompilePhase::kKernels);
+  observe(times.check, CompilePhase::kCheck);
+  observe(times.load, CompilePhase::kLoad);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildPlan(CompileBackend& backend,
@@ -67,6 +77,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildPlan(CompileBackend& back
   made->objects = *std::move(objects);
   auto served = LoadPlan(backend, registry, *job.version(), graph, std::move(made), contexts);
   times->load = watch.Lap();
+  if (served.ok()) Observe(*times, registry.metrics().server());
   return served;
 }
 

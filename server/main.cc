@@ -12,6 +12,7 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "runtime/cpu/blas.h"
+#include "server/cache_samples.h"
 #include "server/log.h"
 #include "server/options.h"
 #include "server/search_cpus.h"
@@ -55,9 +56,14 @@ int Serve(const ServerOptions& options, const sigset_t& ending) {
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start(options, [&](MemoryLedger* ledger) { return (*backends)->New(ledger); });
   if (!server.ok()) return Fail(server.status(), 1);
+  (*server)->core().metrics().AddCollector([&](std::vector<MetricSample>* samples) {
+    AddCacheSamples((*backends)->cache().Stat(), samples);
+  });
   LogInfo("serving", {{"version", kVersion},
                       {"listen", options.listen},
                       {"port", (*server)->port()},
+                      {"http_listen", options.http_listen},
+                      {"http_port", (*server)->http_port()},
                       {"device", "cpu"},
                       {"threads", (*server)->core().options().threads},
                       {"memory_limit", (*server)->core().ledger().limit()},

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "server/kept_plans.h"
+#include "server/metrics/metrics.h"
 #include "server/output_shapes.h"
 #include "server/plan_slot.h"
 #include "server/registry_db.h"
@@ -54,6 +56,10 @@ class ModelVersion {
   // What is known of the parameters' contents, in the order of graph().ParameterIds(); before
   // anyone else sees the version. Part of the graph, and so of its hash.
   void SetMagnitudes(absl::Span<const std::optional<int>> magnitudes);
+  // Where its calls are counted; before anyone else sees the version.
+  void SetMetrics(std::shared_ptr<VersionMetrics> metrics) { metrics_ = std::move(metrics); }
+  // REQUIRES: SetMetrics was called.
+  VersionMetrics& metrics() const { return *metrics_; }
   // "model digits, version 1", for messages.
   std::string Describe() const;
 
@@ -89,6 +95,7 @@ class ModelVersion {
   const std::vector<std::string> parameter_hashes_;
   const RequestBinder binder_;
   const OutputShapes output_shapes_;
+  std::shared_ptr<VersionMetrics> metrics_;
 
   PlanSlot serving_;
   TapPlans taps_;

@@ -26,6 +26,9 @@ constexpr int64_t kMaxMessage = std::numeric_limits<int32_t>::max();
 constexpr FlagRow kFlags[] = {
     {"listen", FlagType::kString, &O::listen, 0, 0,
      "host:port to serve on; a host other than this machine's own needs TLS or --insecure"},
+    {"http_listen", FlagType::kString, &O::http_listen, 0, 0,
+     "host:port of the HTTP side: a status page at /, the same as JSON at /status.json, Prometheus "
+     "metrics at /metrics; other hosts as for --listen, with the same certificate; empty: none"},
     {"insecure", FlagType::kBool, &O::insecure, 0, 0,
      "serve without TLS on an address that others can reach"},
     {"tls_cert", FlagType::kString, &O::tls_cert, 0, 0, "file with the certificate chain (PEM)"},
@@ -96,6 +99,8 @@ constexpr FlagRow kFlags[] = {
      "of taps, the ones used last; 0: such requests are refused"},
     {"max_taps", FlagType::kInt, &O::max_taps, 1, 1'000'000,
      "inner values that one request may ask for"},
+    {"metrics_versions", FlagType::kInt, &O::metrics_versions, 0, 1'000'000,
+     "model versions with metrics of their own; more are counted together"},
     {"contexts", FlagType::kInt, &O::contexts, 1, 1024,
      "requests of one plan that run at once, each with its own arena"},
     {"inline_us", FlagType::kInt, &O::inline_us, 0, 1'000'000,
@@ -286,6 +291,16 @@ bool IsLoopback(absl::string_view listen) {
          absl::StartsWith(listen, "unix:");
 }
 
+absl::Status CheckReach(absl::string_view flag, const std::string& address,
+                        const ServerOptions& options) {
+  const bool safe = address.empty() || IsLoopback(address) || !options.tls_cert.empty();
+  if (safe || options.insecure) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, "=", address,
+                   ": others can reach this address: give --tls_cert and --tls_key, or "
+                   "--insecure to serve without TLS"));
+}
+
 absl::Status CheckDevice(absl::string_view device) {
   if (device == "auto" || device == "cpu") return absl::OkStatus();
   if (device == "metal" || device == "cuda" || absl::StartsWith(device, "cuda:")) {
@@ -345,11 +360,9 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
   }
-  if (options->tls_cert.empty() && !options->insecure && !IsLoopback(options->listen)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen=", options->listen,
-                     ": others can reach this address: give --tls_cert and --tls_key, or "
-                     "--insecure to serve without TLS"));
+  if (absl::Status s = CheckReach("--listen", options->listen, *options); !s.ok()) return s;
+  if (absl::Status s = CheckReach("--http_listen", options->http_listen, *options); !s.ok()) {
+    return s;
   }
   if (options->max_chunk_bytes > options->max_message_bytes) {
     return absl::InvalidArgumentError(

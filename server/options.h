@@ -23,6 +23,7 @@ namespace athanor {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";
+  std::string http_listen;  // empty: no HTTP side
   bool insecure = false;
   std::string tls_cert;
   std::string tls_key;
@@ -58,6 +59,7 @@ struct ServerOptions {
   int64_t max_compile_jobs = 1'000;
   int64_t tap_plans = 4;
   int64_t max_taps = 64;
+  int64_t metrics_versions = 1'000;
   int64_t contexts = 4;
   int64_t inline_us = 50;
   int64_t max_wait_ms = 300'000;
@@ -88,7 +90,7 @@ using Environment = std::function<const char*(const char* name)>;
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
                                            const Environment& environment);
 
-// What no single flag can say: an address open to others needs TLS or --insecure, a device that is
+// What no single flag can say: addresses open to others need TLS or --insecure, a device that is
 // not built is refused by name; empty paths get their defaults.
 absl::Status ValidateOptions(ServerOptions* options, const Environment& environment);
 

@@ -103,6 +103,13 @@ TEST(OptionsTest, OtherInterfacesNeedTlsOrInsecure) {
   EXPECT_TRUE(Parse({"--listen=0.0.0.0:50051", "--insecure"}).ok());
   EXPECT_TRUE(Parse({"--listen=0.0.0.0:1", "--tls_cert=c", "--tls_key=k"}).ok());
   EXPECT_TRUE(Parse({"--listen=localhost:1"}).ok());
+  EXPECT_EQ(Parse({})->http_listen, "");
+  EXPECT_THAT(Error({"--http_listen=0.0.0.0:8080"}),
+              HasSubstr("--http_listen=0.0.0.0:8080: others can reach"));
+  EXPECT_THAT(Error({"--http_listen=:8080"}), HasSubstr("--insecure"));
+  EXPECT_TRUE(Parse({"--http_listen=0.0.0.0:8080", "--insecure"}).ok());
+  EXPECT_TRUE(Parse({"--http_listen=0.0.0.0:1", "--tls_cert=c", "--tls_key=k"}).ok());
+  EXPECT_TRUE(Parse({"--http_listen=[::1]:8080"}).ok());
 }
 
 TEST(OptionsTest, EveryRowIsInTheHelpAndTakesItsOwnDefault) {

@@ -46,8 +46,9 @@ Registry::Pins::~Pins() {
 }
 
 absl::StatusOr<std::unique_ptr<Registry>> Registry::Open(const ServerOptions& options,
-                                                         ServerLedger* ledger, Disk* disk) {
-  std::unique_ptr<Registry> registry(new Registry(options, ledger));
+                                                         ServerLedger* ledger, Metrics* metrics,
+                                                         Disk* disk) {
+  std::unique_ptr<Registry> registry(new Registry(options, ledger, metrics));
   auto tensors = TensorStore::Open(options.state_dir, disk);
   if (!tensors.ok()) return tensors.status();
   registry->tensors_ = *std::move(tensors);
@@ -117,6 +118,7 @@ void Registry::LoadVersion(VersionRow row) {
     if (version.ok()) (*version)->serving().Fail(status);
   }
   if (!version.ok()) return;
+  (*version)->SetMetrics(metrics_.ForVersion(name, number));
   names_[name].versions[number] = *std::move(version);
   ++versions_;
 }
@@ -277,6 +279,7 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
     return s;
   }
   version->SetStored(row);
+  version->SetMetrics(metrics_.ForVersion(version->name(), version->version()));
   MutexLock lock(mu_);
   Name& name = names_[version->name()];
   name.row.name = version->name();
@@ -377,6 +380,7 @@ bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
     // First, so that who waited for it finds it among those kept.
     version->kept().Add(*plan);
     if (!version->serving().Set(std::move(plan))) return false;
+    version->metrics().cells.Count(Metric::kPlanSwaps);
     if (changed.has_value()) {
       MutexLock lock(mu_);
       names_[version->name()].row = *changed;
@@ -401,9 +405,11 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
   if (!s.ok()) return s;
   version->SetPinnedPlan(plan_id);
   // Nothing that was published while `plan` was loaded is lost: it is the latest that is kept.
-  if (plan != nullptr && !version->serving().Set(std::move(plan))) {
+  if (plan == nullptr || plan == version->plan()) return absl::OkStatus();
+  if (!version->serving().Set(std::move(plan))) {
     return absl::NotFoundError(absl::StrCat(version->Describe(), " was deleted"));
   }
+  version->metrics().cells.Count(Metric::kPlanSwaps);
   return absl::OkStatus();
 }
 

@@ -25,6 +25,7 @@
 #include "absl/types/span.h"
 #include "compiler/frontend/frontend.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "server/metrics/metrics.h"
 #include "server/model_version.h"
 #include "server/options.h"
 #include "server/registry_db.h"
@@ -60,7 +61,8 @@ class Registry {
   // Reads what is stored under `options.state_dir`, which the caller has locked, and removes what
   // nothing refers to. All arguments outlive the registry.
   static absl::StatusOr<std::unique_ptr<Registry>> Open(const ServerOptions& options,
-                                                        ServerLedger* ledger, Disk* disk);
+                                                        ServerLedger* ledger, Metrics* metrics,
+                                                        Disk* disk);
   void SetServingHook(ServingHook hook);
   void TellServing(const std::string& name);
 
@@ -81,7 +83,8 @@ class Registry {
   absl::StatusOr<Pins> Pin(absl::Span<const std::string> hashes);
   absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash);
   TensorStore& tensors() { return *tensors_; }
-  RegistryDb& db() { return *db_; }  // for tests
+  RegistryDb& db() { return *db_; }              // for tests
+  Metrics& metrics() const { return metrics_; }  // where its versions are counted
 
   // Stores a version: tensors first, then its rows; `version` was made from `row` and gets its
   // number here.
@@ -117,8 +120,8 @@ class Registry {
     std::map<int64_t, std::shared_ptr<ModelVersion>> versions;
   };
 
-  Registry(const ServerOptions& options, ServerLedger* ledger)
-      : options_(options), ledger_(ledger) {}
+  Registry(const ServerOptions& options, ServerLedger* ledger, Metrics* metrics)
+      : options_(options), ledger_(ledger), metrics_(*metrics) {}
   absl::Status Load();
   void LoadVersions(std::vector<NameRow> names, std::vector<VersionRow> rows);
   absl::Status LoadMagnitudes();
@@ -148,6 +151,7 @@ class Registry {
 
   const ServerOptions& options_;
   ServerLedger* const ledger_;
+  Metrics& metrics_;
   std::unique_ptr<TensorStore> tensors_;
   std::unique_ptr<RegistryDb> db_;
   Mutex hook_mu_;

@@ -8,8 +8,11 @@
 #include <iterator>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/http/server_status.h"
+#include "server/http/status_pages.h"
 #include "server/log.h"
 
 namespace athanor {
@@ -35,10 +38,11 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Serve
 }  // namespace
 
 Server::Server(std::unique_ptr<ServerCore> core)
-    : core_(std::move(core)),
-      inference_(core_.get()),
-      models_(core_.get()),
-      compile_(core_.get()) {}
+    : core_(std::move(core)), inference_(core_.get()), models_(core_.get()), compile_(core_.get()) {
+  core_->metrics().AddCollector(
+      [core = core_.get(), started = std::chrono::system_clock::now()](
+          std::vector<MetricSample>* samples) { AddCoreSamples(*core, started, samples); });
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       const CompileBackendFactory& factory,
@@ -47,6 +51,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (!core.ok()) return core.status();
   std::unique_ptr<Server> server(new Server(*std::move(core)));
   if (absl::Status s = server->Listen(); !s.ok()) return s;
+  if (absl::Status s = server->ListenForHttp(); !s.ok()) return s;
   return server;
 }
 
@@ -79,6 +84,19 @@ absl::Status Server::Listen() {
   return absl::OkStatus();
 }
 
+absl::Status Server::ListenForHttp() {
+  const ServerOptions& options = core_->options();
+  if (options.http_listen.empty()) return absl::OkStatus();
+  HttpOptions http;
+  http.listen = options.http_listen;
+  http.tls_cert = options.tls_cert;
+  http.tls_key = options.tls_key;
+  auto started = HttpServer::Start(http, StatusPages(*core_));
+  if (!started.ok()) return started.status();
+  http_ = *std::move(started);
+  return absl::OkStatus();
+}
+
 void Server::TellHealth(const std::string& name, bool serving) {
   grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService();
   if (health != nullptr) health->SetServingStatus(name, serving && !core_->draining());
@@ -102,6 +120,7 @@ bool Server::Drain() {
   grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(left > 0 ? 0 : 100));
   grpc_->Wait();
   while (core_->active_calls() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  http_.reset();
   LogInfo("stopped", {{"calls_cancelled", left}});
   return left == 0;
 }

@@ -1,4 +1,4 @@
-// The server: the core behind its gRPC services, health per model and reflection.
+// The server: the core behind its gRPC services, health per model, reflection, and the HTTP side.
 //
 //   std::unique_ptr<Server> server = Server::Start(options, factory).value();
 //   server->port();
@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/core.h"
+#include "server/http/http_server.h"
 #include "server/rpc/compile_service.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/model_service.h"
@@ -27,15 +28,18 @@ class Server {
   ~Server() { Drain(); }
 
   int port() const { return port_; }
+  // Of --http_listen; 0 without.
+  int http_port() const { return http_ == nullptr ? 0 : http_->port(); }
   ServerCore& core() { return *core_; }
 
   // Health turns NOT_SERVING, new calls get UNAVAILABLE, running ones finish within --drain,
-  // compile jobs stop. True if all of them did finish. Once.
+  // compile jobs stop. True if all of them did finish. Once. The HTTP side tells of it until then.
   bool Drain();
 
  private:
   explicit Server(std::unique_ptr<ServerCore> core);
   absl::Status Listen();
+  absl::Status ListenForHttp();
   void TellHealth(const std::string& name, bool serving);
 
   std::unique_ptr<ServerCore> core_;
@@ -43,6 +47,7 @@ class Server {
   ModelService models_;
   CompileService compile_;
   std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<HttpServer> http_;
   int port_ = 0;
   bool drained_ = false;
 };

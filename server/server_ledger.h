@@ -55,9 +55,11 @@ class ServerLedger final : public MemoryLedger {
   // Told the bytes of each reservation of a model or an upload that is dropped, by whichever thread
   // drops it: short, thread-safe, and valid as long as the ledger.
   using Freed = std::function<void(int64_t bytes)>;
+  // Told of each reservation that is refused, in the same way.
+  using Refused = std::function<void()>;
 
-  explicit ServerLedger(int64_t limit, Freed freed = nullptr)
-      : limit_(limit), freed_(std::move(freed)) {}
+  explicit ServerLedger(int64_t limit, Freed freed = nullptr, Refused refused = nullptr)
+      : limit_(limit), freed_(std::move(freed)), refused_(std::move(refused)) {}
   ServerLedger(const ServerLedger&) = delete;
   ServerLedger& operator=(const ServerLedger&) = delete;
 
@@ -83,6 +85,7 @@ class ServerLedger final : public MemoryLedger {
 
   const int64_t limit_;
   const Freed freed_;
+  const Refused refused_;
   std::atomic<int64_t> used_{0};
   std::array<std::atomic<int64_t>, kHeldKinds> by_kind_{};
 };

@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include <grpcpp/impl/codegen/client_unary_call.h>
+#include <httplib.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509.h>
@@ -13,6 +14,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/metrics/exposition_testing.h"
 #include "server/testing.h"
 
 namespace athanor {
@@ -216,6 +218,97 @@ TEST(ServerTest, TlsAnswersThoseWhoTrustItsCertificate) {
   const grpc::Status answered = live(grpc::SslCredentials(trusting));
   EXPECT_TRUE(answered.ok()) << answered.error_message();
   EXPECT_FALSE(live(grpc::InsecureChannelCredentials()).ok());
+}
+
+// A page of the HTTP side; empty unless it answers with 200.
+std::string Page(TestServer& test, const std::string& path) {
+  const httplib::Result page = httplib::Client("127.0.0.1", test.server->http_port()).Get(path);
+  return page && page->status == 200 ? page->body : "";
+}
+
+Families MetricsOf(TestServer& test) {
+  auto families = ParseExposition(Page(test, "/metrics"));
+  EXPECT_TRUE(families.ok()) << families.status();
+  return families.value_or(Families());
+}
+
+TEST(ServerTest, MetricsOfCalls) {
+  ServerOptions options;
+  options.http_listen = "127.0.0.1:0";
+  TestServer test(options);
+  const std::string name = "<script>\"\\";
+  const LabelSet labels = {{"model", name}, {"version", "1"}};
+  const auto coded = [](LabelSet labels, const std::string& code) {
+    labels["code"] = code;
+    return labels;
+  };
+  // One that waits for the plan, two that do not, one that is wrong, one for nothing.
+  test.control->HoldCompiles();
+  ASSERT_TRUE(test.Send(UploadMessages(name, ScaleModel({3}))).ok());
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
+  std::thread waiting([&] { EXPECT_THAT(test.Infer(name, {2}), testing::ElementsAre(6)); });
+  while (test.server->core().active_calls() == 0) std::this_thread::yield();
+  test.control->ReleaseCompiles();
+  waiting.join();
+  for (float x : {1.0f, 2.0f}) EXPECT_THAT(test.Infer(name, {x}), testing::ElementsAre(3 * x));
+  EXPECT_FALSE(test.Infer(FloatRequest(name, {1, 2})).ok());
+  EXPECT_FALSE(test.Infer(FloatRequest("none", {1})).ok());
+  const Families families = MetricsOf(test);
+  const Family& requests = families.at("athanor_requests_total");
+  EXPECT_EQ(requests.Value(coded(labels, "OK")), 3);
+  EXPECT_EQ(requests.Value(coded(labels, "INVALID_ARGUMENT")), 1);
+  EXPECT_EQ(requests.Value(coded({{"model", ""}, {"version", ""}}, "NOT_FOUND")), 1);
+  EXPECT_EQ(families.at("athanor_request_seconds").Value(labels, "_count"), 4);
+  EXPECT_EQ(families.at("athanor_queue_seconds").Value(labels, "_count"), 3);
+  EXPECT_EQ(families.at("athanor_exec_seconds").Value(labels, "_count"), 3);
+  EXPECT_EQ(families.at("athanor_stall_seconds").Value(labels, "_count"), 1);
+  EXPECT_EQ(families.at("athanor_uploads_total").Value({{"code", "OK"}}), 1);
+  // What a call waited for the plan is part of its queue, and both of the whole.
+  const auto sum = [&](const std::string& family) {
+    return families.at(family).Value(labels, "_sum").value_or(-1);
+  };
+  EXPECT_GE(sum("athanor_queue_seconds"), sum("athanor_stall_seconds"));
+  EXPECT_GE(sum("athanor_request_seconds"),
+            sum("athanor_queue_seconds") + sum("athanor_exec_seconds"));
+  EXPECT_THAT(Page(test, "/"), HasSubstr("&lt;script&gt;&quot;\\</p>"));
+  EXPECT_THAT(Page(test, "/status.json"), HasSubstr("\"name\":\"<script>\\\"\\\\\""));
+}
+
+TEST(ServerTest, WhatIsRefusedIsCounted) {
+  ServerOptions options;
+  options.http_listen = "127.0.0.1:0";
+  options.max_pending = 4;
+  TestServer test(options);
+  test.Upload("m", ScaleModel({3}));
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
+  test.control->HoldRuns();
+  std::vector<std::thread> held;
+  for (int i = 0; i < options.max_pending; ++i) held.emplace_back([&] { test.Infer("m", {2}); });
+  while (test.server->core().active_calls() < options.max_pending) std::this_thread::yield();
+  const auto pending = [](const Families& families) {
+    return families.at("athanor_refusals_total").Value({{"reason", "pending"}}).value_or(-1);
+  };
+  const double before = pending(MetricsOf(test));
+  EXPECT_EQ(test.Infer(FloatRequest("m", {2})).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_FALSE(test.Send(UploadMessages("n", ReluModel())).ok());
+  test.control->ReleaseRuns();
+  for (std::thread& thread : held) thread.join();
+  const Families families = MetricsOf(test);
+  EXPECT_EQ(pending(families), before + 2);
+  EXPECT_EQ(families.at("athanor_uploads_total").Value({{"code", "RESOURCE_EXHAUSTED"}}), 1);
+}
+
+TEST(ServerTest, TheHttpSideIsOffUnlessAskedFor) {
+  TestServer test;
+  EXPECT_EQ(test.server->http_port(), 0);
+  ServerOptions options;
+  options.state_dir = FreshDirectory();
+  options.listen = "127.0.0.1:0";
+  options.http_listen = "127.0.0.1:" + std::to_string(test.server->port());
+  auto taken = Server::Start(options, EvaluatorFactory(test.control));
+  ASSERT_FALSE(taken.ok());
+  EXPECT_THAT(std::string(taken.status().message()),
+              HasSubstr("--http_listen=" + options.http_listen));
 }
 
 TEST(ServerTest, APortInUseIsNamed) {

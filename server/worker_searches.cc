@@ -167,7 +167,10 @@ absl::Status WorkerSearches::NoteCosts(Searching& s) {
 std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   CompileJob& job = *s.job;
   const auto start = std::chrono::steady_clock::now();
+  const int64_t candidates = s.search->progress().candidates();
   absl::StatusOr<PlanSearch::Step> step = s.search->Next();
+  registry_.metrics().server().Count(Metric::kCandidates, 0,
+                                     s.search->progress().candidates() - candidates);
   if (step.ok() && step->found.has_value()) {
     const std::string id = step->found->plan.plan_id();
     const absl::Status taken = Take(job, *std::move(step->found));

@@ -6,6 +6,7 @@
 
 #include "compiler/ir/message.h"
 #include "server/log.h"
+#include "server/public_status.h"
 #include "server/rpc/call.h"
 
 namespace athanor {
@@ -209,6 +210,7 @@ void InferCall::AwaitPlan() {
   const std::shared_ptr<ModelVersion> version = version_;
   const std::shared_ptr<TapPlan> tapped = tapped_;
   PlanSlot& slot = plan_slot();
+  stalled_ = Clock::now();
   const auto longest = arrived_ + std::chrono::milliseconds(core_.options().max_wait_ms);
   if (!StartWaiting(std::min(deadline_, longest))) return;
   const uint64_t id = slot.WhenReady([this, wait](const absl::Status& status) {
@@ -220,6 +222,7 @@ void InferCall::AwaitPlan() {
 
 void InferCall::GotPlan(const absl::Status& status) {
   StopTimer();
+  EndStall();
   if (!status.ok()) {
     End(status);
     return;
@@ -256,6 +259,7 @@ void InferCall::Execute(bool on_rpc_thread) {
     }
   }
   if (absl::Status s = queue.Admit(ticket); !s.ok()) {
+    core_.metrics().server().Count(Metric::kRefusals, Refusal::kQueue);
     End(s);
     return;
   }
@@ -316,6 +320,11 @@ absl::Status InferCall::BeginRun() {
 }
 
 void InferCall::EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) {
+  if (times.batch_rows > 0) {  // else it came too late to run
+    MetricCells& metrics = version_->metrics().cells;
+    metrics.Observe(Metric::kQueueSeconds, times.began - arrived_);
+    metrics.Observe(Metric::kExecSeconds, std::chrono::microseconds(times.exec_us));
+  }
   if (!status.ok()) {
     End(status);
     return;
@@ -339,7 +348,18 @@ void InferCall::EndRun(const ServedPlan& plan, const absl::Status& status, const
   End(sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message()));
 }
 
+void InferCall::EndStall() {
+  if (stalled_ == Clock::time_point()) return;
+  version_->metrics().cells.Observe(Metric::kStallSeconds, Clock::now() - stalled_);
+  stalled_ = {};
+}
+
 void InferCall::End(const absl::Status& status) {
+  EndStall();
+  MetricCells& metrics =
+      version_ == nullptr ? core_.metrics().no_version() : version_->metrics().cells;
+  metrics.Count(Metric::kRequests, PublicStatus(status).code());
+  metrics.Observe(Metric::kRequestSeconds, Clock::now() - arrived_);
   if (DebugLogged()) {
     LogDebug("call", {{"request", RequestId(*context_)},
                       {"method", kMethod},

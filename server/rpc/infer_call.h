@@ -81,6 +81,7 @@ class InferCall final : public grpc::ServerUnaryReactor {
   // For the runner: takes the reply's memory. DEADLINE_EXCEEDED: too late.
   absl::Status BeginRun();
   void EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times);
+  void EndStall();
   void End(const absl::Status& status);
 
   CallSlot slot_;
@@ -90,6 +91,7 @@ class InferCall final : public grpc::ServerUnaryReactor {
   grpc::ByteBuffer* const reply_bytes_;
   const Clock::time_point arrived_ = Clock::now();
   Clock::time_point deadline_ = Clock::time_point::max();
+  Clock::time_point stalled_{};  // since when it waits for a plan, if it does
 
   inference::ModelInferRequest request_;
   inference::ModelInferResponse reply_;

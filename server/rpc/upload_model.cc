@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/log.h"
+#include "server/public_status.h"
 #include "server/rpc/call.h"
 #include "server/rpc/model_service.h"
 #include "server/upload.h"
@@ -24,6 +25,7 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   void Begin() {
     absl::Status admitted = slot_.status();
     if (core_.uploads().fetch_add(1) >= core_.options().max_uploads && admitted.ok()) {
+      core_.metrics().server().Count(Metric::kRefusals, Refusal::kUploads);
       admitted = absl::ResourceExhaustedError(absl::StrCat(
           core_.options().max_uploads, " uploads are under way, the most allowed (--max_uploads)"));
     }
@@ -113,7 +115,10 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   }
 
-  void End(const absl::Status& status) { Finish(EndCall(kMethod, *context_, status)); }
+  void End(const absl::Status& status) {
+    core_.metrics().server().Count(Metric::kUploads, PublicStatus(status).code());
+    Finish(EndCall(kMethod, *context_, status));
+  }
 
   CallSlot slot_;
   ServerCore& core_;

@@ -1,0 +1,140 @@
+#include "server/http/http_server.h"
+
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "server/http/connection_queue.h"
+#include "server/http/listener.h"
+
+namespace athanor {
+namespace {
+
+using TlsContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+
+absl::StatusOr<TlsContext> MakeTls(const HttpOptions& options) {
+  TlsContext tls(nullptr, &SSL_CTX_free);
+  if (options.tls_cert.empty()) return tls;
+  tls.reset(SSL_CTX_new(TLS_server_method()));
+  if (tls == nullptr) return absl::ResourceExhaustedError("--http_listen: no memory for TLS");
+  SSL_CTX_set_min_proto_version(tls.get(), TLS1_2_VERSION);
+  SSL_CTX_set_mode(tls.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  if (SSL_CTX_use_certificate_chain_file(tls.get(), options.tls_cert.c_str()) != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls_cert: '", options.tls_cert, "' holds no certificate chain (PEM)"));
+  }
+  if (SSL_CTX_use_PrivateKey_file(tls.get(), options.tls_key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--tls_key: '", options.tls_key,
+                                                   "' holds no private key (PEM) of --tls_cert"));
+  }
+  return tls;
+}
+
+}  // namespace
+
+// Derived, because what parses and answers over a stream of one's own is protected.
+class HttpServer::Impl final : private httplib::Server {
+ public:
+  Impl(const HttpOptions& options, std::vector<HttpPage> pages, TlsContext tls,
+       std::unique_ptr<Listener> listener, int stop_fd)
+      : limits_(options.limits),
+        pages_(std::move(pages)),
+        tls_(std::move(tls)),
+        listener_(std::move(listener)),
+        stop_fd_(stop_fd) {
+    set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      Answer(request, &response);
+      return HandlerResponse::Handled;
+    });
+    thread_ = std::thread([this] { Listen(); });
+    pthread_setname_np(thread_.native_handle(), "http-listen");
+  }
+
+  ~Impl() override {
+    const uint64_t one = 1;
+    while (write(stop_fd_, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
+    thread_.join();
+    close(stop_fd_);
+  }
+
+  int port() const { return listener_->port(); }
+
+ private:
+  void Listen() {
+    ConnectionQueue queue(limits_.threads, limits_.most_waiting, [this](int fd) { Serve(fd); });
+    HttpLimits at_once = limits_;
+    at_once.write = at_once.linger = std::chrono::milliseconds(0);
+    for (int fd = listener_->Accept(stop_fd_); fd >= 0; fd = listener_->Accept(stop_fd_)) {
+      if (queue.Push(fd)) continue;
+      // This thread waits for nobody, for no TLS handshake either.
+      Connection connection(fd, nullptr, stop_fd_, at_once);
+      if (tls_ == nullptr) connection.Refuse("503 Service Unavailable");
+    }
+  }
+
+  void Serve(int fd) {
+    Connection connection(fd, tls_.get(), stop_fd_, limits_);
+    if (!connection.Accept()) return;
+    bool closed = false;
+    process_request(connection, /*close_connection=*/true, closed, [](httplib::Request& request) {
+      request.ranges.clear();
+      request.headers.erase("Accept-Encoding");
+    });
+    connection.RefuseIfFailed();
+  }
+
+  void Answer(const httplib::Request& request, httplib::Response* response) const {
+    response->set_header("X-Content-Type-Options", "nosniff");
+    response->set_header("Cache-Control", "no-store");
+    if (request.method != "GET" && request.method != "HEAD") {
+      response->status = 405;
+      response->set_header("Allow", "GET, HEAD");
+      response->set_content("405: only GET and HEAD\n", "text/plain; charset=utf-8");
+      return;
+    }
+    for (const HttpPage& page : pages_) {
+      if (page.path != request.path) continue;
+      for (const auto& [name, value] : page.headers) response->set_header(name, value);
+      response->status = 200;
+      response->set_content(page.body(), page.content_type);
+      return;
+    }
+    std::string text = "404: there is no such page; there are";
+    for (const HttpPage& page : pages_) absl::StrAppend(&text, " ", page.path);
+    response->status = 404;
+    response->set_content(text + "\n", "text/plain; charset=utf-8");
+  }
+
+  const HttpLimits limits_;
+  const std::vector<HttpPage> pages_;
+  const TlsContext tls_;
+  const std::unique_ptr<Listener> listener_;
+  const int stop_fd_;
+  std::thread thread_;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() = default;
+int HttpServer::port() const { return impl_->port(); }
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options,
+                                                              std::vector<HttpPage> pages) {
+  absl::StatusOr<TlsContext> tls = MakeTls(options);
+  if (!tls.ok()) return tls.status();
+  absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(options.listen);
+  if (!listener.ok()) return listener.status();
+  const int stop_fd = eventfd(0, EFD_CLOEXEC);
+  if (stop_fd < 0) return absl::ResourceExhaustedError("--http_listen: no descriptor left");
+  return std::unique_ptr<HttpServer>(new HttpServer(std::make_unique<Impl>(
+      options, std::move(pages), *std::move(tls), *std::move(listener), stop_fd)));
+}
+
+}  // namespace athanor

@@ -1,0 +1,337 @@
+#include "server/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <openssl/pem.h>
+#include <openssl/rsa.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// A connection that says exactly what a test wants said.
+class Wire {
+ public:
+  explicit Wire(int port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~Wire() { close(fd_); }
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  int fd() const { return fd_; }
+  // False once the other side has had enough.
+  bool Say(const std::string& bytes) {
+    size_t sent = 0;
+    while (sent < bytes.size()) {
+      const ssize_t n = send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (n < 0) return false;
+      sent += static_cast<size_t>(n);
+    }
+    return true;
+  }
+  void EndSaying() { shutdown(fd_, SHUT_WR); }
+  // All that comes until the other side closes.
+  std::string Hear() {
+    std::string heard;
+    char buffer[4096];
+    ssize_t n = 0;
+    while ((n = recv(fd_, buffer, sizeof(buffer), 0)) > 0) heard.append(buffer, n);
+    return heard;
+  }
+
+ private:
+  const int fd_;
+};
+
+class HttpServerTest : public testing::Test {
+ protected:
+  void Start(HttpOptions options = {}) {
+    if (options.listen.empty()) options.listen = "127.0.0.1:0";
+    auto started = HttpServer::Start(options, Pages());
+    ASSERT_TRUE(started.ok()) << started.status();
+    server_ = *std::move(started);
+  }
+
+  std::vector<HttpPage> Pages() {
+    return {{"/", "text/html", [] { return std::string("<p>page</p>"); }, {{"X-Own", "yes"}}},
+            {"/numbers", "text/plain", [this] { return absl::StrCat("n ", ++asked_, "\n"); }},
+            {"/large", "text/plain", [] { return std::string(4 << 20, 'x'); }},
+            // More than sockets hold by themselves.
+            {"/huge", "text/plain", [] { return std::string(64 << 20, 'x'); }}};
+  }
+
+  std::string Exchange(const std::string& bytes) {
+    Wire wire(server_->port());
+    wire.Say(bytes);
+    return wire.Hear();
+  }
+  std::string Get(const std::string& path, const std::string& headers = "") {
+    return Exchange(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: a\r\n", headers, "\r\n"));
+  }
+
+  std::atomic<int> asked_ = 0;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, PagesAreMadeForEachWhoAsks) {
+  Start();
+  EXPECT_THAT(Get("/numbers"), HasSubstr("\r\n\r\nn 1\n"));
+  EXPECT_THAT(Get("/numbers?a=b"), HasSubstr("\r\n\r\nn 2\n"));
+  const std::string page = Get("/");
+  EXPECT_THAT(page, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(page, HasSubstr("\r\n\r\n<p>page</p>"));
+  for (const char* header :
+       {"Content-Type: text/html\r\n", "Content-Length: 11\r\n", "Connection: close\r\n",
+        "X-Own: yes\r\n", "X-Content-Type-Options: nosniff\r\n", "Cache-Control: no-store\r\n"}) {
+    EXPECT_THAT(page, HasSubstr(header));
+  }
+  EXPECT_THAT(Get("/numbers"), Not(HasSubstr("X-Own")));
+}
+
+TEST_F(HttpServerTest, HeadIsTheSameWithoutTheBody) {
+  Start();
+  const std::string head = Exchange("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_THAT(head, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(head, testing::EndsWith("\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, OtherPathsAre404AndSayWhatThereIs) {
+  Start();
+  for (const char* path : {"/metrics2", "/numbers/", "//", "/../etc/passwd", "/%2e%2e/",
+                           "/favicon.ico", "/<script>"}) {
+    const std::string answer = Get(path);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 404 ")) << path;
+    EXPECT_THAT(answer, HasSubstr("there are / /numbers /large /huge\n"));
+    EXPECT_THAT(answer, Not(HasSubstr("<script>")));
+  }
+}
+
+TEST_F(HttpServerTest, OtherMethodsAre405WhateverTheySend) {
+  Start();
+  for (const char* method : {"POST", "PUT", "DELETE", "PATCH", "OPTIONS"}) {
+    const std::string answer =
+        Exchange(absl::StrCat(method, " / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"));
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 405 ")) << method;
+    EXPECT_THAT(answer, HasSubstr("Allow: GET, HEAD\r\n")) << method;
+  }
+  // A body is not waited for, of whatever size it claims to be.
+  EXPECT_THAT(Exchange("POST /numbers HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n"),
+              StartsWith("HTTP/1.1 405 "));
+  EXPECT_EQ(asked_, 0);
+}
+
+TEST_F(HttpServerTest, WhatIsNoRequestIs400) {
+  Start();
+  for (const std::string& wrong :
+       {std::string("GARBAGE\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
+        std::string("GET /\r\n\r\n"), std::string("BREW / HTTP/1.1\r\n\r\n"),
+        std::string(64, '\0') + "\r\n\r\n", std::string("\x16\x03\x01\x02\n\r\n\r\n")}) {
+    EXPECT_THAT(Exchange(wrong), StartsWith("HTTP/1.1 400 ")) << wrong;
+  }
+  // Cut off: nothing is owed.
+  for (const char* part : {"", "G", "GET / HT", "GET / HTTP/1.1\r\nHost:"}) {
+    Wire wire(server_->port());
+    wire.Say(part);
+    wire.EndSaying();
+    EXPECT_THAT(wire.Hear(), Not(HasSubstr("200 OK"))) << part;
+  }
+  EXPECT_THAT(Get("/numbers"), HasSubstr("n 1\n"));
+}
+
+TEST_F(HttpServerTest, RequestsThatAreTooLargeAreRefused) {
+  Start();
+  EXPECT_THAT(Get("/" + std::string(9'000, 'a')), StartsWith("HTTP/1.1 414 "));
+  EXPECT_THAT(Get("/" + std::string(1 << 20, 'a')), StartsWith("HTTP/1.1 431 "));
+  std::string many;
+  for (int i = 0; i < 20'000; ++i) absl::StrAppend(&many, "H", i, ": v\r\n");
+  EXPECT_THAT(Get("/numbers", many), StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(Get("/numbers", "H: " + std::string(1 << 20, 'v') + "\r\n"),
+              StartsWith("HTTP/1.1 431 "));
+  // No line ever ends.
+  EXPECT_THAT(Exchange(std::string(1 << 20, 'G')), StartsWith("HTTP/1.1 431 "));
+  EXPECT_EQ(asked_, 0);
+}
+
+TEST_F(HttpServerTest, FewBytesDoNotCostMuch) {
+  Start();
+  // Byte ranges would send the page once per range, compression would cost its time.
+  std::string ranges = "Range: bytes=0-";
+  for (int i = 0; i < 1'000; ++i) absl::StrAppend(&ranges, ",0-");
+  const std::string answer = Get("/large", ranges + "\r\nAccept-Encoding: gzip, br\r\n");
+  EXPECT_THAT(answer.substr(0, 200), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(answer.substr(0, 400), HasSubstr("Content-Length: 4194304\r\n"));
+  EXPECT_THAT(answer.substr(0, 400), Not(HasSubstr("Content-Encoding")));
+  EXPECT_EQ(answer.size() - answer.find("\r\n\r\n") - 4, size_t{4} << 20);
+}
+
+TEST_F(HttpServerTest, WhoIsTooSlowIsTold) {
+  HttpOptions options;
+  options.limits.read = std::chrono::milliseconds(200);
+  Start(options);
+  Wire slow(server_->port());
+  // Each byte would start a limit per byte anew.
+  const std::string request = "GET /numbers HTTP/1.1\r\nHost: " + std::string(10'000, 'a');
+  size_t said = 0;
+  while (said < request.size() && slow.Say(request.substr(said, 1))) {
+    ++said;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_LT(said, request.size());
+  EXPECT_EQ(asked_, 0);
+  Wire silent(server_->port());
+  EXPECT_THAT(silent.Hear(), IsEmpty());
+  // Each time again, because this thread may be too slow itself.
+  std::string answer;
+  while (answer.empty()) {
+    Wire half(server_->port());
+    half.Say("GET /numbers HTTP/1.1\r\n");
+    answer = half.Hear();
+  }
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 408 "));
+  while (!absl::StrContains(answer, "200 OK")) answer = Get("/numbers");
+}
+
+TEST_F(HttpServerTest, WhoDoesNotReadIsLetGo) {
+  HttpOptions options;
+  options.limits.write = std::chrono::milliseconds(100);
+  options.limits.threads = 1;
+  Start(options);
+  Wire deaf(server_->port());
+  deaf.Say("GET /huge HTTP/1.1\r\nHost: a\r\n\r\n");
+  // The one thread is free again after the limit.
+  EXPECT_THAT(Get("/numbers"), HasSubstr("n 1\n"));
+}
+
+TEST_F(HttpServerTest, AFloodIsRefusedAndEndsWithItself) {
+  HttpOptions options;
+  options.limits.read = std::chrono::hours(1);
+  options.limits.threads = 2;
+  options.limits.most_waiting = 4;
+  Start(options);
+  constexpr int kSilent = 50;
+  std::vector<std::unique_ptr<Wire>> silent;
+  std::vector<pollfd> waits;
+  for (int i = 0; i < kSilent; ++i) {
+    silent.push_back(std::make_unique<Wire>(server_->port()));
+    waits.push_back({silent.back()->fd(), POLLIN, 0});
+  }
+  // All but those that have a thread or a place in the queue hear so at once.
+  int refused = 0;
+  while (refused < kSilent - 6) {
+    poll(waits.data(), waits.size(), -1);
+    for (int i = 0; i < kSilent; ++i) {
+      if (waits[i].revents == 0) continue;
+      EXPECT_THAT(silent[i]->Hear(), StartsWith("HTTP/1.1 503 "));
+      waits[i].fd = -1;
+      ++refused;
+    }
+  }
+  silent.clear();
+  std::string answer;
+  while (!absl::StrContains(answer, "200 OK")) answer = Get("/numbers");
+}
+
+TEST_F(HttpServerTest, StoppingWaitsForNobody) {
+  HttpOptions options;
+  options.limits.read = options.limits.write = options.limits.linger = std::chrono::hours(1);
+  options.limits.threads = 2;
+  Start(options);
+  std::vector<std::unique_ptr<Wire>> held;
+  for (int i = 0; i < 6; ++i) held.push_back(std::make_unique<Wire>(server_->port()));
+  held[0]->Say("GET /num");
+  held[1]->Say("GET /huge HTTP/1.1\r\nHost: a\r\n\r\n");
+  server_.reset();
+  for (auto& wire : held) wire->Hear();
+}
+
+TEST_F(HttpServerTest, AddressesThatCannotBeListenedOnAreNamed) {
+  Start();
+  auto start = [&](const std::string& listen) {
+    HttpOptions options;
+    options.listen = listen;
+    return HttpServer::Start(options, Pages()).status();
+  };
+  const std::string taken = absl::StrCat("127.0.0.1:", server_->port());
+  EXPECT_EQ(start(taken).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(start(taken).message()), HasSubstr("--http_listen=" + taken));
+  for (const char* wrong : {"8080", ":8080", "localhost:", "localhost:99999", "localhost:-1",
+                            "unix:/tmp/x", "nowhere.invalid:1"}) {
+    EXPECT_EQ(start(wrong).code(), absl::StatusCode::kInvalidArgument) << wrong;
+    EXPECT_THAT(std::string(start(wrong).message()), HasSubstr(wrong));
+  }
+}
+
+// PEM files of a fresh key and a certificate for "localhost".
+void WriteSelfSigned(const std::string& cert_path, const std::string& key_path) {
+  EVP_PKEY* key = EVP_RSA_gen(2048);
+  X509* cert = X509_new();
+  ASN1_INTEGER_set(X509_get_serialNumber(cert), 1);
+  X509_gmtime_adj(X509_getm_notBefore(cert), -60);
+  X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
+  X509_set_pubkey(cert, key);
+  X509_sign(cert, key, EVP_sha256());
+  std::FILE* file = std::fopen(cert_path.c_str(), "w");
+  PEM_write_X509(file, cert);
+  std::fclose(file);
+  file = std::fopen(key_path.c_str(), "w");
+  PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
+  std::fclose(file);
+  X509_free(cert);
+  EVP_PKEY_free(key);
+}
+
+TEST_F(HttpServerTest, UnderTls) {
+  HttpOptions options;
+  options.tls_cert = testing::TempDir() + "/http-cert.pem";
+  options.tls_key = testing::TempDir() + "/http-key.pem";
+  options.listen = "127.0.0.1:0";
+  auto missing = HttpServer::Start(options, Pages());
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("--tls_cert: '"));
+  WriteSelfSigned(options.tls_cert, options.tls_key);
+  Start(options);
+  // In plain, there is no answer that could be read.
+  EXPECT_THAT(Get("/numbers"), Not(HasSubstr("200 OK")));
+  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+  Wire wire(server_->port());
+  SSL* tls = SSL_new(context);
+  SSL_set_fd(tls, wire.fd());
+  ASSERT_EQ(SSL_connect(tls), 1);
+  const std::string request = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
+  ASSERT_EQ(SSL_write(tls, request.data(), static_cast<int>(request.size())),
+            static_cast<int>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (int n = 0; (n = SSL_read(tls, buffer, sizeof(buffer))) > 0;) answer.append(buffer, n);
+  EXPECT_THAT(answer.substr(0, 20), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_GT(answer.size(), size_t{4} << 20);
+  SSL_free(tls);
+  SSL_CTX_free(context);
+}
+
+}  // namespace
+}  // namespace athanor

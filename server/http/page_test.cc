@@ -1,0 +1,158 @@
+#include "server/http/page.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+Json Latency(Json p50) {
+  return {{"count", p50.is_null() ? 0 : 3}, {"mean", p50}, {"p50", p50}, {"p99", p50}};
+}
+
+Json Model(const std::string& name) {
+  return {{"name", name},
+          {"version", "2"},
+          {"state", "READY"},
+          {"serving", true},
+          {"deterministic", false},
+          {"error", ""},
+          {"dims", "b=1..64"},
+          {"plan",
+           {{"id", "p-1"},
+            {"pinned", false},
+            {"kept", 1},
+            {"kind", "search"},
+            {"kernels", 4},
+            {"steps", 9}}},
+          {"job", nullptr},
+          {"counted_alone", true},
+          {"requests", {{"ok", 41}, {"failed", 1}, {"all", 42}}},
+          {"plan_swaps", 2},
+          {"latency",
+           {{"call", Latency(0.00125)},
+            {"queue", Latency(0.00002)},
+            {"exec", Latency(1.5)},
+            {"stall", Latency(nullptr)}}},
+          {"memory", {{"parameters", 1024}, {"prepared", 0}, {"arenas", 100}, {"all", 1124}}}};
+}
+
+Json Status(const std::vector<Json>& models) {
+  return {{"server",
+           {{"version", "0.1"},
+            {"state", "serving"},
+            {"uptime", 3723.5},
+            {"threads", 2},
+            {"compile_workers", 1}}},
+          {"calls", {{"now", 3}, {"queued", 2}, {"most", 1024}}},
+          {"uploads", {{"now", 0}, {"most", 16}}},
+          {"jobs", {{"unfinished", 1}}},
+          {"memory",
+           {{"limit", 1 << 30},
+            {"used", 1 << 20},
+            {"resident", 5 << 20},
+            {"kinds", {{"parameters", 1 << 20}}}}},
+          {"refusals", {{"compile_jobs", 0}}},
+          {"cache", {{"kernels", {{"hits", 7}, {"misses", 2}}}}},
+          {"versions", models.size()},
+          {"versions_left_out", 0},
+          {"models", models},
+          {"shape", "00ff"}};
+}
+
+TEST(PageTest, HoldsTheNumbersWithoutItsScript) {
+  const std::string page = StatusPage(Status({Model("digits")}));
+  for (const char* text :
+       {"<!DOCTYPE html>", "data-shape=\"00ff\"", ">digits</p>", "<code>p-1</code>",
+        "data-path=\"models.0.requests.ok\" data-as=\"count\">41<",
+        "data-path=\"models.0.latency.call.p50\" data-as=\"seconds\">1.25 ms<",
+        "data-path=\"models.0.latency.queue.p99\" data-as=\"seconds\">20 \u00b5s<",
+        "data-path=\"models.0.latency.stall.p50\" data-as=\"seconds\">\u2013<",
+        "data-path=\"memory.used\" data-as=\"bytes\">1.0 MiB<",
+        "data-path=\"server.uptime\" data-as=\"duration\">1 h 2 min<",
+        "data-path=\"cache.kernels.hits\" data-as=\"count\">7<", "refused: compile jobs"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+}
+
+TEST(PageTest, NothingFromUsersIsMarkup) {
+  const std::string evil = "<script>alert('1')</script>\"><img src=x onerror=\"a&b\">";
+  Json model = Model(evil);
+  model["error"] = evil;
+  model["dims"] = evil;
+  model["state"] = "FAILED";
+  model["plan"]["id"] = evil;
+  model["plan"]["kind"] = evil;
+  const std::string page = StatusPage(Status({model}));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&gt;"));
+  EXPECT_THAT(page, Not(HasSubstr("<img")));
+  EXPECT_THAT(page, Not(HasSubstr("alert('1')")));
+  // Its own script, once.
+  const size_t first = page.find("<script");
+  EXPECT_EQ(page.find("<script", first + 1), std::string::npos);
+}
+
+TEST(PageTest, WhatIsUnderWay) {
+  Json model = Model("m");
+  model["plan"] = nullptr;
+  model["state"] = "COMPILING";
+  model["job"] = {{"id", "job-1"},     {"phase", "COMPILING_KERNELS"},
+                  {"finished", false}, {"stop_reason", ""},
+                  {"percent", 42.5},   {"kernels_total", 9},
+                  {"kernels_done", 4}, {"kernels_from_cache", 1},
+                  {"search", nullptr}};
+  std::string page = StatusPage(Status({model}));
+  EXPECT_THAT(page, HasSubstr("<p>compiling kernels</p><progress max=\"100\" value=\"42.5\""));
+  EXPECT_THAT(page, HasSubstr("none serves"));
+  model["job"]["phase"] = "DONE";
+  model["job"]["finished"] = true;
+  model["job"]["stop_reason"] = "STOP_BUDGET";
+  model["job"]["search"] = {{"share", 0.456},         {"roofline", nullptr}, {"candidates", 120},
+                            {"candidates_failed", 2}, {"plans_taken", 3},    {"seconds", 30.0},
+                            {"budget", "30s"}};
+  page = StatusPage(Status({model}));
+  EXPECT_THAT(page, HasSubstr("<p>ended: budget</p>"));
+  EXPECT_THAT(page, HasSubstr(">45.6 %</span> of the baseline"));
+  EXPECT_THAT(page, HasSubstr(" of 30s</p>"));
+}
+
+TEST(PageTest, NoModelsYet) { EXPECT_THAT(StatusPage(Status({})), HasSubstr("None yet.")); }
+
+TEST(PageTest, NothingComesFromElsewhere) {
+  const std::string page = StatusPage(Status({Model("m")}));
+  for (const char* outside : {"http://", "https://", "src=", "@import", "url("}) {
+    EXPECT_THAT(page, Not(HasSubstr(outside))) << outside;
+  }
+  const std::string policy = StatusPagePolicy();
+  EXPECT_THAT(policy, HasSubstr("default-src 'none'; script-src 'sha256-"));
+  EXPECT_THAT(policy, Not(HasSubstr("unsafe")));
+}
+
+TEST(PageTest, NumbersAsPeopleReadThem) {
+  const auto shown = [](Json value, const char* as) { return Shown(value, as); };
+  EXPECT_EQ(shown(nullptr, "count"), "\u2013");
+  EXPECT_EQ(shown(12345678, "count"), "12345678");
+  EXPECT_EQ(shown(1023, "bytes"), "1023 B");
+  EXPECT_EQ(shown(1536, "bytes"), "1.5 KiB");
+  EXPECT_EQ(shown(int64_t{300} << 30, "bytes"), "300 GiB");
+  EXPECT_EQ(shown(int64_t{5000} << 40, "bytes"), "5000 TiB");
+  EXPECT_EQ(shown(0.4567, "share"), "45.7 %");
+  EXPECT_EQ(shown(0.0000731, "seconds"), "73 \u00b5s");
+  EXPECT_EQ(shown(0.01234, "seconds"), "12.34 ms");
+  EXPECT_EQ(shown(1.5, "seconds"), "1.50 s");
+  EXPECT_EQ(shown(75, "seconds"), "1 min 15 s");
+  EXPECT_EQ(shown(59.9, "duration"), "59 s");
+  EXPECT_EQ(shown(90061, "duration"), "1 d 1 h");
+}
+
+}  // namespace
+}  // namespace athanor

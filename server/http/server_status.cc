@@ -1,0 +1,266 @@
+#include "server/http/server_status.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/memory_return.h"
+#include "server/metrics/metrics.h"
+#include "server/version.h"
+
+namespace athanor {
+namespace {
+
+using Json = nlohmann::json;
+using Versions = std::vector<std::shared_ptr<ModelVersion>>;
+
+double SecondsNow() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Json Latency(const MetricCells& cells, Metric metric) {
+  const HistogramCounts counts = cells.histogram(metric);
+  const int64_t count = counts.count();
+  if (count == 0) return {{"count", 0}, {"mean", nullptr}, {"p50", nullptr}, {"p99", nullptr}};
+  const auto bounds = RowOf(metric).bounds;
+  const auto quantile = [&](double q) {
+    return static_cast<double>(Quantile(bounds, counts, q)) / 1e9;
+  };
+  return {{"count", count},
+          {"mean", static_cast<double>(counts.sum) / 1e9 / static_cast<double>(count)},
+          {"p50", quantile(0.5)},
+          {"p99", quantile(0.99)}};
+}
+
+Json Requests(const MetricCells& cells) {
+  const int codes = static_cast<int>(RowOf(Metric::kRequests).values.size());
+  int64_t failed = 0;
+  for (int code = 1; code < codes; ++code) failed += cells.value(Metric::kRequests, code);
+  const int64_t ok = cells.value(Metric::kRequests);
+  return {{"ok", ok}, {"failed", failed}, {"all", ok + failed}};
+}
+
+Json Search(const v1::CompileJob& job) {
+  if (!job.has_search()) return nullptr;
+  const v1::SearchProgress& search = job.search();
+  return {{"share", search.best() > 0 ? Json(search.best()) : Json()},
+          {"roofline", search.roofline() > 0 ? Json(search.roofline()) : Json()},
+          {"candidates", search.candidates()},
+          {"candidates_failed", search.candidates_failed()},
+          {"plans_taken", search.plans_taken()},
+          {"seconds", search.seconds()},
+          {"budget", job.search_options().budget()}};
+}
+
+Json Job(const v1::CompileJob& job) {
+  const bool finished = job.has_finished();
+  return {{"id", job.id()},
+          {"phase", v1::CompileJob::Phase_Name(job.phase())},
+          {"finished", finished},
+          {"stop_reason",
+           finished ? v1::CompileJob::StopReason_Name(job.stop_reason()) : std::string()},
+          {"percent", job.percent()},
+          {"kernels_total", job.kernels_total()},
+          {"kernels_done", job.kernels_done()},
+          {"kernels_from_cache", job.kernels_from_cache()},
+          {"search", Search(job)}};
+}
+
+std::string DimsText(const v1::Model& model) {
+  std::string text;
+  for (const v1::GraphDim& dim : model.dims()) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", dim.name(), "=", dim.min(), "..", dim.max());
+  }
+  return text;
+}
+
+Json Plan(const v1::Model& model) {
+  if (model.plan_id().empty()) return nullptr;
+  Json plan = {{"id", model.plan_id()}, {"pinned", model.pinned()}, {"kept", model.plans_size()}};
+  for (const v1::PlanInfo& info : model.plans()) {
+    if (info.plan_id() != model.plan_id()) continue;
+    plan["kind"] = info.kind();
+    plan["kernels"] = info.kernels();
+    plan["steps"] = info.steps();
+  }
+  return plan;
+}
+
+Json VersionStatus(ServerCore& core, const ModelVersion& version) {
+  const v1::Model model = core.registry().Describe(version);
+  const MetricCells& cells = version.metrics().cells;
+  const auto job = core.workers().Find(model.compile_job_id());
+  const v1::MemoryUse& memory = model.memory();
+  return {{"name", model.name()},
+          {"version", model.version()},
+          {"state", v1::Model::State_Name(model.state())},
+          {"serving", model.serving()},
+          {"deterministic", model.deterministic()},
+          {"error", model.error()},
+          {"dims", DimsText(model)},
+          {"plan", Plan(model)},
+          {"job", job.ok() ? Job((*job)->state()) : Json()},
+          {"counted_alone", core.metrics().IsOwn(version.metrics())},
+          {"requests", Requests(cells)},
+          {"plan_swaps", cells.value(Metric::kPlanSwaps)},
+          {"latency",
+           {{"call", Latency(cells, Metric::kRequestSeconds)},
+            {"queue", Latency(cells, Metric::kQueueSeconds)},
+            {"exec", Latency(cells, Metric::kExecSeconds)},
+            {"stall", Latency(cells, Metric::kStallSeconds)}}},
+          {"memory",
+           {{"parameters", memory.parameters()},
+            {"prepared", memory.prepared()},
+            {"arenas", memory.arenas()},
+            {"all", memory.parameters() + memory.prepared() + memory.arenas()}}}};
+}
+
+Json Memory(const ServerLedger& ledger) {
+  Json kinds = Json::object();
+  for (int i = 0; i < kHeldKinds; ++i) {
+    const auto kind = static_cast<HeldKind>(i);
+    kinds[std::string(HeldKindName(kind))] = ledger.used(kind);
+  }
+  return {{"limit", ledger.limit()},
+          {"used", ledger.used()},
+          {"resident", ResidentBytes()},
+          {"kinds", std::move(kinds)}};
+}
+
+int64_t Queued(ServerCore& core) {
+  int64_t queued = 0;
+  for (const RequestQueue::Waiting& waiting : core.requests().waiting()) queued += waiting.requests;
+  return queued;
+}
+
+int64_t Unfinished(ServerCore& core) {
+  int64_t unfinished = 0;
+  for (const auto& job : core.workers().List("")) unfinished += job->finished() ? 0 : 1;
+  return unfinished;
+}
+
+Json Refusals(const MetricCells& cells) {
+  Json refusals = Json::object();
+  const auto reasons = RowOf(Metric::kRefusals).values;
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    refusals[std::string(reasons[i])] = cells.value(Metric::kRefusals, static_cast<int>(i));
+  }
+  return refusals;
+}
+
+// FNV-1a over all that is no number: what the page cannot bring up to date by itself.
+void HashShape(const Json& value, uint64_t* hash) {
+  const auto add = [hash](absl::string_view text) {
+    for (unsigned char c : text) *hash = (*hash ^ c) * 0x100000001b3;
+    *hash = (*hash ^ 0xff) * 0x100000001b3;
+  };
+  if (value.is_structured()) {
+    for (const auto& [key, item] : value.items()) {
+      add(key);
+      HashShape(item, hash);
+    }
+  } else if (value.is_string()) {
+    add(value.get_ref<const std::string&>());
+  } else if (!value.is_number()) {
+    add(value.is_boolean() ? (value.get<bool>() ? "true" : "false") : "");
+  }
+}
+
+double StartOf(const std::vector<MetricSample>& samples) {
+  for (const MetricSample& sample : samples) {
+    if (sample.metric == Metric::kStartTime) return sample.value;
+  }
+  return SecondsNow();
+}
+
+// Look-ups by tier and answer.
+Json CacheStatus(const std::vector<MetricSample>& samples) {
+  Json tiers = Json::object();
+  for (const MetricSample& sample : samples) {
+    const bool hit = sample.metric == Metric::kCacheHits;
+    if (!hit && sample.metric != Metric::kCacheMisses) continue;
+    Json& tier = tiers[sample.labels[0]];
+    if (tier.is_null()) tier = {{"hits", 0}, {"misses", 0}};
+    Json& count = tier[hit ? "hits" : "misses"];
+    count = count.get<int64_t>() + static_cast<int64_t>(sample.value);
+  }
+  return tiers;
+}
+
+}  // namespace
+
+nlohmann::json ServerStatus(ServerCore& core) {
+  const std::vector<MetricSample> samples = core.metrics().Ask();
+  const Versions versions = core.registry().List("");
+  Json models = Json::array();
+  for (const auto& version : versions) {
+    if (models.size() == kMostVersionsListed) break;
+    models.push_back(VersionStatus(core, *version));
+  }
+  Json status = {
+      {"server",
+       {{"version", kVersion},
+        {"state", core.draining() ? "draining" : "serving"},
+        {"uptime", SecondsNow() - StartOf(samples)},
+        {"threads", core.options().threads},
+        {"compile_workers", core.options().compile_workers}}},
+      {"calls",
+       {{"now", core.active_calls()},
+        {"queued", Queued(core)},
+        {"most", core.options().max_pending}}},
+      {"uploads", {{"now", core.uploads().load()}, {"most", core.options().max_uploads}}},
+      {"jobs", {{"unfinished", Unfinished(core)}}},
+      {"memory", Memory(core.ledger())},
+      {"refusals", Refusals(core.metrics().server())},
+      {"cache", CacheStatus(samples)},
+      {"versions", versions.size()},
+      {"versions_left_out", versions.size() - models.size()},
+      {"models", std::move(models)}};
+  uint64_t hash = 0xcbf29ce484222325;
+  HashShape(status, &hash);
+  status["shape"] = absl::StrFormat("%016x", hash);
+  return status;
+}
+
+std::string ServerStatusText(ServerCore& core) {
+  return ServerStatus(core).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point started,
+                    std::vector<MetricSample>* samples) {
+  const auto add = [samples](Metric metric, auto value, std::vector<std::string> labels = {}) {
+    samples->push_back({metric, std::move(labels), static_cast<double>(value)});
+  };
+  std::array<int64_t, v1::Model::State_ARRAYSIZE> states{};
+  for (const auto& version : core.registry().List("")) {
+    const PlanSlot::View view = version->serving().view();
+    ++states[version->state()];
+    const auto job = core.workers().Find(view.job_id);
+    if (!job.ok() || !core.metrics().IsOwn(version->metrics())) continue;
+    const double share = (*job)->state().search().best();
+    const std::string number = absl::StrCat(version->version());
+    if (share > 0) add(Metric::kSearchShare, share, {version->name(), number});
+  }
+  for (int state = v1::Model::UPLOADED; state < v1::Model::State_ARRAYSIZE; ++state) {
+    add(Metric::kModels, states[state],
+        {v1::Model::State_Name(static_cast<v1::Model::State>(state))});
+  }
+  for (int i = 0; i < kHeldKinds; ++i) {
+    const auto kind = static_cast<HeldKind>(i);
+    add(Metric::kMemory, core.ledger().used(kind), {std::string(HeldKindName(kind))});
+  }
+  add(Metric::kMemoryLimit, core.ledger().limit());
+  add(Metric::kResident, ResidentBytes());
+  add(Metric::kCalls, core.active_calls());
+  add(Metric::kQueued, Queued(core));
+  add(Metric::kUploadsRunning, core.uploads().load());
+  add(Metric::kJobsUnfinished, Unfinished(core));
+  add(Metric::kStartTime, std::chrono::duration<double>(started.time_since_epoch()).count());
+  add(Metric::kInfo, 1, {kVersion});
+}
+
+}  // namespace athanor

@@ -1,0 +1,176 @@
+#include "server/http/server_status.h"
+
+#include <chrono>
+#include <set>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/http/status_pages.h"
+#include "server/metrics/exposition_testing.h"
+#include "server/search_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+class ServerStatusTest : public SearchTest {
+ protected:
+  void SetUp() override {
+    SearchTest::SetUp();
+    control_->Search({.endless = true});
+    core_->metrics().AddCollector([this](std::vector<MetricSample>* samples) {
+      AddCoreSamples(*core_, std::chrono::system_clock::now(), samples);
+    });
+  }
+
+  Families Parsed() {
+    absl::StatusOr<Families> families = ParseExposition(core_->metrics().Text());
+    EXPECT_TRUE(families.ok()) << families.status();
+    return families.value_or(Families());
+  }
+  std::string Shape() { return ServerStatus(*core_)["shape"]; }
+  Json Model(const std::string& name) {
+    const Json status = ServerStatus(*core_);
+    for (const Json& model : status["models"]) {
+      if (model["name"] == name) return model;
+    }
+    return nullptr;
+  }
+};
+
+TEST_F(ServerStatusTest, OfAnEmptyServer) {
+  const Json status = ServerStatus(*core_);
+  EXPECT_EQ(status["server"]["state"], "serving");
+  EXPECT_EQ(status["versions"], 0);
+  EXPECT_EQ(status["models"], Json::array());
+  EXPECT_EQ(status["memory"]["limit"], core_->ledger().limit());
+  EXPECT_GT(status["memory"]["resident"], 0);
+  EXPECT_EQ(status["calls"]["most"], core_->options().max_pending);
+  core_->StartDraining();
+  EXPECT_EQ(ServerStatus(*core_)["server"]["state"], "draining");
+}
+
+TEST_F(ServerStatusTest, FollowsASearchStepByStep) {
+  control_->Search({.plans = 2, .stop = v1::CompileJob::STOP_EXHAUSTED});
+  auto version = StoreScale("<script>", 3);
+  EXPECT_EQ(Model("<script>")["state"], "UPLOADED");
+  EXPECT_EQ(Model("<script>")["plan"], nullptr);
+  auto job = StartSearching(version);
+  Json model = Model("<script>");
+  EXPECT_EQ(model["state"], "READY");
+  EXPECT_EQ(model["serving"], true);
+  EXPECT_EQ(model["job"]["phase"], "SEARCHING");
+  EXPECT_EQ(model["job"]["finished"], false);
+  EXPECT_EQ(model["plan_swaps"], 1);
+  const std::string baseline = model["plan"]["id"];
+  const std::string shape = Shape();
+  Steps(1);
+  model = Model("<script>");
+  EXPECT_EQ(model["plan"]["id"], "found-1");
+  EXPECT_NE(model["plan"]["id"], baseline);
+  EXPECT_EQ(model["plan_swaps"], 2);
+  EXPECT_EQ(model["job"]["search"]["plans_taken"], 1);
+  // The page has to be drawn anew; for numbers alone it has not.
+  const std::string found = Shape();
+  EXPECT_NE(found, shape);
+  version->metrics().cells.Count(Metric::kRequests, absl::StatusCode::kOk);
+  EXPECT_EQ(Model("<script>")["requests"]["ok"], 1);
+  EXPECT_EQ(Shape(), found);
+  control_->ReleaseSearches();
+  AwaitEnd(*job);
+  model = Model("<script>");
+  EXPECT_EQ(model["job"]["finished"], true);
+  EXPECT_EQ(model["job"]["stop_reason"], "STOP_EXHAUSTED");
+  // A job's end is counted after its watchers know of it.
+  while (Parsed().at("athanor_compile_jobs_total").Value({{"reason", "exhausted"}}) != 1) {
+  }
+  const Families families = Parsed();
+  EXPECT_EQ(families.at("athanor_search_candidates_total").Value({}), 3);
+  for (const char* phase : {"lower", "kernels", "check", "load"}) {
+    EXPECT_EQ(families.at("athanor_compile_seconds").Value({{"phase", phase}}, "_count"), 1);
+  }
+}
+
+TEST_F(ServerStatusTest, CallsAndTheirTimes) {
+  auto version = StoreScale("m", 3);
+  auto job = StartSearching(version);
+  MetricCells& cells = version->metrics().cells;
+  EXPECT_EQ(Model("m")["latency"]["call"]["p50"], nullptr);
+  for (int i = 0; i < 99; ++i) {
+    cells.Count(Metric::kRequests, absl::StatusCode::kOk);
+    cells.Observe(Metric::kRequestSeconds, std::chrono::microseconds(90));
+  }
+  cells.Count(Metric::kRequests, absl::StatusCode::kInvalidArgument);
+  cells.Observe(Metric::kRequestSeconds, std::chrono::milliseconds(9));
+  const Json model = Model("m");
+  EXPECT_EQ(model["requests"], (Json{{"ok", 99}, {"failed", 1}, {"all", 100}}));
+  EXPECT_EQ(model["latency"]["call"]["count"], 100);
+  EXPECT_DOUBLE_EQ(model["latency"]["call"]["mean"], (99 * 90e-6 + 9e-3) / 100);
+  EXPECT_GT(model["latency"]["call"]["p50"], 63e-6);
+  EXPECT_LT(model["latency"]["call"]["p50"], 100e-6);
+}
+
+TEST_F(ServerStatusTest, MetricsOfTheCore) {
+  auto version = StoreScale("a\"b\\c", 3);
+  auto job = StartSearching(version);
+  Families families = Parsed();
+  const LabelSet labels = {{"model", "a\"b\\c"}, {"version", "1"}};
+  EXPECT_EQ(families.at("athanor_plan_swaps_total").Value(labels), 1);
+  EXPECT_EQ(families.at("athanor_models").Value({{"state", "READY"}}), 1);
+  EXPECT_EQ(families.at("athanor_models").Value({{"state", "FAILED"}}), 0);
+  EXPECT_EQ(families.at("athanor_compile_jobs_unfinished").Value({}), 1);
+  EXPECT_EQ(families.at("athanor_memory_bytes").Value({{"kind", "parameters"}}),
+            static_cast<double>(core_->ledger().used(HeldKind::kParameters)));
+  EXPECT_EQ(families.at("athanor_memory_bytes").samples.begin()->second.size(),
+            static_cast<size_t>(kHeldKinds));
+  EXPECT_EQ(families.at("athanor_info").samples.begin()->second.size(), 1u);
+  // Deleted: its job is stopped, its labels leave with the last who holds it.
+  core_->workers().CancelFor(*version);
+  AwaitEnd(*job);
+  ASSERT_TRUE(core_->registry().Delete("a\"b\\c", "").ok());
+  job.reset();
+  version.reset();
+  while (Parsed().at("athanor_plan_swaps_total").Value(labels).has_value()) {
+  }
+  EXPECT_EQ(Parsed().at("athanor_models").Value({{"state", "READY"}}), 0);
+}
+
+TEST_F(ServerStatusTest, WhatIsRefusedIsCounted) {
+  auto refused = [&](const std::string& reason) {
+    return *Parsed().at("athanor_refusals_total").Value({{"reason", reason}});
+  };
+  EXPECT_FALSE(
+      core_->ledger().Reserve(HeldKind::kRequests, core_->ledger().limit() + 1, "a request").ok());
+  EXPECT_EQ(refused("memory"), 1);
+  core_->StartDraining();
+  CallSlot slot(*core_);
+  EXPECT_FALSE(slot.status().ok());
+  EXPECT_EQ(refused("draining"), 1);
+  EXPECT_EQ(refused("pending"), 0);
+}
+
+TEST_F(ServerStatusTest, PagesOfAServer) {
+  StoreScale("<b>&", 3);
+  std::set<std::string> paths;
+  for (const HttpPage& page : StatusPages(*core_)) {
+    paths.insert(page.path);
+    const std::string body = page.body();
+    if (page.path == "/") {
+      EXPECT_THAT(body, HasSubstr("&lt;b&gt;&amp;"));
+      EXPECT_THAT(body, Not(HasSubstr("<b>")));
+      EXPECT_EQ(page.headers[0].first, "Content-Security-Policy");
+    } else if (page.path == "/status.json") {
+      EXPECT_EQ(Json::parse(body)["models"][0]["name"], "<b>&");
+    } else {
+      EXPECT_TRUE(ParseExposition(body).ok());
+    }
+  }
+  EXPECT_EQ(paths, (std::set<std::string>{"/", "/metrics", "/status.json"}));
+}
+
+}  // namespace
+}  // namespace athanor
