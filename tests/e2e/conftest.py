@@ -41,6 +41,7 @@ class Server:
         self.flags = ("--search_budget=0", *flags)
         self.log = state.with_suffix(".log")
         self.address = ""
+        self.http_address = ""  # of --http_listen
         self._process: subprocess.Popen | None = None
 
     def start(self, timeout: float = 60) -> Server:
@@ -59,9 +60,11 @@ class Server:
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             text = self.log.read_text()[begin:]
-            found = re.search(r'msg="?serving"?.*\bport=(\d+)', text)
+            found = re.search(r'msg="?serving"?.*\bport=(\d+).*\n', text)
             if found:
                 self.address = f"127.0.0.1:{found[1]}"
+                http = re.search(r"\bhttp_port=(\d+)", found[0])
+                self.http_address = f"127.0.0.1:{http[1]}"
                 return self
             if self._process.poll() is not None:
                 break

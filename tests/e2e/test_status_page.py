@@ -1,0 +1,243 @@
+"""The HTTP side: metrics, the status as JSON, and the status page, with and without a browser."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import athanor
+import mlp
+import numpy as np
+import pytest
+from conftest import Server
+
+CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
+EVIL = "<script>document.title='owned'</script>\"><b>\\"
+SAMPLE = re.compile(
+    r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(?:,[a-z]+="(?:[^"\\\n]|\\[\\"n])*")*\})? '
+    r"(?:\+Inf|-?\d+(?:\.\d+)?(?:e[+-]\d+)?)")
+
+
+@pytest.fixture(scope="module")
+def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with an HTTP side, which holds a model with a name that is markup."""
+    state = tmp_path_factory.mktemp("http") / "state"
+    running = Server(state, "--http_listen=127.0.0.1:0").start()
+    with running.client() as client:
+        model = client.upload(mlp.mlp_graph(config=CONFIG), name=EVIL)
+        for _ in range(20):
+            infer(model)
+    yield running
+    running.kill()
+
+
+def infer(model: athanor.Model) -> None:
+    """One right answer."""
+    x = np.ones((1, CONFIG.widths[0]), np.float32)
+    np.testing.assert_allclose(model.infer({"x": x}, timeout=120)["y"], mlp.mlp_numpy(x, CONFIG),
+                               rtol=1e-4, atol=1e-4)
+
+
+def get(server: Server, path: str) -> str:
+    """The body of a page of the HTTP side."""
+    with urllib.request.urlopen(f"http://{server.http_address}{path}", timeout=20) as answer:
+        return answer.read().decode()
+
+
+def status_of(server: Server) -> dict:
+    """The status as JSON."""
+    return json.loads(get(server, "/status.json"))
+
+
+def metric(text: str, name: str, **labels: str) -> float | None:
+    """The value of one sample; None without it."""
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    inner = ",".join(f'{key}="{value.translate(escapes)}"' for key, value in labels.items())
+    begin = f"{name}{{{inner}}} " if inner else f"{name} "
+    found = [line for line in text.splitlines() if line.startswith(begin)]
+    assert len(found) <= 1, found
+    return float(found[0][len(begin):]) if found else None
+
+
+class Page(html.parser.HTMLParser):
+    """What a page holds: its elements in order, the texts of those with an id, class or path."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fields: dict[str, str] = {}  # by data-path or data-rate
+        self.classes: dict[str, list[str]] = {}
+        self.ids: dict[str, str] = {}
+        self.title = ""
+        self._open: list[tuple[str, dict]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in ("meta", "link", "br", "img"):
+            self._open.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not self._open:
+            return
+        tag, attributes = self._open[-1]
+        if tag == "title":
+            self.title = data
+        for key in ("data-path", "data-rate"):
+            if key in attributes:
+                self.fields[attributes[key]] = data
+        if "id" in attributes:
+            self.ids[attributes["id"]] = data
+        if "class" in attributes:
+            self.classes.setdefault(attributes["class"], []).append(data)
+
+
+def check_page(page: Page, model_name: str) -> None:
+    """It holds the numbers of one model that serves, and nothing that a name smuggled in."""
+    assert page.title == "Athanor"
+    assert page.classes["name"] == [model_name]
+    assert page.tags.count("script") == 1
+    assert "b" not in page.tags
+    assert page.fields["models.0.requests.ok"] == "20"
+    assert page.fields["models.0.requests.failed"] == "0"
+    assert re.fullmatch(r"[\d.]+ (µs|ms|s)", page.fields["models.0.latency.call.p50"])
+    assert re.fullmatch(r"[\d.]+ (B|KiB|MiB)", page.fields["models.0.memory.all"])
+    assert {"ready", "serves"} <= set(page.classes["mark good"])
+
+
+def test_the_page_is_whole_without_its_script(http_server: Server) -> None:
+    page = Page(get(http_server, "/"))
+    check_page(page, EVIL)
+    status = status_of(http_server)
+    for path in ("calls.most", "versions", "models.0.plan.kernels", "cache.kernels.misses"):
+        value = status
+        for key in path.split("."):
+            value = value[int(key) if isinstance(value, list) else key]
+        assert page.fields[path] == str(value), path
+
+
+def chromium(server: Server, *flags: str) -> str:
+    """Its output after the page has been looked at for three seconds of its own time."""
+    browser = shutil.which("chromium-headless-shell")
+    if browser is None:
+        pytest.fail("chromium-headless-shell is not there; deploy/packages.txt has it")
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [browser, *sandbox, "--disable-gpu", "--virtual-time-budget=3500", *flags,
+         f"http://{server.http_address}/"],
+        capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_page_in_a_browser_keeps_its_numbers_moving(http_server: Server) -> None:
+    page = Page(chromium(http_server, "--dump-dom"))
+    check_page(page, EVIL)
+    assert page.ids["live"] == "live"
+    # Two answers of the server make a rate.
+    assert re.fullmatch(r"\d+\.\d/s", page.fields["models.0.requests.all"])
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (400, 900)])
+def test_the_page_can_be_drawn(http_server: Server, tmp_path: pathlib.Path, width: int,
+                               height: int) -> None:
+    image = tmp_path / "page.png"
+    chromium(http_server, f"--window-size={width},{height}", f"--screenshot={image}")
+    data = image.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == (width, height)
+    # A blank page packs to a few hundred bytes.
+    assert len(data) > 10_000
+
+
+def test_other_paths_and_methods(http_server: Server) -> None:
+    for method, path, code in (("GET", "/none", 404), ("POST", "/metrics", 405)):
+        request = urllib.request.Request(f"http://{http_server.http_address}{path}",
+                                         method=method)
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(request, timeout=20)
+        assert error.value.code == code
+
+
+def test_metrics_come_and_go_with_a_model(http_server: Server) -> None:
+    labels = {"model": 'a"b\\c', "version": "1"}
+    with http_server.client() as client:
+        model = client.upload(mlp.mlp_graph(config=CONFIG), name=labels["model"])
+        for _ in range(3):
+            infer(model)
+        with pytest.raises(athanor.Error):
+            model.infer({"x": np.ones((1, 1), np.float32)})
+        text = get(http_server, "/metrics")
+        for line in text.splitlines():
+            assert re.match(r"# (HELP|TYPE) athanor_", line) or SAMPLE.fullmatch(line), line
+        assert metric(text, "athanor_requests_total", **labels, code="OK") == 3
+        assert metric(text, "athanor_requests_total", **labels, code="INVALID_ARGUMENT") == 1
+        assert metric(text, "athanor_exec_seconds_count", **labels) == 3
+        assert metric(text, "athanor_request_seconds_count", **labels) == 4
+        assert metric(text, "athanor_plan_swaps_total", **labels) == 1
+        assert metric(text, "athanor_memory_bytes", kind="parameters") > 0
+        client.delete(labels["model"])
+    for _ in range(200):
+        text = get(http_server, "/metrics")
+        if metric(text, "athanor_plan_swaps_total", **labels) is None:
+            break
+    assert 'a\\"b\\\\c' not in text
+
+
+def test_a_search_can_be_followed(tmp_path: pathlib.Path) -> None:
+    server = Server(tmp_path / "state", "--http_listen=127.0.0.1:0",
+                    "--search_budget=exhaust:3s").start()
+    try:
+        with server.client() as client:
+            model = client.upload(mlp.mlp_graph(config=CONFIG), name="mlp")
+            model.wait("baseline", timeout=120)
+            seen = []
+            while True:
+                job = status_of(server)["models"][0]["job"]
+                if job["search"] is not None:
+                    seen.append(job["search"]["candidates"])
+                if job["finished"]:
+                    break
+            assert seen == sorted(seen) and len(set(seen)) > 1
+            search = status_of(server)["models"][0]["job"]["search"]
+            assert 0 < search["share"] <= 1
+            text = get(server, "/metrics")
+            assert metric(text, "athanor_search_candidates_total") == search["candidates"]
+            assert metric(text, "athanor_search_share_ratio", model="mlp",
+                          version="1") == search["share"]
+    finally:
+        server.kill()
+
+
+def test_a_restarted_server_answers_from_its_cache(tmp_path: pathlib.Path) -> None:
+    server = Server(tmp_path / "state", "--http_listen=127.0.0.1:0").start()
+    try:
+        with server.client() as client:
+            infer(client.upload(mlp.mlp_graph(config=CONFIG), name="mlp"))
+        first = get(server, "/metrics")
+        assert server.stop() == 0
+        server.start()
+        with server.client() as client:
+            infer(client.model("mlp"))
+        second = get(server, "/metrics")
+    finally:
+        server.kill()
+    misses = {name: [float(line.split()[-1]) for line in text.splitlines()
+                     if line.startswith("athanor_cache_misses_total{") and "kernels" in line]
+              for name, text in (("first", first), ("second", second))}
+    assert sum(misses["first"]) > 0
+    assert sum(misses["second"]) == 0
+    assert metric(second, "athanor_cache_hits_total", tier="kernels") > 0
