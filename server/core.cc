@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/cpu/cpus.h"
 #include "server/log.h"
 #include "server/search_policy.h"
 
@@ -42,7 +43,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptio
   if (!lock.ok()) return lock.status();
   ServerOptions resolved = options;
   if (resolved.threads == 0) {
-    resolved.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
+    // Not the machine's: some may be set aside (search_cpus.h).
+    resolved.threads = std::max<int64_t>(1, UsableCpus().size());
   }
   std::unique_ptr<ServerCore> core(new ServerCore(resolved, *std::move(lock)));
   auto registry = Registry::Open(core->options_, &core->ledger_, &core->metrics_,
@@ -54,7 +56,6 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptio
       QueueOptions{.max_queue = core->options_.max_queue,
                    .max_client_percent = core->options_.max_client_percent,
                    .max_delay = std::chrono::milliseconds(core->options_.max_queue_delay_ms),
-                   .batch_delay = std::chrono::microseconds(core->options_.batch_delay_us),
                    .threads = threads});
   core->runners_ = std::make_unique<Runners>(core->requests_.get(), &core->ledger_, threads);
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);

@@ -86,12 +86,6 @@ constexpr FlagRow kFlags[] = {
     {"max_queue_delay", FlagType::kDuration, &O::max_queue_delay_ms, 0, kTop,
      "a request whose wait is predicted to be longer, and longer than four runs of its own, is "
      "refused at once; 0: none is"},
-    {"batch_delay_us", FlagType::kInt, &O::batch_delay_us, 0, 10'000'000,
-     "microseconds that a request which may share a call waits for others; 0: it shares with those "
-     "that wait anyway"},
-    {"max_batch_rows", FlagType::kInt, &O::max_batch_rows, 0, kTop,
-     "most rows of a call that requests share; 0: as many as the dim's bounds allow, 1: none is "
-     "shared"},
     {"max_compile_jobs", FlagType::kInt, &O::max_compile_jobs, 1, 1'000'000,
      "unfinished compile jobs; also how many finished ones are remembered"},
     {"tap_plans", FlagType::kInt, &O::tap_plans, 0, 1'000,

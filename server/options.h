@@ -54,8 +54,6 @@ struct ServerOptions {
   int64_t max_queue = 256;
   int64_t max_client_percent = 50;
   int64_t max_queue_delay_ms = 100;
-  int64_t batch_delay_us = 0;
-  int64_t max_batch_rows = 0;  // 0: as many as the dim's bounds allow
   int64_t max_compile_jobs = 1'000;
   int64_t tap_plans = 4;
   int64_t max_taps = 64;

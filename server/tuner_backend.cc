@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/sqlite_file.h"
+#include "runtime/cpu/cpus.h"
 #include "server/disk.h"
 #include "server/executor_runner.h"
 #include "server/kernel_maker.h"
@@ -146,9 +147,8 @@ absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const Serve
   if (!folder.empty()) {
     if (absl::Status s = Disk().MakeDirectory(folder); !s.ok()) return s;
   }
-  backends->threads_ = options.threads > 0
-                           ? options.threads
-                           : std::max<int64_t>(1, std::thread::hardware_concurrency());
+  backends->threads_ =
+      options.threads > 0 ? options.threads : std::max<int64_t>(1, UsableCpus().size());
   absl::StatusOr<std::unique_ptr<Traffic>> traffic = Traffic::Create();
   if (!traffic.ok()) return traffic.status();
   backends->traffic_ = *std::move(traffic);

@@ -352,6 +352,7 @@ absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& oth
   comparison.set_low(1);
   comparison.set_high(1);
   if (comparison.plan_id() == comparison.against()) return comparison;
+  const TunerProcess::Background background(&tuner_);
   absl::StatusOr<Comparison> times = Compare(other, serving_, step_.sizes());
   if (!times.ok()) return times.status();
   comparison.set_ratio(times->ratio);
@@ -361,6 +362,7 @@ absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& oth
 }
 
 absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& plan) {
+  const TunerProcess::Background background(&tuner_);
   if (auto learnt = LearnLimits(MachineLimits::When::kDue); !learnt.ok()) return learnt.status();
   internal::MeasureRequest request = RequestFor({&plan}, step_.sizes());
   request.set_steps(true);

@@ -144,43 +144,47 @@ void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
   struct Done {
     std::shared_ptr<QueuedRequest> request;
     absl::Status status;
-    int64_t rows;
+    RunTimes times;
   };
-  const Clock::time_point began = Clock::now();
   const std::string model = batch.requests.front()->ticket().model;
   std::vector<Done> done;
   Requests requests;
   int64_t predicted_us = 0;
   for (std::shared_ptr<QueuedRequest>& request : batch.requests) {
     if (absl::Status begun = request->Begin(); !begun.ok()) {
-      done.push_back({std::move(request), std::move(begun), 0});
+      done.push_back({std::move(request), std::move(begun), {.began = Clock::now()}});
       continue;
     }
     predicted_us += request->ticket().predicted_us;
     requests.push_back(std::move(request));
   }
-  int64_t shared_rows = 0;  // 0: each has a call of its own
+  const Clock::time_point began = Clock::now();
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+  };
+  RunTimes shared{.began = began};
   if (requests.size() > 1) {
     SharedCall call(requests, *requests.front()->ticket().batching);
-    if (call.Run(*batch.plan, *batch.lease, staging).ok()) shared_rows = call.rows();
+    if (call.Run(*batch.plan, *batch.lease, staging).ok()) shared.batch_rows = call.rows();
+    shared.exec_us = since(began);
   }
   for (std::shared_ptr<QueuedRequest>& request : requests) {
     const Ticket& ticket = request->ticket();
-    const int64_t rows = shared_rows > 0 ? shared_rows : ticket.rows();
+    RunTimes times = shared;
     absl::Status status;
-    if (shared_rows == 0) {
+    if (shared.batch_rows == 0) {
+      times = {.batch_rows = ticket.rows(), .began = Clock::now()};
       status = batch.plan->runner->Run(*batch.lease, ticket.dims, request->inputs(),
                                        request->outputs(), request->limits());
+      times.exec_us = since(times.began);
+      if (!status.ok()) predicted_us = 0;  // cut short, it says nothing of how long they take
     }
-    done.push_back({std::move(request), std::move(status), rows});
+    done.push_back({std::move(request), std::move(status), times});
   }
   const Clock::duration took = Clock::now() - began;
   batch.lease = {};  // the next may run while these are answered
   queue.Ran(model, predicted_us, took);
-  const int64_t us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
-  for (const Done& d : done) {
-    d.request->End(*batch.plan, d.status, {.exec_us = us, .batch_rows = d.rows, .began = began});
-  }
+  for (const Done& d : done) d.request->End(*batch.plan, d.status, d.times);
 }
 
 Runners::Runners(RequestQueue* queue, ServerLedger* ledger, int threads) : queue_(*queue) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace athanor {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 constexpr double kNewShare = 0.1;
 // Models that nobody asks for any more are forgotten all at once beyond this.
 constexpr size_t kMostPaces = 4096;
+constexpr double kLeastRatio = 1e-3, kMostRatio = 1e3;
+constexpr std::chrono::milliseconds kLookAgain{20};
 
 // Of lanes or lines, those that have had least first.
 template <typename Map>
@@ -49,53 +52,74 @@ void MoveEnds(Map& of, std::map<std::string, double>& ends, double now, Empty em
 
 double RequestQueue::PaceOf(const std::string& model) const {
   const auto pace = paces_.find(model);
-  return pace == paces_.end() ? 1 : pace->second;
+  return pace == paces_.end() ? 1 : pace->second.ratio;
+}
+
+double RequestQueue::Work(const std::string& model, const Lane& lane) const {
+  return static_cast<double>(lane.predicted_us) * PaceOf(model);
+}
+
+absl::Status RequestQueue::HasRoom(const Ticket& ticket) const {
+  const auto held = held_.find(ticket.model);
+  if (held == held_.end()) return absl::OkStatus();
+  const Held& all = held->second;
+  const auto found = all.by_client.find(ticket.client);
+  const int64_t own = found == all.by_client.end() ? 0 : found->second;
+  const int64_t share =
+      std::max<int64_t>(1, options_.max_queue * options_.max_client_percent / 100);
+  // Room that nobody who has more can take.
+  const int64_t most = options_.max_queue + (own < share ? share : 0);
+  if (all.requests >= most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(ticket.model, ": ", all.requests,
+                     " requests wait already, the most allowed (--max_queue); try again later"));
+  }
+  if (own >= share && all.by_client.size() > 1) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        ticket.model, ": ", own, " requests of this client wait already, its share (",
+        options_.max_client_percent,
+        " %, --max_client_percent) of the queue that others wait in too; try again later"));
+  }
+  return absl::OkStatus();
+}
+
+// Of another model of the same priority no more runs before the ticket than has its own model.
+double RequestQueue::Ahead(const Ticket& ticket) const {
+  double ahead = 0;
+  for (const auto& [priority, level] : levels_) {
+    if (priority > ticket.priority) break;
+    const auto mine = level.lanes.find(ticket.model);
+    const double own = mine == level.lanes.end() ? 0 : Work(mine->first, mine->second);
+    for (const auto& [model, lane] : level.lanes) {
+      const bool shared = priority == ticket.priority && model != ticket.model;
+      ahead += shared ? std::min(Work(model, lane), own) : Work(model, lane);
+    }
+  }
+  return ahead;
 }
 
 absl::Status RequestQueue::Admit(const Ticket& ticket) {
   if (count_.load(std::memory_order_relaxed) == 0) return absl::OkStatus();
   MutexLock lock(mu_);
-  if (const auto held = held_.find(ticket.model); held != held_.end()) {
-    const Held& all = held->second;
-    if (all.requests >= options_.max_queue) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(ticket.model, ": ", all.requests,
-                       " requests wait already, the most allowed (--max_queue); try again later"));
-    }
-    const auto own = all.by_client.find(ticket.client);
-    const int64_t share =
-        std::max<int64_t>(1, options_.max_queue * options_.max_client_percent / 100);
-    const bool others = all.by_client.size() > (own == all.by_client.end() ? 0 : 1);
-    if (others && own != all.by_client.end() && own->second >= share) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(ticket.model, ": ", own->second, " requests of this client wait already, ",
-                       options_.max_client_percent,
-                       " % of the queue (--max_client_percent of --max_queue) that "
-                       "others wait in too; try again later"));
-    }
-  }
+  if (absl::Status room = HasRoom(ticket); !room.ok()) return room;
   if (options_.max_delay.count() == 0) return absl::OkStatus();
-  double ahead = 0;
-  for (const auto& [priority, level] : levels_) {
-    if (priority > ticket.priority) break;
-    for (const auto& [model, lane] : level.lanes) {
-      ahead += static_cast<double>(lane.predicted_us) * PaceOf(model);
-    }
-  }
-  const double wait = ahead / options_.threads;
+  const double wait = Ahead(ticket) / options_.threads;
   const double allowed =
       std::max(static_cast<double>(options_.max_delay.count()),
                kMostRuns * static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model));
   if (wait <= allowed) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(ticket.model, ": the wait would be ", static_cast<int64_t>(wait / 1000),
-                   " ms, more than the ", static_cast<int64_t>(allowed / 1000),
-                   " ms allowed (--max_queue_delay); try again later"));
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "%s: the wait would be %.1f ms, more than the %.1f ms allowed (--max_queue_delay, or four "
+      "runs where these are longer); try again later",
+      ticket.model, wait / 1000, allowed / 1000));
 }
 
 ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& plan) {
-  if (count_.load(std::memory_order_relaxed) > 0) return {};
   if (!ticket.group.empty() && options_.batch_delay.count() > 0) return {};
+  if (count_.load(std::memory_order_relaxed) > 0) {
+    MutexLock lock(mu_);
+    if (held_.contains(ticket.model)) return {};
+  }
   return plan.contexts->TryAcquire();
 }
 
@@ -131,16 +155,11 @@ void RequestQueue::Erase(Lane& lane, Line& line, std::list<Entry>::iterator entr
   line.entries.erase(entry);
 }
 
-void RequestQueue::Serve(Level& level, Lane& lane, const std::string& client, Line& line,
-                         std::list<Entry>::iterator entry) {
-  const Ticket& ticket = entry->request->ticket();
+void RequestQueue::Charge(Lane& lane, const std::string& client, Line& line, const Ticket& ticket) {
   const double cost = static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model);
-  level.now = std::max(level.now, lane.start);
-  lane.now = std::max(lane.now, line.start);
   lane.start += cost;
   line.start += cost;
   lane.ends[client] = line.start;
-  Erase(lane, line, entry);
 }
 
 void RequestQueue::DropEmpty() {
@@ -158,6 +177,7 @@ void RequestQueue::DropEmpty() {
 
 void RequestQueue::Remove(const QueuedRequest& request) {
   const Ticket& ticket = request.ticket();
+  std::shared_ptr<QueuedRequest> gone;  // may be the last that holds a model
   MutexLock lock(mu_);
   const auto level = levels_.find(ticket.priority);
   if (level == levels_.end()) return;
@@ -169,8 +189,10 @@ void RequestQueue::Remove(const QueuedRequest& request) {
   const auto entry = std::find_if(entries.begin(), entries.end(),
                                   [&](const Entry& e) { return e.request.get() == &request; });
   if (entry == entries.end()) return;
+  gone = entry->request;
   Erase(lane->second, line->second, entry);
   DropEmpty();
+  if (stopped_ && count_ == 0) changed_.NotifyAll();
 }
 
 bool RequestQueue::Waits(const Lane& lane, const Entry& entry, Clock::time_point now) const {
@@ -185,7 +207,7 @@ bool RequestQueue::Waits(const Lane& lane, const Entry& entry, Clock::time_point
   return rows < ticket.batching->most_rows;
 }
 
-void RequestQueue::AddCompany(Level& level, Lane& lane, Batch* batch) {
+void RequestQueue::AddCompany(Lane& lane, Batch* batch) {
   const Ticket& first = batch->requests.front()->ticket();
   if (first.group.empty()) return;
   int64_t left = first.batching->most_rows - first.rows();
@@ -200,10 +222,13 @@ void RequestQueue::AddCompany(Level& level, Lane& lane, Batch* batch) {
       const auto entry = std::find_if(line.entries.begin(), line.entries.end(), fits);
       if (entry == line.entries.end()) continue;
       std::shared_ptr<QueuedRequest> request = entry->request;
-      const bool ours = request->Take();
-      Serve(level, lane, at->first, line, entry);
+      Erase(lane, line, entry);
       added = true;
-      if (!ours) break;  // it has been answered
+      if (!request->Take()) {
+        gone_.push_back(std::move(request));  // it has been answered
+        break;
+      }
+      Charge(lane, at->first, line, request->ticket());
       left -= request->ticket().rows();
       batch->requests.push_back(std::move(request));
       break;
@@ -211,8 +236,8 @@ void RequestQueue::AddCompany(Level& level, Lane& lane, Batch* batch) {
   }
 }
 
-std::optional<Batch> RequestQueue::ChooseFrom(Level& level, const std::string& model, Lane& lane,
-                                              Clock::time_point now, Clock::time_point* again) {
+std::optional<Batch> RequestQueue::ChooseFrom(Level& level, Lane& lane, Clock::time_point now,
+                                              Clock::time_point* again) {
   for (const auto& at : InTurn(lane.lines)) {
     Line& line = at->second;
     while (!line.entries.empty()) {
@@ -226,13 +251,17 @@ std::optional<Batch> RequestQueue::ChooseFrom(Level& level, const std::string& m
       batch.lease = batch.plan->contexts->TryAcquire();
       if (!batch.lease) break;
       std::shared_ptr<QueuedRequest> request = entry->request;
+      Erase(lane, line, entry);
       if (!request->Take()) {
-        Erase(lane, line, entry);
+        gone_.push_back(std::move(request));
+        gone_plans_.push_back(std::move(batch.plan));
         continue;
       }
-      Serve(level, lane, at->first, line, entry);
+      level.now = std::max(level.now, lane.start);
+      lane.now = std::max(lane.now, line.start);
+      Charge(lane, at->first, line, request->ticket());
       batch.requests.push_back(std::move(request));
-      AddCompany(level, lane, &batch);
+      AddCompany(lane, &batch);
       return batch;
     }
   }
@@ -242,7 +271,7 @@ std::optional<Batch> RequestQueue::ChooseFrom(Level& level, const std::string& m
 std::optional<Batch> RequestQueue::Choose(Clock::time_point now, Clock::time_point* again) {
   for (auto& [priority, level] : levels_) {
     for (const auto& at : InTurn(level.lanes)) {
-      std::optional<Batch> batch = ChooseFrom(level, at->first, at->second, now, again);
+      std::optional<Batch> batch = ChooseFrom(level, at->second, now, again);
       if (!batch) continue;
       DropEmpty();
       return batch;
@@ -253,16 +282,26 @@ std::optional<Batch> RequestQueue::Choose(Clock::time_point now, Clock::time_poi
 }
 
 std::optional<Batch> RequestQueue::Next() {
+  // Their memory is given back without the lock.
+  std::vector<std::shared_ptr<QueuedRequest>> gone;
+  std::vector<std::shared_ptr<const ServedPlan>> gone_plans;
   MutexLock lock(mu_);
   for (;;) {
     Clock::time_point again = Clock::time_point::max();
     std::optional<Batch> batch = Choose(Clock::now(), &again);
+    gone.swap(gone_);
+    gone_plans.swap(gone_plans_);
     if (batch) {
       // Another may run beside it: it was pushed to a runner that this one has overtaken.
       if (count_ > 0) changed_.NotifyOne();
       return batch;
     }
-    if (stopped_ && count_ == 0) return std::nullopt;
+    if (stopped_ && count_ == 0) {
+      changed_.NotifyAll();
+      return std::nullopt;
+    }
+    // A plan with free contexts may have taken the place of one without.
+    if (count_ > 0) again = std::min<Clock::time_point>(again, Clock::now() + kLookAgain);
     if (again == Clock::time_point::max()) {
       changed_.Wait(lock);
     } else {
@@ -272,13 +311,15 @@ std::optional<Batch> RequestQueue::Next() {
 }
 
 void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::duration took) {
-  const double pace = std::chrono::duration<double, std::micro>(took).count() /
-                      static_cast<double>(std::max<int64_t>(1, predicted_us));
-  {
+  if (predicted_us > 0) {
+    const double ratio =
+        std::chrono::duration<double, std::micro>(took).count() / static_cast<double>(predicted_us);
     MutexLock lock(mu_);
     if (paces_.size() > kMostPaces) paces_.clear();
-    const auto [known, first] = paces_.try_emplace(model, pace);
-    if (!first) known->second += kNewShare * (pace - known->second);
+    Pace& pace = paces_[model];
+    // The prediction itself counts as the first run.
+    const double share = std::max(kNewShare, 1.0 / static_cast<double>(++pace.runs + 1));
+    pace.ratio += share * (std::clamp(ratio, kLeastRatio, kMostRatio) - pace.ratio);
   }
   changed_.NotifyOne();
 }
@@ -298,8 +339,7 @@ std::vector<RequestQueue::Waiting> RequestQueue::waiting() const {
     for (const auto& [model, lane] : level.lanes) {
       Waiting& waiting = found[model];
       waiting.model = model;
-      waiting.predicted_us +=
-          static_cast<int64_t>(static_cast<double>(lane.predicted_us) * PaceOf(model));
+      waiting.predicted_us += static_cast<int64_t>(Work(model, lane));
       for (const auto& [client, line] : lane.lines) {
         waiting.requests += static_cast<int64_t>(line.entries.size());
       }

@@ -115,15 +115,15 @@ class RequestQueue {
   // RESOURCE_EXHAUSTED, with the numbers: the model's queue is full, the client has its share of
   // it, or the wait is predicted to be longer than `max_delay`.
   absl::Status Admit(const Ticket& ticket);
-  // A context at once, for a request that need not wait: nobody does, and one is free.
+  // A context at once, for a request that need not wait: none of its model does, and one is free.
   ContextPool::Lease TryNow(const Ticket& ticket, const ServedPlan& plan);
   void Push(std::shared_ptr<QueuedRequest> request);
   // For who has taken a request that was pushed: it leaves the queue, if it is there still.
   void Remove(const QueuedRequest& request);
   // The next call, for a runner; waits for one. None: stopped, and nothing waits any more.
   std::optional<Batch> Next();
-  // Runs of the model that were predicted to take so long took `took`, and their context is free
-  // again. What was learnt is what later predictions are multiplied by.
+  // A context of the model is free again. Runs that were predicted to take so long took `took`:
+  // what later predictions are multiplied by. 0 predicted: they say nothing of that.
   void Ran(const std::string& model, int64_t predicted_us, Clock::duration took);
   void Stop();
 
@@ -156,28 +156,36 @@ class RequestQueue {
     Ends ends;                          // of models
     double now = 0;
   };
+  struct Pace {        // of one model
+    double ratio = 1;  // what runs took over what was predicted
+    int64_t runs = 0;
+  };
   struct Held {  // of one model, at all priorities
     int64_t requests = 0;
     absl::flat_hash_map<std::string, int64_t> by_client;
   };
 
+  absl::Status HasRoom(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Microseconds of runs that go before the ticket's, on one thread.
+  double Ahead(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The next that can run at `now`; else `*again` is lowered to when to look again.
   std::optional<Batch> Choose(Clock::time_point now, Clock::time_point* again)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<Batch> ChooseFrom(Level& level, const std::string& model, Lane& lane,
-                                  Clock::time_point now, Clock::time_point* again)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<Batch> ChooseFrom(Level& level, Lane& lane, Clock::time_point now,
+                                  Clock::time_point* again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether it waits for company still.
   bool Waits(const Lane& lane, const Entry& entry, Clock::time_point now) const;
   // Those of the same group, as many rows as fit, clients in turn.
-  void AddCompany(Level& level, Lane& lane, Batch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Charges its run to its client and its model, and takes it out.
-  void Serve(Level& level, Lane& lane, const std::string& client, Line& line,
-             std::list<Entry>::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddCompany(Lane& lane, Batch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A run to its client and its model.
+  void Charge(Lane& lane, const std::string& client, Line& line, const Ticket& ticket)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Lane& lane, Line& line, std::list<Entry>::iterator entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What is left empty goes, and leaves behind where it may go on.
   void DropEmpty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Microseconds of what waits in it.
+  double Work(const std::string& model, const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double PaceOf(const std::string& model) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const QueueOptions options_;
@@ -185,7 +193,9 @@ class RequestQueue {
   CondVar changed_;
   std::map<int64_t, Level> levels_ ABSL_GUARDED_BY(mu_);  // by priority; none is empty
   absl::flat_hash_map<std::string, Held> held_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<std::string, double> paces_ ABSL_GUARDED_BY(mu_);  // took over predicted
+  absl::flat_hash_map<std::string, Pace> paces_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<QueuedRequest>> gone_ ABSL_GUARDED_BY(mu_);  // dropped by Choose
+  std::vector<std::shared_ptr<const ServedPlan>> gone_plans_ ABSL_GUARDED_BY(mu_);
   std::atomic<int64_t> count_{0};  // that wait, for a look without the lock
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };

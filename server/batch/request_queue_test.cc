@@ -70,16 +70,23 @@ TEST_F(RequestQueueTest, WhoComesBackAtOnceHasHadWhatItHad) {
   EXPECT_THAT(Next(), ElementsAre(1));
 }
 
-TEST_F(RequestQueueTest, AFullQueueRefusesWithItsNumbers) {
+TEST_F(RequestQueueTest, AFullQueueRefusesWithItsNumbersButWhoHasNothingInIt) {
+  const TestTicket like{.client = "a", .predicted_us = 1};
   for (int i = 0; i < 4; ++i) {
-    const auto request = NewRequest(plan_, {1.f}, {.client = "a", .predicted_us = 1});
+    const auto request = NewRequest(plan_, {1.f}, like);
     ASSERT_TRUE(queue_.Admit(request->ticket()).ok()) << i;
     queue_.Push(request);
   }
-  const absl::Status full = queue_.Admit(NewRequest(plan_, {1.f}, {.client = "b"})->ticket());
+  const absl::Status full = queue_.Admit(NewRequest(plan_, {1.f}, like)->ticket());
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), HasSubstr("m: 4 requests wait already"));
   EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket()).ok());
+  for (const char* client : {"b", "c"}) {
+    const auto request = NewRequest(plan_, {1.f}, {.client = client, .predicted_us = 1});
+    EXPECT_TRUE(queue_.Admit(request->ticket()).ok()) << client;
+    queue_.Push(request);
+  }
+  EXPECT_FALSE(queue_.Admit(NewRequest(plan_, {1.f}, {.client = "d"})->ticket()).ok());
 }
 
 TEST_F(RequestQueueTest, AClientHasItsShareWhereOthersWait) {
@@ -96,13 +103,20 @@ TEST_F(RequestQueueTest, AClientHasItsShareWhereOthersWait) {
 
 TEST_F(RequestQueueTest, TooLongAWaitIsRefusedAndWhatGoesFirstDoesNotWait) {
   Push(0, {.predicted_us = 3000});
-  const absl::Status wait = queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket());
+  const auto another = NewRequest(plan_, {1.f});
+  const absl::Status wait = queue_.Admit(another->ticket());
   EXPECT_EQ(wait.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(wait.message()), HasSubstr("would be 1 ms, more than the 1 ms allowed"));
+  EXPECT_THAT(std::string(wait.message()), HasSubstr("would be 1.5 ms, more than the 1.0 ms"));
   EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.priority = 1})->ticket()).ok());
-  // Runs turn out to take a tenth of what was thought.
-  queue_.Ran("m", 1000, microseconds(100));
+  // Another model of the same priority has its turn soon, however much waits here.
   EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket()).ok());
+  EXPECT_FALSE(
+      queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n", .priority = 101})->ticket()).ok());
+  // Runs that say nothing of how long they take change nothing; others do.
+  queue_.Ran("m", 0, microseconds(1));
+  EXPECT_FALSE(queue_.Admit(another->ticket()).ok());
+  for (int i = 0; i < 4; ++i) queue_.Ran("m", 1000, microseconds(100));
+  EXPECT_TRUE(queue_.Admit(another->ticket()).ok());
 }
 
 TEST_F(RequestQueueTest, ThoseOfOneGroupShareACallAsFarAsTheyFit) {
@@ -163,9 +177,10 @@ TEST_F(RequestQueueTest, AModelWithoutAFreeContextIsPassedOver) {
   later.join();
 }
 
-TEST_F(RequestQueueTest, NothingRunsAtOnceWhileSomebodyWaits) {
+TEST_F(RequestQueueTest, NothingRunsAtOnceWhileItsModelWaits) {
   EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
   Push(1, {});
+  EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1}, {.model = "n"})->ticket(), *plan_));
   EXPECT_FALSE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
   Next();
   EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
@@ -176,6 +191,26 @@ TEST_F(RequestQueueTest, StoppedItGivesWhatWaitsAndThenNothing) {
   queue_.Stop();
   EXPECT_THAT(Next(), ElementsAre(1));
   EXPECT_FALSE(queue_.Next().has_value());
+}
+
+TEST_F(RequestQueueTest, AllRunnersEndOnceTheLastOneThatWaitedHasRun) {
+  const std::shared_ptr<const ServedPlan> one = DoublingPlan(1);
+  for (int round = 0; round < 20; ++round) {
+    RequestQueue queue({.threads = 4});
+    std::vector<std::thread> runners;
+    for (int i = 0; i < 3; ++i) queue.Push(NewRequest(one, {1.f}));
+    for (int i = 0; i < 4; ++i) {
+      runners.emplace_back([&] {
+        while (std::optional<Batch> batch = queue.Next()) {
+          std::this_thread::yield();
+          batch->lease = {};
+          queue.Ran("m", 100, microseconds(1));
+        }
+      });
+    }
+    queue.Stop();
+    for (std::thread& runner : runners) runner.join();
+  }
 }
 
 TEST_F(RequestQueueTest, ManyThreadsPushTakeAndRemove) {

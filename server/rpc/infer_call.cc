@@ -187,6 +187,7 @@ void InferCall::Expire() {
 void InferCall::OnCancel() {
   wait_->cancelled = true;
   if (!wait_->Take()) return;
+  StopTimer();
   if (Clock::now() >= deadline_) {
     Expire();
     return;
@@ -293,8 +294,12 @@ absl::Status InferCall::DescribeReply() {
 }
 
 void InferCall::AwaitTurn(std::shared_ptr<Turn> turn) {
+  // Outlive the call, which may end as soon as it waits.
   RequestQueue& queue = core_.requests();
-  if (StartWaiting(deadline_)) queue.Push(std::move(turn));
+  const std::shared_ptr<Wait> wait = wait_;
+  if (!StartWaiting(deadline_)) return;
+  queue.Push(turn);
+  if (wait->taken) queue.Remove(*turn);
 }
 
 absl::Status InferCall::BeginRun() {
