@@ -26,6 +26,7 @@ MODELS: dict[str, Callable[[bool], athanor.Graph]] = {
     "digits": lambda composite: mlp.mlp_graph(composite, mlp.DIGITS),
     "dlrm": lambda composite: dlrm.dlrm_graph(composite, BAGS),
 }
+FORMS = {"composites": True, "primitives": False}
 FOLDER = pathlib.Path(__file__).parent / "testdata"
 
 
@@ -43,7 +44,12 @@ def graph_text(graph: athanor.Graph) -> str:
     return "\n".join(lines) + "\n"
 
 
+def files() -> dict[str, athanor.Graph]:
+    """The graph of each file."""
+    return {f"{name}_{form}.txtpb": build(composite)
+            for name, build in MODELS.items() for form, composite in FORMS.items()}
+
+
 if __name__ == "__main__":
-    for name, build in MODELS.items():
-        for form, composite in {"composites": True, "primitives": False}.items():
-            (FOLDER / f"{name}_{form}.txtpb").write_text(graph_text(build(composite)))
+    for file, graph in files().items():
+        (FOLDER / file).write_text(graph_text(graph))
