@@ -155,11 +155,10 @@ void RequestQueue::Erase(Lane& lane, Line& line, std::list<Entry>::iterator entr
   line.entries.erase(entry);
 }
 
-void RequestQueue::Charge(Lane& lane, const std::string& client, Line& line, const Ticket& ticket) {
+void RequestQueue::Charge(Lane& lane, Line& line, const Ticket& ticket) {
   const double cost = static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model);
   lane.start += cost;
   line.start += cost;
-  lane.ends[client] = line.start;
 }
 
 void RequestQueue::DropEmpty() {
@@ -228,7 +227,7 @@ void RequestQueue::AddCompany(Lane& lane, Batch* batch) {
         gone_.push_back(std::move(request));  // it has been answered
         break;
       }
-      Charge(lane, at->first, line, request->ticket());
+      Charge(lane, line, request->ticket());
       left -= request->ticket().rows();
       batch->requests.push_back(std::move(request));
       break;
@@ -259,7 +258,7 @@ std::optional<Batch> RequestQueue::ChooseFrom(Level& level, Lane& lane, Clock::t
       }
       level.now = std::max(level.now, lane.start);
       lane.now = std::max(lane.now, line.start);
-      Charge(lane, at->first, line, request->ticket());
+      Charge(lane, line, request->ticket());
       batch.requests.push_back(std::move(request));
       AddCompany(lane, &batch);
       return batch;

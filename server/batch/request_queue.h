@@ -178,8 +178,7 @@ class RequestQueue {
   // Those of the same group, as many rows as fit, clients in turn.
   void AddCompany(Lane& lane, Batch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A run to its client and its model.
-  void Charge(Lane& lane, const std::string& client, Line& line, const Ticket& ticket)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Charge(Lane& lane, Line& line, const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Lane& lane, Line& line, std::list<Entry>::iterator entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What is left empty goes, and leaves behind where it may go on.
