@@ -2,18 +2,15 @@
 // composites: one layer of a transformer encoder both ways, and an encoder as the Python SDK builds
 // it both ways (tests/models/make_testdata.py), kernels compared by the hash of their KIR.
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
-#include <sstream>
 #include <string>
 #include <tuple>
 
-#include "compiler/frontend/frontend.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/rules/decompose.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tests/models/text_graph.h"
 
 namespace athanor {
 namespace {
@@ -195,22 +192,10 @@ TEST_P(RecogniseKirTest, DecomposedEncoderLayerHasTheKernelsOfComposites) {
   EXPECT_EQ(KernelsOf(*primitives), KernelsOf(composites));
 }
 
-Graph FromTestdata(const std::string& name) {
-  std::ifstream file("tests/models/testdata/" + name + ".txtpb");
-  std::stringstream text;
-  text << file.rdbuf();
-  v1::Graph message;
-  EXPECT_TRUE(file.good() && google::protobuf::TextFormat::ParseFromString(text.str(), &message))
-      << name;
-  absl::StatusOr<Graph> graph = GraphFromProto(message);
-  EXPECT_TRUE(graph.ok()) << graph.status();
-  return graph.ok() ? *std::move(graph) : Graph();
-}
-
 TEST(SdkEncoderTest, InPrimitivesHasTheKernelsOfComposites) {
-  const Graph primitives = FromTestdata("encoder_primitives");
+  const Graph primitives = TestdataGraph("encoder_primitives");
   for (const Node& n : primitives.nodes) EXPECT_FALSE(OpInfo(n.op).composite());
-  EXPECT_EQ(KernelsOf(primitives), KernelsOf(FromTestdata("encoder_composites")));
+  EXPECT_EQ(KernelsOf(primitives), KernelsOf(TestdataGraph("encoder_composites")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, RecogniseKirTest,

@@ -4,20 +4,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <random>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "compiler/frontend/frontend.h"
 #include "compiler/ir/row_independence_testing.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "server/tuner/inputs.h"
 #include "tests/fuzz/seeds.h"
+#include "tests/models/text_graph.h"
 #include "tests/tuner/small_graphs.h"
 
 namespace athanor {
@@ -41,29 +38,17 @@ RowProof Proved(const Graph& graph, const std::string& dim) {
   return proof;
 }
 
-Graph ModelGraph(const std::string& name) {
-  std::ifstream file("tests/models/testdata/" + name + ".txtpb");
-  std::stringstream text;
-  text << file.rdbuf();
-  v1::Graph message;
-  EXPECT_TRUE(file.good() && google::protobuf::TextFormat::ParseFromString(text.str(), &message))
-      << name;
-  absl::StatusOr<Graph> graph = GraphFromProto(message);
-  EXPECT_TRUE(graph.ok()) << graph.status();
-  return graph.ok() ? *std::move(graph) : Graph();
-}
-
 TEST(RowIndependenceTest, ModelsAreBatched) {
   for (const std::string model : {"encoder", "digits", "dlrm"}) {
     for (const char* form : {"_composites", "_primitives"}) {
-      const Graph graph = ModelGraph(model + form);
+      const Graph graph = TestdataGraph(model + form);
       const RowProof proof = Proved(graph, "b");
       EXPECT_TRUE(proof.independent) << model << form << ": " << proof.reason;
       for (const RowProof::Rows& rows : proof.inputs) EXPECT_TRUE(rows.any());
       for (const RowProof::Rows& rows : proof.outputs) EXPECT_TRUE(rows.any());
     }
   }
-  EXPECT_EQ(Proved(ModelGraph("encoder_composites"), "s").reason,
+  EXPECT_EQ(Proved(TestdataGraph("encoder_composites"), "s").reason,
             "\"ids\" (Input): has dim s on axis 1; rows must be on axis 0");
 }
 

@@ -3,7 +3,6 @@
 // cost themselves alone.
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -14,12 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "compiler/frontend/frontend.h"
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "proto/athanor/v1/graph.pb.h"
+#include "tests/models/text_graph.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {
@@ -249,17 +246,6 @@ TEST_F(PlanCheckTest, PlansOfGraphsWrittenOtherwisePass) {
   }
 }
 
-Graph FromFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  v1::Graph message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text.str(), &message)) << path;
-  absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
-  EXPECT_TRUE(imported.ok()) << imported.status();
-  return imported.ok() ? std::move(imported->graph) : Graph();
-}
-
 // The plan of the encoder in primitives for the encoder in composites. What the check of another
 // model costs: its graph and sizes, in the order of its dims, from the environment:
 //   ATHANOR_MODEL=dlrm.txtpb ATHANOR_SIZES="1 64 2048" bazel-bin/tests/tuner/plan_check_test
@@ -269,8 +255,8 @@ TEST_F(PlanCheckTest, WholeModelsPass) {
   std::string sizes = "1,1 2,7 8,64";
   if (const char* asked = std::getenv("ATHANOR_MODEL")) model = other = asked;
   if (const char* asked = std::getenv("ATHANOR_SIZES")) sizes = asked;
-  const Graph graph = FromFile(model);
-  internal::PlanCheckRequest request = Request(ToText(graph), ToText(FromFile(other)), {});
+  const Graph graph = ReadTextGraph(model);
+  internal::PlanCheckRequest request = Request(ToText(graph), ToText(ReadTextGraph(other)), {});
   for (absl::string_view set : absl::StrSplit(sizes, ' ')) {
     const std::vector<std::string> values = absl::StrSplit(set, ',');
     ASSERT_EQ(values.size(), graph.dims.size()) << set;
