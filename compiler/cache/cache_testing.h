@@ -1,29 +1,14 @@
-// What the tests of this folder share: rows that follow from a number, a folder of their own.
+// What the tests of this folder share: rows that follow from a number.
 #ifndef ATHANOR_COMPILER_CACHE_CACHE_TESTING_H_
 #define ATHANOR_COMPILER_CACHE_CACHE_TESTING_H_
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/cache.h"
 #include "deploy/bazel/libs/sha256.h"
-#include "gtest/gtest.h"
 
 namespace athanor {
-
-inline std::string FreshFolder() {
-  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-  std::string name = absl::StrCat(info->test_suite_name(), info->name(), getpid());
-  std::replace(name.begin(), name.end(), '/', '_');
-  std::string folder = absl::StrCat(::testing::TempDir(), "/", name);
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  return folder;
-}
 
 inline v1::Target TestTarget() {
   v1::Target target;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/cache/fresh_folder.h"
 #include "compiler/cache/lease.h"
 #include "compiler/cache/lease_testing.h"
 #include "gmock/gmock.h"
@@ -58,10 +59,7 @@ constexpr int64_t kSecond = 1000000;
 class LeaseProcessTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = absl::StrCat(::testing::TempDir(), "/", info->name(), getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+    folder_ = FreshFolder();
     path_ = folder_ + "/cache.db";
   }
   void TearDown() override {

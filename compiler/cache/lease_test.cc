@@ -1,7 +1,5 @@
 #include "compiler/cache/lease.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/cache/fresh_folder.h"
 #include "compiler/cache/lease_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -52,10 +51,7 @@ ProcessTable FakeProcess(int pid, const std::map<int, int64_t>* alive) {
 class LeaseTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = absl::StrCat(::testing::TempDir(), "/", info->name(), getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+    folder_ = FreshFolder();
     path_ = folder_ + "/cache.db";
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }

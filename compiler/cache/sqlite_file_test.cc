@@ -1,7 +1,6 @@
 #include "compiler/cache/sqlite_file.h"
 
 #include <sqlite3.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/cache/fresh_folder.h"
 #include "compiler/cache/schema.h"
 #include "compiler/cache/small_disk.h"
 #include "gmock/gmock.h"
@@ -31,10 +31,7 @@ constexpr const char* kSteps[] = {
 class SqliteFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = absl::StrCat(::testing::TempDir(), "/", info->name(), getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+    folder_ = FreshFolder();
     path_ = folder_ + "/items.db";
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
