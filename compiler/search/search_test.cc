@@ -1,8 +1,5 @@
 #include "compiler/search/search.h"
 
-#include <cmath>
-#include <functional>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -10,92 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/search/search_testing.h"
 #include "compiler/search/space.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
 namespace {
-
-v1::Target Target() {
-  v1::Target t;
-  t.set_vector_bytes(64);
-  t.set_vector_registers(32);
-  t.set_l1_bytes(32 << 10);
-  t.set_l2_bytes(1 << 20);
-  t.set_threads(2);
-  return t;
-}
-
-Graph Parse(const std::string& text) {
-  absl::StatusOr<Graph> g = ParseGraph("graph \"\" {\n dim b in [1, 64]\n" + text + "}");
-  EXPECT_TRUE(g.ok()) << g.status();
-  return *std::move(g);
-}
-
-// Equal layers: a contraction with a bias and a tanh each.
-Graph Layers(int count) {
-  std::string text = "%0 = Input \"x\" : f32[b, 256]\n";
-  int next = 1, x = 0;
-  for (int i = 0; i < count; ++i) {
-    absl::StrAppend(&text, "%", next, " = Parameter \"w", i, "\" : f32[256, 256]\n");
-    absl::StrAppend(&text, "%", next + 1, " = Contract(%", x, ", %", next,
-                    ") {spec=\"mk,kn->mn\"}\n");
-    absl::StrAppend(&text, "%", next + 2, " = Tanh(%", next + 1, ")\n");
-    x = next + 2;
-    next += 3;
-  }
-  return Parse(text + "output \"y\" = %" + absl::StrCat(x) + "\n");
-}
-
-using Cost = std::function<absl::StatusOr<double>(const Search&, const KernelCandidate&)>;
-
-// Tells what becomes of a plan.
-using Verdict = std::function<void(Search&, int plan)>;
-void Take(Search& search, int plan) { search.TellPlan(plan, true); }
-
-// Answers until the search ends; what was asked, one line each.
-std::vector<std::string> Drive(Search& search, const Cost& cost, int sizes = 1,
-                               const Verdict& verdict = Take) {
-  std::vector<std::string> asked;
-  for (int steps = 0; steps < 10000; ++steps) {
-    const Search::Step step = search.Next();
-    if (step.done) return asked;
-    for (int id : step.kernels) {
-      const KernelCandidate& k = search.kernel(id);
-      asked.push_back(
-          absl::StrCat(search.task(k.task).key.substr(0, 8), " ", ScheduleText(k.choice)));
-      absl::StatusOr<double> seconds = cost(search, k);
-      if (seconds.ok()) {
-        search.TellKernel(id, Seconds(sizes, *seconds));
-      } else {
-        search.TellKernel(id, seconds.status());
-      }
-    }
-    if (step.plan >= 0) {
-      asked.push_back(absl::StrCat("plan ", search.plan(step.plan).predicted));
-      verdict(search, step.plan);
-    }
-  }
-  ADD_FAILURE() << "the search does not end";
-  return asked;
-}
-
-// As if the machine took 10 microseconds with the schedule of the prediction's liking, more with
-// others.
-Cost PrefersTile(int mr, int nv) {
-  return [=](const Search&, const KernelCandidate& k) -> absl::StatusOr<double> {
-    if (k.choice.kind != KernelKind::kContract) return 1e-6;
-    const ContractSchedule& s = k.choice.contract;
-    return 1e-3 *
-           (1 + std::abs(s.mr - mr) + std::abs(s.nv - nv) + std::abs(s.rows_per_item - 64) / 64.0);
-  };
-}
-
-// What the model says is the least.
-double Limit(const Search& search, const KernelCandidate& k) {
-  const Machine machine = Machine::Typical(Target());
-  return RooflineSeconds(search.task(k.task), {16}, Target(), machine) + machine.launch_seconds;
-}
 
 // Forms 0, 1, ... in a row: each is a neighbour of the one before.
 class RowOfForms final : public FormSpace {
@@ -116,15 +33,6 @@ class RowOfForms final : public FormSpace {
   const std::vector<Graph> graphs_;
   GraphCost cost_;
 };
-
-// The same function in one, two or three multiplications.
-Graph Scaled(int steps) {
-  std::string text =
-      "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 240]\n"
-      "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"}\n";
-  for (int i = 0; i < steps; ++i) absl::StrAppend(&text, "%", i + 3, " = Mul(%2, %", i + 2, ")\n");
-  return Parse(absl::StrCat(text, "output \"y\" = %", steps + 2, "\n"));
-}
 
 // Each node of a kernel takes its time.
 absl::StatusOr<double> ByNodes(const Search& s, const KernelCandidate& k) {
@@ -218,120 +126,6 @@ TEST(SearchTest, AnEpilogueIsGivenUpWhereItsKernelIsSlow) {
   EXPECT_GE(report.genomes_taken, 1);
   for (const TaskReport& t : report.tasks) EXPECT_EQ(t.calls, 4) << t.about;
   EXPECT_LT(report.predicted, 0.1);
-}
-
-TEST(SearchTest, StopsAtItsBudgetAndAtTheRoofline) {
-  Search budget(SingleForm(Layers(1)), Target(), Machine::Typical(Target()),
-                {.sizes = {{16}}, .max_kernels = 5});
-  Drive(budget, PrefersTile(8, 3));
-  EXPECT_EQ(budget.Report().stop, SearchStop::kBudget);
-  EXPECT_LT(budget.Report().kernels_measured, 5 + 4);
-  Search fast(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
-  Drive(fast, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
-    return Limit(s, k);
-  });
-  EXPECT_EQ(fast.Report().stop, SearchStop::kRoofline);
-}
-
-// Kernels near their rooflines in a plan that takes as long as before: near is what plans hold.
-TEST(SearchTest, ARooflineThatPlansDoNotReachIsNotNear) {
-  const auto kernels = [](const Verdict& verdict) {
-    Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
-    int asked = 0;
-    Drive(
-        search,
-        [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
-          return Limit(s, k) * (++asked < 3 ? 3 : 1.01);
-        },
-        1, verdict);
-    return std::pair(search.Report().stop, search.Report().kernels_measured);
-  };
-  const auto [held_stop, held] = kernels(Take);
-  const auto [unheld_stop, unheld] =
-      kernels([](Search& s, int plan) { s.TellPlan(plan, false, 1.0); });
-  EXPECT_EQ(held_stop, SearchStop::kRoofline);
-  EXPECT_NE(unheld_stop, SearchStop::kRoofline);
-  EXPECT_GT(unheld, held);
-}
-
-// Each plan's time is a share of that of the one before, its promise one of the baseline's.
-TEST(SearchTest, ARooflineThatPlansReachInStepsIsNear) {
-  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
-  int asked = 0, taken = 0;
-  double serving = 1;
-  Drive(
-      search,
-      [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
-        return Limit(s, k) * (1.01 + 3 * std::exp(-++asked / 30.0));
-      },
-      1,
-      [&](Search& s, int plan) {
-        s.TellPlan(plan, true, s.plan(plan).predicted / serving);
-        serving = s.plan(plan).predicted;
-        ++taken;
-      });
-  EXPECT_EQ(search.Report().stop, SearchStop::kRoofline);
-  EXPECT_GE(taken, 2);
-}
-
-// As if it were measured beside other work.
-Machine HalfOf(Machine machine) {
-  for (double* limit : {&machine.read_bytes_per_second, &machine.cache_bytes_per_second,
-                        &machine.near_bytes_per_second, &machine.f32_flops_per_second}) {
-    *limit /= 2;
-  }
-  return machine;
-}
-
-// Kernels that take twice the least time are near limits that were measured half as high.
-TEST(SearchTest, ASearchGoesOnWhenItsLimitsAreRaised) {
-  const Machine full = Machine::Typical(Target());
-  Search search(SingleForm(Scaled(0)), Target(), HalfOf(full), {.sizes = {{16}}});
-  double least = 0;
-  int asked = 0;
-  const Cost cost = [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
-    least = Limit(s, k);
-    return least * (++asked < 6 ? 2 : 1.05);
-  };
-  Drive(search, cost);
-  const SearchReport low = search.Report();
-  EXPECT_EQ(low.stop, SearchStop::kRoofline);
-  EXPECT_LT(low.kernels_measured, 6);
-  EXPECT_GT(low.tasks[0].roofline[0], 1.9 * least);
-  search.RaiseLimits(full);
-  Drive(search, cost);
-  const SearchReport raised = search.Report();
-  EXPECT_EQ(raised.stop, SearchStop::kRoofline);
-  EXPECT_NEAR(raised.predicted, 1.05 / 2, 1e-6);
-  EXPECT_DOUBLE_EQ(raised.tasks[0].roofline[0], least);
-  EXPECT_NEAR(raised.roofline, 0.5, 1e-6);
-}
-
-// How far kernels were beyond the limits before says nothing about these.
-TEST(SearchTest, LimitsThatWereBeatenAreNearOnceTheyAreRaised) {
-  const Machine full = Machine::Typical(Target());
-  Search search(SingleForm(Scaled(0)), Target(), HalfOf(full), {.sizes = {{16}}});
-  const Cost cost = [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
-    return Limit(s, k) * 1.05;
-  };
-  Drive(search, cost);
-  EXPECT_NE(search.Report().stop, SearchStop::kRoofline);
-  search.RaiseLimits(full);
-  EXPECT_TRUE(Drive(search, cost).empty());
-  EXPECT_EQ(search.Report().stop, SearchStop::kRoofline);
-}
-
-// What small kernels find in the caches is more than the roofline allows: it does not end a search.
-TEST(SearchTest, ARooflineThatIsBeatenIsNone) {
-  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
-  Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
-    const ContractSchedule& c = k.choice.contract;
-    return Limit(s, k) * (0.2 + 0.05 * (std::abs(c.mr - 8) + std::abs(c.nv - 3)));
-  });
-  const SearchReport report = search.Report();
-  EXPECT_NE(report.stop, SearchStop::kRoofline);
-  EXPECT_GT(report.kernels_measured, 20);
-  EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=8 nv=3 ");
 }
 
 // Each of the many flips promises more than the other form, and takes kernels to find out.
@@ -450,23 +244,6 @@ TEST(SearchTest, ExhaustMeasuresEverySchedule) {
   Drive(budget, PrefersTile(8, 3));
   EXPECT_EQ(budget.Report().stop, SearchStop::kBudget);
   EXPECT_EQ(budget.Report().kernels_measured, 9);
-}
-
-TEST(SearchTest, BudgetsOfNoneOneAndMore) {
-  for (SearchMode mode : {SearchMode::kFast, SearchMode::kBudget, SearchMode::kExhaust}) {
-    Search none(SingleForm(Layers(1)), Target(), Machine::Typical(Target()),
-                {.sizes = {{16}}, .mode = mode, .max_kernels = 0});
-    const Search::Step step = none.Next();
-    EXPECT_TRUE(step.done);
-    EXPECT_EQ(step.stop, SearchStop::kBudget);
-  }
-  for (int64_t kernels : {int64_t{1}, int64_t{2}, std::numeric_limits<int64_t>::max()}) {
-    Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()),
-                  {.sizes = {{16}}, .max_kernels = kernels});
-    Drive(search, PrefersTile(8, 3));
-    EXPECT_LE(search.Report().kernels_measured, kernels);
-    EXPECT_GE(search.Report().kernels_measured, 1);
-  }
 }
 
 TEST(SearchTest, WhatIsSwitchedOffIsNeverFused) {
