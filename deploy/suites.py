@@ -22,8 +22,6 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Until when sanitizer suites may be built (time.monotonic()); None: as long as that takes.
-deadline: float | None = None
 # What the Python suites start; the ordinary run has built them already.
 BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
             "//clients/bench:athanor-bench"]
@@ -128,8 +126,11 @@ def run_bazel(*options: str) -> Result:
     return result
 
 
-def run_sanitizer(config: str, *options: str) -> Result:
-    """One `bazel test` of what carries a sanitizer's tag, if it can be built before `deadline`."""
+def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
+    """One `bazel test` of what carries a sanitizer's tag, if it can be built before `deadline`.
+
+    `deadline` is a time of the monotonic clock; None: building may take as long as it takes.
+    """
     flags = [f"--config={config}", f"--test_tag_filters={config}"]
     if deadline is not None:
         build = ["bazel", "build", "--keep_going", "--build_tests_only",
@@ -173,23 +174,23 @@ def run_ruff() -> Result:
 # The ordinary run also builds what is not a test. A test joins a sanitizer run by the
 # tag `asan` or `tsan` in its BUILD file. Under asan fuzzers run for a time, and random
 # expressions, which cost 40 times as much there, are fewer; deploy/README.md has the
-# long form.
-SUITES: dict[str, Callable[[], Result]] = {
-    "bazel": lambda: run_bazel("--nobuild_tests_only"),
-    "ruff": run_ruff,
-    "python": lambda: run_pytest("clients/python"),
-    "e2e": lambda: run_pytest("tests/e2e"),
-    "asan": lambda: run_sanitizer("asan", "--test_env=ATHANOR_FUZZ_SECONDS=20",
-                                  "--test_env=ATHANOR_EXPRESSIONS=2000"),
-    "tsan": lambda: run_sanitizer("tsan"),
+# long form. Each is given until when it may build (`run_sanitizer`).
+SUITES: dict[str, Callable[[float | None], Result]] = {
+    "bazel": lambda _: run_bazel("--nobuild_tests_only"),
+    "ruff": lambda _: run_ruff(),
+    "python": lambda _: run_pytest("clients/python"),
+    "e2e": lambda _: run_pytest("tests/e2e"),
+    "asan": lambda deadline: run_sanitizer("asan", deadline, "--test_env=ATHANOR_FUZZ_SECONDS=20",
+                                           "--test_env=ATHANOR_EXPRESSIONS=2000"),
+    "tsan": lambda deadline: run_sanitizer("tsan", deadline),
 }
 
 
-def run_suite(name: str) -> Result:
+def run_suite(name: str, deadline: float | None) -> Result:
     """Runs one suite and prints what it found."""
     print(f"=== {name}", flush=True)
     start = time.monotonic()
-    result = SUITES[name]()
+    result = SUITES[name](deadline)
     if not result.passed and not result.failures and not result.skipped:
         result.failures.append(f"{name}: the suite ran no test")
     minutes = (time.monotonic() - start) / 60
@@ -206,7 +207,6 @@ def run_suite(name: str) -> Result:
 
 
 def main() -> int:
-    global deadline
     parser = argparse.ArgumentParser(prog="deploy/test", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE",
                         help="one of: " + ", ".join(SUITES))
@@ -222,11 +222,10 @@ def main() -> int:
         print("\n".join(SUITES))
         return 0
     start = time.monotonic()
-    if args.minutes is not None:
-        deadline = start + 60 * args.minutes
+    deadline = None if args.minutes is None else start + 60 * args.minutes
     total = Result()
     for name in args.suites or SUITES:
-        merge(total, run_suite(name))
+        merge(total, run_suite(name, deadline))
     print(f"all suites: {(time.monotonic() - start) / 60:.1f} min")
     sys.stdout.flush()
     print(f"{total.passed} passed, {len(total.failures)} failed", flush=True)

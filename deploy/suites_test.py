@@ -83,9 +83,9 @@ class SuitesTest(unittest.TestCase):
         self.assertEqual(total.slowest[0][0], 1.5)
 
     def test_suite_without_a_test_fails(self):
-        suites.SUITES["empty"] = suites.Result
+        suites.SUITES["empty"] = lambda _: suites.Result()
         self.addCleanup(suites.SUITES.pop, "empty")
-        self.assertEqual(suites.run_suite("empty").failures,
+        self.assertEqual(suites.run_suite("empty", None).failures,
                          ["empty: the suite ran no test"])
 
 
