@@ -154,6 +154,7 @@ absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const Serve
   backends->traffic_ = *std::move(traffic);
   backends->tuner_options_ = std::move(tuner);
   backends->tuner_options_.traffic = backends->traffic_.get();
+  backends->tuner_options_.turns = &backends->turns_;
   ThreadPoolOptions threads;
   threads.threads = static_cast<int>(backends->threads_);
   absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(threads);

@@ -22,6 +22,7 @@
 #include "runtime/cpu/device.h"
 #include "server/compile_backend.h"
 #include "server/machine_limits.h"
+#include "server/measuring_turns.h"
 #include "server/options.h"
 #include "server/traffic.h"
 #include "server/tuner_process.h"
@@ -59,6 +60,7 @@ class TunerBackends {
   std::unique_ptr<CpuDevice> device_;
   std::unique_ptr<Cache> cache_;
   MachineLimits limits_;
+  MeasuringTurns turns_;
   Mutex mu_;
   std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);
   std::optional<internal::TargetReply> target_ ABSL_GUARDED_BY(mu_);

@@ -35,10 +35,16 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr off_t kMaxWords = 2000;
+constexpr double kFastest = 1e18;  // bytes or operations per second, of any machine
 
 // Nothing of the server's environment is the kernels' business.
 constexpr const char* kPassedOn[] = {"LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS",
                                      "TSAN_OPTIONS"};
+
+MeasuringTurns::Kind KindOf(const internal::TunerRequest& request) {
+  return request.has_measure() || request.has_machine() ? MeasuringTurns::Kind::kMeasures
+                                                        : MeasuringTurns::Kind::kWorks;
+}
 
 absl::StatusOr<std::string> FindBinary(const std::string& wanted) {
   std::string path = wanted;
@@ -249,6 +255,10 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(internal::TunerReque
                                                             milliseconds timeout) {
   request.set_background(background_);
   if (background_) timeout *= kBackgroundPatience;
+  MeasuringTurns::Turn turn;
+  if (background_ && options_.turns != nullptr) {
+    turn = options_.turns->Take(KindOf(request), [this] { return Interrupted(); });
+  }
   if (Interrupted()) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
   if (pid_ < 0) {
     if (absl::Status s = Spawn(); !s.ok()) return s;
@@ -391,7 +401,15 @@ absl::StatusOr<internal::MachineReply> TunerProcess::Machine(const v1::Target& t
   *message.mutable_machine()->mutable_target() = target;
   absl::StatusOr<internal::TunerReply> reply = Call(message, kDoing, options_.compile_timeout);
   if (!reply.ok()) return reply.status();
-  if (!reply->has_machine()) return Lose(absl::DataLossError("it holds no machine"), kDoing, {});
+  // Limits only ever rise: one that is no number would stay.
+  const internal::MachineReply& machine = reply->machine();
+  for (double limit : {machine.read_bytes_per_second(), machine.cache_bytes_per_second(),
+                       machine.near_bytes_per_second(), machine.f32_flops_per_second()}) {
+    if (!(limit > 0 && limit < kFastest)) {
+      return Lose(absl::DataLossError(absl::StrCat("a limit of ", limit, " per second")), kDoing,
+                  {});
+    }
+  }
   return std::move(*reply->mutable_machine());
 }
 

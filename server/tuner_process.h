@@ -25,6 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "compiler/ir/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/measuring_turns.h"
 #include "server/traffic.h"
 
 namespace athanor {
@@ -43,6 +44,9 @@ struct TunerOptions {
   // The requests that measuring and work in the background yield to; null: to none. Outlives the
   // process.
   const Traffic* traffic = nullptr;
+  // Of background work, with the processes that share it; null: none are taken. Outlives the
+  // process.
+  MeasuringTurns* turns = nullptr;
   // CPUs, by the system's numbers, that the child may use besides its parent's, and where its work
   // in the background goes first while there are requests. None: the parent's.
   std::vector<int> search_cpus;

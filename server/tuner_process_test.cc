@@ -103,6 +103,22 @@ TEST_F(TunerProcessTest, BadRequestsAreRefusedByName) {
   EXPECT_EQ(tuner_->starts(), 1);
 }
 
+TEST(TunerProcessStartTest, OnlyBackgroundWorkWaitsForWhoMeasures) {
+  MeasuringTurns turns;
+  TunerOptions options = TestOptions();
+  options.turns = &turns;
+  absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = TunerProcess::Start(options);
+  ASSERT_TRUE(tuner.ok()) << tuner.status();
+  const MeasuringTurns::Turn measures =
+      turns.Take(MeasuringTurns::Kind::kMeasures, [] { return false; });
+  EXPECT_TRUE((*tuner)->Target().ok());
+  const TunerProcess::Background background(tuner->get());
+  std::thread interrupter([&] { (*tuner)->Interrupt(); });
+  EXPECT_EQ((*tuner)->Target().status().code(), Code::kCancelled);
+  interrupter.join();
+  EXPECT_EQ((*tuner)->starts(), 1);
+}
+
 TEST(TunerProcessStartTest, MissingBinaryIsNamed) {
   TunerOptions options;
   options.binary = "/nowhere/athanor-tuner";
@@ -138,6 +154,19 @@ TEST(TunerProcessStartTest, NonsenseFromTheChild) {
     EXPECT_EQ(status.code(), Code::kInternal) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.message));
   }
+}
+
+TEST(TunerProcessStartTest, LimitsThatAreNoneAreRefused) {
+  const std::string path = ::testing::TempDir() + "/no_limits";
+  std::ofstream(path) << "#!/bin/sh\nprintf '\\002\\0\\0\\0\\112\\0' >&3; sleep 9\n";
+  chmod(path.c_str(), 0700);
+  TunerOptions options;
+  options.binary = path;
+  auto tuner = TunerProcess::Start(options);
+  ASSERT_TRUE(tuner.ok()) << tuner.status();
+  const absl::Status status = (*tuner)->Machine({}, 1).status();
+  EXPECT_EQ(status.code(), Code::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a limit of 0 per second"));
 }
 
 // The CPU computes every dtype there is, so a script says it.
