@@ -180,6 +180,7 @@ SUITES: dict[str, Callable[[float | None], Result]] = {
     "ruff": lambda _: run_ruff(),
     "python": lambda _: run_pytest("clients/python"),
     "e2e": lambda _: run_pytest("tests/e2e"),
+    "steady": lambda _: run_pytest("tests/steady"),
     "asan": lambda deadline: run_sanitizer("asan", deadline, "--test_env=ATHANOR_FUZZ_SECONDS=20",
                                            "--test_env=ATHANOR_EXPRESSIONS=2000"),
     "tsan": lambda deadline: run_sanitizer("tsan", deadline),

@@ -147,30 +147,15 @@ def test_a_third_model_while_two_are_searched_for(searching: Server) -> None:
             answers(model)
 
 
-def children(server: Server) -> list[int]:
-    """The server's tuner processes."""
-    pids = []
-    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = status.read_text()
-        except OSError:
-            continue
-        name = text[text.index("(") + 1:text.rindex(")")]
-        parent = int(text[text.rindex(")") + 2:].split()[1])
-        if parent == server._process.pid and name.startswith("athanor-tuner"):
-            pids.append(int(text.split()[0]))
-    return pids
-
-
 def test_an_upload_waits_for_no_step_of_a_search(own_server: Server) -> None:
     with own_server.client() as client:
-        builders = children(own_server)
+        builders = own_server.children()
         assert len(builders) == 1, "one worker, and nothing to search yet"
         models = [upload(client, name, budget="exhaust") for name in ("first", "second")]
         jobs = [model.info().compile_job_id for model in models]
         for job in jobs:
             when(client, job, searched)
-        [searcher] = set(children(own_server)) - set(builders)
+        [searcher] = set(own_server.children()) - set(builders)
         os.kill(searcher, signal.SIGSTOP)  # its step ends when it is told to go on
         try:
             third = upload(client, "third", budget="0")
@@ -192,9 +177,9 @@ def test_an_upload_waits_for_no_step_of_a_search(own_server: Server) -> None:
             answers(model)
         # What the searches remembered goes with the last of them.
         end = time.monotonic() + 60
-        while children(own_server) != builders and time.monotonic() < end:
+        while own_server.children() != builders and time.monotonic() < end:
             time.sleep(0.05)
-        assert children(own_server) == builders
+        assert own_server.children() == builders
 
 
 def test_a_tuner_killed_during_a_search(searching: Server) -> None:
@@ -203,7 +188,7 @@ def test_a_tuner_killed_during_a_search(searching: Server) -> None:
         job = model.info().compile_job_id
         count = when(client, job, searched).search.candidates
         for _ in range(3):
-            for pid in children(searching):
+            for pid in searching.children():
                 os.kill(pid, signal.SIGKILL)
             answers(model)
             # The next child goes on where it was.
@@ -279,78 +264,3 @@ def test_an_unknown_rule_stops_the_server_at_once(tmp_path: pathlib.Path) -> Non
     assert result.returncode != 0 and time.monotonic() - begin < 60
     assert '--disable_rules: "no_such_rule" is neither a rule nor a family' in (
         result.stdout + result.stderr).replace("\\", "")
-
-
-# Shifts what the process takes for the time of day by the seconds found in a shared file.
-CLOCK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/time.h>
-#include <time.h>
-
-static volatile int64_t* offset;
-
-__attribute__((constructor)) static void open_offset(void) {
-  int fd = open(getenv("ATHANOR_TEST_CLOCK"), O_RDONLY);
-  void* at = mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) abort();
-  offset = at;
-}
-
-int clock_gettime(clockid_t id, struct timespec* t) {
-  static int (*real)(clockid_t, struct timespec*);
-  if (!real) real = (int (*)(clockid_t, struct timespec*))dlsym(RTLD_NEXT, "clock_gettime");
-  int status = real(id, t);
-  if (offset && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) t->tv_sec += *offset;
-  return status;
-}
-
-int gettimeofday(struct timeval* restrict t, void* restrict zone) {
-  struct timespec now;
-  (void)zone;
-  clock_gettime(CLOCK_REALTIME, &now);
-  t->tv_sec = now.tv_sec;
-  t->tv_usec = now.tv_nsec / 1000;
-  return 0;
-}
-
-time_t time(time_t* out) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  if (out) *out = now.tv_sec;
-  return now.tv_sec;
-}
-"""
-
-
-def test_a_clock_that_jumps(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, library, offset = (tmp_path / name for name in ("clock.c", "clock.so", "offset"))
-    source.write_text(CLOCK)
-    subprocess.run(["clang-19", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"],
-                   check=True)
-    offset.write_bytes(bytes(4096))
-    monkeypatch.setenv("ATHANOR_TEST_CLOCK", str(offset))
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    server = Server(tmp_path / "state").start()
-    monkeypatch.delenv("LD_PRELOAD")
-    try:
-        with server.client() as client:
-            model = upload(client, "jumping", budget="exhaust:3s")
-            job = model.info().compile_job_id
-            when(client, job, searched)
-            begin = client.job(job).search.candidates
-            for days in (400, -800, 0):
-                with offset.open("r+b") as file:
-                    file.write((days * 86_400).to_bytes(8, "little", signed=True))
-                answers(model)
-            end = list(client.watch(job, timeout=120))[-1]
-            assert end.phase == "DONE" and end.stop_reason in ("STOP_BUDGET", "STOP_EXHAUSTED")
-            assert end.search.candidates > begin and 0 < end.search.seconds < 86_400
-            answers(model)
-            assert server.stop() == 0
-    finally:
-        server.kill()

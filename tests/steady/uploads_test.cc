@@ -1,8 +1,8 @@
 // Uploads and servers killed with SIGKILL at random moments: what was acknowledged is listed and
 // byte-equal afterwards, what was not is gone.
 //
-//   steady_uploads_test                      // 8 moments
-//   steady_uploads_test --moments=50 --seed=7
+//   uploads_test                      // 8 moments
+//   uploads_test --moments=50 --seed=7
 //
 // An upload runs in a process of its own (this binary with --upload), so that killing it is what a
 // lost client is. One moment in two kills the server instead and starts it again.

@@ -1,0 +1,181 @@
+"""kill -9 at random moments under load, search, uploads, deletions, pins and cache writing.
+
+The driver keeps a ledger of what was acknowledged. After each restart: what was acknowledged is
+there, what was deleted is gone, pins hold, every answer agrees with numpy, the cache is clean, and
+no child process of the killed server lives on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import signal
+import threading
+import time
+
+import athanor
+from harness import Background, Run, check, eventually, numbered, upload
+from server_process import Server
+from verify import cache_is_clean
+
+MODELS = 8  # kept at most
+
+
+@dataclasses.dataclass
+class Entry:
+    """What is known of one model; None: asked for, and not acknowledged."""
+
+    present: bool | None = None
+    pinned: str | None = ""  # the plan; empty: none
+
+
+class Ledger:
+    """What was acknowledged, by model number. Threads read it, one changes it."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.last = 0  # number of a model
+        self.cut_off = 0  # changes whose answer never came
+        self.pins_held = 0
+
+    def present(self) -> list[int]:
+        return [number for number, entry in list(self.entries.items()) if entry.present]
+
+
+class Moment:
+    """The work that a kill interrupts."""
+
+    def __init__(self, run: Run, ledger: Ledger, client: athanor.Client) -> None:
+        self.random, self.ledger, self.client = run.random, ledger, client
+        self.killed = threading.Event()
+
+    def change(self) -> None:
+        """Uploads, deletes, pins or unpins one model."""
+        if self.killed.is_set():
+            time.sleep(0.01)
+            return
+        try:
+            present = self.ledger.present()
+            kind = self.random.random()
+            if not present or kind < 0.4 and len(present) < MODELS:
+                self._upload()
+            elif kind < 0.7:
+                self._pin(self.random.choice(present))
+            elif len(present) > 2:
+                self._delete(self.random.choice(present))
+        except athanor.Error:
+            if not self.killed.is_set():
+                raise
+        self.killed.wait(self.random.uniform(0, 0.1))
+
+    def _upload(self) -> None:
+        self.ledger.last += 1
+        number = self.ledger.last
+        entry = self.ledger.entries[number] = Entry()
+        upload(self.client, numbered(number), budget=self.random.choice(("0", "exhaust", "20c")))
+        entry.present = True
+
+    def _delete(self, number: int) -> None:
+        entry = self.ledger.entries[number]
+        entry.present = None
+        self.client.delete(numbered(number).name)
+        entry.present = False
+
+    def _pin(self, number: int) -> None:
+        model, entry = self.client.model(numbered(number).name), self.ledger.entries[number]
+        plans = model.info().plan_ids
+        if not plans:
+            return
+        plan = "" if entry.pinned else self.random.choice(plans)
+        entry.pinned = None
+        try:
+            model.pin_plan(plan)
+        except athanor.NotFound:  # it went from the kept ones meanwhile
+            entry.pinned = None
+            return
+        entry.pinned = plan
+
+    def ask(self) -> None:
+        """One answer of some model."""
+        present = self.ledger.present()
+        if not present:
+            time.sleep(0.01)
+            return
+        number = present[int(time.monotonic() * 1e6) % len(present)]
+        try:
+            check(self.client.model(numbered(number).name), numbered(number))
+        except athanor.Error:
+            gone = not self.ledger.entries[number].present
+            if not gone and not self.killed.is_set():
+                raise
+
+
+def kill(server: Server) -> None:
+    """SIGKILL to the server alone: its children must find out."""
+    children = server.children()
+    os.kill(server.pid, signal.SIGKILL)
+    eventually(lambda: not any(map(_lives, children)), f"children {children} end")
+    server.kill()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text[text.rindex(")") + 2] not in "ZX"
+
+
+def settle(ledger: Ledger, client: athanor.Client) -> None:
+    """Compares the server with the ledger, which learns what became of cut off changes."""
+    listed = {info.name: info for info in client.models()}
+    for number, entry in ledger.entries.items():
+        name = numbered(number).name
+        info = listed.pop(name, None)
+        if entry.present is None:
+            ledger.cut_off += 1
+            entry.present = info is not None
+        assert entry.present == (info is not None), f"{name}: {entry}, listed: {info}"
+        if info is None:
+            continue
+        model = client.model(name)
+        check(model, numbered(number))
+        info = model.info()
+        if entry.pinned is None:
+            ledger.cut_off += 1
+            entry.pinned = info.plan_id if info.pinned else ""
+        assert info.pinned == bool(entry.pinned), f"{name}: {entry}, it is {info}"
+        assert entry.pinned in ("", info.plan_id), f"{name}: {entry}, it is {info}"
+        ledger.pins_held += info.pinned
+    assert not listed, f"never uploaded: {sorted(listed)}"
+    for number in [n for n, entry in ledger.entries.items() if not entry.present]:
+        del ledger.entries[number]
+
+
+def scenario(run: Run) -> None:
+    server = run.server("state", "--search_budget=exhaust")
+    ledger = Ledger()
+    moments, answers = run.count(6, 300), 0
+    for moment in range(moments):
+        server.start()
+        with server.client() as client:
+            settle(ledger, client)
+            cache_is_clean(server)
+            work = Moment(run, ledger, client)
+            with Background(work.change, work.ask, work.ask) as load:
+                time.sleep(run.random.uniform(0.02, 1.5 if moment % 5 else 4 if run.long else 1.5))
+                work.killed.set()
+                kill(server)
+            answers += load.rounds
+    server.start()
+    with server.client() as client:
+        settle(ledger, client)
+    cache_is_clean(server)
+    assert server.stop() == 0
+    run.figure("moments of kill -9", moments)
+    run.figure("models uploaded", ledger.last)
+    run.figure("changes cut off", ledger.cut_off)
+    run.figure("pins that held, one per restart", ledger.pins_held)
+    run.figure("calls between them", answers)
+    run.figure("acknowledged and lost, answers that were wrong", 0, at_most=0)
