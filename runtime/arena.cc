@@ -71,4 +71,13 @@ void Arena::Unmap() {
 
 void Arena::Decommit() { madvise(mapping_, mapped_bytes_, MADV_DONTNEED); }
 
+void Arena::Decommit(int64_t offset, int64_t bytes) {
+  const int64_t page = PageBytes();
+  const int64_t first = (offset + page - 1) / page * page;
+  // Nothing lies behind the end, so its page goes with what is before it.
+  const int64_t end = offset + bytes == bytes_ ? (bytes_ + page - 1) / page * page
+                                               : (offset + bytes) / page * page;
+  if (end > first) madvise(data_ + first, end - first, MADV_DONTNEED);
+}
+
 }  // namespace athanor

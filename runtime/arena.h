@@ -33,6 +33,8 @@ class Arena {
 
   // Gives all pages back to the system; everything reads as zero again.
   void Decommit();
+  // The same for the pages, of the system's size, that lie whole in [offset, offset + bytes).
+  void Decommit(int64_t offset, int64_t bytes);
 
  private:
   Arena() = default;

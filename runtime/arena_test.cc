@@ -37,6 +37,20 @@ TEST(ArenaTest, CommitsOnUse) {
   EXPECT_EQ(arena.data()[0], 0);
 }
 
+TEST(ArenaTest, DecommitsWholePagesOfARange) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  Arena arena = Arena::Reserve(8 * page + 100).value();
+  std::memset(arena.data(), 1, arena.bytes());
+  arena.Decommit(page / 2, 2 * page);  // one whole page
+  EXPECT_EQ(ResidentPages(arena.data(), arena.bytes()), 8);
+  arena.Decommit(4 * page + 1, page - 1);  // none
+  EXPECT_EQ(ResidentPages(arena.data(), arena.bytes()), 8);
+  arena.Decommit(8 * page, 100);  // the last one, of which there is no more
+  EXPECT_EQ(ResidentPages(arena.data(), arena.bytes()), 7);
+  for (const int64_t i : {page - 1, 2 * page, 8 * page - 1}) EXPECT_EQ(arena.data()[i], 1);
+  EXPECT_EQ(arena.data()[page], 0);
+}
+
 TEST(ArenaTest, IsAlignedToItsPages) {
   for (int64_t bytes :
        {int64_t{0}, int64_t{1}, int64_t{5000}, int64_t{8} << 20, (int64_t{64} << 20) + 1}) {

@@ -32,6 +32,8 @@ class DeviceMemory {
   virtual int64_t granularity() const { return 1; }
   // Gives unused pages back to the system; contents are undefined afterwards.
   virtual void Decommit() {}
+  // The same for what lies in [offset, offset + bytes) as whole pages.
+  virtual void Decommit(int64_t offset, int64_t bytes) {}
 
  protected:
   DeviceMemory(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}

@@ -35,7 +35,11 @@ Executable::Executable(Program program, Device* device,
     : program_(std::move(program)),
       device_(device),
       options_(options),
-      fixed_charge_(options.ledger, MemoryKind::kPrepared) {}
+      own_pool_(options.pool != nullptr
+                    ? nullptr
+                    : std::make_unique<PreparedPool>(device, options.ledger)),
+      fixed_(options.pool != nullptr ? options.pool : own_pool_.get(),
+             /*shares=*/options.pool != nullptr) {}
 
 Executable::~Executable() = default;
 
@@ -51,11 +55,34 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Load(
   if (!program.ok()) return program.status();
   std::shared_ptr<Executable> executable(
       new Executable(*std::move(program), device, options));
-  absl::Status status = executable->LoadKernels(plan, objects);
+  MemoryCharge scratch(options.ledger, MemoryKind::kScratch);
+  absl::Status status = executable->ReserveMemory(plan, parameters, &scratch);
+  if (status.ok()) status = executable->LoadKernels(plan, objects);
   if (status.ok()) status = executable->BindParameters(parameters);
-  if (status.ok()) status = executable->Prepare(plan);
+  if (status.ok()) status = executable->Prepare();
   if (!status.ok()) return status;
   return std::shared_ptr<const Executable>(std::move(executable));
+}
+
+absl::Status Executable::ReserveMemory(
+    const v1::Plan& plan, absl::Span<const ParameterView> parameters,
+    MemoryCharge* scratch) {
+  ParameterHashes hashes;
+  for (const ParameterView& parameter : parameters) {
+    hashes[parameter.name] = parameter.hash;
+  }
+  // What `prepare` works in, and the first context after it.
+  absl::Status status = scratch->Raise(program_.scratch_bytes *
+                                       device_->capability().threads);
+  if (!status.ok()) {
+    return absl::Status(
+        status.code(), absl::StrCat("plan '", program_.plan_id, "' needs ",
+                                    program_.scratch_bytes,
+                                    " bytes of scratch for each of ",
+                                    device_->capability().threads,
+                                    " threads: ", status.message()));
+  }
+  return fixed_.Reserve(plan, program_, hashes);
 }
 
 absl::Status Executable::LoadKernels(
@@ -106,28 +133,18 @@ void* Executable::FixedAddress(const Program::Buffer& buffer) const {
   if (buffer.kind == v1::Buffer::PARAMETER) {
     return const_cast<char*>(parameters_[buffer.place].data.data());
   }
-  return static_cast<char*>(fixed_->data()) + buffer.place;
+  return fixed_.data(buffer.place);
 }
 
-absl::Status Executable::Prepare(const v1::Plan& plan) {
-  absl::Status status = fixed_charge_.Raise(program_.fixed_bytes);
-  if (!status.ok()) return status;
-  auto fixed = device_->Allocate(MemoryKind::kPrepared, program_.fixed_bytes);
-  if (!fixed.ok()) return fixed.status();
-  fixed_ = *std::move(fixed);
-  for (size_t i = 0; i < program_.buffers.size(); ++i) {
-    if (program_.buffers[i].kind != v1::Buffer::CONSTANT) continue;
-    const std::string& literal = plan.buffers(i).literal();
-    std::memcpy(FixedAddress(program_.buffers[i]), literal.data(),
-                literal.size());
-  }
+absl::Status Executable::Prepare() {
   auto queue = device_->NewQueue(program_.scratch_bytes);
   if (!queue.ok()) return queue.status();
-  for (const Program::Step& step : program_.prepare) {
+  for (const int index : fixed_.steps()) {
+    const Program::Step& step = program_.prepare[index];
     std::vector<void*> buffers;
     for (int i = 0; i < step.buffers; ++i) {
-      const int index = program_.buffer_refs[step.first_buffer + i];
-      buffers.push_back(FixedAddress(program_.buffers[index]));
+      const int buffer = program_.buffer_refs[step.first_buffer + i];
+      buffers.push_back(FixedAddress(program_.buffers[buffer]));
     }
     std::vector<int64_t> sizes;
     for (int i = 0; i < step.sizes; ++i) {
@@ -147,6 +164,7 @@ absl::Status Executable::Prepare(const v1::Plan& plan) {
     (*queue)->Wait();
     if (error.code != 0) return OutOfRange(step.label, error);
   }
+  fixed_.Keep();
   return absl::OkStatus();
 }
 

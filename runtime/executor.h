@@ -23,7 +23,9 @@
 #include "absl/types/span.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/device.h"
+#include "runtime/fixed_buffers.h"
 #include "runtime/memory_ledger.h"
+#include "runtime/prepared_pool.h"
 #include "runtime/program.h"
 
 namespace athanor {
@@ -34,6 +36,9 @@ struct ParameterView {
   std::string name;
   absl::string_view data;
   std::shared_ptr<const void> owner;
+  // Of `data`: equal hashes are equal bytes. Empty: what is prepared from it is
+  // the Executable's own.
+  std::string hash = {};
 };
 
 // What a debugger sees after a step: everything the step could touch.
@@ -67,6 +72,9 @@ struct RunOptions {
 
 struct LoadOptions {
   MemoryLedger* ledger = nullptr;  // outlives the Executable and its contexts
+  // Where constants and prepared weights are shared with other plans, which it
+  // charges to a ledger of its own; outlives the Executable. Null: no sharing.
+  PreparedPool* pool = nullptr;
   // Tests: before every run the arena is filled with what computes to NaN.
   bool poison = false;
 };
@@ -86,7 +94,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   //
   // INVALID_ARGUMENT names what is wrong in the plan, or the parameter that is
   // missing or has a wrong byte count. FAILED_PRECONDITION if a kernel does not
-  // load on this machine. RESOURCE_EXHAUSTED from the ledger or the system.
+  // load on this machine. RESOURCE_EXHAUSTED, with what the plan needs, before
+  // anything is loaded: its prepared weights or scratch do not fit.
   static absl::StatusOr<std::shared_ptr<const Executable>> Load(
       const v1::Plan& plan, absl::Span<const absl::string_view> objects,
       absl::Span<const ParameterView> parameters, Device* device,
@@ -142,8 +151,12 @@ class Executable : public std::enable_shared_from_this<Executable> {
   const std::vector<SizeDim>& dims() const { return program_.sizes.dims(); }
   int steps() const { return program_.run.size(); }
   const std::string& step_label(int i) const { return program_.run[i].label; }
-  // Constants and prepared weights, held as long as this lives.
-  int64_t fixed_bytes() const { return program_.fixed_bytes; }
+  // Constants and prepared weights, held as long as this lives: all of them, and
+  // block by block, of which other plans may hold some too.
+  int64_t fixed_bytes() const { return fixed_.bytes(); }
+  const std::vector<PreparedPool::Block>& fixed_blocks() const {
+    return fixed_.blocks();
+  }
 
  private:
   Executable(Program program, Device* device, const LoadOptions& options);
@@ -157,10 +170,13 @@ class Executable : public std::enable_shared_from_this<Executable> {
   Shape ShapeOf(const Program::Buffer& buffer,
                 absl::Span<const int64_t> dims) const;
 
+  absl::Status ReserveMemory(const v1::Plan& plan,
+                             absl::Span<const ParameterView> parameters,
+                             MemoryCharge* scratch);
   absl::Status LoadKernels(const v1::Plan& plan,
                            absl::Span<const absl::string_view> objects);
   absl::Status BindParameters(absl::Span<const ParameterView> parameters);
-  absl::Status Prepare(const v1::Plan& plan);
+  absl::Status Prepare();
   void* FixedAddress(const Program::Buffer& buffer) const;
   absl::Status CheckTensors(const Context& context,
                             absl::Span<const absl::string_view> inputs,
@@ -177,8 +193,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   const LoadOptions options_;
   std::vector<std::unique_ptr<DeviceKernel>> kernels_;
   std::vector<ParameterView> parameters_;  // by Program::parameters
-  MemoryCharge fixed_charge_;
-  std::unique_ptr<DeviceMemory> fixed_;  // constants and prepared buffers
+  std::unique_ptr<PreparedPool> own_pool_;  // without one that is shared
+  FixedBuffers fixed_;
 };
 
 // The memory and tables of one call at a time.

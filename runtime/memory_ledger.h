@@ -16,7 +16,7 @@
 namespace athanor {
 
 enum class MemoryKind : uint8_t {
-  kPrepared,  // constants and prepared weights: as long as the Executable
+  kPrepared,  // constants and prepared weights: as long as an Executable has them
   kArena,     // values between steps: as long as their execution context
   kScratch,   // per-thread working space of kernels
 };
@@ -55,6 +55,9 @@ class MemoryCharge {
     if (ledger_ != nullptr && bytes_ > 0) ledger_->Release(kind_, bytes_);
     bytes_ = 0;
   }
+
+  // What was held is somebody else's to release.
+  void HandOver() { bytes_ = 0; }
 
   int64_t bytes() const { return bytes_; }
 

@@ -27,6 +27,7 @@ class Builder {
       status = Steps(plan_.prepare(), "prepare", program_.prepare);
     if (status.ok()) status = Steps(plan_.run(), "run", program_.run);
     if (status.ok()) status = Outputs();
+    if (status.ok()) Uses();
     if (!status.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("plan '", plan_.plan_id(), "': ", status.message()));
@@ -112,7 +113,7 @@ class Builder {
         return FixedBytes(to).status();
       case v1::Buffer::CONSTANT:
       case v1::Buffer::PREPARED:
-        return PlaceFixed(from, to);
+        return PlaceFixed(from, index, to);
       case v1::Buffer::ARENA:
         to.place = from.arena_offset();
         program_.arena_buffers.push_back(index);
@@ -141,7 +142,8 @@ class Builder {
     return range.min;
   }
 
-  absl::Status PlaceFixed(const v1::Buffer& from, Program::Buffer& to) {
+  absl::Status PlaceFixed(const v1::Buffer& from, int index,
+                          Program::Buffer& to) {
     absl::StatusOr<int64_t> bytes = FixedBytes(to);
     if (!bytes.ok()) return bytes.status();
     if (from.kind() == v1::Buffer::CONSTANT &&
@@ -150,10 +152,10 @@ class Builder {
           absl::StrCat("literal has ", from.literal().size(),
                        " bytes, `bytes` says ", *bytes));
     }
-    to.place = program_.fixed_bytes;
-    const int64_t end = program_.fixed_bytes + *bytes;
-    program_.fixed_bytes = (end + kAlignment - 1) / kAlignment * kAlignment;
-    if (program_.fixed_bytes > kMaxBytes) {
+    to.place = program_.fixed.size();
+    program_.fixed.push_back({index, *bytes});
+    fixed_bytes_ += *bytes + kAlignment;
+    if (fixed_bytes_ > kMaxBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("prepared buffers exceed ", kMaxBytes, " bytes"));
     }
@@ -268,8 +270,45 @@ class Builder {
     return absl::OkStatus();
   }
 
+  // Who makes the fixed buffers, and which of them outlive `prepare`.
+  void Uses() {
+    for (size_t s = 0; s < program_.prepare.size(); ++s) {
+      int made = 0;
+      ForFixed(program_.prepare[s], [&](Program::Fixed& fixed) {
+        const bool prepared = program_.buffers[fixed.buffer].kind == v1::Buffer::PREPARED;
+        if (!prepared || fixed.step >= 0) return;
+        fixed.step = static_cast<int>(s);
+        ++made;
+      });
+      program_.prepares_once &= made == 1;
+    }
+    for (const Program::Step& step : program_.run) {
+      ForFixed(step, [](Program::Fixed& fixed) { fixed.kept = true; });
+    }
+    for (const Program::Output& output : program_.outputs) {
+      if (Program::Fixed* fixed = FixedOf(output.buffer)) fixed->kept = true;
+    }
+  }
+
+  Program::Fixed* FixedOf(int index) {
+    const Program::Buffer& buffer = program_.buffers[index];
+    const bool fixed =
+        buffer.kind == v1::Buffer::CONSTANT || buffer.kind == v1::Buffer::PREPARED;
+    return fixed ? &program_.fixed[buffer.place] : nullptr;
+  }
+
+  template <typename Visit>
+  void ForFixed(const Program::Step& step, Visit visit) {
+    for (int i = 0; i < step.buffers; ++i) {
+      if (Program::Fixed* fixed = FixedOf(program_.buffer_refs[step.first_buffer + i])) {
+        visit(*fixed);
+      }
+    }
+  }
+
   const v1::Plan& plan_;
   Program program_;
+  int64_t fixed_bytes_ = 0;
 };
 
 }  // namespace

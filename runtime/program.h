@@ -25,9 +25,16 @@ struct Program {
     std::vector<int> shape_sizes;
     int bytes_size;
     // INPUT: position among inputs. OUTPUT: the output whose memory it is.
-    // PARAMETER: position among parameters. CONSTANT, PREPARED: offset in the
-    // fixed memory. ARENA: offset in the arena.
+    // PARAMETER: position among parameters. CONSTANT, PREPARED: position in
+    // `fixed`. ARENA: offset in the arena.
     int64_t place;
+  };
+  // A constant or prepared buffer.
+  struct Fixed {
+    int buffer;
+    int64_t bytes;
+    int step = -1;      // of prepare: the first that names it, which makes it
+    bool kept = false;  // a step of run or an output uses it
   };
   struct Step {
     std::string label;
@@ -49,12 +56,15 @@ struct Program {
   std::vector<int> inputs;         // buffers
   std::vector<int> parameters;     // buffers
   std::vector<int> arena_buffers;  // by offset
+  std::vector<Fixed> fixed;
   std::vector<Step> prepare, run;
+  // Each step of prepare makes one buffer and reads the others, as plans of the
+  // compiler do. Else none of its steps may be left out.
+  bool prepares_once = true;
   std::vector<int> buffer_refs;  // of all steps: buffers
   std::vector<int> size_refs;    // of all steps: ids
   std::vector<Output> outputs;
   int64_t arena_bytes = 0;
-  int64_t fixed_bytes = 0;    // constants and prepared buffers
   int64_t scratch_bytes = 0;  // per thread, the most any step needs
 };
 

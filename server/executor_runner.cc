@@ -31,7 +31,7 @@ struct ExecutorRunner::Context final : RunContext {
 absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
     const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
     absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
-    MemoryLedger* ledger, Traffic* traffic) {
+    MemoryLedger* ledger, PreparedPool* pool, Traffic* traffic) {
   std::vector<absl::string_view> object_bytes;
   for (const KernelObject& object : objects) object_bytes.push_back(object.object);
   std::vector<ParameterView> views;
@@ -40,12 +40,13 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
     views.push_back(
         {graph.node(ids[i]).name,
          absl::string_view(static_cast<const char*>(parameters[i]->data()), parameters[i]->bytes()),
-         parameters[i]});
+         parameters[i], parameters[i]->hash()});
   }
   auto runner = std::make_shared<ExecutorRunner>();
   runner->traffic_ = traffic;
   LoadOptions options;
   options.ledger = ledger;
+  options.pool = pool;
   auto executable = Executable::Load(plan, object_bytes, views, device, options);
   if (!executable.ok()) return executable.status();
   runner->executable_ = *std::move(executable);
@@ -90,6 +91,12 @@ absl::Status ExecutorRunner::AddWork(const v1::Plan& plan) {
     }
   }
   return absl::OkStatus();
+}
+
+void ExecutorRunner::AddPrepared(Prepared* held) const {
+  for (const PreparedPool::Block& block : executable_->fixed_blocks()) {
+    if (block) (*held)[block.data()] = block.bytes();
+  }
 }
 
 std::vector<int64_t> ExecutorRunner::PlanDims(absl::Span<const int64_t> dims) const {

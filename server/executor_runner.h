@@ -1,6 +1,6 @@
 // A loaded plan of the runtime's executor, as the server runs plans.
 //
-//   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device, &ledger,
+//   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device, &ledger, &pool,
 //                                      &traffic).value();
 #ifndef ATHANOR_SERVER_EXECUTOR_RUNNER_H_
 #define ATHANOR_SERVER_EXECUTOR_RUNNER_H_
@@ -24,18 +24,20 @@ namespace athanor {
 
 class ExecutorRunner final : public PlanRunner {
  public:
-  // `device`, `ledger` and `traffic` outlive the runner and its contexts. `parameters` are in the
-  // order of graph.ParameterIds(). Runs are counted in `traffic` unless it is null.
+  // `device`, `ledger`, `pool` and `traffic` outlive the runner and its contexts. `parameters` are
+  // in the order of graph.ParameterIds(). Prepared weights are shared with the other plans of
+  // `pool`, unless it is null. Runs are counted in `traffic` unless it is null.
   static absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
-      MemoryLedger* ledger, Traffic* traffic);
+      MemoryLedger* ledger, PreparedPool* pool, Traffic* traffic);
 
   absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override;
   absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
                    absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
                    const RunLimits& limits) override;
   int64_t prepared_bytes() const override { return executable_->fixed_bytes(); }
+  void AddPrepared(Prepared* held) const override;
   int64_t arena_bytes() const override { return arena_bytes_->load(); }
   int64_t EstimateMicroseconds(absl::Span<const int64_t> dims) const override;
 

@@ -119,17 +119,20 @@ v1::Model ModelVersion::ToProto(bool serving) const {
   model.set_state(StateOf(view));
   model.set_error(std::string(view.error.message()));
   model.set_compile_job_id(view.job_id);
-  int64_t prepared = 0, arenas = 0;
+  PlanRunner::Prepared prepared;
+  int64_t arenas = 0;
   taps_.AddMemory(&prepared, &arenas);
   if (view.plan != nullptr) {
     const std::string pinned = pinned_plan();
     model.set_plan_id(view.plan->info.plan_id());
     model.set_pinned(!pinned.empty() && pinned == view.plan->info.plan_id());
-    prepared += view.plan->runner->prepared_bytes();
+    view.plan->runner->AddPrepared(&prepared);
     arenas += view.plan->runner->arena_bytes();
   }
   for (v1::PlanInfo& info : kept_.infos()) *model.add_plans() = std::move(info);
-  model.mutable_memory()->set_prepared(prepared);
+  for (const auto& [place, bytes] : prepared) {
+    model.mutable_memory()->set_prepared(model.memory().prepared() + bytes);
+  }
   model.mutable_memory()->set_arenas(arenas);
   return model;
 }

@@ -26,6 +26,21 @@ v1::PlanInfo PlanInfoOf(const PlanSearch::Found& made) {
   return info;
 }
 
+namespace {
+
+// Says whose plan it is that there is no memory for.
+absl::Status TooLarge(const ModelVersion& version, const v1::Plan& plan, const absl::Status& s) {
+  if (!absl::IsResourceExhausted(s)) return s;
+  int64_t weights = 0;
+  for (const TensorRow& tensor : version.row().tensors) weights += tensor.bytes;
+  const std::string bucket = BucketText(plan);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(version.Describe(), ", of ", weights, " bytes of weights, does not fit",
+                   bucket.empty() ? "" : absl::StrCat(" for ", bucket), ": ", s.message()));
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(
     CompileBackend& backend, Registry& registry, const ModelVersion& version, const Graph& graph,
     std::shared_ptr<const PlanSearch::Found> made, int64_t contexts) {
@@ -38,10 +53,10 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(
     parameters.push_back(*std::move(tensor));
   }
   auto runner = backend.Load(graph, plan, made->objects, parameters);
-  if (!runner.ok()) return runner.status();
+  if (!runner.ok()) return TooLarge(version, plan, runner.status());
   served->runner = *std::move(runner);
   served->contexts = std::make_shared<ContextPool>(served->runner, contexts);
-  if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return s;
+  if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return TooLarge(version, plan, s);
   served->bucket = BucketText(plan);
   served->info = PlanInfoOf(*made);
   served->made = std::move(made);

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string_view>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -55,6 +56,9 @@ class PlanRunner {
                            absl::Span<const RunOutput> outputs, const RunLimits& limits) = 0;
   // Held by `prepare`, and by the contexts made so far.
   virtual int64_t prepared_bytes() const = 0;
+  // Prepared weights by where they lie: plans that share some name the same.
+  using Prepared = absl::flat_hash_map<const void*, int64_t>;
+  virtual void AddPrepared(Prepared* held) const { (*held)[this] = prepared_bytes(); }
   virtual int64_t arena_bytes() const = 0;
   // A guess, for choosing the thread to run on.
   virtual int64_t EstimateMicroseconds(absl::Span<const int64_t> dims) const = 0;

@@ -95,12 +95,12 @@ void TapPlans::Close(const absl::Status& status) {
   for (const auto& plan : closed) plan->slot.Close(status);
 }
 
-void TapPlans::AddMemory(int64_t* prepared, int64_t* arenas) const {
+void TapPlans::AddMemory(PlanRunner::Prepared* prepared, int64_t* arenas) const {
   MutexLock lock(mu_);
   for (const auto& tapped : plans_) {
     const std::shared_ptr<const ServedPlan> plan = tapped->slot.plan();
     if (plan == nullptr) continue;
-    *prepared += plan->runner->prepared_bytes();
+    plan->runner->AddPrepared(prepared);
     *arenas += plan->runner->arena_bytes();
   }
 }

@@ -60,7 +60,7 @@ class TapPlans {
   // For good: calls that wait, and later ones, get `status`.
   void Close(const absl::Status& status);
   // Bytes held by the plans: prepared weights, arenas.
-  void AddMemory(int64_t* prepared, int64_t* arenas) const;
+  void AddMemory(PlanRunner::Prepared* prepared, int64_t* arenas) const;
 
  private:
   const Graph& graph_;

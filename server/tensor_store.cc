@@ -139,7 +139,7 @@ absl::StatusOr<std::shared_ptr<const MappedTensor>> TensorStore::Map(const std::
   const int error = errno;
   close(fd);
   if (data == MAP_FAILED) return DiskError(error, "map", path);
-  auto mapped = std::make_shared<const MappedTensor>(data, bytes);
+  auto mapped = std::make_shared<const MappedTensor>(data, bytes, hash);
   slot = mapped;
   return mapped;
 }

@@ -28,17 +28,20 @@ namespace athanor {
 
 class MappedTensor {
  public:
-  MappedTensor(const void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  MappedTensor(const void* data, int64_t bytes, std::string hash)
+      : data_(data), bytes_(bytes), hash_(std::move(hash)) {}
   ~MappedTensor();
   MappedTensor(const MappedTensor&) = delete;
   MappedTensor& operator=(const MappedTensor&) = delete;
 
   const void* data() const { return data_; }  // page-aligned
   int64_t bytes() const { return bytes_; }
+  const std::string& hash() const { return hash_; }  // SHA-256 of the bytes
 
  private:
   const void* data_;
   int64_t bytes_;
+  std::string hash_;
 };
 
 // One tensor on its way in; used by one thread at a time. Removes its file unless published.

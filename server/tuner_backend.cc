@@ -97,7 +97,7 @@ class TunerBackend final : public CompileBackend {
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters) override {
     const Traffic::Request waited_for(shared_.traffic());
     return ExecutorRunner::Load(graph, plan, objects, parameters, shared_.device(), ledger_,
-                                shared_.traffic());
+                                shared_.pool(ledger_), shared_.traffic());
   }
 
   size_t most_searches() const override { return kMaxTunerSearches; }
@@ -176,6 +176,13 @@ TunerOptions TunerBackends::NextOptions() {
   std::vector<int>& cpus = options.search_cpus;
   if (!cpus.empty()) std::rotate(cpus.begin(), cpus.begin() + started_++ % cpus.size(), cpus.end());
   return options;
+}
+
+PreparedPool* TunerBackends::pool(MemoryLedger* ledger) {
+  MutexLock lock(mu_);
+  std::unique_ptr<PreparedPool>& pool = pools_[ledger];
+  if (pool == nullptr) pool = std::make_unique<PreparedPool>(device_.get(), ledger);
+  return pool.get();
 }
 
 std::unique_ptr<CompileBackend> TunerBackends::New(MemoryLedger* ledger) {

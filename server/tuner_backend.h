@@ -10,6 +10,7 @@
 #define ATHANOR_SERVER_TUNER_BACKEND_H_
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "runtime/cpu/device.h"
+#include "runtime/prepared_pool.h"
 #include "server/compile_backend.h"
 #include "server/machine_limits.h"
 #include "server/measuring_turns.h"
@@ -45,6 +47,8 @@ class TunerBackends {
   // What it reaches with the serving threads.
   MachineLimits* limits() { return &limits_; }
   Device* device() { return device_.get(); }
+  // Where the plans that are charged to `ledger` share their prepared weights.
+  PreparedPool* pool(MemoryLedger* ledger);
   Traffic* traffic() { return traffic_.get(); }
   Cache& cache() { return *cache_; }
 
@@ -62,6 +66,7 @@ class TunerBackends {
   MachineLimits limits_;
   MeasuringTurns turns_;
   Mutex mu_;
+  std::map<MemoryLedger*, std::unique_ptr<PreparedPool>> pools_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);
   std::optional<internal::TargetReply> target_ ABSL_GUARDED_BY(mu_);
 };

@@ -22,6 +22,7 @@ class CpuMemory : public DeviceMemory {
       : DeviceMemory(arena.data(), arena.bytes()), arena_(std::move(arena)) {}
   int64_t granularity() const override { return arena_.granularity(); }
   void Decommit() override { arena_.Decommit(); }
+  void Decommit(int64_t offset, int64_t bytes) override { arena_.Decommit(offset, bytes); }
 
  private:
   Arena arena_;

@@ -1,0 +1,119 @@
+#include "runtime/plan_memory.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/sha256.h"
+
+namespace athanor {
+namespace {
+
+// Parts follow each other with their lengths, so that no two lists of parts are the same bytes.
+void Add(Sha256& hash, absl::string_view part) {
+  hash.Update(absl::StrCat(part.size(), ":"));
+  hash.Update(part);
+}
+
+class KeyMaker {
+ public:
+  KeyMaker(const v1::Plan& plan, const Program& program, const ParameterHashes& hashes)
+      : plan_(plan), program_(program), hashes_(hashes), keys_(program.fixed.size()) {}
+
+  std::vector<PreparedKey> Make() {
+    // Steps that make several buffers, or change one, are not to be left out for one of them.
+    if (!program_.prepares_once) return std::move(keys_);
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      const Program::Fixed& fixed = program_.fixed[i];
+      if (program_.buffers[fixed.buffer].kind == v1::Buffer::CONSTANT) {
+        Sha256 hash;
+        Add(hash, "constant");
+        Add(hash, plan_.buffers(fixed.buffer).literal());
+        keys_[i] = hash.Finish();
+      }
+    }
+    for (size_t s = 0; s < program_.prepare.size(); ++s) AddStep(static_cast<int>(s));
+    return std::move(keys_);
+  }
+
+ private:
+  // Of what a step reads; empty: it has none.
+  std::string OperandKey(const Program::Buffer& buffer) const {
+    if (buffer.kind != v1::Buffer::PARAMETER) return keys_[buffer.place];
+    const auto hash = hashes_.find(buffer.name);
+    return hash == hashes_.end() || hash->second.empty() ? "" : "parameter " + hash->second;
+  }
+
+  void AddStep(int index) {
+    const Program::Step& step = program_.prepare[index];
+    const std::string& source = plan_.kernels(step.kernel).source_hash();
+    if (source.empty()) return;
+    Sha256 hash;
+    Add(hash, "prepare");
+    Add(hash, source);
+    Add(hash, absl::StrCat(program_.sizes.range(step.grid_size).min));
+    for (int i = 0; i < step.sizes; ++i) {
+      Add(hash, absl::StrCat(program_.sizes.range(program_.size_refs[step.first_size + i]).min));
+    }
+    Add(hash, "buffers");
+    int made = -1;
+    for (int i = 0; i < step.buffers; ++i) {
+      const Program::Buffer& buffer = program_.buffers[program_.buffer_refs[step.first_buffer + i]];
+      if (buffer.kind == v1::Buffer::PREPARED && program_.fixed[buffer.place].step == index) {
+        made = static_cast<int>(buffer.place);
+        Add(hash, absl::StrCat("made ", program_.fixed[made].bytes));
+        continue;
+      }
+      const std::string operand = OperandKey(buffer);
+      if (operand.empty()) return;
+      Add(hash, operand);
+    }
+    keys_[made] = hash.Finish();
+  }
+
+  const v1::Plan& plan_;
+  const Program& program_;
+  const ParameterHashes& hashes_;
+  std::vector<PreparedKey> keys_;
+};
+
+}  // namespace
+
+std::vector<PreparedKey> PreparedKeys(const v1::Plan& plan, const Program& program,
+                                      const ParameterHashes& hashes) {
+  return KeyMaker(plan, program, hashes).Make();
+}
+
+int64_t PlanMemory::Prepared() const {
+  int64_t bytes = 0;
+  for (const Weight& weight : prepared) bytes += weight.bytes;
+  return bytes;
+}
+
+int64_t PlanMemory::NewPrepared(const PreparedPool& pool) const {
+  int64_t bytes = 0;
+  for (const Weight& weight : prepared) {
+    if (!pool.Find(weight.key).has_value()) bytes += weight.bytes;
+  }
+  return bytes;
+}
+
+PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys) {
+  PlanMemory memory;
+  memory.arena = program.arena_bytes;
+  memory.scratch = program.scratch_bytes;
+  absl::flat_hash_set<absl::string_view> seen;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!program.fixed[i].kept || (!keys[i].empty() && !seen.insert(keys[i]).second)) continue;
+    memory.prepared.push_back({keys[i], PreparedPool::Rounded(program.fixed[i].bytes)});
+  }
+  return memory;
+}
+
+absl::StatusOr<PlanMemory> MemoryOf(const v1::Plan& plan, const ParameterHashes& hashes) {
+  absl::StatusOr<Program> program = BuildProgram(plan);
+  if (!program.ok()) return program.status();
+  return MemoryOf(*program, PreparedKeys(plan, *program, hashes));
+}
+
+}  // namespace athanor

@@ -1,0 +1,53 @@
+// What loading a plan takes, known before anything is loaded, and the keys by which its weights are
+// shared with other plans.
+//
+//   PlanMemory memory = MemoryOf(plan, {{"w", content_hash}}).value();
+//   memory.NewPrepared(pool)   // bytes of prepared weights that no other plan holds
+//
+// A key is the SHA-256 over the chain of steps that make a buffer: the kernel's source, its size
+// arguments and grid, the keys of what it reads. A parameter's is the hash of its contents, a
+// constant's that of its bytes. So equal keys are equal bytes, and no plan has to carry them.
+#ifndef ATHANOR_RUNTIME_PLAN_MEMORY_H_
+#define ATHANOR_RUNTIME_PLAN_MEMORY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "proto/athanor/v1/plan.pb.h"
+#include "runtime/prepared_pool.h"
+#include "runtime/program.h"
+
+namespace athanor {
+
+// Content hashes of parameters, by name. What is made from one that has none is shared with nobody.
+using ParameterHashes = absl::flat_hash_map<std::string, std::string>;
+
+// By position in program.fixed; empty: not shared. REQUIRES: `program` was built from `plan`.
+std::vector<PreparedKey> PreparedKeys(const v1::Plan& plan, const Program& program,
+                                      const ParameterHashes& hashes);
+
+struct PlanMemory {
+  struct Weight {
+    PreparedKey key;  // empty: the plan's own
+    int64_t bytes = 0;
+  };
+  // Constants and prepared weights that runs use; of each key one.
+  std::vector<Weight> prepared;
+  int64_t arena = 0;    // of one call at the bucket's largest sizes; committed on use
+  int64_t scratch = 0;  // of one call, per thread
+
+  int64_t Prepared() const;
+  // Without what the pool holds already.
+  int64_t NewPrepared(const PreparedPool& pool) const;
+};
+
+PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys);
+// INVALID_ARGUMENT names what is wrong in the plan.
+absl::StatusOr<PlanMemory> MemoryOf(const v1::Plan& plan, const ParameterHashes& hashes);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_RUNTIME_PLAN_MEMORY_H_

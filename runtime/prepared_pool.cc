@@ -1,0 +1,129 @@
+#include "runtime/prepared_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "deploy/bazel/libs/mutex.h"
+
+namespace athanor {
+
+// What blocks need once the pool may be gone.
+struct PreparedPool::State {
+  State(Device* device, MemoryLedger* ledger) : device(device), ledger(ledger) {}
+
+  Device* const device;
+  MemoryLedger* const ledger;
+  std::atomic<int64_t> bytes{0};
+  Mutex mu;
+  absl::flat_hash_map<PreparedKey, std::weak_ptr<Block::Memory>> by_key ABSL_GUARDED_BY(mu);
+};
+
+struct PreparedPool::Slab {
+  explicit Slab(std::unique_ptr<DeviceMemory> memory) : memory(std::move(memory)) {}
+
+  // Gives back the pages that no other block has a part of.
+  void Drop(int64_t offset) {
+    MutexLock lock(mu);
+    const auto gone = live.find(offset);
+    const auto after = std::next(gone);
+    const int64_t begin = gone == live.begin() ? 0 : std::prev(gone)->second;
+    const int64_t end = after == live.end() ? memory->bytes() : after->first;
+    live.erase(gone);
+    memory->Decommit(begin, end - begin);
+  }
+
+  const std::unique_ptr<DeviceMemory> memory;
+  Mutex mu;
+  std::map<int64_t, int64_t> live ABSL_GUARDED_BY(mu);  // blocks: offset to end
+};
+
+struct PreparedPool::Block::Memory {
+  Memory(std::shared_ptr<State> state, std::shared_ptr<Slab> slab, int64_t offset, int64_t bytes)
+      : state(std::move(state)), slab(std::move(slab)), offset(offset), bytes(bytes) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  ~Memory() {
+    if (!key.empty()) {
+      MutexLock lock(state->mu);
+      const auto found = state->by_key.find(key);
+      // Another may have taken its place since nobody holds this one.
+      if (found != state->by_key.end() && found->second.expired()) state->by_key.erase(found);
+    }
+    slab->Drop(offset);
+    slab.reset();
+    state->bytes -= bytes;
+    if (state->ledger != nullptr) state->ledger->Release(MemoryKind::kPrepared, bytes);
+  }
+
+  const std::shared_ptr<State> state;
+  std::shared_ptr<Slab> slab;
+  const int64_t offset, bytes;
+  PreparedKey key;  // set once, before others see the block
+};
+
+void* PreparedPool::Block::data() const {
+  return static_cast<char*>(memory_->slab->memory->data()) + memory_->offset;
+}
+
+int64_t PreparedPool::Block::bytes() const { return memory_->bytes; }
+
+PreparedPool::PreparedPool(Device* device, MemoryLedger* ledger)
+    : state_(std::make_shared<State>(device, ledger)) {}
+
+int64_t PreparedPool::Rounded(int64_t bytes) {
+  return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+std::optional<PreparedPool::Block> PreparedPool::Find(const PreparedKey& key) const {
+  if (key.empty()) return std::nullopt;
+  MutexLock lock(state_->mu);
+  const auto found = state_->by_key.find(key);
+  if (found == state_->by_key.end()) return std::nullopt;
+  std::shared_ptr<Block::Memory> memory = found->second.lock();
+  if (memory == nullptr) return std::nullopt;
+  return Block(std::move(memory));
+}
+
+absl::StatusOr<std::vector<PreparedPool::Block>> PreparedPool::Allocate(
+    absl::Span<const int64_t> bytes) {
+  std::vector<Block> blocks;
+  if (bytes.empty()) return blocks;
+  int64_t total = 0;
+  for (const int64_t b : bytes) total += Rounded(b);
+  MemoryCharge charge(state_->ledger, MemoryKind::kPrepared);
+  if (absl::Status s = charge.Raise(total); !s.ok()) return s;
+  auto memory = state_->device->Allocate(MemoryKind::kPrepared, total);
+  if (!memory.ok()) return memory.status();
+  auto slab = std::make_shared<Slab>(*std::move(memory));
+  int64_t offset = 0;
+  MutexLock lock(slab->mu);
+  for (const int64_t b : bytes) {
+    const int64_t end = offset + Rounded(b);
+    slab->live.emplace(offset, end);
+    blocks.push_back(Block(std::make_shared<Block::Memory>(state_, slab, offset, end - offset)));
+    offset = end;
+  }
+  state_->bytes += total;
+  charge.HandOver();  // each block gives back its own
+  return blocks;
+}
+
+PreparedPool::Block PreparedPool::Publish(const PreparedKey& key, Block block) {
+  MutexLock lock(state_->mu);
+  std::weak_ptr<Block::Memory>& held = state_->by_key[key];
+  if (std::shared_ptr<Block::Memory> first = held.lock(); first != nullptr) {
+    return Block(std::move(first));
+  }
+  block.memory_->key = key;
+  held = block.memory_;
+  return block;
+}
+
+int64_t PreparedPool::bytes() const { return state_->bytes; }
+
+}  // namespace athanor

@@ -1,0 +1,85 @@
+// Memory of constants and prepared weights, shared by the plans that want the same bytes: one block
+// per key, as long as a plan holds it.
+//
+//   PreparedPool pool(device, ledger);
+//   std::optional<PreparedPool::Block> block = pool.Find(key);
+//   if (!block) {
+//     std::vector<PreparedPool::Block> made = pool.Allocate({bytes}).value();
+//     ... fill made[0] ...
+//     block = pool.Publish(key, made[0]);
+//   }
+//
+// What is allocated together lies together, in order, in one slab of device memory: a plan's
+// weights follow each other on huge pages, as steps walk through them. A block that dies gives its
+// pages back while the rest of its slab stays.
+//
+// Rejected: a mapping per block (weights of one to eight megabytes would lie on small pages, or
+// waste part of a huge one); waiting for a loader that makes the same block (a failed or cancelled
+// load would have to wake the others; two copies for the time of a load cost less).
+#ifndef ATHANOR_RUNTIME_PREPARED_POOL_H_
+#define ATHANOR_RUNTIME_PREPARED_POOL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/device.h"
+#include "runtime/memory_ledger.h"
+
+namespace athanor {
+
+// SHA-256 of what makes the bytes (plan_memory.h); empty: shared with nobody.
+using PreparedKey = std::string;
+
+// Thread-safe. Its device and ledger outlive it and its blocks; blocks may outlive the pool.
+class PreparedPool {
+ public:
+  // A block, shared by its copies. Given back, and off the ledger, with the last of them.
+  class Block {
+   public:
+    Block() = default;  // none
+    void* data() const;
+    int64_t bytes() const;  // a multiple of kAlignment
+    explicit operator bool() const { return memory_ != nullptr; }
+
+   private:
+    friend class PreparedPool;
+    struct Memory;
+    explicit Block(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
+    std::shared_ptr<Memory> memory_;
+  };
+
+  // `ledger` may be null.
+  PreparedPool(Device* device, MemoryLedger* ledger);
+  PreparedPool(const PreparedPool&) = delete;
+  PreparedPool& operator=(const PreparedPool&) = delete;
+
+  // nullopt: nobody holds it, or the key is empty.
+  std::optional<Block> Find(const PreparedKey& key) const;
+  // New memory, charged as MemoryKind::kPrepared, a block for each of `bytes`; nobody finds it yet.
+  // RESOURCE_EXHAUSTED from the ledger or the system: nothing is held.
+  absl::StatusOr<std::vector<Block>> Allocate(absl::Span<const int64_t> bytes);
+  // From now on `key` finds it; the contents change no more. If another was published meanwhile,
+  // that one is returned, to be used instead. REQUIRES: !key.empty()
+  Block Publish(const PreparedKey& key, Block block);
+  // Of all blocks that live.
+  int64_t bytes() const;
+
+  // What a block of so many bytes takes.
+  static int64_t Rounded(int64_t bytes);
+  static constexpr int64_t kAlignment = 64;
+
+ private:
+  struct State;
+  struct Slab;
+
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_RUNTIME_PREPARED_POOL_H_

@@ -1,0 +1,202 @@
+#include "runtime/prepared_pool.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/executor_testing.h"
+
+namespace athanor {
+namespace {
+
+using Block = PreparedPool::Block;
+
+class Ledger final : public MemoryLedger {
+ public:
+  explicit Ledger(int64_t limit = int64_t{1} << 40) : limit_(limit) {}
+  absl::Status Reserve(MemoryKind kind, int64_t bytes) override {
+    MutexLock lock(mu_);
+    if (held_ + bytes > limit_) return absl::ResourceExhaustedError("full");
+    held_ += bytes;
+    return absl::OkStatus();
+  }
+  void Release(MemoryKind kind, int64_t bytes) override {
+    MutexLock lock(mu_);
+    held_ -= bytes;
+  }
+  int64_t held() const {
+    MutexLock lock(mu_);
+    return held_;
+  }
+
+ private:
+  const int64_t limit_;
+  mutable Mutex mu_;
+  int64_t held_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+class PreparedPoolTest : public ::testing::Test {
+ protected:
+  Block One(int64_t bytes) { return pool_->Allocate({bytes}).value()[0]; }
+
+  const std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(1);
+  Ledger ledger_;
+  std::unique_ptr<PreparedPool> pool_ = std::make_unique<PreparedPool>(device_.get(), &ledger_);
+};
+
+TEST_F(PreparedPoolTest, FoundWhileSomebodyHoldsIt) {
+  Block block = One(100);
+  EXPECT_EQ(block.bytes(), 128);
+  EXPECT_EQ(ledger_.held(), 128);
+  EXPECT_FALSE(pool_->Find("k").has_value());  // not published
+  std::memset(block.data(), 7, 100);
+  block = pool_->Publish("k", std::move(block));
+  Block second = pool_->Find("k").value();
+  EXPECT_EQ(second.data(), block.data());
+  EXPECT_EQ(ledger_.held(), 128);  // once, however many hold it
+  block = Block();
+  EXPECT_EQ(static_cast<char*>(pool_->Find("k").value().data())[99], 7);
+  second = Block();
+  EXPECT_FALSE(pool_->Find("k").has_value());
+  EXPECT_EQ(ledger_.held(), 0);
+  EXPECT_EQ(pool_->bytes(), 0);
+}
+
+TEST_F(PreparedPoolTest, NothingIsFoundWithoutAKey) { EXPECT_FALSE(pool_->Find("").has_value()); }
+
+TEST_F(PreparedPoolTest, WhatIsAllocatedTogetherFollowsEachOther) {
+  const std::vector<Block> blocks = pool_->Allocate({1, 0, 64, 65}).value();
+  ASSERT_EQ(blocks.size(), 4);
+  const auto* begin = static_cast<char*>(blocks[0].data());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(begin) % PreparedPool::kAlignment, 0);
+  EXPECT_EQ(blocks[1].data(), begin + 64);
+  EXPECT_EQ(blocks[2].data(), begin + 128);
+  EXPECT_EQ(blocks[3].data(), begin + 192);
+  EXPECT_EQ(blocks[3].bytes(), 128);
+  EXPECT_EQ(ledger_.held(), 320);
+}
+
+TEST_F(PreparedPoolTest, TheFirstOfTwoThatArePublishedRemains) {
+  Block first = One(64), second = One(64);
+  std::memset(first.data(), 1, 64);
+  std::memset(second.data(), 1, 64);
+  first = pool_->Publish("k", std::move(first));
+  second = pool_->Publish("k", std::move(second));
+  EXPECT_EQ(first.data(), second.data());
+  EXPECT_EQ(ledger_.held(), 64);
+  // The key is free again once both are gone, and only then.
+  first = Block();
+  EXPECT_TRUE(pool_->Find("k").has_value());
+  second = Block();
+  Block third = pool_->Publish("k", One(64));
+  EXPECT_EQ(pool_->Find("k").value().data(), third.data());
+}
+
+TEST_F(PreparedPoolTest, RefusedAllocationsHoldNothing) {
+  Ledger small(128);
+  PreparedPool pool(device_.get(), &small);
+  EXPECT_EQ(pool.Allocate({64, 65}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(small.held(), 0);
+  EXPECT_EQ(pool.bytes(), 0);
+  EXPECT_TRUE(pool.Allocate({64, 64}).ok());
+}
+
+TEST_F(PreparedPoolTest, BlocksOutliveThePool) {
+  Block block = pool_->Publish("k", One(64));
+  pool_.reset();
+  std::memset(block.data(), 1, 64);
+  block = Block();
+  EXPECT_EQ(ledger_.held(), 0);
+}
+
+// Pages of [data, data + bytes) that are in memory.
+int64_t ResidentPages(const Block& block) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  auto* const data = static_cast<char*>(block.data());
+  char* const first = data - reinterpret_cast<uintptr_t>(data) % page;
+  std::vector<unsigned char> resident((data + block.bytes() - first + page - 1) / page);
+  EXPECT_EQ(mincore(first, resident.size() * page, resident.data()), 0);
+  int64_t count = 0;
+  for (unsigned char r : resident) count += r & 1;
+  return count;
+}
+
+TEST_F(PreparedPoolTest, ABlockThatDiesGivesItsPagesBack) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  // Small ones that meet inside of pages, and one that begins inside of one.
+  std::vector<Block> blocks =
+      pool_->Allocate({100, 20 * page, page / 4, page / 4, 10 * page}).value();
+  for (const Block& block : blocks) std::memset(block.data(), 5, block.bytes());
+  auto* const big = static_cast<char*>(blocks[1].data());
+  char* const inner = big + page - reinterpret_cast<uintptr_t>(big) % page;
+  std::vector<unsigned char> resident(19);
+  const auto count = [&] {
+    EXPECT_EQ(mincore(inner, 19 * page, resident.data()), 0);
+    int64_t pages = 0;
+    for (unsigned char r : resident) pages += r & 1;
+    return pages;
+  };
+  EXPECT_EQ(count(), 19);
+  blocks[1] = Block();
+  EXPECT_EQ(count(), 0);
+  // Its neighbours are as they were.
+  for (int i : {0, 2, 3, 4}) {
+    const std::string wanted(blocks[i].bytes(), 5);
+    EXPECT_EQ(std::memcmp(blocks[i].data(), wanted.data(), wanted.size()), 0) << i;
+  }
+  EXPECT_EQ(ResidentPages(blocks[4]), 11);
+  EXPECT_EQ(ledger_.held(), pool_->bytes());
+  // Pages that several shared go with the last of these.
+  blocks[2] = Block();
+  blocks[0] = Block();
+  blocks[3] = Block();
+  EXPECT_EQ(mincore(inner - page, page, resident.data()), 0);
+  EXPECT_EQ(resident[0] & 1, 0);
+  EXPECT_EQ(static_cast<char*>(blocks[4].data())[0], 5);
+  blocks.clear();
+  EXPECT_EQ(ledger_.held(), 0);
+}
+
+// Threads that load, share and drop a few weights at once: bytes are never wrong, and none remain.
+TEST_F(PreparedPoolTest, ManyLoadersAtOnce) {
+  constexpr int kThreads = 4, kRounds = 300, kKeys = 5;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<Block> held(kKeys);
+      for (int round = 0; round < kRounds; ++round) {
+        const int k = (round * 7 + t) % kKeys;
+        const std::string key = absl::StrCat("k", k);
+        std::optional<Block> block = pool_->Find(key);
+        if (!block) {
+          std::vector<Block> made = pool_->Allocate({5000, 300}).value();
+          std::memset(made[0].data(), k, made[0].bytes());
+          block = pool_->Publish(key, std::move(made[0]));
+        }
+        const auto* data = static_cast<char*>(block->data());
+        if (data[0] != k || data[4999] != k) ++wrong;
+        held[(round + t) % kKeys] = *std::move(block);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(ledger_.held(), 0);
+  EXPECT_EQ(pool_->bytes(), 0);
+  for (int k = 0; k < kKeys; ++k) EXPECT_FALSE(pool_->Find(absl::StrCat("k", k)).has_value());
+}
+
+}  // namespace
+}  // namespace athanor
