@@ -93,6 +93,8 @@ constexpr FlagRow kFlags[] = {
      "of taps, the ones used last; 0: such requests are refused"},
     {"max_taps", FlagType::kInt, &O::max_taps, 1, 1'000'000,
      "inner values that one request may ask for"},
+    {"max_buckets", FlagType::kInt, &O::max_buckets, 1, 10'000,
+     "buckets of one version: the product of the numbers of ranges of its dims"},
     {"metrics_versions", FlagType::kInt, &O::metrics_versions, 0, 1'000'000,
      "model versions with metrics of their own; more are counted together"},
     {"contexts", FlagType::kInt, &O::contexts, 1, 1024,

@@ -57,6 +57,7 @@ struct ServerOptions {
   int64_t max_compile_jobs = 1'000;
   int64_t tap_plans = 4;
   int64_t max_taps = 64;
+  int64_t max_buckets = 64;
   int64_t metrics_versions = 1'000;
   int64_t contexts = 4;
   int64_t inline_us = 50;

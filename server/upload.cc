@@ -53,26 +53,9 @@ absl::Status CheckRuleNames(std::string_view what,
   return absl::OkStatus();
 }
 
-absl::Status CheckBuckets(std::string_view what,
-                          const google::protobuf::RepeatedPtrField<v1::DimBuckets>& buckets,
-                          const Graph& graph) {
-  absl::flat_hash_set<std::string> seen;
-  for (const v1::DimBuckets& bucket : buckets) {
-    const Dim* dim = nullptr;
-    for (const Dim& candidate : graph.dims) {
-      if (candidate.name == bucket.dim()) dim = &candidate;
-    }
-    const std::string where = Cat(what, ": dim ", Quoted(bucket.dim()));
-    if (dim == nullptr) return Invalid(where, ": the graph has no such dim");
-    if (!seen.insert(bucket.dim()).second) return Invalid(where, ": given twice");
-    for (const auto& range : bucket.ranges()) {
-      if (range.min() > range.max() || range.min() < dim->min || range.max() > dim->max) {
-        return Invalid(where, ": range [", range.min(), ", ", range.max(),
-                       "] is not inside the dim's bounds [", dim->min, ", ", dim->max, "]");
-      }
-    }
-  }
-  return absl::OkStatus();
+absl::Status CheckBuckets(std::string_view what, const BucketGrid::Ranges& buckets,
+                          const Graph& graph, int64_t max_buckets) {
+  return Prefixed(Cat(what, ": "), BucketGrid::Create(graph, buckets, max_buckets).status());
 }
 
 absl::Status Upload::Take(const v1::UploadModelRequest& message) {
@@ -111,7 +94,8 @@ absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
   if (!buffers.ok()) return buffers.status();
   buffers_ = *std::move(buffers);
   if (absl::Status s = ReadGraph(header); !s.ok()) return s;
-  absl::Status buckets = CheckBuckets("header.buckets", header.buckets(), pending_->graph());
+  absl::Status buckets =
+      CheckBuckets("header.buckets", header.buckets(), pending_->graph(), options_.max_buckets);
   if (!buckets.ok()) return buckets;
   if (absl::Status s = ReadParameters(); !s.ok()) return s;
   if (absl::Status s = CheckTensors(header); !s.ok()) return s;

@@ -20,6 +20,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "proto/athanor/v1/model.pb.h"
+#include "server/bucket_grid.h"
 #include "server/options.h"
 #include "server/registry.h"
 #include "server/server_ledger.h"
@@ -80,10 +81,9 @@ class Upload {
 absl::Status CheckSearchBudget(std::string_view what, const std::string& text);
 absl::Status CheckRuleNames(std::string_view what,
                             const google::protobuf::RepeatedPtrField<std::string>& names);
-// Dims of the graph, each once, ranges inside their bounds.
-absl::Status CheckBuckets(std::string_view what,
-                          const google::protobuf::RepeatedPtrField<v1::DimBuckets>& buckets,
-                          const Graph& graph);
+// Whether they make a BucketGrid of the graph.
+absl::Status CheckBuckets(std::string_view what, const BucketGrid::Ranges& buckets,
+                          const Graph& graph, int64_t max_buckets);
 
 }  // namespace athanor
 

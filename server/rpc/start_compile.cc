@@ -41,7 +41,8 @@ absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& vers
 absl::Status Start(ServerCore& core, const v1::StartCompileRequest& asked, v1::CompileJob* answer) {
   auto version = core.registry().Find(asked.model(), asked.version());
   if (!version.ok()) return version.status();
-  absl::Status buckets = CheckBuckets("buckets", asked.buckets(), (*version)->graph());
+  absl::Status buckets = CheckBuckets("buckets", asked.buckets(), (*version)->graph(),
+                                      core.options().max_buckets);
   if (!buckets.ok()) return buckets;
   absl::StatusOr<SearchPolicy> policy = PolicyOf(core, **version, asked);
   if (!policy.ok()) return policy.status();

@@ -195,6 +195,14 @@ TEST_F(UploadTest, WrongBudgetAndBuckets) {
   range->set_dim("b");
   range->add_ranges()->set_max(65);
   Invalid(relu, "range [0, 65] is not inside the dim's bounds [1, 64]");
+  range->mutable_ranges(0)->set_min(1);
+  range->mutable_ranges(0)->set_max(8);
+  auto* second = range->add_ranges();
+  second->set_min(16);
+  second->set_max(64);
+  Invalid(relu, "header.buckets: dim \"b\": sizes [9, 15] are in no range");
+  second->set_min(8);
+  Invalid(relu, "header.buckets: dim \"b\": ranges [1, 8] and [8, 64] overlap");
 }
 
 TEST_F(UploadTest, TensorListThatDoesNotFitTheGraph) {
