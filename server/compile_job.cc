@@ -37,6 +37,7 @@ bool EndsWell(v1::CompileJob::StopReason reason) {
     case v1::CompileJob::STOP_EXHAUSTED:
     case v1::CompileJob::STOP_BUDGET:
     case v1::CompileJob::STOP_SEARCH_FAILED:
+    case v1::CompileJob::STOP_RESTORED:
       return true;
     default:
       return false;
@@ -46,6 +47,12 @@ bool EndsWell(v1::CompileJob::StopReason reason) {
 std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason reason,
                         const absl::Status& status) {
   if (reason == v1::CompileJob::STOP_BASELINE_ONLY) return "the baseline serves";
+  if (reason == v1::CompileJob::STOP_RESTORED) {
+    const int compiled = state.kernels_total() - state.kernels_from_cache();
+    if (compiled == 0) return "a plan that was kept serves; nothing was compiled or searched for";
+    return absl::StrCat("a plan that was kept serves; ", compiled, " of its ",
+                        state.kernels_total(), " kernels were compiled again");
+  }
   if (reason == v1::CompileJob::STOP_SEARCH_FAILED) {
     return absl::StrCat("what serves, serves on; the search could not go on: ",
                         PublicStatus(status).message());
@@ -157,6 +164,7 @@ void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason r
     state_.set_percent(100);
     state_.set_message(for_taps_ ? "calls with these taps are served"
                                  : DoneMessage(state_, reason, status));
+    if (!why_.empty()) absl::StrAppend(state_.mutable_message(), "; ", why_);
   } else if (reason == v1::CompileJob::STOP_ERROR) {
     state_.set_phase(v1::CompileJob::FAILED);
     const absl::Status error = PublicStatus(status);
@@ -169,6 +177,21 @@ void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason r
   }
   SetNow(state_.mutable_finished());
   Changed();
+}
+
+void CompileJob::NoteWhy(std::string why) {
+  MutexLock lock(mu_);
+  why_ = std::move(why);
+}
+
+void CompileJob::FinishRestored(const ServedPlan& plan) {
+  Update([&](v1::CompileJob& state) {
+    if (state.kernels_total() > 0) return;  // as it was built
+    state.set_kernels_total(plan.info.kernels());
+    state.set_kernels_done(plan.info.kernels());
+    state.set_kernels_from_cache(plan.info.kernels());
+  });
+  Finish(absl::OkStatus(), v1::CompileJob::STOP_RESTORED);
 }
 
 void CompileJob::RequestStop(v1::CompileJob::StopReason reason) {

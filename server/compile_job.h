@@ -55,6 +55,11 @@ class CompileJob {
   // `status` says why, where the reason is STOP_ERROR or STOP_SEARCH_FAILED.
   void Finish(const absl::Status& status, v1::CompileJob::StopReason reason);
 
+  // Why something had to be compiled that was there before: a part of its last message.
+  void NoteWhy(std::string why);
+  // Its plan was there, and nothing is searched for.
+  void FinishRestored(const ServedPlan& plan);
+
   // The first reason counts; the job ends at its next step.
   void RequestStop(v1::CompileJob::StopReason reason);
   std::optional<v1::CompileJob::StopReason> stop_requested() const;
@@ -76,6 +81,7 @@ class CompileJob {
   std::weak_ptr<ModelVersion> let_go_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<TapPlan> tapped_ ABSL_GUARDED_BY(mu_);
   v1::CompileJob state_ ABSL_GUARDED_BY(mu_);
+  std::string why_ ABSL_GUARDED_BY(mu_);
   uint64_t sequence_ ABSL_GUARDED_BY(mu_) = 1;
   std::optional<v1::CompileJob::StopReason> stop_ ABSL_GUARDED_BY(mu_);
   uint64_t last_watcher_ ABSL_GUARDED_BY(mu_) = 0;

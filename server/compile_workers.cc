@@ -12,9 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/message.h"
-#include "server/job_builder.h"
 #include "server/log.h"
-#include "server/plan_loader.h"
 
 namespace athanor {
 namespace {
@@ -35,6 +33,11 @@ absl::Status WasCancelled(const CompileJob& job, const TapPlan* tapped) {
       tapped == nullptr ? "starts another" : "lets the next call start another"));
 }
 
+absl::string_view OriginText(PlanOrigin origin) {
+  constexpr absl::string_view kTexts[] = {"lowered", "cached", "remembered"};
+  return kTexts[static_cast<int>(origin)];
+}
+
 std::string TapsText(const TapPlan* tapped) {
   return tapped == nullptr ? "" : absl::StrJoin(tapped->names, ",");
 }
@@ -42,11 +45,13 @@ std::string TapsText(const TapPlan* tapped) {
 }  // namespace
 
 CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
-                               MemoryLedger* ledger, CompileBackendFactory factory)
+                               CompileBackends* backends, PlanKeeper* keeper,
+                               const PlanLoader* loader)
     : options_(options),
       registry_(registry),
-      ledger_(ledger),
-      factory_(std::move(factory)),
+      backends_(*backends),
+      keeper_(*keeper),
+      loader_(*loader),
       id_prefix_(NewIdPrefix()) {
   const int count = static_cast<int>(options.compile_workers);
   {
@@ -54,7 +59,7 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
     at_work_.resize(count);
   }
   for (int i = 0; i < count; ++i) {
-    workers_.push_back(std::make_unique<Worker>(factory_(ledger)));
+    workers_.push_back(std::make_unique<Worker>(backends_.New()));
   }
   for (int i = 0; i < count; ++i) {
     workers_[i]->builder = std::thread([this, i] { BuildLoop(i); });
@@ -105,31 +110,6 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
   return job;
 }
 
-absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std::string& name,
-                                                                      const std::string& version,
-                                                                      const std::string& plan_id) {
-  MutexLock one(pin_mu_);
-  auto found = registry_->Find(name, version);
-  if (!found.ok()) return found.status();
-  ModelVersion& model = **found;
-  std::shared_ptr<const PlanSearch::Found> wanted = model.kept().Find(plan_id);
-  // While it is pinned nothing else is published, so the latest stays the latest.
-  if (plan_id.empty() && !model.pinned_plan().empty()) wanted = model.kept().latest();
-  std::shared_ptr<const ServedPlan> plan = wanted == nullptr ? nullptr : model.plan();
-  if (wanted != nullptr && (plan == nullptr || plan->made != wanted)) {
-    auto loaded = LoadPlan(*workers_[0]->backend, *registry_, model, model.graph(), wanted,
-                           options_.contexts);
-    if (!loaded.ok()) {
-      return Prefixed(
-          absl::StrCat(model.Describe(), ": plan ", Quoted(wanted->plan.plan_id()), ": "),
-          loaded.status());
-    }
-    plan = *std::move(loaded);
-  }
-  if (absl::Status s = registry_->PinPlan(*found, plan_id, std::move(plan)); !s.ok()) return s;
-  return found;
-}
-
 void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions,
                               const std::vector<std::shared_ptr<ModelVersion>>& old) {
   {
@@ -145,14 +125,34 @@ void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& 
   cv_.NotifyAll();
 }
 
-std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version,
-                                                    const std::shared_ptr<TapPlan>& tapped,
-                                                    SearchPolicy policy) {
+void CompileWorkers::AddRestored(const std::shared_ptr<ModelVersion>& version) {
+  const std::shared_ptr<const ServedPlan> plan = version->plan();
+  if (plan == nullptr) return;  // it was deleted
+  std::shared_ptr<CompileJob> job;
+  {
+    MutexLock lock(mu_);
+    job = NewJob(version, nullptr, AutomaticPolicy(*version));
+  }
+  job->FinishRestored(*plan);
+  CountEnd(*job);
+  job->LetGoOfVersion();
+}
+
+std::shared_ptr<CompileJob> CompileWorkers::NewJob(const std::shared_ptr<ModelVersion>& version,
+                                                   const std::shared_ptr<TapPlan>& tapped,
+                                                   SearchPolicy policy) {
   const uint64_t number = ++last_id_;
   auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version, tapped,
                                           std::move(policy));
   job->slot()->SetJob(job->id(), /*compiling=*/false);
   jobs_.emplace(number, job);
+  return job;
+}
+
+std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version,
+                                                    const std::shared_ptr<TapPlan>& tapped,
+                                                    SearchPolicy policy) {
+  std::shared_ptr<CompileJob> job = NewJob(version, tapped, std::move(policy));
   queue_.insert(queue_.end() - static_cast<std::ptrdiff_t>(old_), job);
   Forget();
   return job;
@@ -217,6 +217,10 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
 }
 
 void CompileWorkers::CancelFor(const ModelVersion& version) {
+  if (const std::string pinned = version.pinned_plan(); !pinned.empty()) {
+    MutexLock one(pin_mu_);
+    ForgetPin(pinned);
+  }
   for (const auto& job : List(version.name())) {
     if (job->version().get() == &version && !job->finished()) {
       Cancel(job, v1::CompileJob::STOP_MODEL_DELETED);
@@ -242,41 +246,6 @@ void CompileWorkers::Stop() {
     worker->builder.join();
     worker->searcher.join();
   }
-}
-
-absl::Status CompileWorkers::CheckRules(absl::string_view what,
-                                        const std::set<std::string>& names) const {
-  if (names.empty()) return absl::OkStatus();
-  absl::StatusOr<std::vector<std::string>> known = workers_[0]->backend->RuleNames();
-  if (!known.ok()) return known.status();
-  for (const std::string& name : names) {
-    if (std::find(known->begin(), known->end(), name) != known->end()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": ", Quoted(name),
-                     " is neither a rule nor a family; there are: ", absl::StrJoin(*known, ", ")));
-  }
-  return absl::OkStatus();
-}
-
-SearchPolicy CompileWorkers::PolicyOf(const ModelVersion& version) const {
-  SearchPolicy policy = ServerPolicy(options_);
-  const VersionRow& row = version.row();
-  // Both were checked when they were uploaded.
-  if (!row.search_budget.empty()) {
-    policy.budget = ParseSearchBudget(row.search_budget).value_or(policy.budget);
-  }
-  if (auto rules = ParseRuleNames(row.disable_rules); rules.ok()) {
-    policy.disabled_rules.merge(*rules);
-  }
-  policy.approximate = row.approximate;
-  if (row.deterministic) policy.use = v1::SearchOptions::KEEP;
-  return policy;
-}
-
-SearchPolicy CompileWorkers::AutomaticPolicy(const ModelVersion& version) const {
-  SearchPolicy policy = PolicyOf(version);
-  if (version.row().deterministic) policy.budget.search = false;
-  return policy;
 }
 
 std::deque<std::shared_ptr<CompileJob>>::iterator CompileWorkers::Eligible() {
@@ -345,31 +314,32 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   slot->SetJob(job->id(), /*compiling=*/true);
   // A plan that a search found is not given up for the baseline: the new search goes on from it.
   // What a version is pinned to is given up for nothing, and nothing is for a search whose plans
-  // will not serve.
+  // will not serve, or for one that nobody asked for.
   if (tapped == nullptr && before != nullptr &&
       (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty() ||
-       job->policy().use != v1::SearchOptions::SERVE)) {
+       job->policy().use != v1::SearchOptions::SERVE || job->policy().automatic)) {
     return HandOver(index, job, before->made);
   }
   Stopwatch watch;
   BuildTimes times;
-  auto plan = BuildPlan(*workers_[index]->backend, *registry_, options_.contexts, *job, &times);
+  const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server()};
+  absl::StatusOr<BuiltPlan> built = BuildPlan(tools, *job, &times);
   const int64_t ms = watch.Lap();
-  if (!plan.ok()) {
-    EndWithoutPlan(*job, plan.status(), ms);
+  if (!built.ok()) {
+    EndWithoutPlan(*job, built.status(), ms);
     return false;
   }
-  const std::string id = (*plan)->info.plan_id();
-  const std::shared_ptr<const PlanSearch::Found> made = (*plan)->made;
-  const bool serves = tapped == nullptr ? registry_->Publish(job->version(), *std::move(plan))
-                                        : slot->Set(*std::move(plan));
+  const std::shared_ptr<const ServedPlan> plan = built->plan;
+  const PlanOrigin origin = built->origin;
+  const bool serves = Serve(*job, *std::move(built));
   const v1::CompileJob state = job->state();
   LogInfo(serves ? "plan serves" : "plan made, not served",
           {{"job", job->id()},
            {"model", version.name()},
            {"version", version.version()},
            {"taps", TapsText(tapped.get())},
-           {"plan", id},
+           {"plan", plan->info.plan_id()},
+           {"origin", OriginText(origin)},
            {"kernels", state.kernels_total()},
            {"from_cache", state.kernels_from_cache()},
            {"ms", ms},
@@ -377,11 +347,31 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
            {"kernels_ms", times.kernels},
            {"check_ms", times.check},
            {"load_ms", times.load}});
-  if (serves && tapped == nullptr) return HandOver(index, job, made);
+  if (serves && tapped == nullptr) {
+    const bool idle = origin == PlanOrigin::kRemembered && !WorkerSearches::Wanted(*job);
+    const bool searched = origin != PlanOrigin::kLowered && WorkerSearches::Wanted(*job) &&
+                          !SearchDue(version, job->policy());
+    if (!idle && !searched) return HandOver(index, job, plan->made);
+    job->FinishRestored(*plan);
+    return false;
+  }
   const bool deleted = !serves && slot->plan() == nullptr;
   job->Finish(absl::OkStatus(),
               deleted ? v1::CompileJob::STOP_MODEL_DELETED : v1::CompileJob::STOP_BASELINE_ONLY);
   return false;
+}
+
+bool CompileWorkers::Serve(CompileJob& job, BuiltPlan built) {
+  if (job.for_taps()) return job.slot()->Set(std::move(built.plan));
+  const std::shared_ptr<ModelVersion> version = job.version();
+  if (built.origin == PlanOrigin::kRemembered) {
+    return registry_->Restore(version, std::move(built.plan), std::move(built.kept));
+  }
+  for (KeptPlans::Kept& kept : built.kept) {
+    version->kept().AddFound(kept.info, kept.made, "");
+    version->kept().SetCosts(kept.info.plan_id(), std::move(kept.costs));
+  }
+  return registry_->Publish(version, std::move(built.plan));
 }
 
 bool CompileWorkers::HandOver(int index, const std::shared_ptr<CompileJob>& job,
@@ -411,8 +401,8 @@ bool CompileWorkers::HandOver(int index, const std::shared_ptr<CompileJob>& job,
 void CompileWorkers::SearchLoop(int index) {
   while (AwaitSearch(index)) {
     // Its child process holds what the searches remember, and ends with the last of them.
-    const std::unique_ptr<CompileBackend> backend = factory_(ledger_);
-    WorkerSearches searches(options_, registry_, backend.get());
+    const std::unique_ptr<CompileBackend> backend = backends_.New();
+    WorkerSearches searches(registry_, backend.get(), &keeper_, &loader_);
     for (Turn turn; (turn = NextTurn(index, &searches, backend.get())).job != nullptr;) {
       if (turn.serving != nullptr) {
         searches.Start(turn.job, std::move(turn.serving));

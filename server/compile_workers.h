@@ -1,14 +1,14 @@
 // The compile jobs and the threads that work on them: stored model version to plan that serves, and
 // to plans that return inner values too.
 //
-//   CompileWorkers workers(options, &registry, &ledger, backend_factory);
+//   CompileWorkers workers(options, &registry, &backends, &keeper, &loader);
 //   std::shared_ptr<CompileJob> job = workers.Start(version).value();
 //   std::shared_ptr<TapPlan> tapped = workers.Tap(version, {3, 7}).value();
 //
-// A worker builds on one thread and searches on another, each with a child process of its own: no
-// build waits for the step of a search. Once a job's baseline serves, its search begins
-// (server/plan_search.h) on the worker with the fewest: its steps take turns with those of the
-// worker's other searches, and the next waits while there is a job to build.
+// A worker builds on one thread and searches on another, each with a child process of its own,
+// where something needs one: no build waits for the step of a search. Once a job's baseline serves,
+// its search begins (server/plan_search.h) on the worker with the fewest: its steps take turns with
+// those of the worker's other searches, and the next waits while there is a job to build.
 //
 // A failure costs its job and is kept in the plan's slot unless a plan is there already.
 // Finished jobs are remembered up to --max_compile_jobs. Thread-safe.
@@ -31,16 +31,20 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "server/compile_backend.h"
 #include "server/compile_job.h"
+#include "server/job_builder.h"
 #include "server/options.h"
+#include "server/plan_loader.h"
 #include "server/registry.h"
+#include "server/restore/plan_keeper.h"
 #include "server/worker_searches.h"
 
 namespace athanor {
 
 class CompileWorkers {
  public:
-  CompileWorkers(const ServerOptions& options, Registry* registry, MemoryLedger* ledger,
-                 CompileBackendFactory factory);
+  // All arguments outlive it.
+  CompileWorkers(const ServerOptions& options, Registry* registry, CompileBackends* backends,
+                 PlanKeeper* keeper, const PlanLoader* loader);
   ~CompileWorkers() { Stop(); }
 
   // RESOURCE_EXHAUSTED when too many jobs are unfinished.
@@ -68,10 +72,15 @@ class CompileWorkers {
   absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
                                                         const std::string& version,
                                                         const std::string& plan_id);
-  // At start: for every stored version, however many there are. `old` ones serve nobody yet: they
-  // are built after everything else, and not searched for.
+  // At start: for every stored version that was not restored, however many there are, and for
+  // restored ones that are to be searched for. `old` ones serve nobody yet: they are built after
+  // everything else, and not searched for.
   void StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions,
                 const std::vector<std::shared_ptr<ModelVersion>>& old);
+  // At start: a job for a version whose plan serves already, ended.
+  void AddRestored(const std::shared_ptr<ModelVersion>& version);
+  // Whether there is something left to search for by itself, for a version that is served.
+  bool SearchDue(const ModelVersion& version, const SearchPolicy& policy) const;
   absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
   // Newest first; an empty model means all.
   std::vector<std::shared_ptr<CompileJob>> List(absl::string_view model) const;
@@ -126,6 +135,13 @@ class CompileWorkers {
   std::shared_ptr<CompileJob> Enqueue(const std::shared_ptr<ModelVersion>& version,
                                       const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<CompileJob> NewJob(const std::shared_ptr<ModelVersion>& version,
+                                     const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // True: what it built serves.
+  bool Serve(CompileJob& job, BuiltPlan built);
+  // The file of a pinned plan goes with the last version that is pinned to it.
+  void ForgetPin(const std::string& plan_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // The first job of the queue whose version no other job works on.
   std::deque<std::shared_ptr<CompileJob>>::iterator Eligible() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveQueued(std::deque<std::shared_ptr<CompileJob>>::iterator job)
@@ -136,8 +152,9 @@ class CompileWorkers {
 
   const ServerOptions& options_;
   Registry* const registry_;
-  MemoryLedger* const ledger_;
-  const CompileBackendFactory factory_;
+  CompileBackends& backends_;
+  PlanKeeper& keeper_;
+  const PlanLoader& loader_;
   const std::string id_prefix_;
 
   Mutex pin_mu_;  // one pin at a time, so that none is loaded twice; taken before all others

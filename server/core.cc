@@ -1,13 +1,16 @@
 #include "server/core.h"
 
 #include <algorithm>
-#include <thread>
+#include <chrono>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/cpu/cpus.h"
 #include "server/log.h"
+#include "server/restore/restore.h"
 #include "server/search_policy.h"
 
 namespace athanor {
@@ -25,8 +28,10 @@ void ReturnMemory() {
 
 }  // namespace
 
-ServerCore::ServerCore(const ServerOptions& options, DirectoryLock lock)
+ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBackends> backends,
+                       DirectoryLock lock)
     : options_(options),
+      backends_(std::move(backends)),
       lock_(std::move(lock)),
       metrics_(options_.metrics_versions),
       memory_return_({}, &ReturnMemory),
@@ -34,9 +39,8 @@ ServerCore::ServerCore(const ServerOptions& options, DirectoryLock lock)
           MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
           [this] { metrics_.server().Count(Metric::kRefusals, Refusal::kMemory); }) {}
 
-absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptions& options,
-                                                               const CompileBackendFactory& factory,
-                                                               Disk* disk) {
+absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
+    const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {
   Disk machine;
   if (absl::Status s = machine.MakeDirectory(options.state_dir); !s.ok()) return s;
   absl::StatusOr<DirectoryLock> lock = DirectoryLock::Take(options.state_dir);
@@ -46,9 +50,9 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptio
     // Not the machine's: some may be set aside (search_cpus.h).
     resolved.threads = std::max<int64_t>(1, UsableCpus().size());
   }
-  std::unique_ptr<ServerCore> core(new ServerCore(resolved, *std::move(lock)));
-  auto registry = Registry::Open(core->options_, &core->ledger_, &core->metrics_,
-                                 disk == nullptr ? &core->machine_disk_ : disk);
+  std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), *std::move(lock)));
+  if (disk == nullptr) disk = &core->machine_disk_;
+  auto registry = Registry::Open(core->options_, &core->ledger_, &core->metrics_, disk);
   if (!registry.ok()) return registry.status();
   core->registry_ = *std::move(registry);
   const int threads = static_cast<int>(core->options_.threads);
@@ -59,19 +63,43 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerOptio
                    .threads = threads});
   core->runners_ = std::make_unique<Runners>(core->requests_.get(), &core->ledger_, threads);
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
-  core->workers_ = std::make_unique<CompileWorkers>(core->options_, core->registry_.get(),
-                                                    &core->ledger_, factory);
+  core->keeper_ =
+      std::make_unique<PlanKeeper>(core->backends_->cache(), core->options_.state_dir, disk);
+  core->loader_ = std::make_unique<PlanLoader>(core->backends_.get(), core->registry_.get(),
+                                               &core->ledger_, core->options_.contexts);
+  core->workers_ =
+      std::make_unique<CompileWorkers>(core->options_, core->registry_.get(), core->backends_.get(),
+                                       core->keeper_.get(), core->loader_.get());
   const SearchPolicy policy = ServerPolicy(core->options_);
   absl::Status rules = core->workers_->CheckRules("--disable_rules", policy.disabled_rules);
   if (!rules.ok()) return rules;
+  core->RestoreVersions();
+  return core;
+}
+
+void ServerCore::RestoreVersions() {
+  const auto begin = std::chrono::steady_clock::now();
+  if (const auto machine = backends_->known_machine()) keeper_->SetMachine(*machine);
+  std::set<std::string> pinned;
   // What serves comes first: its callers are the ones who wait.
   std::vector<std::shared_ptr<ModelVersion>> serving, old;
-  for (auto& version : core->registry_->List("")) {
+  for (auto& version : registry_->List("")) {
+    pinned.insert(version->pinned_plan());
     if (version->state() == v1::Model::FAILED) continue;
-    (core->registry_->Serves(*version) ? serving : old).push_back(std::move(version));
+    (registry_->Serves(*version) ? serving : old).push_back(std::move(version));
   }
-  core->workers_->StartAll(serving, old);
-  return core;
+  keeper_->RemoveAllBut(pinned);
+  const size_t versions = serving.size() + old.size();
+  const RestoreReport report =
+      Restore(std::move(serving), old, {*keeper_, *registry_, *loader_, *workers_},
+              static_cast<int>(options_.threads));
+  if (versions == 0) return;
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  LogInfo("models restored", {{"restored", report.restored},
+                              {"searched", report.searched},
+                              {"queued", report.queued},
+                              {"old", old.size()},
+                              {"ms", took.count()}});
 }
 
 ServerCore::~ServerCore() {

@@ -21,7 +21,9 @@
 #include "server/memory_return.h"
 #include "server/metrics/metrics.h"
 #include "server/options.h"
+#include "server/plan_loader.h"
 #include "server/registry.h"
+#include "server/restore/plan_keeper.h"
 #include "server/server_ledger.h"
 #include "server/timer.h"
 #include "server/work_queue.h"
@@ -30,11 +32,11 @@ namespace athanor {
 
 class ServerCore {
  public:
-  // Opens the state directory and starts a compile job for every stored version. `disk` outlives
-  // the core; null means the machine's.
-  static absl::StatusOr<std::unique_ptr<ServerCore>> Create(const ServerOptions& options,
-                                                            const CompileBackendFactory& factory,
-                                                            Disk* disk = nullptr);
+  // Opens the state directory and restores what served (restore/restore.h); every other stored
+  // version has a compile job. `disk` outlives the core; null means the machine's.
+  static absl::StatusOr<std::unique_ptr<ServerCore>> Create(
+      const ServerOptions& options, std::shared_ptr<CompileBackends> backends,
+      Disk* disk = nullptr);
   ~ServerCore();
 
   const ServerOptions& options() const { return options_; }
@@ -43,6 +45,7 @@ class ServerCore {
   const MemoryReturn& memory_return() const { return memory_return_; }
   Registry& registry() { return *registry_; }
   CompileWorkers& workers() { return *workers_; }
+  CompileBackends& backends() { return *backends_; }
   Timer& timer() { return timer_; }
   WorkQueue& disk_queue() { return *disk_queue_; }  // calls that write or wait for the disk
   RequestQueue& requests() { return *requests_; }   // that wait for a run
@@ -55,9 +58,12 @@ class ServerCore {
 
  private:
   friend class CallSlot;
-  ServerCore(const ServerOptions& options, DirectoryLock lock);
+  ServerCore(const ServerOptions& options, std::shared_ptr<CompileBackends> backends,
+             DirectoryLock lock);
+  void RestoreVersions();
 
   const ServerOptions options_;
+  const std::shared_ptr<CompileBackends> backends_;
   DirectoryLock lock_;
   Disk machine_disk_;
   Metrics metrics_;
@@ -68,6 +74,8 @@ class ServerCore {
   std::atomic<int64_t> uploads_{0};
   Timer timer_;
   std::unique_ptr<Registry> registry_;
+  std::unique_ptr<PlanKeeper> keeper_;
+  std::unique_ptr<PlanLoader> loader_;
   std::unique_ptr<CompileWorkers> workers_;
   std::unique_ptr<RequestQueue> requests_;
   std::unique_ptr<Runners> runners_;

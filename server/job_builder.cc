@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/plan_loader.h"
+#include "server/log.h"
+#include "server/restore/remembered.h"
 #include "server/tap_plans.h"
 
 namespace athanor {
@@ -17,23 +18,36 @@ absl::Status Stopped(const CompileJob& job) {
   return absl::CancelledError(absl::StrCat("job ", job.id(), " was stopped"));
 }
 
+absl::StatusOr<KernelObject> BuildKernel(CompileBackend& backend, CompileJob& job,
+                                         const v1::Plan& plan, int index) {
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  absl::StatusOr<KernelObject> object = backend.CompileKernel(plan, index);
+  if (!object.ok()) return object.status();
+  const int total = plan.kernels_size();
+  job.Update([&](v1::CompileJob& state) {
+    state.set_kernels_done(state.kernels_done() + 1);
+    state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
+    state.set_percent(5 +
+                      75.0f * static_cast<float>(state.kernels_done()) / static_cast<float>(total));
+    state.set_message(
+        absl::StrCat("kernel ", index + 1, " of ", total, ": ", plan.kernels(index).name()));
+  });
+  return object;
+}
+
 absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
                                                        const v1::Plan& plan) {
   const int total = plan.kernels_size();
   job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", total, " kernels"));
-  job.Update([&](v1::CompileJob& state) { state.set_kernels_total(total); });
+  job.Update([&](v1::CompileJob& state) {
+    state.set_kernels_total(total);
+    state.set_kernels_done(0);
+    state.set_kernels_from_cache(0);
+  });
   std::vector<KernelObject> objects;
   for (int i = 0; i < total; ++i) {
-    if (absl::Status s = Stopped(job); !s.ok()) return s;
-    absl::StatusOr<KernelObject> object = backend.CompileKernel(plan, i);
+    absl::StatusOr<KernelObject> object = BuildKernel(backend, job, plan, i);
     if (!object.ok()) return object.status();
-    job.Update([&](v1::CompileJob& state) {
-      state.set_kernels_done(i + 1);
-      state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
-      state.set_percent(5 + 75.0f * static_cast<float>(i + 1) / static_cast<float>(total));
-      state.set_message(
-          absl::StrCat("kernel ", i + 1, " of ", total, ": ", plan.kernels(i).name()));
-    });
     objects.push_back(*std::move(object));
   }
   return objects;
@@ -49,36 +63,141 @@ void Observe(const BuildTimes& times, MetricCells& metrics) {
   observe(times.load, CompilePhase::kLoad);
 }
 
-}  // namespace
+// Compiles and verifies what is missing of a found plan. A baseline is rather lowered again, which
+// brings the checks of its kernels.
+absl::Status Complete(const JobTools& tools, CompileJob& job, StoredChoice& choice) {
+  const v1::Plan& plan = choice.made->plan;
+  const int total = plan.kernels_size(), missing = static_cast<int>(choice.missing.size());
+  if (missing > 0 && choice.made->how.budget().empty()) {
+    return absl::NotFoundError(absl::StrCat(missing, " of the ", total, " kernels of plan ",
+                                            plan.plan_id(), " are not in the cache"));
+  }
+  job.Update([&](v1::CompileJob& state) {
+    state.set_kernels_total(total);
+    state.set_kernels_done(total - missing);
+    state.set_kernels_from_cache(total - missing);
+  });
+  if (missing == 0) return absl::OkStatus();
+  job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", missing, " kernels"));
+  for (int i : choice.missing) {
+    absl::StatusOr<KernelObject> object = BuildKernel(tools.backend, job, plan, i);
+    if (!object.ok()) return object.status();
+    choice.made->objects[i] = *std::move(object);
+  }
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  job.Enter(Phase::CHECKING, 80, "compares the plan with the baseline and with f64");
+  return tools.backend.Verify(job.version()->graph(), *choice.made);
+}
 
-absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildPlan(CompileBackend& backend,
-                                                            Registry& registry, int64_t contexts,
-                                                            CompileJob& job, BuildTimes* times) {
-  const std::shared_ptr<TapPlan> tapped = job.tapped();
-  std::optional<Graph> with_taps;
-  if (tapped != nullptr) with_taps = WithTaps(job.version()->graph(), tapped->taps);
-  const Graph& graph = with_taps.has_value() ? *with_taps : job.version()->graph();
+absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, BuildTimes* times) {
+  Stopwatch watch;
+  absl::StatusOr<StoredChoice> choice = LookUpPlan(tools, job);
+  times->lower = watch.Lap();
+  if (!choice.ok()) return choice.status();
+  if (absl::Status s = Complete(tools, job, *choice); !s.ok()) return s;
+  times->kernels = watch.Lap();
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
+  auto served = tools.loader.Load(*job.version(), job.version()->graph(), choice->made);
+  times->load = watch.Lap();
+  if (!served.ok()) return served.status();
+  for (KeptPlans::Kept& kept : choice->kept) {
+    if (kept.made == choice->made) kept.info = (*served)->info;
+  }
+  return BuiltPlan{choice->origin, *std::move(served), std::move(choice->kept)};
+}
+
+absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& tools,
+                                                               CompileJob& job, const Graph& graph,
+                                                               BuildTimes* times) {
   Stopwatch watch;
   job.Enter(Phase::LOWERING, 1, "lowers the graph to kernels");
-  absl::StatusOr<v1::Plan> plan = backend.Lower(graph);
+  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph);
   times->lower = watch.Lap();
   if (!plan.ok()) return plan.status();
-  auto objects = BuildKernels(backend, job, *plan);
+  auto objects = BuildKernels(tools.backend, job, *plan);
   times->kernels = watch.Lap();
   if (!objects.ok()) return objects.status();
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   job.Enter(Phase::CHECKING, 80, "checks kernels against the reference evaluator");
-  if (absl::Status s = backend.Check(graph, *plan, *objects); !s.ok()) return s;
+  if (absl::Status s = tools.backend.Check(graph, *plan, *objects); !s.ok()) return s;
   times->check = watch.Lap();
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
   auto made = std::make_shared<PlanSearch::Found>();
   made->plan = *std::move(plan);
   made->objects = *std::move(objects);
-  auto served = LoadPlan(backend, registry, *job.version(), graph, std::move(made), contexts);
+  auto served = tools.loader.Load(*job.version(), graph, std::move(made));
   times->load = watch.Lap();
-  if (served.ok()) Observe(*times, registry.metrics().server());
+  if (served.ok()) Observe(*times, tools.metrics);
   return served;
+}
+
+// Puts a baseline where the next start, and uploads of the same graph, find it.
+void KeepBaseline(const JobTools& tools, const ModelVersion& version,
+                  const PlanSearch::Found& made) {
+  const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
+  if (!machine.ok()) return;
+  tools.keeper.SetMachine(*machine);
+  tools.keeper.PutBaseline(tools.keeper.KeyOf(version, version.graph(), {}), made);
+}
+
+}  // namespace
+
+absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob& job) {
+  const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
+  if (!machine.ok()) return machine.status();
+  tools.keeper.SetMachine(*machine);
+  const ModelVersion& version = *job.version();
+  if (version.plan() == nullptr && !version.row().plans.empty()) {
+    absl::StatusOr<Remembered> had = FindRemembered(tools.keeper, version);
+    if (had.ok()) {
+      return StoredChoice{PlanOrigin::kRemembered, std::move(had->serving), std::move(had->missing),
+                          std::move(had->kept)};
+    }
+    // Neither is served by whatever there may be.
+    if (!version.pinned_plan().empty() || version.row().deterministic) return had.status();
+  }
+  const SearchPolicy& policy = job.policy();
+  auto best =
+      tools.keeper.FindBest(tools.keeper.KeyOf(version, version.graph(), policy.ToProto()), policy);
+  if (!best.ok()) return best.status();
+  StoredChoice choice{PlanOrigin::kCached, best->plan.made, best->plan.missing, {}};
+  if (best->baseline.has_value() && best->baseline->missing.empty()) {
+    choice.kept.push_back({.info = PlanInfoOf(*best->baseline->made),
+                           .made = best->baseline->made,
+                           .costs = best->baseline->costs});
+  }
+  return choice;
+}
+
+absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {
+  const std::shared_ptr<TapPlan> tapped = job.tapped();
+  const std::shared_ptr<ModelVersion> version = job.version();
+  BuiltPlan built;
+  if (tapped != nullptr) {
+    auto served = BuildLowered(tools, job, WithTaps(version->graph(), tapped->taps), times);
+    if (!served.ok()) return served.status();
+    built.plan = *std::move(served);
+    return built;
+  }
+  absl::StatusOr<BuiltPlan> stored = BuildStored(tools, job, times);
+  if (stored.ok()) return stored;
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  const bool expected = absl::IsUnimplemented(stored.status()) ||
+                        (absl::IsNotFound(stored.status()) && version->row().plans.empty());
+  if (!expected) {
+    job.NoteWhy(std::string(stored.status().message()));
+    LogInfo("a plan is made anew", {{"job", job.id()},
+                                    {"model", version->name()},
+                                    {"version", version->version()},
+                                    {"why", stored.status().message()}});
+  }
+  auto served = BuildLowered(tools, job, version->graph(), times);
+  if (!served.ok()) return served.status();
+  KeepBaseline(tools, *version, *(*served)->made);
+  built.plan = *std::move(served);
+  return built;
 }
 
 }  // namespace athanor

@@ -1,8 +1,8 @@
-// From a compile job to the plan it is for: lowered, compiled, checked and loaded, step by step as
-// the job's watchers see it.
+// From a compile job to the plan it is for, step by step as the job's watchers see it: found in the
+// cache and loaded, else lowered, compiled, checked, kept in the cache and loaded.
 //
 //   BuildTimes times;
-//   auto plan = BuildPlan(backend, registry, options.contexts, job, &times);
+//   absl::StatusOr<BuiltPlan> built = BuildPlan(tools, job, &times);
 #ifndef ATHANOR_SERVER_JOB_BUILDER_H_
 #define ATHANOR_SERVER_JOB_BUILDER_H_
 
@@ -10,11 +10,15 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/compile_backend.h"
 #include "server/compile_job.h"
-#include "server/registry.h"
+#include "server/kept_plans.h"
+#include "server/metrics/metrics.h"
+#include "server/plan_loader.h"
+#include "server/restore/plan_keeper.h"
 #include "server/served_plan.h"
 
 namespace athanor {
@@ -37,11 +41,41 @@ struct BuildTimes {
   int64_t lower = 0, kernels = 0, check = 0, load = 0;
 };
 
-// The baseline of the job's version, or its plan with taps, with room for `contexts` calls at once.
-// CANCELLED: the job was asked to stop.
-absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildPlan(CompileBackend& backend,
-                                                            Registry& registry, int64_t contexts,
-                                                            CompileJob& job, BuildTimes* times);
+struct JobTools {
+  CompileBackend& backend;
+  const PlanLoader& loader;
+  PlanKeeper& keeper;
+  MetricCells& metrics;  // the server's
+};
+
+enum class PlanOrigin : uint8_t {
+  kLowered,     // made by this job
+  kCached,      // the best that the cache has for the graph
+  kRemembered,  // what served the version when the server ended
+};
+
+// A plan that is kept, before it is loaded.
+struct StoredChoice {
+  PlanOrigin origin = PlanOrigin::kCached;
+  std::shared_ptr<PlanSearch::Found> made;
+  std::vector<int> missing;  // kernels to be compiled
+  // Of kCached a baseline to go back to, if that is another plan; of kRemembered all the version
+  // had.
+  std::vector<KeptPlans::Kept> kept;
+};
+
+// Where there is a plan for the job's version already; none of a plan with taps is kept. NOT_FOUND
+// says why not.
+absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob& job);
+
+struct BuiltPlan {
+  PlanOrigin origin = PlanOrigin::kLowered;
+  std::shared_ptr<const ServedPlan> plan;
+  std::vector<KeptPlans::Kept> kept;  // as StoredChoice has it
+};
+
+// The plan of the job's version, or its plan with taps. CANCELLED: the job was asked to stop.
+absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);
 
 }  // namespace athanor
 

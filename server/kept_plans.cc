@@ -8,7 +8,7 @@ namespace athanor {
 void KeptPlans::Add(const ServedPlan& plan) {
   if (plan.made == nullptr) return;
   MutexLock lock(mu_);
-  AddLocked({plan.info, plan.made, true}, plan.info.plan_id());
+  AddLocked({.info = plan.info, .made = plan.made, .served = true}, plan.info.plan_id());
 }
 
 void KeptPlans::AddFound(const v1::PlanInfo& info, std::shared_ptr<const PlanSearch::Found> made,
@@ -17,7 +17,17 @@ void KeptPlans::AddFound(const v1::PlanInfo& info, std::shared_ptr<const PlanSea
   for (const Kept& kept : plans_) {
     if (kept.info.plan_id() == info.plan_id()) return;
   }
-  AddLocked({info, std::move(made), false}, serving);
+  AddLocked({.info = info, .made = std::move(made)}, serving);
+}
+
+void KeptPlans::Restore(std::vector<Kept> plans) {
+  MutexLock lock(mu_);
+  if (!closed_) plans_ = std::move(plans);
+}
+
+std::vector<KeptPlans::Kept> KeptPlans::all() const {
+  MutexLock lock(mu_);
+  return plans_;
 }
 
 void KeptPlans::AddLocked(Kept added, const std::string& serving) {
@@ -25,17 +35,20 @@ void KeptPlans::AddLocked(Kept added, const std::string& serving) {
   auto same = std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
     return kept.info.plan_id() == added.info.plan_id();
   });
-  if (same != plans_.end()) plans_.erase(same);
-  if (first_.empty()) first_ = added.info.plan_id();
+  added.first = plans_.empty();
+  if (same != plans_.end()) {
+    added.first = same->first;
+    plans_.erase(same);
+  }
   plans_.push_back(std::move(added));
   if (plans_.size() <= kMost) return;
   // The first is the baseline, as a rule: what one goes back to when all else is doubted.
   const auto latest =
       std::find_if(plans_.rbegin(), plans_.rend(), [](const Kept& kept) { return kept.served; });
   const std::string unpinned = latest == plans_.rend() ? "" : latest->info.plan_id();
-  plans_.erase(std::find_if(plans_.begin(), plans_.end(), [&, first = first_](const Kept& kept) {
+  plans_.erase(std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
     const std::string& id = kept.info.plan_id();
-    return id != serving && id != unpinned && id != first;
+    return id != serving && id != unpinned && !kept.first;
   }));
 }
 
@@ -58,7 +71,7 @@ std::shared_ptr<const PlanSearch::Found> KeptPlans::latest() const {
 std::shared_ptr<const PlanSearch::Found> KeptPlans::first() const {
   MutexLock lock(mu_);
   for (const Kept& kept : plans_) {
-    if (kept.info.plan_id() == first_) return kept.made;
+    if (kept.first) return kept.made;
   }
   return nullptr;
 }

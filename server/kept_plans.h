@@ -26,11 +26,22 @@ class KeptPlans {
   // The first one and the latest of the others.
   static constexpr size_t kMost = 8;
 
+  struct Kept {
+    v1::PlanInfo info;
+    std::shared_ptr<const PlanSearch::Found> made;
+    bool served = false;
+    bool first = false;  // where every search could begin
+    std::vector<v1::PlanCost> costs = {};
+  };
+
   // The latest from now on. Nothing if it was loaded from nothing that is kept (`made` is null).
   void Add(const ServedPlan& plan);
   // One that does not serve. `serving`, the id of the plan that does, is not given up for it.
   void AddFound(const v1::PlanInfo& info, std::shared_ptr<const PlanSearch::Found> made,
                 const std::string& serving);
+  // In the place of those it has, the latest last.
+  void Restore(std::vector<Kept> plans);
+  std::vector<Kept> all() const;  // the latest last
   // Null: there is none of this id.
   std::shared_ptr<const PlanSearch::Found> Find(const std::string& plan_id) const;
   // What its steps cost, as the last search of the version measured it.
@@ -52,17 +63,10 @@ class KeptPlans {
   void Close();
 
  private:
-  struct Kept {
-    v1::PlanInfo info;
-    std::shared_ptr<const PlanSearch::Found> made;
-    bool served = false;
-    std::vector<v1::PlanCost> costs = {};
-  };
   void AddLocked(Kept added, const std::string& serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  std::string first_ ABSL_GUARDED_BY(mu_);        // id of the first one ever added
   std::vector<Kept> plans_ ABSL_GUARDED_BY(mu_);  // the latest last
 };
 

@@ -50,14 +50,13 @@ int Serve(const ServerOptions& options, const sigset_t& ending) {
   absl::StatusOr<std::vector<int>> search_cpus = SetSearchCpusAside(options.search_cores);
   if (!search_cpus.ok()) return Fail(search_cpus.status(), 2);
   tuner.search_cpus = *std::move(search_cpus);
-  absl::StatusOr<std::unique_ptr<TunerBackends>> backends =
+  absl::StatusOr<std::shared_ptr<TunerBackends>> backends =
       TunerBackends::Create(options, std::move(tuner));
   if (!backends.ok()) return Fail(backends.status(), 1);
-  absl::StatusOr<std::unique_ptr<Server>> server =
-      Server::Start(options, [&](MemoryLedger* ledger) { return (*backends)->New(ledger); });
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options, *backends);
   if (!server.ok()) return Fail(server.status(), 1);
   (*server)->core().metrics().AddCollector([&](std::vector<MetricSample>* samples) {
-    AddCacheSamples((*backends)->cache().Stat(), samples);
+    AddCacheSamples((*backends)->cache()->Stat(), samples);
   });
   LogInfo("serving", {{"version", kVersion},
                       {"listen", options.listen},

@@ -14,8 +14,10 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
       parameter_hashes_(std::move(graph.parameter_hashes)),
       binder_(std::move(binder)),
       output_shapes_(graph_),
-      taps_(graph_),
-      pinned_plan_(row_.pinned_plan) {
+      taps_(graph_) {
+  for (const VersionPlanRow& plan : row_.plans) {
+    if (plan.pinned) pinned_plan_ = plan.plan_id;
+  }
   std::string().swap(row_.graph);
 }
 

@@ -68,6 +68,7 @@ class ModelVersion {
   TapPlans& taps() { return taps_; }
   // The plans without taps that served it.
   KeptPlans& kept() { return kept_; }
+  const KeptPlans& kept() const { return kept_; }
   std::shared_ptr<const ServedPlan> plan() const { return serving_.plan(); }
   v1::Model::State state() const { return StateOf(serving_.view()); }
 

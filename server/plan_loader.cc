@@ -41,21 +41,21 @@ absl::Status TooLarge(const ModelVersion& version, const v1::Plan& plan, const a
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(
-    CompileBackend& backend, Registry& registry, const ModelVersion& version, const Graph& graph,
-    std::shared_ptr<const PlanSearch::Found> made, int64_t contexts) {
+absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
+    const ModelVersion& version, const Graph& graph,
+    std::shared_ptr<const PlanSearch::Found> made) const {
   const v1::Plan& plan = made->plan;
   auto served = std::make_shared<ServedPlan>();
   std::vector<std::shared_ptr<const MappedTensor>> parameters;
   for (const std::string& hash : version.parameter_hashes()) {
-    absl::StatusOr<std::shared_ptr<const MappedTensor>> tensor = registry.Map(hash);
+    absl::StatusOr<std::shared_ptr<const MappedTensor>> tensor = registry_.Map(hash);
     if (!tensor.ok()) return tensor.status();
     parameters.push_back(*std::move(tensor));
   }
-  auto runner = backend.Load(graph, plan, made->objects, parameters);
+  auto runner = backends_.Load(graph, plan, made->objects, parameters, ledger_);
   if (!runner.ok()) return TooLarge(version, plan, runner.status());
   served->runner = *std::move(runner);
-  served->contexts = std::make_shared<ContextPool>(served->runner, contexts);
+  served->contexts = std::make_shared<ContextPool>(served->runner, contexts_);
   if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return TooLarge(version, plan, s);
   served->bucket = BucketText(plan);
   served->info = PlanInfoOf(*made);

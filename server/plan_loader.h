@@ -1,4 +1,7 @@
 // From what a plan is made of to one that can serve.
+//
+//   PlanLoader loader(&backends, &registry, &ledger, options.contexts);
+//   std::shared_ptr<const ServedPlan> served = loader.Load(version, version.graph(), made).value();
 #ifndef ATHANOR_SERVER_PLAN_LOADER_H_
 #define ATHANOR_SERVER_PLAN_LOADER_H_
 
@@ -20,11 +23,24 @@ std::string BucketText(const v1::Plan& plan);
 // What clients see of it.
 v1::PlanInfo PlanInfoOf(const PlanSearch::Found& made);
 
-// `made`, a plan of `graph` with the parameters of `version`, with its first context of at most
-// `contexts`. Maps the parameters and runs `prepare`.
-absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(
-    CompileBackend& backend, Registry& registry, const ModelVersion& version, const Graph& graph,
-    std::shared_ptr<const PlanSearch::Found> made, int64_t contexts);
+// Needs no compiler. Thread-safe; borrows everything.
+class PlanLoader {
+ public:
+  PlanLoader(CompileBackends* backends, Registry* registry, MemoryLedger* ledger, int64_t contexts)
+      : backends_(*backends), registry_(*registry), ledger_(ledger), contexts_(contexts) {}
+
+  // `made`, a plan of `graph` with the parameters of `version`, with its first context of those it
+  // may have. Maps the parameters and runs `prepare`.
+  absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(
+      const ModelVersion& version, const Graph& graph,
+      std::shared_ptr<const PlanSearch::Found> made) const;
+
+ private:
+  CompileBackends& backends_;
+  Registry& registry_;
+  MemoryLedger* const ledger_;
+  const int64_t contexts_;
+};
 
 }  // namespace athanor
 

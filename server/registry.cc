@@ -1,6 +1,5 @@
 #include "server/registry.h"
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -9,7 +8,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "compiler/ir/message.h"
 #include "server/log.h"
 
@@ -352,65 +350,6 @@ void Registry::TellServing(const std::string& name) {
     serves = version.ok() && (*version)->plan() != nullptr;
   }
   hook_(name, serves);
-}
-
-bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
-                       std::shared_ptr<const ServedPlan> plan) {
-  {
-    MutexLock change(change_mu_);
-    if (!version->pinned_plan().empty() && version->plan() != nullptr) return false;
-    std::optional<NameRow> changed;
-    {
-      MutexLock lock(mu_);
-      Name& name = names_[version->name()];
-      const bool newer = version->version() > std::max(name.row.serving, name.row.rolled_back);
-      const bool known = name.versions.contains(version->version());
-      if (known && (newer || name.row.serving == 0)) {
-        changed = name.row;
-        changed->serving = version->version();
-      }
-    }
-    if (changed.has_value()) {
-      absl::Status s = db_->SetServing(*changed);
-      if (!s.ok()) {
-        LogError("which version serves could not be stored",
-                 {{"model", version->name()}, {"error", s.message()}});
-      }
-    }
-    // First, so that who waited for it finds it among those kept.
-    version->kept().Add(*plan);
-    if (!version->serving().Set(std::move(plan))) return false;
-    version->metrics().cells.Count(Metric::kPlanSwaps);
-    if (changed.has_value()) {
-      MutexLock lock(mu_);
-      names_[version->name()].row = *changed;
-    }
-  }
-  TellServing(version->name());
-  return true;
-}
-
-absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
-                               const std::string& plan_id, std::shared_ptr<const ServedPlan> plan) {
-  MutexLock change(change_mu_);
-  const std::string has = plan == nullptr ? "" : plan->info.plan_id();
-  if (!plan_id.empty() && has != plan_id) {
-    std::vector<std::string> ids;
-    for (const v1::PlanInfo& info : version->kept().infos()) ids.push_back(Quoted(info.plan_id()));
-    return absl::NotFoundError(absl::StrCat(version->Describe(), " has no plan ", Quoted(plan_id),
-                                            "; it has ",
-                                            ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
-  }
-  absl::Status s = db_->SetPinnedPlan(version->name(), version->version(), plan_id);
-  if (!s.ok()) return s;
-  version->SetPinnedPlan(plan_id);
-  // Nothing that was published while `plan` was loaded is lost: it is the latest that is kept.
-  if (plan == nullptr || plan == version->plan()) return absl::OkStatus();
-  if (!version->serving().Set(std::move(plan))) {
-    return absl::NotFoundError(absl::StrCat(version->Describe(), " was deleted"));
-  }
-  version->metrics().cells.Count(Metric::kPlanSwaps);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<NameRow> Registry::ChooseRollback(const std::string& name,

@@ -101,6 +101,14 @@ class Registry {
   // rollback says otherwise. False if the version was deleted meanwhile, or is served and pinned.
   bool Publish(const std::shared_ptr<ModelVersion>& version,
                std::shared_ptr<const ServedPlan> plan);
+  // As Publish, of plans that the version's rows name already: `kept` with `plan` among them.
+  bool Restore(const std::shared_ptr<ModelVersion>& version, std::shared_ptr<const ServedPlan> plan,
+               std::vector<KeptPlans::Kept> kept);
+  // A plan that may be pinned, beside the one that serves.
+  void Keep(ModelVersion& version, const v1::PlanInfo& info,
+            std::shared_ptr<const PlanSearch::Found> made);
+  // Whether any version is pinned to a plan of this id.
+  bool IsPinned(const std::string& plan_id) const;
   // `version` is served by `plan`, if any, and by no other while `plan_id` is not empty. NOT_FOUND
   // unless that is the plan's.
   absl::Status PinPlan(const std::shared_ptr<ModelVersion>& version, const std::string& plan_id,
@@ -145,6 +153,14 @@ class Registry {
   // Forgets versions that are gone from the disk; the newest that is ready
   // takes over from one that served.
   void Forget(const std::string& name, absl::Span<const std::shared_ptr<ModelVersion>> gone)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+  // Stores which plans the version has, pinned to `pinned`.
+  absl::Status StorePlans(const ModelVersion& version, const std::string& pinned)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+  // What is written beside a plan that serves; failing costs a later start, not this one.
+  void NotePlans(const ModelVersion& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+  // Has the version serve its name unless a newer one or a rollback says otherwise.
+  std::optional<NameRow> TakeOver(const ModelVersion& version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
   absl::StatusOr<NameRow> ChooseRollback(const std::string& name, const std::string& version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);

@@ -29,7 +29,17 @@ constexpr const char* kSchemaSteps[] = {
     R"(CREATE TABLE tensor_magnitudes(
          hash BLOB NOT NULL, dtype TEXT NOT NULL, magnitude INTEGER, PRIMARY KEY(hash, dtype))
          STRICT, WITHOUT ROWID;)",
+    // `box` is a serialised internal.Box; empty: the full range of the version's dims.
+    R"(CREATE TABLE version_plans(
+         name TEXT NOT NULL, version INTEGER NOT NULL, box BLOB NOT NULL, plan_id TEXT NOT NULL,
+         place INTEGER NOT NULL, first INTEGER NOT NULL, served INTEGER NOT NULL,
+         pinned INTEGER NOT NULL, info BLOB NOT NULL, PRIMARY KEY(name, version, box, plan_id))
+         STRICT, WITHOUT ROWID;
+       INSERT INTO version_plans SELECT name, version, x'', pinned_plan, 0, 0, 0, 1, x''
+         FROM versions WHERE pinned_plan != '';
+       ALTER TABLE versions DROP COLUMN pinned_plan;)",
 };
+constexpr absl::string_view kFullRange = "";
 // What was acknowledged is neither lost with the power nor begun anew.
 constexpr SqliteSchema kSchema = {.what = "registry",
                                   .steps = kSchemaSteps,
@@ -81,13 +91,28 @@ absl::Status RegistryDb::ReadTensors(VersionRow* row) {
   return code == SQLITE_DONE ? absl::OkStatus() : Error("read");
 }
 
+absl::Status RegistryDb::ReadPlans(VersionRow* row) {
+  Statement read(file_.db(),
+                 "SELECT plan_id, first, served, pinned, info FROM version_plans "
+                 "WHERE name=?1 AND version=?2 AND box=?3 ORDER BY place");
+  read.Text(row->name).Int(row->version).Blob(kFullRange);
+  int code = 0;
+  while ((code = read.Step()) == SQLITE_ROW) {
+    row->plans.push_back({.plan_id = std::string(read.BytesAt(0)),
+                          .first = read.IntAt(1) != 0,
+                          .served = read.IntAt(2) != 0,
+                          .pinned = read.IntAt(3) != 0,
+                          .info = std::string(read.BytesAt(4))});
+  }
+  return code == SQLITE_DONE ? absl::OkStatus() : Error("read");
+}
+
 absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
   MutexLock lock(mu_);
   std::vector<VersionRow> rows;
-  Statement read(
-      file_.db(),
-      "SELECT name, version, format, graph, search_budget, buckets, pinned_plan, "
-      "created_us, disable_rules, approximate, deterministic FROM versions ORDER BY name, version");
+  Statement read(file_.db(),
+                 "SELECT name, version, format, graph, search_budget, buckets, created_us, "
+                 "disable_rules, approximate, deterministic FROM versions ORDER BY name, version");
   int code = 0;
   while ((code = read.Step()) == SQLITE_ROW) {
     rows.push_back({.name = std::string(read.BytesAt(0)),
@@ -95,17 +120,18 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
                     .format = std::string(read.BytesAt(2)),
                     .graph = std::string(read.BytesAt(3)),
                     .search_budget = std::string(read.BytesAt(4)),
-                    .disable_rules = std::string(read.BytesAt(8)),
-                    .approximate = read.IntAt(9) != 0,
-                    .deterministic = read.IntAt(10) != 0,
+                    .disable_rules = std::string(read.BytesAt(7)),
+                    .approximate = read.IntAt(8) != 0,
+                    .deterministic = read.IntAt(9) != 0,
                     .buckets = std::string(read.BytesAt(5)),
-                    .pinned_plan = std::string(read.BytesAt(6)),
-                    .created_us = read.IntAt(7),
-                    .tensors = {}});
+                    .created_us = read.IntAt(6),
+                    .tensors = {},
+                    .plans = {}});
   }
   if (code != SQLITE_DONE) return Error("read");
   for (VersionRow& row : rows) {
     if (absl::Status s = ReadTensors(&row); !s.ok()) return s;
+    if (absl::Status s = ReadPlans(&row); !s.ok()) return s;
   }
   return rows;
 }
@@ -157,9 +183,9 @@ absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
                  "ON CONFLICT(name) DO UPDATE SET next_version=?2");
   if (name.Text(row.name).Int(row.version + 1).Step() != SQLITE_DONE) return Error("write");
   Statement version(file_.db(),
-                    "INSERT INTO versions VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)");
+                    "INSERT INTO versions VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)");
   version.Text(row.name).Int(row.version).Text(row.format).Blob(row.graph);
-  version.Text(row.search_budget).Blob(row.buckets).Text(row.pinned_plan);
+  version.Text(row.search_budget).Blob(row.buckets);
   version.Int(row.created_us).Text(row.disable_rules);
   version.Int(row.approximate ? 1 : 0).Int(row.deterministic ? 1 : 0);
   if (version.Step() != SQLITE_DONE) return Error("write");
@@ -182,6 +208,7 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
   return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (int64_t version : versions) {
       for (absl::string_view sql : {"DELETE FROM version_tensors WHERE name=?1 AND version=?2",
+                                    "DELETE FROM version_plans WHERE name=?1 AND version=?2",
                                     "DELETE FROM versions WHERE name=?1 AND version=?2",
                                     "UPDATE names SET serving=0 WHERE name=?1 AND serving=?2"}) {
         Statement statement(file_.db(), sql);
@@ -200,12 +227,27 @@ absl::Status RegistryDb::SetServing(const NameRow& row) {
   return update.Step() == SQLITE_DONE ? absl::OkStatus() : Error("write");
 }
 
-absl::Status RegistryDb::SetPinnedPlan(const std::string& name, int64_t version,
-                                       const std::string& plan_id) {
+absl::Status RegistryDb::SetPlans(const std::string& name, int64_t version,
+                                  const std::vector<VersionPlanRow>& rows) {
   MutexLock lock(mu_);
-  Statement update(file_.db(), "UPDATE versions SET pinned_plan=?3 WHERE name=?1 AND version=?2");
-  update.Text(name).Int(version).Text(plan_id);
-  return update.Step() == SQLITE_DONE ? absl::OkStatus() : Error("write");
+  return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    Statement clear(file_.db(),
+                    "DELETE FROM version_plans WHERE name=?1 AND version=?2 AND box=?3");
+    clear.Text(name).Int(version).Blob(kFullRange);
+    if (clear.Step() != SQLITE_DONE) return Error("write");
+    for (size_t place = 0; place < rows.size(); ++place) {
+      const VersionPlanRow& row = rows[place];
+      // Nothing of a version that was deleted meanwhile.
+      Statement insert(file_.db(),
+                       "INSERT INTO version_plans SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 "
+                       "FROM versions WHERE name=?1 AND version=?2");
+      insert.Text(name).Int(version).Blob(kFullRange).Text(row.plan_id);
+      insert.Int(static_cast<int64_t>(place)).Int(row.first ? 1 : 0).Int(row.served ? 1 : 0);
+      insert.Int(row.pinned ? 1 : 0).Blob(row.info);
+      if (insert.Step() != SQLITE_DONE) return Error("write");
+    }
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace athanor

@@ -4,10 +4,11 @@
 //   std::unique_ptr<RegistryDb> db = RegistryDb::Open(state_dir + "/registry.db").value();
 //   absl::Status s = db->AddVersion(row);
 //
-// Tables: versions (a row per model version), version_tensors (its parameters), names (per model:
-// the next version number, what serves), tensor_magnitudes (what is known of tensors' contents,
-// kept as long as a version has the tensor). Tensor bytes are files (tensor_store.h). Schema
-// changes are numbered steps applied at start (PRAGMA user_version). Thread-safe.
+// Tables: versions (a row per model version), version_tensors (its parameters), version_plans (the
+// plans that serve it or can be pinned, by id: their bodies are the cache's), names (per model: the
+// next version number, what serves), tensor_magnitudes (what is known of tensors' contents, kept as
+// long as a version has the tensor). Tensor bytes are files (tensor_store.h). Schema changes are
+// numbered steps applied at start (PRAGMA user_version). Thread-safe.
 //
 // A full disk is RESOURCE_EXHAUSTED, a read-only one FAILED_PRECONDITION; both name the file.
 #ifndef ATHANOR_SERVER_REGISTRY_DB_H_
@@ -40,6 +41,15 @@ struct MagnitudeRow {
   std::optional<int> magnitude;  // nullopt: it was looked at and has none
 };
 
+// One of the plans that a version was served by, or that were found for it to be kept.
+struct VersionPlanRow {
+  std::string plan_id;
+  bool first = false;   // where every search could begin
+  bool served = false;  // the last of these serves unless another one is pinned
+  bool pinned = false;
+  std::string info;  // a serialised v1.PlanInfo; empty: nothing is known but the id
+};
+
 struct VersionRow {
   std::string name;
   int64_t version = 0;
@@ -49,10 +59,11 @@ struct VersionRow {
   std::string disable_rules;  // names, separated by commas
   bool approximate = false;
   bool deterministic = false;
-  std::string buckets;      // a serialised UploadHeader with nothing but buckets
-  std::string pinned_plan;  // plan id or empty
-  int64_t created_us = 0;   // since 1970
+  std::string buckets;     // a serialised UploadHeader with nothing but buckets
+  int64_t created_us = 0;  // since 1970
   std::vector<TensorRow> tensors;
+  // Of the full range of its dims, the latest last. SetPlans writes them.
+  std::vector<VersionPlanRow> plans;
   std::vector<MagnitudeRow> magnitudes;  // of `tensors`; ReadMagnitudes reads them
 };
 
@@ -78,7 +89,9 @@ class RegistryDb {
   absl::Status AddVersion(const VersionRow& row);
   absl::Status DeleteVersions(const std::string& name, const std::vector<int64_t>& versions);
   absl::Status SetServing(const NameRow& row);
-  absl::Status SetPinnedPlan(const std::string& name, int64_t version, const std::string& plan_id);
+  // In the place of those the version had.
+  absl::Status SetPlans(const std::string& name, int64_t version,
+                        const std::vector<VersionPlanRow>& rows);
 
   // For tests of a full or read-only disk.
   absl::Status Execute(const std::string& sql);
@@ -93,6 +106,7 @@ class RegistryDb {
   absl::Status InsertMagnitudes(const std::vector<MagnitudeRow>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadTensors(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ReadPlans(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Mutex mu_;
   SqliteFile file_ ABSL_GUARDED_BY(mu_);

@@ -58,7 +58,10 @@ TEST(RegistryDbTest, ReadsAndGoesOnFromTheFirstSchema) {
   EXPECT_EQ(rows[0].graph, std::string("\0\xff", 2));
   EXPECT_EQ(rows[0].search_budget, "5m");
   EXPECT_EQ(rows[0].buckets, "\x01\x02");
-  EXPECT_EQ(rows[0].pinned_plan, "p-1");
+  ASSERT_EQ(rows[0].plans.size(), 1u);
+  EXPECT_EQ(rows[0].plans[0].plan_id, "p-1");
+  EXPECT_TRUE(rows[0].plans[0].pinned);
+  EXPECT_FALSE(rows[0].plans[0].served);
   EXPECT_EQ(rows[0].created_us, 77);
   EXPECT_EQ(rows[0].tensors.size(), 1u);
   EXPECT_EQ(rows[0].disable_rules, "");
@@ -114,6 +117,44 @@ TEST(RegistryDbTest, KeepsWhatASearchMayDo) {
   EXPECT_EQ(rows[0].disable_rules, "algebra,layout");
   EXPECT_TRUE(rows[0].approximate);
   EXPECT_TRUE(rows[0].deterministic);
+}
+
+TEST(RegistryDbTest, KeepsThePlansOfAVersionInTheirOrder) {
+  const std::string path = FreshPath("plans");
+  VersionRow row{.name = "m", .version = 1, .format = "athanor"};
+  {
+    const auto db = RegistryDb::Open(path).value();
+    ASSERT_TRUE(db->AddVersion(row).ok());
+    row.version = 2;
+    ASSERT_TRUE(db->AddVersion(row).ok());
+    ASSERT_TRUE(db->SetPlans("m", 1, {{.plan_id = "p-9", .first = true, .served = true}}).ok());
+    ASSERT_TRUE(db->SetPlans("m", 1,
+                             {{.plan_id = "p-9", .first = true, .served = true, .info = "i"},
+                              {.plan_id = "p-3", .pinned = true},
+                              {.plan_id = "p-5", .served = true}})
+                    .ok());
+    ASSERT_TRUE(db->SetPlans("m", 2, {{.plan_id = "p-9", .served = true}}).ok());
+    // Of a version that is gone nothing stays behind.
+    ASSERT_TRUE(db->SetPlans("m", 3, {{.plan_id = "p-9", .served = true}}).ok());
+  }
+  const auto db = RegistryDb::Open(path).value();
+  const auto texts = [](const VersionRow& version) {
+    std::vector<std::string> all;
+    for (const VersionPlanRow& plan : version.plans) {
+      all.push_back(plan.plan_id + (plan.first ? " first" : "") + (plan.served ? " served" : "") +
+                    (plan.pinned ? " pinned" : "") + (plan.info.empty() ? "" : " " + plan.info));
+    }
+    return all;
+  };
+  std::vector<VersionRow> rows = db->ReadVersions().value();
+  EXPECT_THAT(texts(rows[0]),
+              testing::ElementsAre("p-9 first served i", "p-3 pinned", "p-5 served"));
+  EXPECT_THAT(texts(rows[1]), testing::ElementsAre("p-9 served"));
+  ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
+  ASSERT_TRUE(db->AddVersion({.name = "m", .version = 1, .format = "athanor"}).ok());
+  rows = db->ReadVersions().value();
+  EXPECT_THAT(texts(rows[0]), testing::IsEmpty());
+  EXPECT_THAT(texts(rows[1]), testing::ElementsAre("p-9 served"));
 }
 
 TEST(RegistryDbTest, ANewerSchemaIsRefused) {

@@ -49,6 +49,8 @@ struct SearchPolicy {
   std::set<std::string> disabled_rules;  // rules or families
   bool approximate = false;
   v1::SearchOptions::Use use = v1::SearchOptions::SERVE;
+  // Nobody asked for this search: none where an equal one has come to its end. Not in ToProto.
+  bool automatic = false;
 
   v1::SearchOptions ToProto() const;
 };

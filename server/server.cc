@@ -45,9 +45,9 @@ Server::Server(std::unique_ptr<ServerCore> core)
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
-                                                      const CompileBackendFactory& factory,
+                                                      std::shared_ptr<CompileBackends> backends,
                                                       Disk* disk) {
-  auto core = ServerCore::Create(options, factory, disk);
+  auto core = ServerCore::Create(options, std::move(backends), disk);
   if (!core.ok()) return core.status();
   std::unique_ptr<Server> server(new Server(*std::move(core)));
   if (absl::Status s = server->Listen(); !s.ok()) return s;

@@ -23,7 +23,7 @@ namespace athanor {
 class Server {
  public:
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
-                                                       const CompileBackendFactory& factory,
+                                                       std::shared_ptr<CompileBackends> backends,
                                                        Disk* disk = nullptr);
   ~Server() { Drain(); }
 

@@ -8,6 +8,7 @@
 #include "compiler/frontend/frontend.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
+#include "server/restore/plan_keeper.h"
 
 namespace athanor {
 namespace {
@@ -93,6 +94,7 @@ class ScriptedSearch final : public PlanSearch {
   void Taken(const absl::Status& taken) override {
     control_->Tell((taken.ok() ? "taken " : "refused ") + offered_);
     if (!taken.ok()) return;
+    progress_.set_best(progress_.plans_taken() == 0 ? 0.5 : progress_.best() / 2);
     progress_.set_plans_taken(progress_.plans_taken() + 1);
     taken_ = offered_;
   }
@@ -124,7 +126,11 @@ class ScriptedSearch final : public PlanSearch {
     offered_ = control_->NextPlanId();
     found.plan.set_plan_id(offered_);
     found.plan.set_kind("search");
-    for (KernelObject& kernel : found.objects) kernel.object = ObjectOf(found.plan);
+    found.plan.mutable_kernels(0)->set_source(offered_);
+    for (KernelObject& kernel : found.objects) {
+      kernel.object = ObjectOf(found.plan);
+      control_->Keep(found.plan, kernel);
+    }
     return found;
   }
 
@@ -142,6 +148,12 @@ class EvaluatorBackend final : public CompileBackend {
  public:
   explicit EvaluatorBackend(std::shared_ptr<TestControl> control) : control_(std::move(control)) {}
 
+  absl::StatusOr<internal::TargetReply> Machine() override {
+    if (control_->cache() == nullptr) return absl::UnimplementedError("plans are not kept");
+    control_->AskMachine();
+    return control_->machine();
+  }
+
   absl::StatusOr<v1::Plan> Lower(const Graph& graph) override {
     v1::Plan plan;
     plan.set_plan_id("p-" + CanonicalHash(graph).substr(0, 16));
@@ -153,6 +165,7 @@ class EvaluatorBackend final : public CompileBackend {
       range->set_max(dim.max);
     }
     plan.add_kernels()->set_name("reference");
+    plan.mutable_kernels(0)->set_source(plan.plan_id());
     plan.add_run();
     control_->Tell("lower " + plan.plan_id());
     return plan;
@@ -160,16 +173,51 @@ class EvaluatorBackend final : public CompileBackend {
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int) override {
     if (absl::Status s = control_->PassCompile(&interrupted_); !s.ok()) return s;
-    return KernelObject{ObjectOf(plan), false};
+    const KernelObject object{ObjectOf(plan), false};
+    control_->Keep(plan, object);
+    return object;
   }
 
   absl::Status Check(const Graph&, const v1::Plan&, absl::Span<const KernelObject>) override {
     return absl::OkStatus();
   }
 
+  absl::Status Verify(const Graph&, const PlanSearch::Found& plan) override {
+    control_->Tell("verify " + plan.plan.plan_id());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, PlanSearch::Found from,
+                                                        const PlanSearchOptions& options) override {
+    std::optional<TestSearch> script = control_->search();
+    if (!script.has_value()) {
+      return absl::UnimplementedError("the reference evaluator has no faster plans");
+    }
+    control_->Tell("search from " + from.plan.plan_id());
+    control_->SetSearchOptions(options);
+    return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_,
+                                            &interrupted_);
+  }
+  size_t most_searches() const override { return TestControl::kMostSearches; }
+  void Interrupt() override { control_->SetInterrupted(&interrupted_, true); }
+  void ClearInterrupt() override { control_->SetInterrupted(&interrupted_, false); }
+
+ private:
+  const std::shared_ptr<TestControl> control_;
+  bool interrupted_ = false;  // under the control's lock
+};
+
+class EvaluatorBackends final : public CompileBackends {
+ public:
+  explicit EvaluatorBackends(std::shared_ptr<TestControl> control) : control_(std::move(control)) {}
+
+  std::unique_ptr<CompileBackend> New() override {
+    return std::make_unique<EvaluatorBackend>(control_);
+  }
+
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
-      absl::Span<const std::shared_ptr<const MappedTensor>> parameters) override {
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger*) override {
     for (const KernelObject& object : objects) {
       if (object.object == ObjectOf(plan)) continue;
       return absl::InternalError("plan " + plan.plan_id() + " was given the " + object.object);
@@ -188,27 +236,17 @@ class EvaluatorBackend final : public CompileBackend {
     return std::make_shared<EvaluatorRunner>(graph, std::move(tensors), control_);
   }
 
-  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, PlanSearch::Found from,
-                                                        const PlanSearchOptions& options) override {
-    std::optional<TestSearch> script = control_->search();
-    if (!script.has_value()) {
-      return absl::UnimplementedError("the reference evaluator has no faster plans");
-    }
-    control_->Tell("search from " + from.plan.plan_id());
-    control_->SetSearchOptions(options);
-    return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_,
-                                            &interrupted_);
-  }
-  size_t most_searches() const override { return TestControl::kMostSearches; }
   absl::StatusOr<std::vector<std::string>> RuleNames() override {
     return std::vector<std::string>{"double_not", "algebra", "fuse", "layout"};
   }
-  void Interrupt() override { control_->SetInterrupted(&interrupted_, true); }
-  void ClearInterrupt() override { control_->SetInterrupted(&interrupted_, false); }
+  std::optional<internal::TargetReply> known_machine() override {
+    if (cache() == nullptr || !control_->machine_known()) return std::nullopt;
+    return control_->machine();
+  }
+  Cache* cache() override { return control_->cache(); }
 
  private:
   const std::shared_ptr<TestControl> control_;
-  bool interrupted_ = false;  // under the control's lock
 };
 
 std::string Floats(const std::vector<float>& values) {
@@ -311,8 +349,22 @@ void TestControl::PassRun() {
   --runs_waiting_;
 }
 
-CompileBackendFactory EvaluatorFactory(std::shared_ptr<TestControl> control) {
-  return [control](MemoryLedger*) { return std::make_unique<EvaluatorBackend>(control); };
+std::shared_ptr<CompileBackends> EvaluatorFactory(std::shared_ptr<TestControl> control) {
+  return std::make_shared<EvaluatorBackends>(std::move(control));
+}
+
+void TestControl::RememberIn(const std::string& path, const std::string& cpu) {
+  cache_ = Cache::Open({.path = path}, [](absl::string_view) {});
+  machine_.mutable_target()->set_device("cpu");
+  machine_.mutable_target()->set_cpu(cpu);
+  machine_.mutable_target()->set_threads(1);
+  machine_.set_compiler_version("test compiler");
+}
+
+void TestControl::Keep(const v1::Plan& plan, const KernelObject& object) {
+  if (cache_ == nullptr) return;
+  Tell("compile " + plan.plan_id());
+  cache_->PutKernel(KernelKeyOf(plan.kernels(0), machine_), object.object);
 }
 
 TestModel ModelOf(const Graph& graph, const std::vector<std::string>& parameters) {

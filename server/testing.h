@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/cache/cache.h"
 #include "compiler/ir/graph.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/compile.grpc.pb.h"
@@ -58,6 +59,18 @@ class TestControl {
   // backend was asked, by plan; a step by the plan its search began with.
   std::vector<std::string> events();
 
+  // Plans and kernels are kept in the file from here on, for servers that are started then. The
+  // same machine again may be another.
+  void RememberIn(const std::string& path, const std::string& cpu = "test cpu");
+  Cache* cache() { return cache_.get(); }
+  const internal::TargetReply& machine() { return machine_; }
+  // The compiled kernel of `plan`: "compile p-1" where it is kept.
+  void Keep(const v1::Plan& plan, const KernelObject& object);
+  // The machine is known only once a compiler was asked.
+  void ForgetMachine() { machine_known_ = false; }
+  bool machine_known() const { return machine_known_; }
+  void AskMachine() { machine_known_ = true; }
+
   // Compiling stops before its kernel until opened again.
   void HoldCompiles() { Set(&hold_compiles_, true); }
   void ReleaseCompiles() { Set(&hold_compiles_, false); }
@@ -92,9 +105,13 @@ class TestControl {
   std::vector<std::string> events_;
   absl::Status error_;
   std::atomic<int> runs_waiting_{0};
+  std::atomic<bool> machine_known_{true};
+  std::unique_ptr<Cache> cache_;  // while no server runs it may change
+  internal::TargetReply machine_;
 };
 
-CompileBackendFactory EvaluatorFactory(std::shared_ptr<TestControl> control);
+// Keeps plans where `control` remembers them, else nowhere.
+std::shared_ptr<CompileBackends> EvaluatorFactory(std::shared_ptr<TestControl> control);
 
 // A graph with the bytes of its parameters.
 struct TestModel {

@@ -14,6 +14,8 @@
 #include "server/executor_runner.h"
 #include "server/kernel_maker.h"
 #include "server/log.h"
+#include "server/plan_verifier.h"
+#include "server/restore/machine_id.h"
 #include "server/tuner_channel.h"
 #include "server/tuner_plan_search.h"
 
@@ -24,9 +26,15 @@ namespace {
 // it and measure beside none of it.
 class TunerBackend final : public CompileBackend {
  public:
-  TunerBackend(TunerBackends* shared, absl::StatusOr<std::unique_ptr<TunerProcess>> tuner,
-               MemoryLedger* ledger)
-      : shared_(*shared), tuner_(std::move(tuner)), ledger_(ledger) {}
+  TunerBackend(TunerBackends* shared, absl::StatusOr<std::unique_ptr<TunerProcess>> tuner)
+      : shared_(*shared), tuner_(std::move(tuner)) {}
+
+  absl::StatusOr<internal::TargetReply> Machine() override {
+    if (auto known = shared_.known_machine()) return *std::move(known);
+    if (!tuner_.ok()) return tuner_.status();
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    return machine_;
+  }
 
   absl::StatusOr<v1::Plan> Lower(const Graph& graph) override {
     const Traffic::Request waited_for(shared_.traffic());
@@ -51,6 +59,8 @@ class TunerBackend final : public CompileBackend {
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
     const Traffic::Request waited_for(shared_.traffic());
+    if (!tuner_.ok()) return tuner_.status();
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
     return Maker().Compile(plan.kernels(index));
   }
 
@@ -78,7 +88,7 @@ class TunerBackend final : public CompileBackend {
     }
     // A server that is killed once the plan serves has its kernels when it starts again.
     constexpr std::chrono::seconds kMostWait{1};
-    shared_.cache().Flush(kMostWait).IgnoreError();  // else it compiles them again
+    shared_.cache()->Flush(kMostWait).IgnoreError();  // else it compiles them again
     return absl::OkStatus();
   }
 
@@ -92,17 +102,30 @@ class TunerBackend final : public CompileBackend {
                                              tuner_->get(), machine_, shared_.limits(), options);
   }
 
-  absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
-      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
-      absl::Span<const std::shared_ptr<const MappedTensor>> parameters) override {
+  absl::Status Verify(const Graph& graph, const PlanSearch::Found& plan) override {
     const Traffic::Request waited_for(shared_.traffic());
-    return ExecutorRunner::Load(graph, plan, objects, parameters, shared_.device(), ledger_,
-                                shared_.pool(ledger_), shared_.traffic());
+    if (!tuner_.ok()) return tuner_.status();
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    constexpr uint64_t kSeed = 1;
+    PlanVerifier verifier(graph, Maker(), tuner_->get(), machine_.target(), kSeed,
+                          plan.how.approximate());
+    for (bool prepared = false; !prepared;) {
+      absl::StatusOr<bool> done = verifier.Prepare();
+      if (!done.ok()) return done.status();
+      prepared = *done;
+    }
+    google::protobuf::RepeatedPtrField<internal::Sizes> sizes;
+    internal::Sizes* least = sizes.Add();
+    internal::Sizes* most = sizes.Add();
+    for (const v1::DimRange& dim : plan.plan.dims()) {
+      least->add_values(dim.min());
+      most->add_values(dim.max());
+    }
+    if (least->SerializeAsString() == most->SerializeAsString()) sizes.RemoveLast();
+    return verifier.Verify(plan, sizes);
   }
 
   size_t most_searches() const override { return kMaxTunerSearches; }
-
-  absl::StatusOr<std::vector<std::string>> RuleNames() override { return shared_.RuleNames(); }
 
   void Interrupt() override {
     if (tuner_.ok()) (*tuner_)->Interrupt();
@@ -123,11 +146,10 @@ class TunerBackend final : public CompileBackend {
 
   using Checks = google::protobuf::RepeatedPtrField<internal::KernelCheck>;
 
-  KernelMaker Maker() { return KernelMaker(&shared_.cache(), tuner_->get(), machine_); }
+  KernelMaker Maker() { return KernelMaker(shared_.cache(), tuner_->get(), machine_); }
 
   TunerBackends& shared_;
   const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner_;
-  MemoryLedger* const ledger_;
   internal::TargetReply machine_;  // see LearnMachine
   Checks checks_;                  // of the plan lowered last
   uint64_t searches_ = 0;
@@ -135,9 +157,9 @@ class TunerBackend final : public CompileBackend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const ServerOptions& options,
+absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const ServerOptions& options,
                                                                      TunerOptions tuner) {
-  std::unique_ptr<TunerBackends> backends(new TunerBackends);
+  std::shared_ptr<TunerBackends> backends(new TunerBackends);
   if (!options.cache.empty()) {
     if (absl::Status s = CheckLocal(options.cache); !s.ok()) {
       return absl::Status(s.code(), absl::StrCat("--cache=", s.message()));
@@ -160,14 +182,23 @@ absl::StatusOr<std::unique_ptr<TunerBackends>> TunerBackends::Create(const Serve
   absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(threads);
   if (!device.ok()) return device.status();
   backends->device_ = *std::move(device);
-  absl::StatusOr<std::unique_ptr<TunerProcess>> first =
-      TunerProcess::Start(backends->NextOptions());
-  if (!first.ok()) return first.status();
-  MutexLock lock(backends->mu_);
-  backends->first_ = *std::move(first);
+  absl::StatusOr<std::string> binary = FindTuner(backends->tuner_options_.binary);
+  if (!binary.ok()) return binary.status();
   backends->cache_ = Cache::Open({.path = options.cache}, [](absl::string_view message) {
     LogWarn("cache", {{"warning", message}});
   });
+  backends->machine_id_ = MachineFingerprint();
+  backends->tuner_id_ = BuildIdOf(*binary);
+  MutexLock lock(backends->mu_);
+  backends->target_ = backends->cache_->FindTarget(backends->machine_id_, backends->tuner_id_);
+  if (backends->target_.has_value()) {
+    backends->target_->mutable_target()->set_threads(static_cast<int32_t>(backends->threads_));
+    return backends;
+  }
+  absl::StatusOr<std::unique_ptr<TunerProcess>> first =
+      TunerProcess::Start(backends->NextOptions());
+  if (!first.ok()) return first.status();
+  backends->first_ = *std::move(first);
   return backends;
 }
 
@@ -185,24 +216,39 @@ PreparedPool* TunerBackends::pool(MemoryLedger* ledger) {
   return pool.get();
 }
 
-std::unique_ptr<CompileBackend> TunerBackends::New(MemoryLedger* ledger) {
+std::unique_ptr<CompileBackend> TunerBackends::New() {
   std::unique_ptr<TunerProcess> first;
   {
     MutexLock lock(mu_);
     first = std::move(first_);
   }
-  if (first != nullptr) return std::make_unique<TunerBackend>(this, std::move(first), ledger);
-  return std::make_unique<TunerBackend>(this, TunerProcess::Start(NextOptions()), ledger);
+  if (first != nullptr) return std::make_unique<TunerBackend>(this, std::move(first));
+  return std::make_unique<TunerBackend>(this, TunerProcess::Create(NextOptions()));
+}
+
+absl::StatusOr<std::shared_ptr<PlanRunner>> TunerBackends::Load(
+    const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+    absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) {
+  const Traffic::Request waited_for(traffic());
+  return ExecutorRunner::Load(graph, plan, objects, parameters, device(), ledger, pool(ledger),
+                              traffic());
+}
+
+std::optional<internal::TargetReply> TunerBackends::known_machine() {
+  MutexLock lock(mu_);
+  return target_;
 }
 
 absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner) {
   {
     MutexLock lock(mu_);
-    if (target_.has_value()) return *target_;
+    if (asked_) return *target_;
   }
   absl::StatusOr<internal::TargetReply> reply = tuner.Target();
   if (!reply.ok() && WorthRetrying(reply.status())) reply = tuner.Target();
   if (!reply.ok()) return reply.status();
+  // Threads are this server's, not the machine's.
+  cache_->PutTarget(machine_id_, tuner_id_, *reply);
   reply->mutable_target()->set_threads(static_cast<int32_t>(threads_));
   LogInfo("target", {{"cpu", reply->target().cpu()},
                      {"blas", reply->target().blas()},
@@ -211,6 +257,7 @@ absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner)
                      {"compiler", reply->compiler_version()}});
   MutexLock lock(mu_);
   target_ = *reply;
+  asked_ = true;
   return *std::move(reply);
 }
 

@@ -46,20 +46,6 @@ MeasuringTurns::Kind KindOf(const internal::TunerRequest& request) {
                                                         : MeasuringTurns::Kind::kWorks;
 }
 
-absl::StatusOr<std::string> FindBinary(const std::string& wanted) {
-  std::string path = wanted;
-  if (path.empty()) {
-    std::error_code error;
-    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-    if (error) return absl::FailedPreconditionError("/proc/self/exe cannot be read");
-    path = self.parent_path() / "athanor-tuner";
-  }
-  if (access(path.c_str(), X_OK) == 0) return path;
-  return absl::FailedPreconditionError(
-      absl::StrCat("compile worker's child process: ", path, ": ", std::strerror(errno),
-                   "; athanor-tuner belongs beside the server's binary"));
-}
-
 void CloseFd(int* fd) {
   if (*fd >= 0) close(*fd);
   *fd = -1;
@@ -135,14 +121,34 @@ int MoveUp(int fd) {
 
 }  // namespace
 
+absl::StatusOr<std::string> FindTuner(const std::string& wanted) {
+  std::string path = wanted;
+  if (path.empty()) {
+    std::error_code error;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (error) return absl::FailedPreconditionError("/proc/self/exe cannot be read");
+    path = self.parent_path() / "athanor-tuner";
+  }
+  if (access(path.c_str(), X_OK) == 0) return path;
+  return absl::FailedPreconditionError(
+      absl::StrCat("compile worker's child process: ", path, ": ", std::strerror(errno),
+                   "; athanor-tuner belongs beside the server's binary"));
+}
+
 absl::StatusOr<std::unique_ptr<TunerProcess>> TunerProcess::Start(TunerOptions options) {
-  absl::StatusOr<std::string> binary = FindBinary(options.binary);
+  absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = Create(std::move(options));
+  if (!tuner.ok()) return tuner;
+  if (absl::Status s = (*tuner)->Spawn(); !s.ok()) return s;
+  return tuner;
+}
+
+absl::StatusOr<std::unique_ptr<TunerProcess>> TunerProcess::Create(TunerOptions options) {
+  absl::StatusOr<std::string> binary = FindTuner(options.binary);
   if (!binary.ok()) return binary.status();
   std::unique_ptr<TunerProcess> tuner(new TunerProcess(std::move(options)));
   tuner->binary_ = *std::move(binary);
   tuner->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (tuner->wake_fd_ < 0) return absl::UnavailableError("eventfd: no descriptor left");
-  if (absl::Status s = tuner->Spawn(); !s.ok()) return s;
   return tuner;
 }
 

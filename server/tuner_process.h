@@ -52,13 +52,19 @@ struct TunerOptions {
   std::vector<int> search_cpus;
 };
 
+// The binary it starts: `wanted`, or the one beside this executable where that is empty.
+// FAILED_PRECONDITION if there is none.
+absl::StatusOr<std::string> FindTuner(const std::string& wanted);
+
 // Used by one thread at a time, but for Interrupt. The child dies with the thread that started it
-// (Start, or the call after a loss), and with this object.
+// (Start, the first call, or the call after a loss), and with this object.
 class TunerProcess {
  public:
   // Returns when the child has been spawned; its own start-up goes on meanwhile.
   // FAILED_PRECONDITION if there is no such binary.
   static absl::StatusOr<std::unique_ptr<TunerProcess>> Start(TunerOptions options);
+  // As Start, but the child is started by the first call that needs it.
+  static absl::StatusOr<std::unique_ptr<TunerProcess>> Create(TunerOptions options);
   ~TunerProcess();
   TunerProcess(const TunerProcess&) = delete;
   TunerProcess& operator=(const TunerProcess&) = delete;

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/log.h"
-#include "server/plan_loader.h"
 
 namespace athanor {
 namespace {
@@ -75,7 +74,7 @@ void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
     return;
   }
   job->Enter(v1::CompileJob::SEARCHING, 96, "looks for a faster plan");
-  searches_.push_back({job, *std::move(search)});
+  searches_.push_back({job, *std::move(search), serving->plan.plan_id()});
 }
 
 absl::Status WorkerSearches::Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found) {
@@ -85,32 +84,54 @@ absl::Status WorkerSearches::Swap(CompileJob& job, std::shared_ptr<const PlanSea
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " is pinned to plan ", pinned));
   }
-  auto served =
-      LoadPlan(backend_, registry_, version, version.graph(), std::move(found), options_.contexts);
+  auto served = loader_.Load(version, version.graph(), std::move(found));
   if (!served.ok()) return served.status();
   if (registry_.Publish(job.version(), *std::move(served))) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrCat(version.Describe(), " was deleted or pinned while the plan was loaded"));
 }
 
-absl::Status WorkerSearches::Take(CompileJob& job, PlanSearch::Found found) {
-  found.how = job.policy().ToProto();
-  const auto made = std::make_shared<const PlanSearch::Found>(std::move(found));
+absl::Status WorkerSearches::Take(CompileJob& job,
+                                  const std::shared_ptr<const PlanSearch::Found>& made) {
   ModelVersion& version = *job.version();
   switch (job.policy().use) {
     case v1::SearchOptions::COMPARE:
       return absl::OkStatus();
-    case v1::SearchOptions::KEEP: {
-      const std::shared_ptr<const ServedPlan> serving = version.plan();
-      if (serving == nullptr) {
+    case v1::SearchOptions::KEEP:
+      if (version.plan() == nullptr) {
         return absl::AbortedError(absl::StrCat(version.Describe(), " was deleted"));
       }
-      version.kept().AddFound(PlanInfoOf(*made), made, serving->info.plan_id());
+      registry_.Keep(version, PlanInfoOf(*made), made);
       return absl::OkStatus();
-    }
     default:
       return Swap(job, made);
   }
+}
+
+void WorkerSearches::Remember(const Searching& s, const PlanSearch::Found& made) {
+  const ModelVersion& version = *s.job->version();
+  if (s.job->policy().use == v1::SearchOptions::COMPARE || !keeper_.ready()) return;
+  keeper_.PutFound(keeper_.KeyOf(version, version.graph(), made.how), made, s.from,
+                   s.search->progress().best());
+}
+
+void WorkerSearches::RememberEnd(const Searching& s, v1::CompileJob::StopReason reason) {
+  switch (reason) {
+    case v1::CompileJob::STOP_ROOFLINE:
+    case v1::CompileJob::STOP_STAGNATION:
+    case v1::CompileJob::STOP_EXHAUSTED:
+    case v1::CompileJob::STOP_BUDGET:
+      break;
+    default:
+      return;
+  }
+  if (!keeper_.ready()) return;
+  const ModelVersion& version = *s.job->version();
+  const SearchPolicy& policy = s.job->policy();
+  keeper_.PutSearch(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy,
+                    {.stop = reason,
+                     .seconds = Seconds(s.used),
+                     .candidates = s.search->progress().candidates()});
 }
 
 void WorkerSearches::ShowProgress(const Searching& s) {
@@ -160,6 +181,10 @@ absl::Status WorkerSearches::NoteCosts(Searching& s) {
   if (serving == nullptr || serving->made == nullptr) return absl::OkStatus();
   absl::StatusOr<std::vector<v1::PlanCost>> costs = s.search->Costs(*serving->made);
   if (!costs.ok()) return costs.status();
+  if (keeper_.ready()) {
+    keeper_.PutCosts(keeper_.KeyOf(version, version.graph(), serving->made->how),
+                     serving->info.plan_id(), *costs);
+  }
   version.kept().SetCosts(serving->info.plan_id(), *std::move(costs));
   return absl::OkStatus();
 }
@@ -172,10 +197,13 @@ std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   registry_.metrics().server().Count(Metric::kCandidates, 0,
                                      s.search->progress().candidates() - candidates);
   if (step.ok() && step->found.has_value()) {
-    const std::string id = step->found->plan.plan_id();
-    const absl::Status taken = Take(job, *std::move(step->found));
+    step->found->how = job.policy().ToProto();
+    const auto made = std::make_shared<const PlanSearch::Found>(*std::move(step->found));
+    const std::string& id = made->plan.plan_id();
+    const absl::Status taken = Take(job, made);
     s.search->Taken(taken);
     if (taken.ok()) {
+      Remember(s, *made);
       LogInfo("plan taken", {{"job", job.id()},
                              {"model", job.version()->name()},
                              {"version", job.version()->version()},
@@ -224,6 +252,7 @@ void WorkerSearches::Step() {
                            {"failed", progress.candidates_failed()},
                            {"plans_taken", progress.plans_taken()},
                            {"share_of_baseline", progress.best()}});
+  RememberEnd(s, end->reason);
   s.job->Finish(end->error, end->reason);
 }
 

@@ -16,19 +16,22 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "server/compile_backend.h"
 #include "server/compile_job.h"
-#include "server/options.h"
+#include "server/plan_loader.h"
 #include "server/registry.h"
+#include "server/restore/plan_keeper.h"
 
 namespace athanor {
 
 class WorkerSearches {
  public:
   // All arguments outlive it.
-  WorkerSearches(const ServerOptions& options, Registry* registry, CompileBackend* backend)
-      : options_(options), registry_(*registry), backend_(*backend) {}
+  WorkerSearches(Registry* registry, CompileBackend* backend, PlanKeeper* keeper,
+                 const PlanLoader* loader)
+      : registry_(*registry), backend_(*backend), keeper_(*keeper), loader_(*loader) {}
 
   // Whether there is anything to search for: not without a budget, nor for a pinned version.
   static bool Wanted(const CompileJob& job);
@@ -48,6 +51,7 @@ class WorkerSearches {
   struct Searching {
     std::shared_ptr<CompileJob> job;
     std::unique_ptr<PlanSearch> search;
+    std::string from;                             // id of the plan it began at
     std::chrono::steady_clock::duration used{};   // of its budget
     std::chrono::steady_clock::duration turns{};  // since it became one of those that take turns
     bool last_try = false;                        // at its end something could not be measured
@@ -63,7 +67,10 @@ class WorkerSearches {
   std::optional<End> Step(Searching& s);
   // Does with what a search found as the job's policy says. An error: the search goes on from what
   // it had before.
-  absl::Status Take(CompileJob& job, PlanSearch::Found found);
+  absl::Status Take(CompileJob& job, const std::shared_ptr<const PlanSearch::Found>& made);
+  // Has the search's plan, or its end, known to later starts and other servers.
+  void Remember(const Searching& s, const PlanSearch::Found& made);
+  void RememberEnd(const Searching& s, v1::CompileJob::StopReason reason);
   // Loads and publishes; an error says why it cannot serve.
   absl::Status Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found);
   void ShowProgress(const Searching& s);
@@ -75,9 +82,10 @@ class WorkerSearches {
   // Notes what the steps of the plan that serves cost.
   absl::Status NoteCosts(Searching& s);
 
-  const ServerOptions& options_;
   Registry& registry_;
   CompileBackend& backend_;
+  PlanKeeper& keeper_;
+  const PlanLoader& loader_;
   // The next first. The first backend_.most_searches() take turns, the others wait in line.
   std::deque<Searching> searches_;
 };

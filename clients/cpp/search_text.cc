@@ -233,6 +233,8 @@ std::string StopReasonText(v1::CompileJob::StopReason reason) {
       return "the search could not go on";
     case v1::CompileJob::STOP_BUDGET:
       return "the search's budget is used up";
+    case v1::CompileJob::STOP_RESTORED:
+      return "the plan was kept, and so was the end of its search";
     case v1::CompileJob::STOP_REASON_UNSPECIFIED:
       return "not finished";
     default:

@@ -54,7 +54,7 @@ constexpr Text kRefusals[] = {"draining", "pending", "queue", "uploads", "memory
 // By number of v1::CompileJob::StopReason.
 constexpr Text kStopReasons[] = {
     "",         "baseline_only", "error",     "cancelled", "model_deleted", "shutdown",
-    "roofline", "stagnation",    "exhausted", "budget",    "search_failed"};
+    "roofline", "stagnation",    "exhausted", "budget",    "search_failed", "restored"};
 constexpr Text kPhase[] = {"phase"};
 constexpr Text kPhases[] = {"lower", "kernels", "check", "load"};
 constexpr Text kTier[] = {"tier"};

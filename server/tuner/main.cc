@@ -27,8 +27,10 @@
 #include "absl/strings/strip.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/ir/message.h"
+#include "compiler/pipeline/pipeline.h"
 #include "compiler/pipeline/search_session.h"
 #include "compiler/rules/rule_row.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "runtime/cpu/blas.h"
 #include "runtime/cpu/cpus.h"
@@ -152,12 +154,27 @@ class Child {
   std::vector<std::pair<uint64_t, std::unique_ptr<SearchSession>>> searches_;
 };
 
+// What decides which plans are found: another one, and a search may find others.
+std::string RuleSet() {
+  Sha256 hash;
+  hash.Update(absl::StrCat(kPipelineVersion));
+  for (const RuleRow& row : RuleRows()) {
+    for (std::string_view text :
+         {row.name, row.family, RuleClassName(row.rule_class), row.algebra}) {
+      hash.Update(absl::StrCat("\n", text.size(), " "));
+      hash.Update({text.data(), text.size()});
+    }
+  }
+  return hash.Finish();
+}
+
 absl::StatusOr<internal::TargetReply> Child::Target() const {
   internal::TargetReply reply;
   *reply.mutable_target() = HostTarget();
   reply.set_compiler_version(absl::StrCat("clang ", ClangVersion()));
   for (const RuleRow& row : RuleRows()) reply.add_rules(std::string(row.name));
   for (std::string_view family : RuleFamilies()) reply.add_rule_families(std::string(family));
+  reply.set_rule_set(RuleSet());
   return reply;
 }
 

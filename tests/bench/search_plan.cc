@@ -138,7 +138,7 @@ absl::Status Main(const Arguments& arguments) {
   tuner.binary = arguments.tuner;
   auto backends = TunerBackends::Create(options, tuner);
   if (!backends.ok()) return backends.status();
-  std::unique_ptr<CompileBackend> backend = (*backends)->New(nullptr);
+  std::unique_ptr<CompileBackend> backend = (*backends)->New();
   absl::StatusOr<Searched> result = SearchFor(*backend, *graph, arguments);
   if (!result.ok()) return result.status();
   std::vector<std::string> objects;

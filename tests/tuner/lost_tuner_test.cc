@@ -52,7 +52,7 @@ TEST(LostTunerTest, TheErrorSaysThatAnotherTryIsPossible) {
   tuner.binary = "server/athanor-tuner";
   auto backends = TunerBackends::Create(options, tuner);
   ASSERT_TRUE(backends.ok()) << backends.status();
-  const std::unique_ptr<CompileBackend> backend = (*backends)->New(nullptr);
+  const std::unique_ptr<CompileBackend> backend = (*backends)->New();
   const Graph graph = Model();
   ASSERT_TRUE(backend->Lower(graph).ok());
 

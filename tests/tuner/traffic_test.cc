@@ -167,7 +167,7 @@ TEST_F(TrafficTest, WhatIsBuiltCountsAsARequest) {
   options.binary = "server/athanor-tuner";
   auto backends = TunerBackends::Create(server, options);
   ASSERT_TRUE(backends.ok()) << backends.status();
-  const std::unique_ptr<CompileBackend> backend = (*backends)->New(nullptr);
+  const std::unique_ptr<CompileBackend> backend = (*backends)->New();
   const auto counted = [&] {
     EXPECT_EQ((*backends)->traffic()->Read().running, 0u);
     return (*backends)->traffic()->Read().started;
@@ -183,7 +183,7 @@ TEST_F(TrafficTest, WhatIsBuiltCountsAsARequest) {
   EXPECT_EQ(counted(), 2u);
   ASSERT_TRUE(backend->Check(graph, *plan, {*object}).ok());
   EXPECT_EQ(counted(), 3u);
-  ASSERT_TRUE(backend->Load(graph, *plan, {*object}, {}).ok());
+  ASSERT_TRUE((*backends)->Load(graph, *plan, {*object}, {}, nullptr).ok());
   EXPECT_EQ(counted(), 4u);
 }
 

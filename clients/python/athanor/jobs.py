@@ -275,8 +275,9 @@ class CompileJob:
 
     `stop_reason` says why it ended: of a search one of ``"STOP_ROOFLINE"`` (near what the machine
     allows), ``"STOP_STAGNATION"`` (nothing left promises a gain), ``"STOP_EXHAUSTED"`` (everything
-    was measured), ``"STOP_BUDGET"`` and ``"STOP_SEARCH_FAILED"``; after each of them the job is
-    DONE and the best plan serves.
+    was measured), ``"STOP_BUDGET"`` and ``"STOP_SEARCH_FAILED"``; ``"STOP_RESTORED"`` where the
+    plan was kept from an earlier search, as after a restart. After each of them the job is DONE and
+    the best plan serves.
     """
 
     id: str

@@ -1,0 +1,134 @@
+// Which plans the versions of the registry have: what serves, what is kept, what is pinned.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/ir/message.h"
+#include "server/log.h"
+#include "server/registry.h"
+
+namespace athanor {
+
+absl::Status Registry::StorePlans(const ModelVersion& version, const std::string& pinned) {
+  std::vector<VersionPlanRow> rows;
+  bool named = pinned.empty();
+  for (const KeptPlans::Kept& kept : version.kept().all()) {
+    const std::string& id = kept.info.plan_id();
+    named |= id == pinned;
+    rows.push_back({.plan_id = id,
+                    .first = kept.first,
+                    .served = kept.served,
+                    .pinned = id == pinned,
+                    .info = kept.info.SerializeAsString()});
+  }
+  // A pin stays also where its plan could not be restored.
+  if (!named) rows.push_back({.plan_id = pinned, .pinned = true});
+  return db_->SetPlans(version.name(), version.version(), rows);
+}
+
+void Registry::NotePlans(const ModelVersion& version) {
+  if (absl::Status s = StorePlans(version, version.pinned_plan()); !s.ok()) {
+    LogError("which plans a version has could not be stored",
+             {{"model", version.name()}, {"version", version.version()}, {"error", s.message()}});
+  }
+}
+
+std::optional<NameRow> Registry::TakeOver(const ModelVersion& version) {
+  std::optional<NameRow> changed;
+  {
+    MutexLock lock(mu_);
+    Name& name = names_[version.name()];
+    const bool newer = version.version() > std::max(name.row.serving, name.row.rolled_back);
+    const bool known = name.versions.contains(version.version());
+    if (!known || (!newer && name.row.serving != 0)) return std::nullopt;
+    changed = name.row;
+    changed->serving = version.version();
+  }
+  if (absl::Status s = db_->SetServing(*changed); !s.ok()) {
+    LogError("which version serves could not be stored",
+             {{"model", version.name()}, {"error", s.message()}});
+  }
+  return changed;
+}
+
+bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
+                       std::shared_ptr<const ServedPlan> plan) {
+  {
+    MutexLock change(change_mu_);
+    if (!version->pinned_plan().empty() && version->plan() != nullptr) return false;
+    const std::optional<NameRow> changed = TakeOver(*version);
+    // First, so that who waited for it finds it among those kept.
+    version->kept().Add(*plan);
+    if (!version->serving().Set(std::move(plan))) return false;
+    version->metrics().cells.Count(Metric::kPlanSwaps);
+    if (changed.has_value()) {
+      MutexLock lock(mu_);
+      names_[version->name()].row = *changed;
+    }
+    NotePlans(*version);
+  }
+  TellServing(version->name());
+  return true;
+}
+
+bool Registry::Restore(const std::shared_ptr<ModelVersion>& version,
+                       std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlans::Kept> kept) {
+  {
+    MutexLock change(change_mu_);
+    // It may have been deleted, or pinned to another plan, while this one was loaded.
+    const std::string pinned = version->pinned_plan();
+    if (!pinned.empty() && pinned != plan->info.plan_id()) return false;
+    const std::optional<NameRow> changed = TakeOver(*version);
+    version->kept().Restore(std::move(kept));
+    if (!version->serving().Set(std::move(plan))) return false;
+    if (changed.has_value()) {
+      MutexLock lock(mu_);
+      names_[version->name()].row = *changed;
+    }
+  }
+  TellServing(version->name());
+  return true;
+}
+
+void Registry::Keep(ModelVersion& version, const v1::PlanInfo& info,
+                    std::shared_ptr<const PlanSearch::Found> made) {
+  MutexLock change(change_mu_);
+  const std::shared_ptr<const ServedPlan> serving = version.plan();
+  version.kept().AddFound(info, std::move(made), serving == nullptr ? "" : serving->info.plan_id());
+  NotePlans(version);
+}
+
+bool Registry::IsPinned(const std::string& plan_id) const {
+  for (const auto& version : List("")) {
+    if (version->pinned_plan() == plan_id) return true;
+  }
+  return false;
+}
+
+absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
+                               const std::string& plan_id, std::shared_ptr<const ServedPlan> plan) {
+  MutexLock change(change_mu_);
+  const std::string has = plan == nullptr ? "" : plan->info.plan_id();
+  if (!plan_id.empty() && has != plan_id) {
+    std::vector<std::string> ids;
+    for (const v1::PlanInfo& info : version->kept().infos()) ids.push_back(Quoted(info.plan_id()));
+    return absl::NotFoundError(absl::StrCat(version->Describe(), " has no plan ", Quoted(plan_id),
+                                            "; it has ",
+                                            ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
+  }
+  if (absl::Status s = StorePlans(*version, plan_id); !s.ok()) return s;
+  version->SetPinnedPlan(plan_id);
+  // Nothing that was published while `plan` was loaded is lost: it is the latest that is kept.
+  if (plan == nullptr || plan == version->plan()) return absl::OkStatus();
+  if (!version->serving().Set(std::move(plan))) {
+    return absl::NotFoundError(absl::StrCat(version->Describe(), " was deleted"));
+  }
+  version->metrics().cells.Count(Metric::kPlanSwaps);
+  return absl::OkStatus();
+}
+
+}  // namespace athanor

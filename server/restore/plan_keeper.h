@@ -1,0 +1,104 @@
+// Between the server's plans and the cache: what a plan is kept under, from a plan to its row and
+// back, and pinned plans as files of the state directory, since the cache may be deleted.
+//
+//   keeper.SetMachine(machine);
+//   const PlanKey key = keeper.KeyOf(version, version.graph(), policy.ToProto());
+//   absl::StatusOr<PlanKeeper::Kept> kept = keeper.Find(key, "p-12ab");
+//
+// Thread-safe.
+#ifndef ATHANOR_SERVER_RESTORE_PLAN_KEEPER_H_
+#define ATHANOR_SERVER_RESTORE_PLAN_KEEPER_H_
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "compiler/cache/cache.h"
+#include "compiler/ir/graph.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "server/disk.h"
+#include "server/model_version.h"
+#include "server/plan_search.h"
+#include "server/search_policy.h"
+
+namespace athanor {
+
+// What the object of a kernel is kept under.
+KernelKey KernelKeyOf(const v1::Kernel& kernel, const internal::TargetReply& machine);
+
+class PlanKeeper {
+ public:
+  // Both outlive it. `cache` may be null: then only pinned plans are kept. `state_dir` exists.
+  PlanKeeper(Cache* cache, std::string state_dir, Disk* disk)
+      : cache_(cache), folder_(state_dir + "/plans"), disk_(*disk) {}
+
+  // What plans are made for. Before it is known none is found or kept.
+  void SetMachine(const internal::TargetReply& machine);
+  bool ready() const;
+
+  // Of a plan of `graph`, which is the version's or that with narrower dims, found with `how`; of a
+  // baseline `how` says nothing. REQUIRES: ready().
+  PlanKey KeyOf(const ModelVersion& version, const Graph& graph,
+                const v1::SearchOptions& how) const;
+
+  struct Kept {
+    std::shared_ptr<PlanSearch::Found> made;
+    std::vector<int> missing;  // kernels whose objects the cache does not have: they are empty
+    std::vector<v1::PlanCost> costs;
+  };
+  // NOT_FOUND says what there is instead, and in which column of the key it differs.
+  absl::StatusOr<Kept> Find(const PlanKey& key, const std::string& plan_id) const;
+  // The best plan that `policy` allows: no approximate one, none of disabled rules, and without a
+  // search the baseline. `baseline` is set if that is another plan.
+  struct Best {
+    Kept plan;
+    std::optional<Kept> baseline;
+  };
+  absl::StatusOr<Best> FindBest(PlanKey key, const SearchPolicy& policy) const;
+
+  // Of a baseline, whose kernels were checked; `key` as of any plan of its graph.
+  void PutBaseline(const PlanKey& key, const PlanSearch::Found& made);
+  // Of a plan that was verified whole and takes `ratio` times as long as plan `from`.
+  void PutFound(const PlanKey& key, const PlanSearch::Found& made, const std::string& from,
+                double ratio);
+  // What the steps of a plan that is kept cost.
+  void PutCosts(const PlanKey& key, const std::string& plan_id,
+                const std::vector<v1::PlanCost>& costs);
+  // Whether the automatic search of this policy has come to its end, and under the same conditions.
+  bool SearchEnded(const PlanKey& key, const SearchPolicy& policy) const;
+  // Known to a server that is started when this returns.
+  void PutSearch(const PlanKey& key, const SearchPolicy& policy, const SearchState& state);
+
+  // From when it returns OK, Find has the plan also without a cache; kernels may be missing.
+  absl::Status Pin(const PlanKey& key, const PlanSearch::Found& made,
+                   const std::vector<v1::PlanCost>& costs);
+  void Unpin(const std::string& plan_id);
+  // At start: what nobody is pinned to goes.
+  void RemoveAllBut(const std::set<std::string>& pinned);
+
+ private:
+  std::string PathOf(const std::string& plan_id) const { return folder_ + "/" + plan_id; }
+  std::optional<internal::StoredPlan> ReadPinned(const PlanKey& key,
+                                                 const std::string& plan_id) const;
+  internal::StoredPlan Stored(const PlanSearch::Found& made,
+                              const std::vector<v1::PlanCost>& costs) const;
+  Kept Revived(const internal::StoredPlan& stored) const;
+  std::string WhyNot(const PlanKey& key) const;
+
+  Cache* const cache_;
+  const std::string folder_;
+  Disk& disk_;
+  mutable Mutex mu_;
+  std::optional<internal::TargetReply> machine_ ABSL_GUARDED_BY(mu_);
+  std::string clocks_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RESTORE_PLAN_KEEPER_H_

@@ -1,0 +1,103 @@
+#include "server/restore/restore.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/log.h"
+#include "server/restore/remembered.h"
+#include "server/restore/warm_up.h"
+
+namespace athanor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int64_t ParameterBytes(const ModelVersion& version) {
+  int64_t bytes = 0;
+  for (const TensorRow& tensor : version.row().tensors) bytes += tensor.bytes;
+  return bytes;
+}
+
+absl::Status RestoreOne(const std::shared_ptr<ModelVersion>& version, const RestoreTools& tools) {
+  const auto begin = Clock::now();
+  absl::StatusOr<Remembered> had = FindRemembered(tools.keeper, *version);
+  if (!had.ok()) return had.status();
+  if (!had->missing.empty()) {
+    return absl::NotFoundError(absl::StrCat(had->missing.size(), " of the ",
+                                            had->serving->plan.kernels_size(), " kernels of plan ",
+                                            had->serving->plan.plan_id(), " are not in the cache"));
+  }
+  auto served = tools.loader.Load(*version, version->graph(), had->serving);
+  if (!served.ok()) return served.status();
+  if (absl::Status s = WarmUp(*version, **served); !s.ok()) {
+    LogWarn("a restored plan's first run failed",
+            {{"model", version->name()}, {"version", version->version()}, {"error", s.message()}});
+  }
+  const std::string id = (*served)->info.plan_id();
+  if (!tools.registry.Restore(version, *std::move(served), std::move(had->kept))) {
+    return absl::AbortedError("the version was deleted");
+  }
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+  LogInfo("plan restored", {{"model", version->name()},
+                            {"version", version->version()},
+                            {"plan", id},
+                            {"ms", took.count()}});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
+                      const std::vector<std::shared_ptr<ModelVersion>>& old,
+                      const RestoreTools& tools, int threads, std::chrono::milliseconds limit) {
+  // What takes longest is begun with first.
+  std::sort(serving.begin(), serving.end(),
+            [](const auto& a, const auto& b) { return ParameterBytes(*a) > ParameterBytes(*b); });
+  const auto end = Clock::now() + limit;
+  std::vector<absl::Status> verdicts(serving.size(), absl::UnavailableError("no time was left"));
+  std::atomic<size_t> next = 0;
+  const auto load = [&] {
+    for (size_t i = next++; i < serving.size() && Clock::now() < end; i = next++) {
+      verdicts[i] = RestoreOne(serving[i], tools);
+    }
+  };
+  std::vector<std::thread> loaders;
+  const size_t wanted = std::min<size_t>(std::max(1, threads), serving.size());
+  for (size_t t = 0; t < wanted; ++t) {
+    loaders.emplace_back(load);
+    pthread_setname_np(loaders.back().native_handle(), "restore");
+  }
+  for (std::thread& loader : loaders) loader.join();
+  RestoreReport report;
+  std::vector<std::shared_ptr<ModelVersion>> jobs;
+  for (size_t i = 0; i < serving.size(); ++i) {
+    const std::shared_ptr<ModelVersion>& version = serving[i];
+    if (!verdicts[i].ok()) {
+      ++report.queued;
+      jobs.push_back(version);
+      // Without rows it was uploaded and not built yet, or by a server that kept no plans.
+      if (version->row().plans.empty()) continue;
+      LogInfo("plan not restored", {{"model", version->name()},
+                                    {"version", version->version()},
+                                    {"why", verdicts[i].message()}});
+      continue;
+    }
+    ++report.restored;
+    if (tools.workers.SearchDue(*version, tools.workers.AutomaticPolicy(*version))) {
+      ++report.searched;
+      jobs.push_back(version);
+    } else {
+      tools.workers.AddRestored(version);
+    }
+  }
+  tools.workers.StartAll(jobs, old);
+  return report;
+}
+
+}  // namespace athanor

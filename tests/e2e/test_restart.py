@@ -1,0 +1,175 @@
+"""Restarts: what served serves again, with no compiler, from the first call."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sqlite3
+import urllib.request
+from collections.abc import Iterator
+
+import athanor
+import mlp
+import numpy as np
+import pytest
+from conftest import Server
+
+CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path) -> Iterator[Server]:
+    """A server that searches, with metrics; started."""
+    running = Server(tmp_path / "state", "--search_budget=exhaust:4s",
+                     "--http_listen=127.0.0.1:0").start()
+    yield running
+    running.kill()
+
+
+def check(model: athanor.Model) -> str:
+    """Answers against numpy; the plan that gave them."""
+    plans = set()
+    for batch in (1, 5, CONFIG.batch):
+        x = np.random.default_rng(batch).standard_normal((batch, CONFIG.widths[0]), np.float32)
+        reply = model.infer({"x": x}, timeout=120)
+        np.testing.assert_allclose(reply["y"], mlp.mlp_numpy(x, CONFIG), rtol=1e-4, atol=1e-4)
+        plans.add(reply.plan_id)
+    assert len(plans) == 1
+    return plans.pop()
+
+
+def children(server: Server) -> list[int]:
+    """Processes that the server started and that live."""
+    pid = server._process.pid
+    found: list[int] = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        found += map(int, pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return found
+
+
+def metric(server: Server, name: str) -> float:
+    """The sum over a metric's label sets."""
+    with urllib.request.urlopen(f"http://{server.http_address}/metrics", timeout=30) as reply:
+        lines = reply.read().decode().splitlines()
+    values = [float(line.rsplit(" ", 1)[1]) for line in lines
+              if line.split("{")[0].split(" ")[0] == name]
+    assert values, f"there is no metric {name}"
+    return sum(values)
+
+
+def assert_warm(server: Server) -> None:
+    """Nothing was compiled or measured since the server started, and nothing is under way."""
+    assert children(server) == []
+    assert metric(server, "athanor_kernels_compiled_total") == 0
+    assert metric(server, "athanor_search_candidates_total") == 0
+
+
+def found_plan(client: athanor.Client, name: str = "m") -> athanor.Model:
+    """A model whose search has ended and found a faster plan."""
+    model = client.upload(mlp.mlp_graph(config=CONFIG), name=name).wait("optimised", timeout=120)
+    job = client.jobs(name)[0]
+    assert job.search.plans_taken > 0, "a search that finds nothing shows nothing here"
+    return model
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_found_plan_serves_again(server: Server, how: str) -> None:
+    with server.client() as client:
+        model = found_plan(client)
+        before = check(model)
+        plans = client.model("m").info().plan_ids
+    getattr(server, how)()
+    server.start()
+    with server.client() as client:
+        info = client.model("m").info()
+        assert info.state == "READY", "it is there before the server answers"
+        assert check(client.model("m")) == before
+        assert info.plan_ids == plans
+        job = client.jobs("m")[0]
+        assert (job.phase, job.stop_reason) == ("DONE", "STOP_RESTORED")
+        assert job.kernels_from_cache == job.kernels_total > 0
+        assert client.model("m").wait("optimised", timeout=30).plan_id == before
+        assert_warm(server)
+        # A graph that is known is compiled for nobody.
+        again = client.upload(mlp.mlp_graph(config=CONFIG), name="again")
+        assert check(again.wait("optimised", timeout=120)) == before
+        assert client.jobs("again")[0].kernels_from_cache > 0
+        assert_warm(server)
+    assert server.stop() == 0
+
+
+def test_pins_and_kept_plans(server: Server) -> None:
+    with server.client() as client:
+        model = found_plan(client)
+        latest = check(model)
+        first = model.info().plan_ids[-1]
+        assert first != latest
+        model.pin_plan(first)
+        assert check(model) == first
+    server.kill()
+    server.start()
+    with server.client() as client:
+        model = client.model("m")
+        assert check(model) == first and model.info().pinned
+        model.pin_plan("")
+        assert check(model) == latest, "the plan that serves without the pin is known, too"
+        model.pin_plan(latest)
+        assert_warm(server)
+    # A pinned plan outlives the cache.
+    assert server.stop() == 0
+    for path in server.state.glob("cache.db*"):
+        path.unlink()
+    server.start()
+    with server.client() as client:
+        model = client.model("m").wait("baseline", timeout=120)
+        assert check(model) == latest and model.info().pinned
+        assert metric(server, "athanor_kernels_compiled_total") > 0
+    server.kill()
+    server.start()
+    with server.client() as client:
+        assert check(client.model("m")) == latest
+        assert_warm(server)
+
+
+def test_only_missing_kernels_are_compiled(server: Server) -> None:
+    with server.client() as client:
+        before = check(found_plan(client))
+    assert server.stop() == 0
+    with sqlite3.connect(server.state / "cache.db") as cache:
+        cache.execute("DELETE FROM kernels WHERE rowid = (SELECT min(rowid) FROM kernels)")
+    server.start()
+    with server.client() as client:
+        model = client.model("m").wait("baseline", timeout=120)
+        assert check(model) == before
+    assert server.stop() == 0
+
+
+def test_a_cache_that_is_gone_costs_a_recompile(server: Server) -> None:
+    with server.client() as client:
+        check(found_plan(client))
+    assert server.stop() == 0
+    shutil.copy(server.state / "cache.db", server.state / "cache.kept")
+    (server.state / "cache.db").unlink()
+    server.start()
+    with server.client() as client:
+        check(client.model("m").wait("baseline", timeout=120))
+    assert "is not in the cache" in server.log.read_text() or "plan not restored" in \
+        server.log.read_text()
+    assert server.stop() == 0
+
+
+def test_a_plan_of_another_key_is_a_miss_that_is_explained(server: Server) -> None:
+    with server.client() as client:
+        check(found_plan(client))
+    assert server.stop() == 0
+    # What the compiler said of this machine, as if it had been another one's: rows are believed
+    # only with their checksum, so the whole row goes.
+    with sqlite3.connect(server.state / "cache.db") as cache:
+        cache.execute("DELETE FROM plans")
+    server.start()
+    with server.client() as client:
+        check(client.model("m").wait("baseline", timeout=120))
+        text = server.log.read_text()
+        assert "plans: none of graph" in text
+    assert server.stop() == 0
