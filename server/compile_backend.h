@@ -24,6 +24,7 @@
 #include "proto/athanor/internal/tuner.pb.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/memory_ledger.h"
+#include "runtime/prepared_pool.h"
 #include "server/plan_runner.h"
 #include "server/plan_search.h"
 #include "server/tensor_store.h"
@@ -71,6 +72,8 @@ class CompileBackends {
   virtual absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) = 0;
+  // Where what Load loads for `ledger` shares its prepared weights; null: nowhere.
+  virtual PreparedPool* pool(MemoryLedger* ledger) { return nullptr; }
   // Names of the rules and of their families.
   virtual absl::StatusOr<std::vector<std::string>> RuleNames() = 0;
   // The machine, as far as it is known without a compiler: asked before, or by a server before

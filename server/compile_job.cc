@@ -71,11 +71,13 @@ std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason 
 }  // namespace
 
 CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
-                       std::shared_ptr<TapPlan> tapped, SearchPolicy policy)
+                       std::shared_ptr<TapPlan> tapped, SearchPolicy policy,
+                       std::optional<BucketGrid::Ranges> buckets)
     : id_(std::move(id)),
       model_(version->name()),
       for_taps_(tapped != nullptr),
       policy_(std::move(policy)),
+      buckets_(std::move(buckets)),
       version_(std::move(version)),
       tapped_(std::move(tapped)) {
   state_.set_id(id_);

@@ -28,7 +28,8 @@ class CompileJob {
   // Makes the plan that serves `version`, or `tapped`, one of its plans with taps.
   // `policy` is what it searches with.
   CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
-             std::shared_ptr<TapPlan> tapped = nullptr, SearchPolicy policy = {});
+             std::shared_ptr<TapPlan> tapped = nullptr, SearchPolicy policy = {},
+             std::optional<BucketGrid::Ranges> buckets = std::nullopt);
 
   const std::string& id() const { return id_; }
   const std::string& model() const { return model_; }
@@ -38,6 +39,8 @@ class CompileJob {
   // REQUIRES: it has finished, and its worker is done with it.
   void LetGoOfVersion();
   const SearchPolicy& policy() const { return policy_; }
+  // What the version's buckets are to be from now on; nullopt: what they are.
+  const std::optional<BucketGrid::Ranges>& buckets() const { return buckets_; }
   bool for_taps() const { return for_taps_; }
   // The plan with taps it makes; null if it makes another, and once it has finished: a job that is
   // remembered holds no plan.
@@ -76,6 +79,7 @@ class CompileJob {
   const std::string model_;
   const bool for_taps_;
   const SearchPolicy policy_;
+  const std::optional<BucketGrid::Ranges> buckets_;
   mutable Mutex mu_;
   std::shared_ptr<ModelVersion> version_ ABSL_GUARDED_BY(mu_);  // null: let go
   std::weak_ptr<ModelVersion> let_go_ ABSL_GUARDED_BY(mu_);

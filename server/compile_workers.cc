@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/message.h"
+#include "server/bucket_builder.h"
 #include "server/log.h"
 
 namespace athanor {
@@ -70,9 +71,10 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
 }
 
 absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Start(
-    const std::shared_ptr<ModelVersion>& version, SearchPolicy policy) {
+    const std::shared_ptr<ModelVersion>& version, SearchPolicy policy,
+    std::optional<BucketGrid::Ranges> buckets) {
   version->taps().ForgetFailed();
-  auto job = Submit(version, nullptr, std::move(policy));
+  auto job = Submit(version, nullptr, std::move(policy), std::move(buckets));
   if (!absl::IsResourceExhausted(job.status())) return job;
   return Prefixed(absl::StrCat(version->Describe(), ": "), job.status());
 }
@@ -85,16 +87,17 @@ absl::StatusOr<std::shared_ptr<TapPlan>> CompileWorkers::Tap(
   }
   const PlanSlot::View serving = version->serving().view();
   if (!serving.error.ok()) return serving.error;
-  auto tapped = version->taps().Get(
-      std::move(taps), options_.tap_plans,
-      [&](const std::shared_ptr<TapPlan>& added) { return Submit(version, added, {}).status(); });
+  auto tapped = version->taps().Get(std::move(taps), options_.tap_plans,
+                                    [&](const std::shared_ptr<TapPlan>& added) {
+                                      return Submit(version, added, {}, std::nullopt).status();
+                                    });
   if (!absl::IsResourceExhausted(tapped.status())) return tapped;
   return Prefixed(absl::StrCat(version->Describe(), ": "), tapped.status());
 }
 
 absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
     const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
-    SearchPolicy policy) {
+    SearchPolicy policy, std::optional<BucketGrid::Ranges> buckets) {
   std::shared_ptr<CompileJob> job;
   {
     MutexLock lock(mu_);
@@ -104,7 +107,7 @@ absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
       return absl::ResourceExhaustedError(absl::StrCat(
           queue_.size(), " compile jobs wait already, the most allowed (--max_compile_jobs)"));
     }
-    job = Enqueue(version, tapped, std::move(policy));
+    job = Enqueue(version, tapped, std::move(policy), std::move(buckets));
   }
   cv_.NotifyAll();
   return job;
@@ -131,7 +134,7 @@ void CompileWorkers::AddRestored(const std::shared_ptr<ModelVersion>& version) {
   std::shared_ptr<CompileJob> job;
   {
     MutexLock lock(mu_);
-    job = NewJob(version, nullptr, AutomaticPolicy(*version));
+    job = NewJob(version, nullptr, AutomaticPolicy(*version), std::nullopt);
   }
   job->FinishRestored(*plan);
   CountEnd(*job);
@@ -140,10 +143,11 @@ void CompileWorkers::AddRestored(const std::shared_ptr<ModelVersion>& version) {
 
 std::shared_ptr<CompileJob> CompileWorkers::NewJob(const std::shared_ptr<ModelVersion>& version,
                                                    const std::shared_ptr<TapPlan>& tapped,
-                                                   SearchPolicy policy) {
+                                                   SearchPolicy policy,
+                                                   std::optional<BucketGrid::Ranges> buckets) {
   const uint64_t number = ++last_id_;
   auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version, tapped,
-                                          std::move(policy));
+                                          std::move(policy), std::move(buckets));
   job->slot()->SetJob(job->id(), /*compiling=*/false);
   jobs_.emplace(number, job);
   return job;
@@ -151,8 +155,9 @@ std::shared_ptr<CompileJob> CompileWorkers::NewJob(const std::shared_ptr<ModelVe
 
 std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version,
                                                     const std::shared_ptr<TapPlan>& tapped,
-                                                    SearchPolicy policy) {
-  std::shared_ptr<CompileJob> job = NewJob(version, tapped, std::move(policy));
+                                                    SearchPolicy policy,
+                                                    std::optional<BucketGrid::Ranges> buckets) {
+  std::shared_ptr<CompileJob> job = NewJob(version, tapped, std::move(policy), std::move(buckets));
   queue_.insert(queue_.end() - static_cast<std::ptrdiff_t>(old_), job);
   Forget();
   return job;
@@ -318,7 +323,14 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   if (tapped == nullptr && before != nullptr &&
       (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty() ||
        job->policy().use != v1::SearchOptions::SERVE || job->policy().automatic)) {
-    return HandOver(index, job, before->made);
+    if (!MakeBuckets(index, job)) return false;
+    // A start makes such a job for the boxes alone.
+    const bool boxes = version.plans().view().grid->size() > 1;
+    if (!boxes || !job->policy().automatic || SearchDue(version, job->policy())) {
+      return HandOver(index, job, before->made);
+    }
+    job->FinishRestored(*before);
+    return false;
   }
   Stopwatch watch;
   BuildTimes times;
@@ -348,6 +360,7 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
            {"check_ms", times.check},
            {"load_ms", times.load}});
   if (serves && tapped == nullptr) {
+    if (!MakeBuckets(index, job)) return false;
     const bool idle = origin == PlanOrigin::kRemembered && !WorkerSearches::Wanted(*job);
     const bool searched = origin != PlanOrigin::kLowered && WorkerSearches::Wanted(*job) &&
                           !SearchDue(version, job->policy());
@@ -358,6 +371,26 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   const bool deleted = !serves && slot->plan() == nullptr;
   job->Finish(absl::OkStatus(),
               deleted ? v1::CompileJob::STOP_MODEL_DELETED : v1::CompileJob::STOP_BASELINE_ONLY);
+  return false;
+}
+
+bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& job) {
+  const ModelVersion& version = *job->version();
+  // What it is pinned to serves all its sizes.
+  if (!version.pinned_plan().empty() && !job->buckets().has_value()) return true;
+  const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server()};
+  const BucketTools buckets = {
+      .make = [&](const Graph& graph) { return MakePlan(tools, *job, graph); },
+      .load =
+          [&](const Graph& graph, std::shared_ptr<const PlanSearch::Found> made) {
+            return loader_.Load(version, graph, std::move(made));
+          },
+      .pool = backends_.pool(&registry_->ledger()),
+      .max_buckets = options_.max_buckets};
+  const absl::Status made = BuildBuckets(buckets, *registry_, *job);
+  const auto stop = job->stop_requested();
+  if (made.ok() && !stop.has_value()) return true;
+  job->Finish(made, stop.value_or(v1::CompileJob::STOP_ERROR));
   return false;
 }
 

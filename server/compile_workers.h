@@ -19,6 +19,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -49,8 +50,10 @@ class CompileWorkers {
 
   // RESOURCE_EXHAUSTED when too many jobs are unfinished.
   // A version has one job at a time, those for taps aside: a second waits for the first to end.
-  absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version,
-                                                    SearchPolicy policy);
+  // `buckets`, which were checked, take the place of the version's once they have plans.
+  absl::StatusOr<std::shared_ptr<CompileJob>> Start(
+      const std::shared_ptr<ModelVersion>& version, SearchPolicy policy,
+      std::optional<BucketGrid::Ranges> buckets = std::nullopt);
   absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version) {
     return Start(version, AutomaticPolicy(*version));
   }
@@ -117,6 +120,8 @@ class CompileWorkers {
   std::shared_ptr<CompileJob> NextJob(int index);
   // Whether the job goes on, as a search of some worker's.
   bool RunJob(int index, const std::shared_ptr<CompileJob>& job);
+  // Plans for the boxes of the job's version; whether it goes on.
+  bool MakeBuckets(int index, const std::shared_ptr<CompileJob>& job);
   bool HandOver(int index, const std::shared_ptr<CompileJob>& job,
                 std::shared_ptr<const PlanSearch::Found> serving);
   void SearchLoop(int index);
@@ -131,12 +136,15 @@ class CompileWorkers {
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
                                                      const std::shared_ptr<TapPlan>& tapped,
-                                                     SearchPolicy policy);
+                                                     SearchPolicy policy,
+                                                     std::optional<BucketGrid::Ranges> buckets);
   std::shared_ptr<CompileJob> Enqueue(const std::shared_ptr<ModelVersion>& version,
-                                      const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy)
+                                      const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy,
+                                      std::optional<BucketGrid::Ranges> buckets = std::nullopt)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<CompileJob> NewJob(const std::shared_ptr<ModelVersion>& version,
-                                     const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy)
+                                     const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy,
+                                     std::optional<BucketGrid::Ranges> buckets)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // True: what it built serves.
   bool Serve(CompileJob& job, BuiltPlan built);

@@ -171,6 +171,59 @@ absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob&
   return choice;
 }
 
+namespace {
+
+// Whole in the cache, or nothing.
+std::shared_ptr<const PlanSearch::Found> FindWhole(const JobTools& tools, CompileJob& job,
+                                                   const Graph& graph) {
+  SearchPolicy policy = job.policy();
+  // Its plans are not to change with what others found.
+  if (job.version()->row().deterministic) policy.budget.search = false;
+  auto best =
+      tools.keeper.FindBest(tools.keeper.KeyOf(*job.version(), graph, policy.ToProto()), policy);
+  if (!best.ok() || !best->plan.missing.empty()) return nullptr;
+  const int total = best->plan.made->plan.kernels_size();
+  job.Update([&](v1::CompileJob& state) {
+    state.set_kernels_total(state.kernels_total() + total);
+    state.set_kernels_done(state.kernels_done() + total);
+    state.set_kernels_from_cache(state.kernels_from_cache() + total);
+  });
+  return best->plan.made;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const PlanSearch::Found>> MakePlan(const JobTools& tools,
+                                                                  CompileJob& job,
+                                                                  const Graph& graph) {
+  const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
+  if (machine.ok()) {
+    tools.keeper.SetMachine(*machine);
+    if (auto found = FindWhole(tools, job, graph); found != nullptr) return found;
+  }
+  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph);
+  if (!plan.ok()) return plan.status();
+  auto made = std::make_shared<PlanSearch::Found>();
+  made->plan = *std::move(plan);
+  const int total = made->plan.kernels_size();
+  job.Update(
+      [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + total); });
+  for (int i = 0; i < total; ++i) {
+    if (absl::Status s = Stopped(job); !s.ok()) return s;
+    absl::StatusOr<KernelObject> object = tools.backend.CompileKernel(made->plan, i);
+    if (!object.ok()) return object.status();
+    job.Update([&](v1::CompileJob& state) {
+      state.set_kernels_done(state.kernels_done() + 1);
+      state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
+    });
+    made->objects.push_back(*std::move(object));
+  }
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  if (absl::Status s = tools.backend.Check(graph, made->plan, made->objects); !s.ok()) return s;
+  if (machine.ok()) tools.keeper.PutBaseline(tools.keeper.KeyOf(*job.version(), graph, {}), *made);
+  return made;
+}
+
 absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {
   const std::shared_ptr<TapPlan> tapped = job.tapped();
   const std::shared_ptr<ModelVersion> version = job.version();

@@ -74,6 +74,13 @@ struct BuiltPlan {
   std::vector<KeptPlans::Kept> kept;  // as StoredChoice has it
 };
 
+// A plan of `graph`, which is the version's with narrower dims, with its kernels: the best that the
+// cache has whole, else the baseline, checked and kept there. Watchers of the job see how many
+// kernels there are in all. CANCELLED: the job was asked to stop.
+absl::StatusOr<std::shared_ptr<const PlanSearch::Found>> MakePlan(const JobTools& tools,
+                                                                  CompileJob& job,
+                                                                  const Graph& graph);
+
 // The plan of the job's version, or its plan with taps. CANCELLED: the job was asked to stop.
 absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);
 

@@ -1,11 +1,25 @@
 #include "server/model_version.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/magnitude.h"
 
 namespace athanor {
+namespace {
+
+// They were checked when they were stored; a graph that cannot be read any more has none.
+std::shared_ptr<const BucketGrid> GridOf(const Graph& graph, const std::string& buckets) {
+  v1::UploadHeader stored;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  absl::StatusOr<BucketGrid> grid = absl::InvalidArgumentError("");
+  if (stored.ParseFromString(buckets)) grid = BucketGrid::Create(graph, stored.buckets(), kMost);
+  if (!grid.ok()) grid = BucketGrid::Create(graph, {}, kMost);
+  return std::make_shared<const BucketGrid>(*std::move(grid));
+}
+
+}  // namespace
 
 ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder binder)
     : row_(std::move(row)),
@@ -14,10 +28,12 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
       parameter_hashes_(std::move(graph.parameter_hashes)),
       binder_(std::move(binder)),
       output_shapes_(graph_),
+      plans_(GridOf(graph_, row_.buckets)),
       taps_(graph_) {
   for (const VersionPlanRow& plan : row_.plans) {
     if (plan.pinned) pinned_plan_ = plan.plan_id;
   }
+  plans_.UseBoxes(pinned_plan_.empty());
   std::string().swap(row_.graph);
 }
 
@@ -47,7 +63,7 @@ v1::Model::State ModelVersion::StateOf(const PlanSlot::View& view) {
 
 void ModelVersion::SetDeleted() {
   const absl::Status deleted = absl::NotFoundError(absl::StrCat(Describe(), " was deleted"));
-  serving_.Close(deleted);
+  plans_.Close(deleted);
   taps_.Close(deleted);
   kept_.Close();
 }
@@ -82,6 +98,7 @@ std::string ModelVersion::pinned_plan() const {
 void ModelVersion::SetPinnedPlan(const std::string& plan_id) {
   MutexLock lock(mu_);
   pinned_plan_ = plan_id;
+  plans_.UseBoxes(plan_id.empty());
 }
 
 void ModelVersion::AddTensors(v1::Model* model) const {
@@ -104,6 +121,29 @@ void ModelVersion::AddTensors(v1::Model* model) const {
   }
 }
 
+void ModelVersion::AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared,
+                              int64_t* arenas) const {
+  const bool pinned = !plans_.uses_boxes();
+  const std::shared_ptr<const ServedPlan> full = plans_.full().plan();
+  const bool searched = full != nullptr && full->searched();
+  const PlanTable::View view = plans_.view();
+  for (size_t bucket = 1; bucket < view.boxes.size(); ++bucket) {
+    const PlanTable::BoxPlan& box = view.boxes[bucket];
+    v1::BucketState* state = model->add_buckets();
+    for (v1::DimRange& range : view.grid->ToProto(static_cast<int>(bucket))) {
+      *state->add_bucket() = std::move(range);
+    }
+    const bool behind = searched && box.plan != nullptr && !box.plan->searched();
+    state->set_reason(pinned   ? "the version is pinned to a plan of the full range"
+                      : behind ? "a search has found a plan for the full range, not yet for this"
+                               : box.reason);
+    if (box.plan == nullptr) continue;
+    if (state->reason().empty()) state->set_plan_id(box.plan->info.plan_id());
+    box.plan->runner->AddPrepared(prepared);
+    *arenas += box.plan->runner->arena_bytes();
+  }
+}
+
 v1::Model ModelVersion::ToProto(bool serving) const {
   v1::Model model;
   model.set_name(name());
@@ -117,13 +157,14 @@ v1::Model ModelVersion::ToProto(bool serving) const {
   for (const TensorRow& tensor : row_.tensors) {
     model.mutable_memory()->set_parameters(model.memory().parameters() + tensor.bytes);
   }
-  const PlanSlot::View view = serving_.view();
+  const PlanSlot::View view = plans_.full().view();
   model.set_state(StateOf(view));
   model.set_error(std::string(view.error.message()));
   model.set_compile_job_id(view.job_id);
   PlanRunner::Prepared prepared;
   int64_t arenas = 0;
   taps_.AddMemory(&prepared, &arenas);
+  AddBuckets(&model, &prepared, &arenas);
   if (view.plan != nullptr) {
     const std::string pinned = pinned_plan();
     model.set_plan_id(view.plan->info.plan_id());

@@ -27,6 +27,7 @@
 #include "server/metrics/metrics.h"
 #include "server/output_shapes.h"
 #include "server/plan_slot.h"
+#include "server/plan_table.h"
 #include "server/registry_db.h"
 #include "server/tap_plans.h"
 
@@ -63,14 +64,18 @@ class ModelVersion {
   // "model digits, version 1", for messages.
   std::string Describe() const;
 
-  // The plan that requests without taps run, and those with taps. Neither changes the other.
-  PlanSlot& serving() { return serving_; }
+  // The full range's plan, that requests without taps run, and those with taps. Neither changes the
+  // other.
+  PlanSlot& serving() { return plans_.full(); }
+  // It, and those of the boxes that refine it.
+  PlanTable& plans() { return plans_; }
+  const PlanTable& plans() const { return plans_; }
   TapPlans& taps() { return taps_; }
   // The plans without taps that served it.
   KeptPlans& kept() { return kept_; }
   const KeptPlans& kept() const { return kept_; }
-  std::shared_ptr<const ServedPlan> plan() const { return serving_.plan(); }
-  v1::Model::State state() const { return StateOf(serving_.view()); }
+  std::shared_ptr<const ServedPlan> plan() const { return plans_.full().plan(); }
+  v1::Model::State state() const { return StateOf(plans_.full().view()); }
 
   // Drops all plans and answers those who wait with NOT_FOUND.
   void SetDeleted();
@@ -89,6 +94,7 @@ class ModelVersion {
   ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder binder);
   static v1::Model::State StateOf(const PlanSlot::View& view);
   void AddTensors(v1::Model* model) const;
+  void AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared, int64_t* arenas) const;
 
   VersionRow row_;
   Graph graph_;
@@ -98,7 +104,7 @@ class ModelVersion {
   const OutputShapes output_shapes_;
   std::shared_ptr<VersionMetrics> metrics_;
 
-  PlanSlot serving_;
+  PlanTable plans_;
   TapPlans taps_;
   KeptPlans kept_;
   mutable Mutex mu_;

@@ -352,6 +352,13 @@ void Registry::TellServing(const std::string& name) {
   hook_(name, serves);
 }
 
+absl::Status Registry::SetBuckets(const ModelVersion& version, const BucketGrid::Ranges& buckets) {
+  v1::UploadHeader stored;
+  *stored.mutable_buckets() = buckets;
+  MutexLock change(change_mu_);
+  return db_->SetBuckets(version.name(), version.version(), stored.SerializeAsString());
+}
+
 absl::StatusOr<NameRow> Registry::ChooseRollback(const std::string& name,
                                                  const std::string& version) {
   MutexLock lock(mu_);

@@ -83,6 +83,7 @@ class Registry {
   absl::StatusOr<Pins> Pin(absl::Span<const std::string> hashes);
   absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash);
   TensorStore& tensors() { return *tensors_; }
+  ServerLedger& ledger() { return *ledger_; }
   RegistryDb& db() { return *db_; }              // for tests
   Metrics& metrics() const { return metrics_; }  // where its versions are counted
 
@@ -113,6 +114,8 @@ class Registry {
   // unless that is the plan's.
   absl::Status PinPlan(const std::shared_ptr<ModelVersion>& version, const std::string& plan_id,
                        std::shared_ptr<const ServedPlan> plan);
+  // The buckets that the version is compiled for after the next start.
+  absl::Status SetBuckets(const ModelVersion& version, const BucketGrid::Ranges& buckets);
   absl::StatusOr<std::shared_ptr<ModelVersion>> Rollback(const std::string& name,
                                                          const std::string& version);
 

@@ -220,6 +220,14 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
   });
 }
 
+absl::Status RegistryDb::SetBuckets(const std::string& name, int64_t version,
+                                    const std::string& buckets) {
+  MutexLock lock(mu_);
+  Statement update(file_.db(), "UPDATE versions SET buckets=?3 WHERE name=?1 AND version=?2");
+  update.Text(name).Int(version).Blob(buckets);
+  return update.Step() == SQLITE_DONE ? absl::OkStatus() : Error("write");
+}
+
 absl::Status RegistryDb::SetServing(const NameRow& row) {
   MutexLock lock(mu_);
   Statement update(file_.db(), "UPDATE names SET serving=?2, rolled_back=?3 WHERE name=?1");

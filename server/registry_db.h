@@ -89,6 +89,7 @@ class RegistryDb {
   absl::Status AddVersion(const VersionRow& row);
   absl::Status DeleteVersions(const std::string& name, const std::vector<int64_t>& versions);
   absl::Status SetServing(const NameRow& row);
+  absl::Status SetBuckets(const std::string& name, int64_t version, const std::string& buckets);
   // In the place of those the version had.
   absl::Status SetPlans(const std::string& name, int64_t version,
                         const std::vector<VersionPlanRow>& rows);

@@ -68,6 +68,9 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
 };
 
 struct ServedPlan {
+  // Whether a search found it.
+  bool searched() const { return info.kind() == "search"; }
+
   v1::PlanInfo info;
   std::string bucket;  // "b=1..64 s=1..512"; empty without dims
   std::shared_ptr<PlanRunner> runner;

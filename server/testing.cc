@@ -156,7 +156,11 @@ class EvaluatorBackend final : public CompileBackend {
 
   absl::StatusOr<v1::Plan> Lower(const Graph& graph) override {
     v1::Plan plan;
-    plan.set_plan_id("p-" + CanonicalHash(graph).substr(0, 16));
+    std::string what = CanonicalHash(graph);
+    for (const Dim& dim : graph.dims) {
+      what += ' ' + dim.name + '=' + std::to_string(dim.min) + ".." + std::to_string(dim.max);
+    }
+    plan.set_plan_id("p-" + Sha256Hex(what).substr(0, 16));
     plan.set_kind("baseline");
     for (const Dim& dim : graph.dims) {
       auto* range = plan.add_dims();

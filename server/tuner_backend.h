@@ -55,7 +55,7 @@ class TunerBackends final : public CompileBackends {
   MachineLimits* limits() { return &limits_; }
   Device* device() { return device_.get(); }
   // Where the plans that are charged to `ledger` share their prepared weights.
-  PreparedPool* pool(MemoryLedger* ledger);
+  PreparedPool* pool(MemoryLedger* ledger) override;
   Traffic* traffic() { return traffic_.get(); }
 
  private:

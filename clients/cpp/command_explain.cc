@@ -84,6 +84,7 @@ void PrintText(Printer& out, const v1::Model& model, const std::optional<v1::Com
                const std::optional<v1::PlanDetails>& details, bool rules) {
   out.Line(absl::StrCat(model.name(), "/", model.version(), ": ",
                         v1::Model::State_Name(model.state()), ", ", PlanText(model)));
+  for (const std::string& bucket : BucketLines(model)) out.Line(bucket);
   if (details.has_value()) {
     for (const std::string& line : PlanTable(*details)) out.Line(line);
   }

@@ -34,6 +34,12 @@ std::string TensorsText(const google::protobuf::RepeatedPtrField<v1::ModelTensor
   });
 }
 
+json RangesJson(const google::protobuf::RepeatedPtrField<v1::DimRange>& ranges) {
+  json bucket = json::object();
+  for (const v1::DimRange& range : ranges) bucket[range.name()] = {range.min(), range.max()};
+  return bucket;
+}
+
 json TimeJson(bool known, const google::protobuf::Timestamp& time) {
   if (!known) return nullptr;
   return absl::FormatTime(absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos()),
@@ -65,12 +71,25 @@ void Printer::Object(const nlohmann::json& object) {
   Line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+std::vector<std::string> BucketLines(const v1::Model& model) {
+  std::vector<std::string> lines;
+  for (const v1::BucketState& state : model.buckets()) {
+    const auto range = [](std::string* out, const v1::DimRange& r) {
+      absl::StrAppend(out, r.name(), "=", r.min(), "..", r.max());
+    };
+    lines.push_back(absl::StrCat(
+        absl::StrJoin(state.bucket(), " ", range), ": ",
+        state.plan_id().empty()
+            ? absl::StrCat("served by the full range's plan: ", state.reason())
+            : absl::StrCat("plan ", state.plan_id(), state.pinned() ? " (pinned)" : "")));
+  }
+  return lines;
+}
+
 json PlanJson(const v1::PlanInfo& plan) {
-  json bucket = json::object();
-  for (const v1::DimRange& range : plan.bucket()) bucket[range.name()] = {range.min(), range.max()};
   return {{"plan_id", plan.plan_id()},
           {"kind", plan.kind()},
-          {"bucket", bucket},
+          {"bucket", RangesJson(plan.bucket())},
           {"kernels", plan.kernels()},
           {"steps", plan.steps()},
           {"search", plan.has_search() ? SearchOptionsJson(plan.search()) : json()}};
@@ -79,6 +98,13 @@ json PlanJson(const v1::PlanInfo& plan) {
 json ModelJson(const v1::Model& model) {
   json plans = json::array();
   for (const v1::PlanInfo& plan : model.plans()) plans.push_back(PlanJson(plan));
+  json buckets = json::array();
+  for (const v1::BucketState& state : model.buckets()) {
+    buckets.push_back({{"bucket", RangesJson(state.bucket())},
+                       {"plan_id", state.plan_id()},
+                       {"pinned", state.pinned()},
+                       {"reason", state.reason()}});
+  }
   json dims = json::object();
   for (const v1::GraphDim& dim : model.dims()) dims[dim.name()] = {dim.min(), dim.max()};
   return {{"name", model.name()},
@@ -94,6 +120,7 @@ json ModelJson(const v1::Model& model) {
           {"pinned", model.pinned()},
           {"deterministic", model.deterministic()},
           {"plans", plans},
+          {"buckets", buckets},
           {"created", TimeJson(model.has_created(), model.created())},
           {"compile_job_id", model.compile_job_id()},
           {"memory",
@@ -110,6 +137,8 @@ json JobJson(const v1::CompileJob& job) {
           {"kernels_total", job.kernels_total()},
           {"kernels_done", job.kernels_done()},
           {"kernels_from_cache", job.kernels_from_cache()},
+          {"buckets_total", job.buckets_total()},
+          {"buckets_done", job.buckets_done()},
           {"percent", job.percent()},
           {"message", job.message()},
           {"stop_reason", v1::CompileJob::StopReason_Name(job.stop_reason())},
@@ -161,6 +190,7 @@ void Printer::Model(const v1::Model& model) {
   for (const v1::GraphDim& dim : model.dims()) {
     Line(absl::StrCat("  ", dim.name(), " in [", dim.min(), ", ", dim.max(), "]"));
   }
+  for (const std::string& bucket : BucketLines(model)) Line("  " + bucket);
   if (!model.error().empty()) Line(absl::StrCat("  ", model.error()));
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "clients/cpp/client.h"
@@ -33,6 +34,8 @@ class Printer {
 
 nlohmann::json ModelJson(const v1::Model& model);
 nlohmann::json PlanJson(const v1::PlanInfo& plan);
+// "b=1..1 s=1..128: plan p-12ab", or why the full range's serves it; a line for each bucket.
+std::vector<std::string> BucketLines(const v1::Model& model);
 // Every field; "search" is null before there is one.
 nlohmann::json JobJson(const v1::CompileJob& job);
 // Values as numbers in one flat list; those that JSON lacks (nan, inf) as text.

@@ -92,6 +92,8 @@ RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
     if (tools.workers.SearchDue(*version, tools.workers.AutomaticPolicy(*version))) {
       ++report.searched;
       jobs.push_back(version);
+    } else if (version->plans().view().grid->size() > 1) {
+      jobs.push_back(version);  // for its buckets
     } else {
       tools.workers.AddRestored(version);
     }

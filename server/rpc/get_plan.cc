@@ -21,7 +21,11 @@ absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::Plan
     }
     id = serving->info.plan_id();
   }
-  const std::optional<KeptPlans::Details> details = (*version)->kept().Describe(id);
+  std::optional<KeptPlans::Details> details = (*version)->kept().Describe(id);
+  for (const PlanTable::BoxPlan& box : (*version)->plans().view().boxes) {
+    if (details.has_value() || box.plan == nullptr || box.plan->info.plan_id() != id) continue;
+    details = {box.plan->info, box.plan->made, {}};
+  }
   if (!details.has_value()) {
     return absl::NotFoundError(
         Cat((*version)->Describe(), " has no plan ", Quoted(id), "; GetModel lists those it has"));

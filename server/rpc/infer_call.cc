@@ -31,12 +31,18 @@ class InferCall::Turn final : public QueuedRequest {
         wait_(call->wait_),
         version_(call->version_),
         tapped_(call->tapped_),
-        plan_(call->plan_) {}
+        plan_(call->plan_),
+        full_plan_(call->full_plan_) {}
 
   bool Take() override { return wait_->Take(); }
   std::shared_ptr<const ServedPlan> plan() const override {
-    std::shared_ptr<const ServedPlan> now = (tapped_ ? tapped_->slot : version_->serving()).plan();
-    return now != nullptr ? now : plan_;  // deleted since
+    // Others may join it, and rows of all together be in another box.
+    const bool any_box = !ticket().group.empty();
+    std::shared_ptr<const ServedPlan> now = tapped_   ? tapped_->slot.plan()
+                                            : any_box ? version_->plan()
+                                                      : version_->plans().For(ticket().dims);
+    if (now != nullptr) return now;
+    return any_box ? full_plan_ : plan_;  // deleted since
   }
   absl::Status Begin() override { return call_.BeginRun(); }
   absl::Span<const std::string_view> inputs() const override { return call_.bound_.inputs; }
@@ -51,7 +57,7 @@ class InferCall::Turn final : public QueuedRequest {
   const std::shared_ptr<Wait> wait_;
   const std::shared_ptr<ModelVersion> version_;
   const std::shared_ptr<TapPlan> tapped_;
-  const std::shared_ptr<const ServedPlan> plan_;
+  const std::shared_ptr<const ServedPlan> plan_, full_plan_;
 };
 
 InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
@@ -61,7 +67,7 @@ InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
 InferCall* InferCall::Begin() {
   if (absl::Status s = Accept(); !s.ok()) {
     End(s);
-  } else if (plan_ = plan_slot().plan(); plan_ != nullptr) {
+  } else if (plan_ = PlanNow(); plan_ != nullptr) {
     Execute(/*on_rpc_thread=*/true);
   } else {
     AwaitPlan();
@@ -125,6 +131,13 @@ absl::Status InferCall::AddTap(NodeId node, int output) {
   }
   wanted_.push_back({output, name});
   return absl::OkStatus();
+}
+
+std::shared_ptr<const ServedPlan> InferCall::PlanNow() {
+  full_plan_ = plan_slot().plan();
+  if (tapped_ != nullptr || full_plan_ == nullptr) return full_plan_;
+  std::shared_ptr<const ServedPlan> own = version_->plans().For(bound_.dims);
+  return own != nullptr ? own : full_plan_;
 }
 
 void InferCall::SetDeadline() {
@@ -228,7 +241,7 @@ void InferCall::GotPlan(const absl::Status& status) {
     End(status);
     return;
   }
-  plan_ = plan_slot().plan();
+  plan_ = PlanNow();
   if (plan_ == nullptr) {
     End(absl::NotFoundError(Cat(version_->Describe(), " was deleted")));
     return;

@@ -60,7 +60,9 @@ class InferCall final : public grpc::ServerUnaryReactor {
   // Finds what the reply is to hold, and the plan that computes it.
   absl::Status ChoosePlan();
   absl::Status AddTap(NodeId node, int output);
-  // Where the plan is, or is awaited.
+  // What runs it now, alone; null: nothing yet.
+  std::shared_ptr<const ServedPlan> PlanNow();
+  // Where the plan is awaited.
   PlanSlot& plan_slot() const { return tapped_ != nullptr ? tapped_->slot : version_->serving(); }
   void SetDeadline();
   int64_t Priority() const;
@@ -99,10 +101,10 @@ class InferCall final : public grpc::ServerUnaryReactor {
   BoundRequest bound_;
   std::shared_ptr<TapPlan> tapped_;  // null: the plan that serves the version computes all
   std::vector<Wanted> wanted_;
-  std::shared_ptr<const ServedPlan> plan_;
-  std::vector<int64_t> output_bytes_;          // of the reply's tensors
-  std::vector<RunOutput> outputs_;             // each output once
-  std::vector<std::pair<int, int>> repeated_;  // positions in the reply: from, to
+  std::shared_ptr<const ServedPlan> plan_, full_plan_;  // of its sizes, of the full range
+  std::vector<int64_t> output_bytes_;                   // of the reply's tensors
+  std::vector<RunOutput> outputs_;                      // each output once
+  std::vector<std::pair<int, int>> repeated_;           // positions in the reply: from, to
   ServerLedger::Reservation memory_;
 
   const std::shared_ptr<Wait> wait_ = std::make_shared<Wait>();

@@ -1,3 +1,4 @@
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -41,12 +42,14 @@ absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& vers
 absl::Status Start(ServerCore& core, const v1::StartCompileRequest& asked, v1::CompileJob* answer) {
   auto version = core.registry().Find(asked.model(), asked.version());
   if (!version.ok()) return version.status();
-  absl::Status buckets = CheckBuckets("buckets", asked.buckets(), (*version)->graph(),
-                                      core.options().max_buckets);
+  absl::Status buckets =
+      CheckBuckets("buckets", asked.buckets(), (*version)->graph(), core.options().max_buckets);
   if (!buckets.ok()) return buckets;
   absl::StatusOr<SearchPolicy> policy = PolicyOf(core, **version, asked);
   if (!policy.ok()) return policy.status();
-  auto job = core.workers().Start(*version, *std::move(policy));
+  std::optional<BucketGrid::Ranges> ranges;
+  if (!asked.buckets().empty()) ranges = asked.buckets();
+  auto job = core.workers().Start(*version, *std::move(policy), std::move(ranges));
   if (!job.ok()) return job.status();
   *answer = (*job)->state();
   return absl::OkStatus();

@@ -123,11 +123,12 @@ from athanor.reductions import (
     variance,
 )
 from athanor.value import Value
-from athanor.wire import InferResult, ModelInfo, Tensor
+from athanor.wire import Bucket, InferResult, ModelInfo, Tensor
 
 __version__ = "0.1.0"
 __all__ = [
-    "Aborted", "AlreadyExists", "AsyncClient", "AsyncModel", "Cancelled", "Client", "CompileJob",
+    "Aborted", "AlreadyExists", "AsyncClient", "AsyncModel", "Bucket", "Cancelled", "Client",
+    "CompileJob",
     "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Error", "Expr", "FailedPrecondition",
     "Graph", "GraphError", "InferResult", "Internal", "InvalidArgument", "Model", "ModelInfo",
     "NotFound", "OutOfRange", "PermissionDenied", "PlanComparison", "ResourceExhausted",

@@ -72,7 +72,9 @@ class Client:
         name : str
             The model; an existing name gets a new version.
         buckets : mapping, optional
-            Ranges of dims to be compiled for, as in ``{"b": [(1, 1), (2, 64)]}``.
+            Ranges that cut the bounds of dims, as in ``{"b": [(1, 1), (2, 64)]}``, each size in
+            one of them. Each box that they make together gets a plan of its own, as far as memory
+            allows (`ModelInfo.buckets`).
         budget : str, optional
             How far to search for a faster plan: a time (``"30s"``), a number of measured candidates
             (``"200c"``), ``"fast"`` (the cost model chooses) or ``"exhaust"`` (everything is
@@ -130,6 +132,9 @@ class Client:
 
         Parameters
         ----------
+        buckets : mapping, optional
+            As in `upload`; they take the place of the version's. The full range alone, as in
+            ``{"b": [(1, 64)]}``, is none.
         budget, disable_rules, approximate
             As in `upload`; without `budget` the version's own. Rules that the version or the server
             disables stay so.

@@ -146,6 +146,33 @@ class Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
+class Bucket:
+    """A box of a model's sizes: the plan that serves it, or why it has none of its own.
+
+    Attributes
+    ----------
+    ranges : dict
+        By dim: smallest and largest size.
+    plan_id : str
+        Empty where the plan of the full range serves it; `reason` says why.
+    pinned : bool
+        Whether its plan was pinned.
+    reason : str
+        Empty of a bucket with a plan.
+    """
+
+    ranges: dict[str, tuple[int, int]]
+    plan_id: str
+    pinned: bool
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """As replies name it: ``"b=1..1 s=1..128"``."""
+        return " ".join(f"{dim}={low}..{high}" for dim, (low, high) in self.ranges.items())
+
+
+@dataclasses.dataclass(frozen=True)
 class ModelInfo:
     """One version of a model as the server knows it."""
 
@@ -165,6 +192,7 @@ class ModelInfo:
     plan_ids: tuple[str, ...]
     memory: dict[str, int]  # bytes: parameters, prepared, arenas
     deterministic: bool = False
+    buckets: tuple[Bucket, ...] = ()
 
 
 def _tensors(messages: Sequence[model_pb2.ModelTensor]) -> tuple[Tensor, ...]:
@@ -182,7 +210,9 @@ def model_info(m: model_pb2.Model) -> ModelInfo:
         plan_ids=tuple(p.plan_id for p in m.plans),
         memory={"parameters": m.memory.parameters, "prepared": m.memory.prepared,
                 "arenas": m.memory.arenas},
-        deterministic=m.deterministic)
+        deterministic=m.deterministic,
+        buckets=tuple(Bucket({r.name: (r.min, r.max) for r in b.bucket}, b.plan_id, b.pinned,
+                             b.reason) for b in m.buckets))
 
 
 def start_compile(name: str, version: str, buckets: Buckets | None, budget: str | None,

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 from athanor import errors, wire
-from athanor._proto.proto.athanor.v1 import search_pb2
+from athanor._proto.proto.athanor.v1 import model_pb2, search_pb2
 from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
 from athanor.core import content_hash
 from athanor.dtypes import DTYPES
@@ -146,3 +146,17 @@ assert g.parameter("w", np.zeros(3, np.uint16)).dtype == "u16"
 assert g.parameter("v", np.zeros(3, np.uint16), "bf16").dtype == "bf16"
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd="/")
+
+
+def test_buckets_of_a_model() -> None:
+    model = model_pb2.Model(name="m", version="1")
+    first = model.buckets.add(plan_id="p-1")
+    first.bucket.add(name="b", min=1, max=1)
+    first.bucket.add(name="s", min=1, max=128)
+    second = model.buckets.add(reason="too large")
+    second.bucket.add(name="b", min=2, max=64)
+    second.bucket.add(name="s", min=1, max=128)
+    info = wire.model_info(model)
+    assert [b.text for b in info.buckets] == ["b=1..1 s=1..128", "b=2..64 s=1..128"]
+    assert info.buckets[0] == athanor.Bucket({"b": (1, 1), "s": (1, 128)}, "p-1", False, "")
+    assert (info.buckets[1].plan_id, info.buckets[1].reason) == ("", "too large")

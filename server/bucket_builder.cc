@@ -1,0 +1,158 @@
+#include "server/bucket_builder.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/message.h"
+#include "runtime/plan_memory.h"
+#include "server/bucket_choice.h"
+#include "server/log.h"
+#include "server/public_status.h"
+
+namespace athanor {
+namespace {
+
+using Found = std::shared_ptr<const PlanSearch::Found>;
+
+class Builder {
+ public:
+  Builder(const BucketTools& tools, Registry& registry, CompileJob& job)
+      : tools_(tools), registry_(registry), job_(job), version_(job.version()) {}
+
+  absl::Status Build() {
+    if (absl::Status s = ChooseGrid(); !s.ok()) return s;
+    job_.Update([&](v1::CompileJob& state) { state.set_buckets_total(grid_->size() - 1); });
+    made_.resize(grid_->size());
+    for (int bucket = 1; bucket < grid_->size(); ++bucket) {
+      if (boxes_[bucket].plan == nullptr) Make(bucket);
+      if (absl::Status s = Stopped(); !s.ok()) return s;
+    }
+    Load();
+    if (absl::Status s = Stopped(); !s.ok()) return s;
+    return Serve();
+  }
+
+ private:
+  absl::Status Stopped() const {
+    if (!job_.stop_requested().has_value()) return absl::OkStatus();
+    return absl::CancelledError(absl::StrCat("job ", job_.id(), " was stopped"));
+  }
+
+  // The boxes to be, with the plans they have already.
+  absl::Status ChooseGrid() {
+    const PlanTable::View now = version_->plans().view();
+    grid_ = now.grid;
+    boxes_ = now.boxes;
+    if (!job_.buckets().has_value()) return absl::OkStatus();
+    auto asked = BucketGrid::Create(version_->graph(), *job_.buckets(), tools_.max_buckets);
+    if (!asked.ok()) return asked.status();
+    if (*asked == *grid_) return absl::OkStatus();
+    grid_ = std::make_shared<const BucketGrid>(*std::move(asked));
+    boxes_.assign(grid_->size(), {});
+    return absl::OkStatus();
+  }
+
+  void Refuse(int bucket, const absl::Status& status) {
+    boxes_[bucket].reason = std::string(PublicStatus(status).message());
+    LogWarn("bucket without a plan of its own", {{"model", version_->name()},
+                                                 {"version", version_->version()},
+                                                 {"bucket", grid_->Text(bucket)},
+                                                 {"error", status.ToString()}});
+  }
+
+  void Make(int bucket) {
+    job_.Update([&](v1::CompileJob& state) {
+      state.set_message(
+          absl::StrCat("bucket ", bucket, " of ", grid_->size() - 1, ": ", grid_->Text(bucket)));
+    });
+    auto made = tools_.make(NarrowedTo(version_->graph(), grid_->box(bucket)));
+    if (made.ok()) {
+      made_[bucket] = *std::move(made);
+    } else if (!job_.stop_requested().has_value()) {
+      Refuse(bucket, made.status());
+    }
+    job_.Update([&](v1::CompileJob& state) { state.set_buckets_done(bucket); });
+  }
+
+  // What loading it would take that nobody holds yet.
+  BucketCandidate CandidateOf(int bucket) const {
+    BucketCandidate candidate{.bucket = bucket};
+    ParameterHashes hashes;
+    const std::vector<NodeId> ids = version_->graph().ParameterIds();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      hashes[version_->graph().node(ids[i]).name] = version_->parameter_hashes()[i];
+    }
+    // A plan that says nothing of its memory is refused, if at all, when it is loaded.
+    const auto memory = MemoryOf(made_[bucket]->plan, hashes);
+    if (!memory.ok()) return candidate;
+    for (const PlanMemory::Weight& weight : memory->prepared) {
+      if (tools_.pool != nullptr && tools_.pool->Find(weight.key).has_value()) continue;
+      candidate.weights.push_back(weight);
+    }
+    return candidate;
+  }
+
+  void Load() {
+    BucketChoiceInput input{.buckets = grid_->size()};
+    for (int bucket = 1; bucket < grid_->size(); ++bucket) {
+      if (made_[bucket] != nullptr) input.candidates.push_back(CandidateOf(bucket));
+    }
+    const ServerLedger& ledger = registry_.ledger();
+    input.bytes_free = ledger.limit() - ledger.used();
+    const std::vector<int> chosen = ChoosePlans(input);
+    const int64_t bytes = BytesOf(input, chosen);
+    for (int bucket = 1; bucket < grid_->size(); ++bucket) {
+      if (made_[bucket] == nullptr || job_.stop_requested().has_value()) continue;
+      if (chosen[bucket] < 0) {
+        Refuse(bucket, absl::ResourceExhaustedError(absl::StrCat(
+                           "its weights do not fit beside the ", bytes,
+                           " bytes of the other buckets: ", ledger.used(), " of the limit of ",
+                           ledger.limit(), " bytes (--memory_limit) are held")));
+        continue;
+      }
+      auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), made_[bucket]);
+      if (loaded.ok()) {
+        boxes_[bucket] = {*std::move(loaded), ""};
+      } else {
+        Refuse(bucket, loaded.status());
+      }
+    }
+  }
+
+  absl::Status Serve() {
+    const bool others = version_->plans().view().grid != grid_;
+    if (others) {
+      if (absl::Status s = registry_.SetBuckets(*version_, *job_.buckets()); !s.ok()) return s;
+    }
+    int own = 0;
+    for (const PlanTable::BoxPlan& box : boxes_) own += box.plan != nullptr ? 1 : 0;
+    if (!version_->plans().Replace(grid_, std::move(boxes_))) return absl::OkStatus();
+    if (grid_->size() > 1) {
+      LogInfo("buckets serve", {{"job", job_.id()},
+                                {"model", version_->name()},
+                                {"version", version_->version()},
+                                {"buckets", grid_->size() - 1},
+                                {"plans", own}});
+    }
+    return absl::OkStatus();
+  }
+
+  const BucketTools& tools_;
+  Registry& registry_;
+  CompileJob& job_;
+  const std::shared_ptr<ModelVersion> version_;
+  std::shared_ptr<const BucketGrid> grid_;
+  // By bucket.
+  std::vector<PlanTable::BoxPlan> boxes_;
+  std::vector<Found> made_;
+};
+
+}  // namespace
+
+absl::Status BuildBuckets(const BucketTools& tools, Registry& registry, CompileJob& job) {
+  return Builder(tools, registry, job).Build();
+}
+
+}  // namespace athanor

@@ -1,0 +1,72 @@
+// The plans of a version by bucket: that of the full range, which always stays and which calls wait
+// for, and those of the boxes that refine it.
+//
+//   PlanTable plans(grid);
+//   std::shared_ptr<const ServedPlan> plan = plans.For(dims);   // null: not even the full range's
+//
+// Looking a plan up starts nothing: sizes without a plan of their own run on the full range's.
+// Thread-safe; For takes one short lock.
+#ifndef ATHANOR_SERVER_PLAN_TABLE_H_
+#define ATHANOR_SERVER_PLAN_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/bucket_grid.h"
+#include "server/plan_slot.h"
+#include "server/served_plan.h"
+
+namespace athanor {
+
+class PlanTable {
+ public:
+  // What serves a box: its plan, or why it has none.
+  struct BoxPlan {
+    std::shared_ptr<const ServedPlan> plan;
+    std::string reason;
+  };
+  // One snapshot.
+  struct View {
+    std::shared_ptr<const BucketGrid> grid;
+    std::vector<BoxPlan> boxes;  // by bucket; the first, the full range's, is empty
+
+    const BoxPlan& box(int bucket) const { return boxes[bucket]; }
+  };
+
+  explicit PlanTable(std::shared_ptr<const BucketGrid> grid);
+
+  PlanSlot& full() { return full_; }
+  const PlanSlot& full() const { return full_; }
+  // What runs a request of these sizes now: its box's plan, but no baseline where a search has
+  // found a plan for the full range; else that. REQUIRES: sizes in the dims' bounds
+  std::shared_ptr<const ServedPlan> For(absl::Span<const int64_t> dims) const;
+  View view() const;
+
+  // Other boxes with their plans, in one step: requests under way end with what they began. False
+  // after Close. REQUIRES: boxes.size() == grid->size()
+  bool Replace(std::shared_ptr<const BucketGrid> grid, std::vector<BoxPlan> boxes);
+  // One plan in the place of another. False: closed, or the boxes are others than `grid`'s now.
+  bool Set(const std::shared_ptr<const BucketGrid>& grid, int bucket,
+           std::shared_ptr<const ServedPlan> plan);
+  // While false the full range's plan serves every size: it is what the version is pinned to.
+  void UseBoxes(bool use);
+  bool uses_boxes() const;
+  // For good: drops all plans and answers those who wait.
+  void Close(const absl::Status& status);
+
+ private:
+  PlanSlot full_;
+  mutable Mutex mu_;
+  View view_ ABSL_GUARDED_BY(mu_);
+  bool use_boxes_ ABSL_GUARDED_BY(mu_) = true;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_PLAN_TABLE_H_
