@@ -112,6 +112,13 @@ absl::Status CallSlot::status() const {
     metrics.Count(Metric::kRefusals, Refusal::kDraining);
     return absl::UnavailableError("the server is draining");
   }
+  if (kind_ == CallKind::kStream) {
+    if (count_ <= core_.options().max_streams) return absl::OkStatus();
+    metrics.Count(Metric::kRefusals, Refusal::kStreams);
+    return absl::ResourceExhaustedError(
+        absl::StrCat(core_.options().max_streams,
+                     " watchers are being told of compile jobs, the most allowed (--max_streams)"));
+  }
   if (count_ > core_.options().max_pending) {
     metrics.Count(Metric::kRefusals, Refusal::kPending);
     return absl::ResourceExhaustedError(

@@ -53,7 +53,7 @@ class ServerCore {
   bool draining() const { return draining_.load(std::memory_order_acquire); }
   // New calls are refused from here on.
   void StartDraining() { draining_.store(true, std::memory_order_release); }
-  int64_t active_calls() const { return active_.load(); }
+  int64_t active_calls() const { return calls_.load() + streams_.load(); }
   std::atomic<int64_t>& uploads() { return uploads_; }
 
  private:
@@ -70,7 +70,8 @@ class ServerCore {
   MemoryReturn memory_return_;  // told by the ledger
   ServerLedger ledger_;
   std::atomic<bool> draining_{false};
-  std::atomic<int64_t> active_{0};
+  std::atomic<int64_t> calls_{0};
+  std::atomic<int64_t> streams_{0};
   std::atomic<int64_t> uploads_{0};
   Timer timer_;
   std::unique_ptr<Registry> registry_;
@@ -82,20 +83,29 @@ class ServerCore {
   std::unique_ptr<WorkQueue> disk_queue_;
 };
 
+// Streams live as long as who watches: they may not keep requests out.
+enum class CallKind : uint8_t { kCall, kStream };
+
 // One call being answered.
 class CallSlot {
  public:
-  explicit CallSlot(ServerCore& core) : core_(core), count_(core.active_.fetch_add(1) + 1) {}
-  ~CallSlot() { core_.active_.fetch_sub(1); }
+  explicit CallSlot(ServerCore& core, CallKind kind = CallKind::kCall)
+      : core_(core), kind_(kind), count_(counter().fetch_add(1) + 1) {}
+  ~CallSlot() { counter().fetch_sub(1); }
   CallSlot(const CallSlot&) = delete;
   CallSlot& operator=(const CallSlot&) = delete;
 
-  // UNAVAILABLE while draining, RESOURCE_EXHAUSTED above --max_pending. Counts what it refuses: to
-  // be asked once.
+  // UNAVAILABLE while draining, RESOURCE_EXHAUSTED above --max_pending or, of streams,
+  // --max_streams. Counts what it refuses: to be asked once.
   absl::Status status() const;
 
  private:
+  std::atomic<int64_t>& counter() const {
+    return kind_ == CallKind::kStream ? core_.streams_ : core_.calls_;
+  }
+
   ServerCore& core_;
+  const CallKind kind_;
   const int64_t count_;
 };
 

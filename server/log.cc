@@ -51,6 +51,15 @@ void Write(spdlog::level::level_enum level, absl::string_view message, LogFields
 
 }  // namespace
 
+std::optional<int64_t> LogLimit::Pass(std::chrono::steady_clock::time_point now) {
+  const int64_t second =
+      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+  if (second_.exchange(second) != second) passed_ = 0;
+  if (passed_.fetch_add(1) < most_) return held_back_.exchange(0);
+  held_back_.fetch_add(1);
+  return std::nullopt;
+}
+
 std::string FormatLog(absl::string_view message, LogFields fields, bool json) {
   std::string line = json ? "\"msg\":" + Escaped(message) : "msg=" + Escaped(message);
   for (const LogField& field : fields) {

@@ -8,7 +8,11 @@
 #ifndef ATHANOR_SERVER_LOG_H_
 #define ATHANOR_SERVER_LOG_H_
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +42,25 @@ void LogDebug(absl::string_view message, LogFields fields = {});
 void LogInfo(absl::string_view message, LogFields fields = {});
 void LogWarn(absl::string_view message, LogFields fields = {});
 void LogError(absl::string_view message, LogFields fields = {});
+
+// Lines of one kind, which others can cause as often as they like: so many a second pass.
+//
+//   static LogLimit limit;
+//   if (auto held_back = limit.Pass()) LogInfo("refused", {..., {"held_back", *held_back}});
+class LogLimit {
+ public:
+  explicit LogLimit(int64_t most = 20) : most_(most) {}
+
+  // How many were held back since the last one that passed; nothing: this one is held back too.
+  std::optional<int64_t> Pass(
+      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
+
+ private:
+  const int64_t most_;
+  std::atomic<int64_t> second_{-1};
+  std::atomic<int64_t> passed_{0};  // in that second
+  std::atomic<int64_t> held_back_{0};
+};
 
 // The line without time and level, as InitLog's format would print it.
 std::string FormatLog(absl::string_view message, LogFields fields, bool json);

@@ -20,5 +20,17 @@ TEST(LogTest, WhatOthersSendCannotForgeALine) {
   EXPECT_EQ(line, R"(msg="m" name="a\nlevel=error \u00ff\"")");
 }
 
+TEST(LogTest, OfTooManyLinesSomePassAndTheRestIsCounted) {
+  LogLimit limit(2);
+  const std::chrono::steady_clock::time_point begin(std::chrono::seconds(100));
+  EXPECT_EQ(limit.Pass(begin), 0);
+  EXPECT_EQ(limit.Pass(begin + std::chrono::milliseconds(1)), 0);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(limit.Pass(begin + std::chrono::milliseconds(2)), std::nullopt);
+  EXPECT_EQ(limit.Pass(begin + std::chrono::seconds(1)), 5);
+  EXPECT_EQ(limit.Pass(begin + std::chrono::seconds(1)), 0);
+  EXPECT_EQ(limit.Pass(begin + std::chrono::seconds(1)), std::nullopt);
+}
+
 }  // namespace
 }  // namespace athanor

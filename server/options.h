@@ -47,10 +47,15 @@ struct ServerOptions {
   int64_t max_graph_bytes = int64_t{32} << 20;
   int64_t max_tensor_bytes = int64_t{64} << 30;
   int64_t max_nodes = 100'000;
+  int64_t max_rank = 16;
+  int64_t max_dims = 64;
+  int64_t max_name_bytes = 1'024;
   int64_t max_models = 10'000;
   int64_t max_uploads = 16;
   int64_t upload_idle_ms = 60'000;
   int64_t max_pending = 1'024;
+  int64_t max_streams = 256;
+  int64_t keepalive_ms = 60'000;
   int64_t max_queue = 256;
   int64_t max_client_percent = 50;
   int64_t max_queue_delay_ms = 100;
@@ -76,6 +81,7 @@ struct FlagRow {
   int64_t min;  // of numbers
   int64_t max;
   absl::string_view help;
+  bool limit = false;  // refuses or ends what is beyond; limits_test.cc has a case for each
 };
 
 absl::Span<const FlagRow> FlagTable();

@@ -3,6 +3,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -33,6 +34,19 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Serve
   grpc::SslServerCredentialsOptions tls;
   tls.pem_key_cert_pairs.push_back({*std::move(key), *std::move(cert)});
   return grpc::SslServerCredentials(tls);
+}
+
+// Clients that went without a word hold a connection, and what their calls hold.
+void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
+  if (milliseconds == 0) return;
+  const int time = static_cast<int>(milliseconds);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, time);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, time);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // One that never says that it speaks HTTP/2; gRPC's own bound is two minutes.
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              static_cast<int>(std::min<int64_t>(2 * milliseconds, 120'000)));
 }
 
 }  // namespace
@@ -67,6 +81,7 @@ absl::Status Server::Listen() {
   builder.SetMaxSendMessageSize(-1);
   // A second server on the same port is an error, not half of the requests.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  SetKeepalive(options.keepalive_ms, &builder);
   builder.RegisterService(&inference_);
   builder.RegisterService(&models_);
   builder.RegisterService(&compile_);

@@ -133,6 +133,9 @@ absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
 absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
   GraphLimits limits;
   limits.max_nodes = options_.max_nodes;
+  limits.max_rank = static_cast<int>(options_.max_rank);
+  limits.max_dims = options_.max_dims;
+  limits.max_name_bytes = options_.max_name_bytes;
   limits.max_tensor_bytes = options_.max_tensor_bytes;
   absl::StatusOr<ImportedGraph> graph = ImportGraph(header.graph(), limits);
   if (!graph.ok()) return graph.status();

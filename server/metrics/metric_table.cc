@@ -50,7 +50,8 @@ constexpr Text kCodes[] = {
     "UNAUTHENTICATED",
 };
 constexpr Text kReason[] = {"reason"};
-constexpr Text kRefusals[] = {"draining", "pending", "queue", "uploads", "memory", "compile_jobs"};
+constexpr Text kRefusals[] = {"draining", "pending",      "queue",  "uploads",
+                              "memory",   "compile_jobs", "streams"};
 // By number of v1::CompileJob::StopReason.
 constexpr Text kStopReasons[] = {
     "",         "baseline_only", "error",     "cancelled", "model_deleted", "shutdown",

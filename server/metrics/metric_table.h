@@ -85,7 +85,15 @@ const MetricRow& RowOf(Metric metric);
 
 // The number of a label value. Those of kRequests and kUploads are absl::StatusCode, those of
 // kCompileJobs v1::CompileJob::StopReason.
-enum class Refusal : uint8_t { kDraining, kPending, kQueue, kUploads, kMemory, kCompileJobs };
+enum class Refusal : uint8_t {
+  kDraining,
+  kPending,
+  kQueue,
+  kUploads,
+  kMemory,
+  kCompileJobs,
+  kStreams
+};
 enum class CompilePhase : uint8_t { kLower, kKernels, kCheck, kLoad };
 
 }  // namespace athanor

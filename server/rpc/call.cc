@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kRequestIdKey[] = "x-request-id";
 constexpr size_t kMaxRequestId = 128;
+constexpr int kStatusCodes = 17;
 
 std::string NewRequestId() {
   static const uint32_t process = std::random_device()();
@@ -60,11 +61,16 @@ grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& cont
   const std::string id = RequestId(context);
   context.AddTrailingMetadata(kRequestIdKey, id);
   const grpc::Status sent = ToGrpc(status);
+  // By code, so that what is refused in an overload hides nothing else.
+  static LogLimit limits[kStatusCodes];
+  const auto held_back = limits[static_cast<int>(status.code()) % kStatusCodes].Pass();
+  if (!held_back.has_value()) return sent;
   LogInfo("call failed", {{"request", id},
                           {"method", method},
                           {"peer", context.peer()},
                           {"code", absl::StatusCodeToString(status.code())},
-                          {"error", sent.error_message()}});
+                          {"error", sent.error_message()},
+                          {"held_back", *held_back}});
   return sent;
 }
 

@@ -14,7 +14,7 @@ constexpr char kMethod[] = "WatchCompileJob";
 class WatchCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   WatchCall(ServerCore& core, grpc::CallbackServerContext* context)
-      : slot_(core), core_(core), context_(context) {}
+      : slot_(core, CallKind::kStream), core_(core), context_(context) {}
 
   void Begin(const grpc::ByteBuffer& bytes) {
     v1::WatchCompileJobRequest request;

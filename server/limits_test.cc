@@ -1,0 +1,408 @@
+// Every flag that limits something: what is within it is taken, what is beyond is refused with a
+// code, the numbers and, where the limit is the server's own, the flag. A row of the flag table
+// marked as a limit without a case here is a failure.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/graph.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/options.h"
+#include "server/testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kExhausted = grpc::StatusCode::RESOURCE_EXHAUSTED;
+constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
+
+void ExpectRefused(const grpc::Status& status, grpc::StatusCode code,
+                   const std::vector<std::string>& parts) {
+  EXPECT_EQ(status.error_code(), code) << status.error_message();
+  for (const std::string& part : parts) EXPECT_THAT(status.error_message(), HasSubstr(part));
+}
+
+// Uploads `good`, and is refused `bad`, with the message for it.
+void ExpectBound(const ServerOptions& options, const TestModel& good, const TestModel& bad,
+                 grpc::StatusCode code, const std::vector<std::string>& parts) {
+  TestServer test(options);
+  test.Upload("good", good);
+  ExpectRefused(test.Send(UploadMessages("bad", bad)), code, parts);
+}
+
+TestModel Weights(size_t count) { return ScaleModel(std::vector<float>(count, 1)); }
+
+void MemoryLimit() {
+  ExpectBound({.memory_limit = 1 << 20, .max_chunk_bytes = 1 << 10}, Weights(1), Weights(1 << 18),
+              kExhausted, {"1048576 bytes for parameters", "limit of 1048576", "--memory_limit"});
+}
+
+void MessageBytes() {
+  TestServer test({.max_message_bytes = 64 << 10, .max_chunk_bytes = 32 << 10});
+  test.Upload("m", ReluModel());
+  // gRPC's own words: it never gets as far as ours.
+  ExpectRefused(test.Infer(FloatRequest("m", std::vector<float>(32 << 10))), kExhausted, {"65536"});
+}
+
+void ChunkBytes() {
+  TestServer test({.max_chunk_bytes = 16});
+  EXPECT_TRUE(test.Send(UploadMessages("m", Weights(6), 16)).ok());
+  ExpectRefused(test.Send(UploadMessages("n", ScaleModel({1, 2, 3, 4, 5, 7}), 24)), kExhausted,
+                {"24 bytes; at most 16", "--max_chunk_bytes"});
+}
+
+void GraphBytes() {
+  const auto bytes = static_cast<int64_t>(ReluModel().graph.ByteSizeLong());
+  ExpectBound({.max_graph_bytes = bytes}, ReluModel(), ChainModel({1, 2, 3}), kExhausted,
+              {absl::StrCat("at most ", bytes), "--max_graph_bytes"});
+}
+
+void TensorBytes() {
+  ExpectBound({.max_tensor_bytes = 64}, Weights(16), Weights(17), kInvalid,
+              {"68 bytes", "the limit is 64"});
+}
+
+void Nodes() {
+  ExpectBound({.max_nodes = 3}, Weights(1), ChainModel({1}), kInvalid, {"nodes; the limit is 3"});
+}
+
+// y = relu(x) of x f32 with `sizes`, under `name`.
+TestModel ReluOf(std::vector<Dim> dims, Shape sizes, const std::string& name = "clamp") {
+  Graph graph;
+  graph.dims = std::move(dims);
+  GraphBuilder builder(&graph);
+  const NodeId x = builder.Input("x", {DType::kF32, std::move(sizes)}).value();
+  builder.Output("y", builder.Add(Op::kRelu, {x}, {}, name).value());
+  return ModelOf(graph, {});
+}
+
+void Rank() {
+  ExpectBound({.max_rank = 2}, ReluOf({}, {2, 3}), ReluOf({}, {2, 3, 4}), kInvalid,
+              {"3 entries", "the limit is 2"});
+}
+
+void Dims() {
+  const Dim b{"b", 1, 8}, s{"s", 1, 8};
+  ExpectBound({.max_dims = 1}, ReluOf({b}, {Expr::Symbol("b")}),
+              ReluOf({b, s}, {Expr::Symbol("b"), Expr::Symbol("s")}), kInvalid,
+              {"2 dims; the limit is 1"});
+}
+
+void NameBytes() {
+  ExpectBound({.max_name_bytes = 5}, ReluOf({}, {2}, "clamp"), ReluOf({}, {2}, "clamps"), kInvalid,
+              {"\"clamps\"", "6 bytes long; the limit is 5"});
+}
+
+void Models() {
+  ExpectBound({.max_models = 1}, ReluModel(), Weights(1), kExhausted,
+              {"1 model versions", "--max_models"});
+}
+
+void Uploads() {
+  TestServer test({.max_uploads = 1});
+  grpc::ClientContext context;
+  v1::UploadModelResponse reply;
+  auto writer = test.models->UploadModel(&context, &reply);
+  writer->Write(UploadMessages("m", Weights(3))[0]);
+  while (test.server->core().uploads() == 0) std::this_thread::yield();
+  ExpectRefused(test.Send(UploadMessages("n", ReluModel())), kExhausted,
+                {"1 uploads", "--max_uploads"});
+  context.TryCancel();
+  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+void UploadIdle() {
+  TestServer test({.upload_idle_ms = 50});
+  grpc::ClientContext context;
+  v1::UploadModelResponse reply;
+  auto writer = test.models->UploadModel(&context, &reply);
+  writer->Write(UploadMessages("m", Weights(3))[0]);
+  ExpectRefused(writer->Finish(), grpc::StatusCode::DEADLINE_EXCEEDED, {"50 ms", "--upload_idle"});
+}
+
+// Calls that run or wait, until the destructor lets them end.
+class Held {
+ public:
+  explicit Held(ServerOptions options) : test(std::move(options)) {
+    test.Upload("m", Weights(1));
+    while (test.server->core().active_calls() > 0) std::this_thread::yield();
+    test.control->HoldRuns();
+  }
+  ~Held() {
+    test.control->ReleaseRuns();
+    for (std::thread& call : calls_) call.join();
+  }
+
+  // One more call, through `stub`; returns once it runs or waits for its turn.
+  void Call(inference::GRPCInferenceService::Stub* stub) {
+    const int64_t before = Taken();
+    calls_.emplace_back([stub] {
+      grpc::ClientContext context;
+      inference::ModelInferResponse reply;
+      const grpc::Status status = stub->ModelInfer(&context, FloatRequest("m", {1}), &reply);
+      EXPECT_TRUE(status.ok()) << status.error_message();
+    });
+    while (Taken() == before) std::this_thread::yield();
+  }
+
+  TestServer test;
+
+ private:
+  int64_t Taken() {
+    int64_t taken = test.control->runs_waiting();
+    for (const auto& queue : test.server->core().requests().waiting()) taken += queue.requests;
+    return taken;
+  }
+
+  std::vector<std::thread> calls_;
+};
+
+void Pending() {
+  Held held({.threads = 2, .max_pending = 2, .contexts = 2});
+  for (int i = 0; i < 2; ++i) held.Call(held.test.inference_stub.get());
+  ExpectRefused(held.test.Infer(FloatRequest("m", {1})), kExhausted, {"2 calls", "--max_pending"});
+}
+
+void Queue() {
+  Held held({.threads = 1, .max_queue = 2, .contexts = 1});
+  for (int i = 0; i < 3; ++i) held.Call(held.test.inference_stub.get());
+  ExpectRefused(held.test.Infer(FloatRequest("m", {1})), kExhausted,
+                {"2 requests wait already", "--max_queue"});
+}
+
+void ClientPercent() {
+  Held held({.threads = 1, .max_queue = 4, .max_client_percent = 25, .contexts = 1});
+  grpc::ChannelArguments own;
+  own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto other = inference::GRPCInferenceService::NewStub(
+      grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", held.test.server->port()),
+                                grpc::InsecureChannelCredentials(), own));
+  for (int i = 0; i < 2; ++i) held.Call(held.test.inference_stub.get());
+  held.Call(other.get());
+  ExpectRefused(held.test.Infer(FloatRequest("m", {1})), kExhausted,
+                {"1 requests of this client", "25 %", "--max_client_percent"});
+}
+
+// A run is predicted to take 1 ms (testing.cc).
+void QueueDelay() {
+  Held held({.threads = 1, .max_queue_delay_ms = 1, .contexts = 1});
+  for (int i = 0; i < 6; ++i) held.Call(held.test.inference_stub.get());
+  ExpectRefused(held.test.Infer(FloatRequest("m", {1})), kExhausted,
+                {"5.0 ms, more than the 4.0 ms", "--max_queue_delay"});
+}
+
+void CompileJobs() {
+  TestServer test({.max_compile_jobs = 1});
+  test.control->HoldCompiles();
+  v1::UploadModelResponse first;
+  ASSERT_TRUE(test.Send(UploadMessages("a", Weights(1)), &first).ok());
+  const auto compiling = [&] {
+    grpc::ClientContext context;
+    v1::GetCompileJobRequest request;
+    request.set_id(first.compile_job_id());
+    v1::CompileJob job;
+    EXPECT_TRUE(test.compile->GetCompileJob(&context, request, &job).ok());
+    return job.phase() == v1::CompileJob::COMPILING_KERNELS;
+  };
+  while (!compiling()) std::this_thread::yield();
+  ASSERT_TRUE(test.Send(UploadMessages("b", Weights(1))).ok());
+  grpc::ClientContext context;
+  v1::StartCompileRequest request;
+  request.set_model("a");
+  v1::CompileJob job;
+  ExpectRefused(test.compile->StartCompile(&context, request, &job), kExhausted,
+                {"1 compile jobs", "--max_compile_jobs"});
+}
+
+void Buckets() {
+  TestServer test({.max_buckets = 2});
+  const auto cut = [](int ranges) {
+    std::vector<v1::UploadModelRequest> messages = UploadMessages("m", ReluModel());
+    auto* b = messages[0].mutable_header()->add_buckets();
+    b->set_dim("b");
+    for (int i = 1; i <= ranges; ++i) {
+      auto* range = b->add_ranges();
+      range->set_min(i);
+      range->set_max(i == ranges ? 64 : i);
+    }
+    return messages;
+  };
+  EXPECT_TRUE(test.Send(cut(2)).ok());
+  ExpectRefused(test.Send(cut(3)), kExhausted, {"3 buckets; at most 2", "--max_buckets"});
+}
+
+inference::ModelInferRequest TapRequest(const std::string& taps) {
+  inference::ModelInferRequest request = FloatRequest("m", {2});
+  (*request.mutable_parameters())["taps"].set_string_param(taps);
+  return request;
+}
+
+void TapPlans() {
+  TestServer test({.tap_plans = 1});
+  test.Upload("m", ChainModel({3}));
+  test.control->HoldCompiles();
+  std::thread waiting([&] { EXPECT_TRUE(test.Infer(TapRequest("hidden")).ok()); });
+  const auto jobs = [&] {
+    grpc::ClientContext context;
+    v1::ListCompileJobsResponse reply;
+    EXPECT_TRUE(test.compile->ListCompileJobs(&context, {}, &reply).ok());
+    return reply.jobs_size();
+  };
+  while (jobs() < 2) std::this_thread::yield();
+  ExpectRefused(test.Infer(TapRequest("doubled")), kExhausted,
+                {"plans for 1 other", "--tap_plans"});
+  test.control->ReleaseCompiles();
+  waiting.join();
+}
+
+void Taps() {
+  TestServer test({.max_taps = 2});
+  test.Upload("m", ChainModel({1}));
+  EXPECT_TRUE(test.Infer(TapRequest("x,w")).ok());
+  ExpectRefused(test.Infer(TapRequest("x,w,hidden")), kInvalid, {"more than 2"});
+}
+
+void Wait() {
+  TestServer test({.max_wait_ms = 30});
+  test.control->HoldCompiles();
+  ASSERT_TRUE(test.Send(UploadMessages("m", Weights(1))).ok());
+  ExpectRefused(test.Infer(FloatRequest("m", {2})), grpc::StatusCode::DEADLINE_EXCEEDED, {"m"});
+}
+
+// Watchers that have been told once.
+class Watchers {
+ public:
+  explicit Watchers(TestServer& test, std::string job) : test_(test), job_(std::move(job)) {}
+  ~Watchers() {
+    for (Watch& watch : watches_) {
+      watch.context->TryCancel();
+      (void)watch.reader->Finish();
+    }
+  }
+
+  grpc::Status Add() {
+    Watch watch{std::make_unique<grpc::ClientContext>(), nullptr};
+    v1::WatchCompileJobRequest request;
+    request.set_id(job_);
+    watch.reader = test_.compile->WatchCompileJob(watch.context.get(), request);
+    v1::CompileJob state;
+    if (!watch.reader->Read(&state)) return watch.reader->Finish();
+    watches_.push_back(std::move(watch));
+    return grpc::Status::OK;
+  }
+
+ private:
+  struct Watch {
+    std::unique_ptr<grpc::ClientContext> context;
+    std::unique_ptr<grpc::ClientReader<v1::CompileJob>> reader;
+  };
+
+  TestServer& test_;
+  const std::string job_;
+  std::vector<Watch> watches_;
+};
+
+// And they keep no request out.
+void Streams() {
+  TestServer test({.max_pending = 1, .max_streams = 3});
+  test.Upload("served", Weights(1));
+  test.control->HoldCompiles();
+  v1::UploadModelResponse waiting;
+  ASSERT_TRUE(test.Send(UploadMessages("m", Weights(2)), &waiting).ok());
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
+  Watchers watchers(test, waiting.compile_job_id());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(watchers.Add().ok());
+  ExpectRefused(watchers.Add(), kExhausted, {"3 watchers", "--max_streams"});
+  EXPECT_THAT(test.Infer("served", {2}), testing::ElementsAre(2));
+}
+
+// A client that says what HTTP/2 clients say first, and then nothing; true once it is closed.
+bool IsClosed(int port) {
+  const int end = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  bool closed = connect(end, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  const std::string hello =
+      std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string("\0\0\0\4\0\0\0\0\0", 9);
+  closed = closed && write(end, hello.data(), hello.size()) == static_cast<ssize_t>(hello.size());
+  char bytes[256];
+  ssize_t got = 0;
+  while (closed && (got = read(end, bytes, sizeof(bytes))) > 0) {
+  }
+  close(end);
+  return closed && got <= 0;
+}
+
+void Keepalive() {
+  TestServer test({.keepalive_ms = 100});
+  test.Upload("m", Weights(1));
+  EXPECT_TRUE(IsClosed(test.server->port()));
+  EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));
+}
+
+const std::map<std::string, void (*)()>& Cases() {
+  static const auto& cases = *new std::map<std::string, void (*)()>{
+      {"memory_limit", MemoryLimit},
+      {"max_message_bytes", MessageBytes},
+      {"max_chunk_bytes", ChunkBytes},
+      {"max_graph_bytes", GraphBytes},
+      {"max_tensor_bytes", TensorBytes},
+      {"max_nodes", Nodes},
+      {"max_rank", Rank},
+      {"max_dims", Dims},
+      {"max_name_bytes", NameBytes},
+      {"max_models", Models},
+      {"max_uploads", Uploads},
+      {"upload_idle", UploadIdle},
+      {"max_pending", Pending},
+      {"max_streams", Streams},
+      {"keepalive", Keepalive},
+      {"max_queue", Queue},
+      {"max_client_percent", ClientPercent},
+      {"max_queue_delay", QueueDelay},
+      {"max_compile_jobs", CompileJobs},
+      {"max_buckets", Buckets},
+      {"tap_plans", TapPlans},
+      {"max_taps", Taps},
+      {"max_wait", Wait},
+  };
+  return cases;
+}
+
+TEST(LimitsTest, EveryLimitHasACase) {
+  std::set<std::string> limits, cases;
+  for (const FlagRow& row : FlagTable()) {
+    if (row.limit) limits.insert(std::string(row.name));
+  }
+  for (const auto& [flag, run] : Cases()) cases.insert(flag);
+  EXPECT_EQ(limits, cases);
+}
+
+class LimitTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(LimitTest, RefusesWhatIsBeyond) { Cases().at(GetParam())(); }
+
+std::vector<std::string> Flags() {
+  std::vector<std::string> flags;
+  for (const auto& [flag, run] : Cases()) flags.push_back(flag);
+  return flags;
+}
+
+INSTANTIATE_TEST_SUITE_P(Flags, LimitTest, testing::ValuesIn(Flags()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace athanor
