@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/frontend.h"
 #include "tests/fuzz/bundle_target.h"
+#include "tests/fuzz/cache_target.h"
 #include "tests/fuzz/seeds.h"
 
 namespace athanor {
@@ -33,6 +34,7 @@ Corpus::Corpus() : graphs_(SeedGraphs()) {
       bundle_messages_.push_back(std::make_unique<v1::CacheBundleChunk>(std::move(chunk)));
     }
   }
+  for (const std::string& file : SeedCacheFiles()) cache_inputs_.push_back({kCacheTarget, file});
 }
 
 // With raw and with typed contents, with and without parameters.
@@ -69,6 +71,7 @@ std::string Corpus::MutateBundle(const std::string& bytes, Mutator* mutator) con
 }
 
 Input Corpus::Mutate(const Input& input, Mutator* mutator) const {
+  if (input.target == kCacheTarget) return {kCacheTarget, MutateCacheFile(input.bytes, mutator)};
   if (input.target == kBundleTarget) {
     Input changed = {kBundleTarget, MutateBundle(input.bytes, mutator)};
     if (mutator->OneIn(10)) mutator->MutateBytes(&changed.bytes);
@@ -90,6 +93,7 @@ Input Corpus::Mutate(const Input& input, Mutator* mutator) const {
 std::string Corpus::Run(const Input& input, FuzzStats* stats) const {
   if (input.target == 0) return FuzzGraph(input.bytes, stats);
   if (input.target == kBundleTarget) return FuzzBundle(input.bytes, stats);
+  if (input.target == kCacheTarget) return FuzzCacheFile(input.bytes, stats);
   const size_t graph = (input.target - 1) % graphs_.size();
   return FuzzRequest(binders_[graph], graphs_[graph], input.bytes, stats);
 }

@@ -20,8 +20,10 @@
 namespace athanor {
 
 inline constexpr uint8_t kBundleTarget = 255;
+inline constexpr uint8_t kCacheTarget = 254;
 
-// Target 0 is FuzzGraph, kBundleTarget is FuzzBundle, target 1 + i is FuzzRequest for seed graph i.
+// Target 0 is FuzzGraph, kBundleTarget FuzzBundle, kCacheTarget FuzzCacheFile; target 1 + i is
+// FuzzRequest for seed graph i.
 // Saved inputs are the target as one byte, then the bytes.
 struct Input {
   uint8_t target = 0;
@@ -41,6 +43,7 @@ class Corpus {
   const std::vector<Input>& graph_inputs() const { return graph_inputs_; }
   const std::vector<Input>& request_inputs() const { return request_inputs_; }
   const std::vector<Input>& bundle_inputs() const { return bundle_inputs_; }
+  const std::vector<Input>& cache_inputs() const { return cache_inputs_; }
 
   Input Mutate(const Input& input, Mutator* mutator) const;
   std::string Run(const Input& input, FuzzStats* stats) const;
@@ -54,6 +57,7 @@ class Corpus {
   std::vector<Input> graph_inputs_;
   std::vector<Input> request_inputs_;
   std::vector<Input> bundle_inputs_;
+  std::vector<Input> cache_inputs_;
   std::vector<std::unique_ptr<google::protobuf::Message>> graph_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> request_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> bundle_messages_;  // chunks

@@ -1,6 +1,7 @@
-// Mutates valid graphs and requests for ATHANOR_FUZZ_SECONDS (4 by default) and runs the targets on
-// them. An input that crashes, hangs or fails is written to a file, whose path is printed;
-// ATHANOR_FUZZ_INPUT=<file> runs only that one. ATHANOR_FUZZ_FIRST=<number> takes other inputs.
+// Mutates valid graphs, requests, bundles and cache files for ATHANOR_FUZZ_SECONDS (4 by default),
+// or ATHANOR_FUZZ_RUNS of each, and runs the targets on them. An input that crashes, hangs or fails
+// is written to a file, whose path is printed; ATHANOR_FUZZ_INPUT=<file> runs only that one.
+// ATHANOR_FUZZ_FIRST=<number> takes other inputs.
 #include <pthread.h>
 
 #include <atomic>
@@ -84,15 +85,19 @@ class Watchdog {
   std::thread thread_;
 };
 
-// Runs changed copies of `seeds` until the time is over. Three tests share the time.
+// Runs changed copies of `seeds`, so many or until the time is over, which four tests share.
 FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
   const int64_t seconds = FromEnvironment("ATHANOR_FUZZ_SECONDS", 4);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1000 * seconds / 3);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1000 * seconds / 4);
   const uint64_t first = FromEnvironment("ATHANOR_FUZZ_FIRST", 1);
+  const uint64_t runs = FromEnvironment("ATHANOR_FUZZ_RUNS", 0);
+  const auto goes_on = [&](uint64_t number) {
+    return runs > 0 ? number - first < runs : std::chrono::steady_clock::now() < end;
+  };
   FuzzStats stats;
   Watchdog watchdog;
   uint64_t number = first;
-  for (; std::chrono::steady_clock::now() < end; ++number) {
+  for (; goes_on(number); ++number) {
     current_number = number;
     Mutator mutator(number * 0x9e3779b97f4a7c15);
     const Input input = corpus.Mutate(seeds[mutator.Below(seeds.size())], &mutator);
@@ -135,6 +140,11 @@ TEST(FuzzTest, SeedsPassUnchanged) {
   EXPECT_GE(bundles, 3);
   EXPECT_EQ(stats.accepted, graphs + requests + bundles);
   EXPECT_EQ(stats.evaluated, graphs + bundles);
+  for (const Input& input : corpus.cache_inputs()) {
+    EXPECT_EQ(corpus.Run(input, &stats), "");
+  }
+  EXPECT_EQ(stats.accepted, graphs + requests + bundles + 2);
+  EXPECT_EQ(stats.evaluated, graphs + bundles + 1);
 }
 
 TEST(FuzzTest, SeedsHoldEveryOp) {
@@ -167,6 +177,14 @@ TEST(FuzzTest, Bundles) {
   EXPECT_GT(stats.parsed, 100);
   EXPECT_GT(stats.accepted, 10);
   EXPECT_GT(stats.evaluated, 10);
+}
+
+TEST(FuzzTest, CacheFiles) {
+  const Corpus corpus;
+  const FuzzStats stats = RunInputs(corpus, corpus.cache_inputs());
+  EXPECT_GT(stats.parsed, 10);
+  EXPECT_GT(stats.accepted, 5);
+  EXPECT_GT(stats.evaluated, 5);
 }
 
 // Runs the saved input again.
