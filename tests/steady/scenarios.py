@@ -14,6 +14,7 @@ import clock
 import disk
 import idle
 import kill
+import lost_clients
 import overload
 import soak
 from harness import Run
@@ -35,6 +36,8 @@ SCENARIOS = {row.name: row for row in (
              "2 % after the first 50"),
     Scenario("overload", overload.scenario, "5x the capacity: p99 of what is accepted at most "
              "twice that at capacity, the rest refused, no memory growth"),
+    Scenario("lost_clients", lost_clients.scenario, "connections reset, silent or unread: others "
+             "are served, what was held is given back"),
     Scenario("disk", disk.scenario, "full and read-only disks: refused by name, what serves goes "
              "on, and all is well once there is room"),
     Scenario("clock", clock.scenario, "a time of day that jumps by years: nothing ends early or "
