@@ -26,6 +26,9 @@ std::string NewIdPrefix() {
 // Plan.kind of a search's plans (compiler/pipeline/search_session.cc).
 constexpr absl::string_view kSearchedPlan = "search";
 
+// Jobs of deleted models are remembered for who watches their end, not for as long as others.
+constexpr int64_t kMostOfDeleted = 50;
+
 // Why calls get no plan after someone has cancelled its job.
 absl::Status WasCancelled(const CompileJob& job, const TapPlan* tapped) {
   return absl::FailedPreconditionError(absl::StrCat(
@@ -164,9 +167,19 @@ std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelV
 }
 
 void CompileWorkers::Forget() {
-  for (auto it = jobs_.begin();
-       it != jobs_.end() && static_cast<int64_t>(jobs_.size()) > options_.max_compile_jobs;) {
-    it = it->second->finished() ? jobs_.erase(it) : std::next(it);
+  const auto of_deleted = [](const auto& entry) {
+    return entry.second->finished() && entry.second->version() == nullptr;
+  };
+  int64_t deleted = std::count_if(jobs_.begin(), jobs_.end(), of_deleted);
+  for (auto it = jobs_.begin(); it != jobs_.end();) {
+    const bool gone = of_deleted(*it);
+    const bool full = static_cast<int64_t>(jobs_.size()) > options_.max_compile_jobs;
+    if ((gone && deleted > kMostOfDeleted) || (full && it->second->finished())) {
+      deleted -= gone ? 1 : 0;
+      it = jobs_.erase(it);
+    } else {
+      ++it;
+    }
   }
 }
 

@@ -30,6 +30,21 @@ TEST_F(CoreTest, MemoryOfADeletedModelIsReturned) {
   while (core_->memory_return().trims() == 0) std::this_thread::yield();
 }
 
+TEST_F(CoreTest, JobsOfDeletedModelsAreForgottenFirst) {
+  std::shared_ptr<ModelVersion> kept = Store("kept", ScaleModel({2}));
+  const auto first = core_->workers().Start(kept);
+  ASSERT_TRUE(first.ok());
+  for (int i = 0; i < 70; ++i) {
+    std::shared_ptr<ModelVersion> passing = Store("passing", ScaleModel({3}));
+    const auto job = core_->workers().Start(passing);
+    ASSERT_TRUE(job.ok());
+    while (!(*job)->finished()) std::this_thread::yield();
+    ASSERT_TRUE(core_->registry().Delete("passing", "").ok());
+  }
+  EXPECT_LT(core_->workers().List("").size(), 65u);
+  EXPECT_TRUE(core_->workers().Find((*first)->id()).ok());
+}
+
 TEST_F(CoreTest, EverythingAtOnce) {
   std::shared_ptr<ModelVersion> steady = Store("steady", ScaleModel({2}));
   ASSERT_TRUE(core_->workers().Start(steady).ok());
