@@ -164,6 +164,8 @@ SqliteFile::SqliteFile(std::string path, SqliteSchema schema, Report report)
 SqliteFile::~SqliteFile() { Close(); }
 
 void SqliteFile::Close() {
+  // A statement that somebody still holds keeps the connection, and with it the lock of a write.
+  if (db_ != nullptr && sqlite3_get_autocommit(db_) == 0) RunSql(db_, "ROLLBACK");
   sqlite3_close_v2(db_);
   db_ = nullptr;
 }

@@ -1,0 +1,36 @@
+// Damage that was found by a statement inside a transaction: the statement kept the old connection,
+// and with it the lock, so that the same process could not write to the file for many seconds.
+#include <sqlite3.h>
+
+#include <string>
+
+#include "compiler/cache/sqlite_file.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+constexpr const char* kSteps[] = {"CREATE TABLE items (name TEXT PRIMARY KEY NOT NULL)"};
+
+TEST(DamageLocksTheFileTest, TheNextWriteFindsTheFileFree) {
+  const std::string path = ::testing::TempDir() + "/damage_locks_the_file.db";
+  // A lock that is never given up makes this fail at once.
+  SqliteFile file(path, {.what = "item file", .steps = kSteps, .busy_milliseconds = 0}, nullptr);
+  ASSERT_EQ(file.Open(), FileState::kUsable) << file.reason();
+  const absl::Status status = file.Transaction([&]() -> absl::Status {
+    Statement insert(file.db(), "INSERT INTO items VALUES ('a')");
+    EXPECT_EQ(insert.Step(), SQLITE_DONE);
+    Statement read(file.db(), "SELECT name FROM items");
+    EXPECT_EQ(read.Step(), SQLITE_ROW);
+    return file.Failed(SQLITE_CORRUPT, "read");
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(file.state(), FileState::kUsable) << file.reason();
+  EXPECT_TRUE(file.Execute("INSERT INTO items VALUES ('b')").ok());
+  Statement count(file.db(), "SELECT count(*) FROM items");
+  ASSERT_EQ(count.Step(), SQLITE_ROW);
+  EXPECT_EQ(count.IntAt(0), 1);
+}
+
+}  // namespace
+}  // namespace athanor
