@@ -182,9 +182,9 @@ TEST(FuzzTest, Bundles) {
 TEST(FuzzTest, CacheFiles) {
   const Corpus corpus;
   const FuzzStats stats = RunInputs(corpus, corpus.cache_inputs());
-  EXPECT_GT(stats.parsed, 10);
-  EXPECT_GT(stats.accepted, 5);
-  EXPECT_GT(stats.evaluated, 5);
+  EXPECT_GT(stats.parsed, 3);
+  EXPECT_GT(stats.accepted, 1);
+  EXPECT_GT(stats.evaluated, 1);
 }
 
 // Runs the saved input again.

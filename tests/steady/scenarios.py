@@ -16,6 +16,8 @@ import idle
 import kill
 import lost_clients
 import overload
+import pages
+import restart
 import soak
 from harness import Run
 
@@ -40,9 +42,13 @@ SCENARIOS = {row.name: row for row in (
              "are served, what was held is given back"),
     Scenario("disk", disk.scenario, "full and read-only disks: refused by name, what serves goes "
              "on, and all is well once there is room"),
+    Scenario("pages", pages.scenario, "a cache spoilt between starts: every start serves, "
+             "every answer is right"),
     Scenario("clock", clock.scenario, "a time of day that jumps by years: nothing ends early or "
              "late, nothing is lost"),
     Scenario("idle", idle.scenario, "at most 0.5 % of a core while nobody asks"),
+    Scenario("restart", restart.scenario, "ready within 0.5 s of its start with the same plans, "
+             "nothing compiled, nothing measured"),
     Scenario("soak", soak.scenario, "hours of everything: memory, files and cache stay"),
 )}
 
