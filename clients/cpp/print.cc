@@ -141,6 +141,7 @@ json JobJson(const v1::CompileJob& job) {
           {"buckets_done", job.buckets_done()},
           {"percent", job.percent()},
           {"message", job.message()},
+          {"waits_for", job.waits_for()},
           {"stop_reason", v1::CompileJob::StopReason_Name(job.stop_reason())},
           {"taps", json(std::vector<std::string>(job.taps().begin(), job.taps().end()))},
           {"created", TimeJson(job.has_created(), job.created())},
