@@ -10,6 +10,7 @@ void AddCacheSamples(const v1::CacheStat& stat, std::vector<MetricSample>* sampl
   const auto add = [samples](Metric metric, int64_t value, std::vector<std::string> labels = {}) {
     samples->push_back({metric, std::move(labels), static_cast<double>(value)});
   };
+  add(Metric::kCandidates, stat.candidates_measured());
   add(Metric::kKernelsCompiled, stat.kernels_compiled());
   add(Metric::kCacheBytes, stat.bytes());
   for (const v1::CacheStat::TierStat& tier : stat.tiers()) {

@@ -12,7 +12,8 @@
 
 namespace athanor {
 
-// Misses without a reason of their own have "other".
+// With what was compiled and measured: the cache counts it (Cache::Work). Misses without a reason
+// of their own have "other".
 void AddCacheSamples(const v1::CacheStat& stat, std::vector<MetricSample>* samples);
 
 }  // namespace athanor

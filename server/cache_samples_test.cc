@@ -22,6 +22,7 @@ TEST(CacheSamplesTest, HitsAndMissesByReason) {
   (*kernels->mutable_misses_by_reason())["bad_row"] = 1;
   stat.add_tiers()->set_tier("plans");
   stat.set_kernels_compiled(4);
+  stat.set_candidates_measured(9);
   stat.set_bytes(4096);
   std::vector<MetricSample> samples;
   AddCacheSamples(stat, &samples);
@@ -30,11 +31,13 @@ TEST(CacheSamplesTest, HitsAndMissesByReason) {
     if (sample.labels.empty()) continue;
     (sample.metric == Metric::kCacheHits ? hits : misses)[sample.labels] = sample.value;
   }
-  ASSERT_EQ(samples.size(), 8u);
-  EXPECT_EQ(samples[0].metric, Metric::kKernelsCompiled);
-  EXPECT_EQ(samples[0].value, 4);
-  EXPECT_EQ(samples[1].metric, Metric::kCacheBytes);
-  EXPECT_EQ(samples[1].value, 4096);
+  ASSERT_EQ(samples.size(), 9u);
+  EXPECT_EQ(samples[0].metric, Metric::kCandidates);
+  EXPECT_EQ(samples[0].value, 9);
+  EXPECT_EQ(samples[1].metric, Metric::kKernelsCompiled);
+  EXPECT_EQ(samples[1].value, 4);
+  EXPECT_EQ(samples[2].metric, Metric::kCacheBytes);
+  EXPECT_EQ(samples[2].value, 4096);
   EXPECT_THAT(hits, ElementsAre(Pair(ElementsAre("kernels"), 7), Pair(ElementsAre("plans"), 0)));
   EXPECT_THAT(misses, ElementsAre(Pair(ElementsAre("kernels", "absent"), 3),
                                   Pair(ElementsAre("kernels", "bad_row"), 1),

@@ -32,6 +32,8 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
                        DirectoryLock lock)
     : options_(options),
       backends_(std::move(backends)),
+      no_cache_(backends_->cache() == nullptr ? Cache::Open({}, [](absl::string_view) {})
+                                              : nullptr),
       lock_(std::move(lock)),
       metrics_(options_.metrics_versions),
       memory_return_({}, &ReturnMemory),
@@ -41,6 +43,8 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {
+  absl::StatusOr<CacheKeys> keys = ReadCacheKeys(options);
+  if (!keys.ok()) return keys.status();
   Disk machine;
   if (absl::Status s = machine.MakeDirectory(options.state_dir); !s.ok()) return s;
   absl::StatusOr<DirectoryLock> lock = DirectoryLock::Take(options.state_dir);
@@ -51,6 +55,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     resolved.threads = std::max<int64_t>(1, UsableCpus().size());
   }
   std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), *std::move(lock)));
+  core->cache_keys_ = *std::move(keys);
   if (disk == nullptr) disk = &core->machine_disk_;
   auto registry = Registry::Open(core->options_, &core->ledger_, &core->metrics_, disk);
   if (!registry.ok()) return registry.status();
@@ -63,6 +68,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
                    .threads = threads});
   core->runners_ = std::make_unique<Runners>(core->requests_.get(), &core->ledger_, threads);
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
+  core->cache_queue_ = std::make_unique<WorkQueue>("cache", 1);
   core->keeper_ =
       std::make_unique<PlanKeeper>(core->backends_->cache(), core->options_.state_dir, disk);
   core->loader_ = std::make_unique<PlanLoader>(core->backends_.get(), core->registry_.get(),

@@ -14,8 +14,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "compiler/cache/cache.h"
 #include "server/batch/batch_run.h"
 #include "server/batch/request_queue.h"
+#include "server/cache_keys.h"
 #include "server/compile_workers.h"
 #include "server/disk.h"
 #include "server/memory_return.h"
@@ -47,8 +49,14 @@ class ServerCore {
   CompileWorkers& workers() { return *workers_; }
   CompileBackends& backends() { return *backends_; }
   Timer& timer() { return timer_; }
+  // One that holds nothing where plans are not kept.
+  Cache& cache() { return no_cache_ != nullptr ? *no_cache_ : *backends_->cache(); }
+  PlanKeeper& keeper() { return *keeper_; }
+  const CacheKeys& cache_keys() const { return cache_keys_; }
   WorkQueue& disk_queue() { return *disk_queue_; }  // calls that write or wait for the disk
-  RequestQueue& requests() { return *requests_; }   // that wait for a run
+  // Calls that look at the whole cache: they may take long, and no upload waits for them.
+  WorkQueue& cache_queue() { return *cache_queue_; }
+  RequestQueue& requests() { return *requests_; }  // that wait for a run
 
   bool draining() const { return draining_.load(std::memory_order_acquire); }
   // New calls are refused from here on.
@@ -64,8 +72,10 @@ class ServerCore {
 
   const ServerOptions options_;
   const std::shared_ptr<CompileBackends> backends_;
+  const std::unique_ptr<Cache> no_cache_;  // where the backends have none
   DirectoryLock lock_;
   Disk machine_disk_;
+  CacheKeys cache_keys_;
   Metrics metrics_;
   MemoryReturn memory_return_;  // told by the ledger
   ServerLedger ledger_;
@@ -81,6 +91,7 @@ class ServerCore {
   std::unique_ptr<RequestQueue> requests_;
   std::unique_ptr<Runners> runners_;
   std::unique_ptr<WorkQueue> disk_queue_;
+  std::unique_ptr<WorkQueue> cache_queue_;
 };
 
 // Streams live as long as who watches: they may not keep requests out.

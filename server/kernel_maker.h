@@ -35,6 +35,8 @@ class KernelMaker {
   absl::Status Check(const internal::CheckRequest& request, const v1::Kernel& about);
   // Adds the objects of the request's plan.
   absl::Status AddObjects(internal::CheckRequest* request);
+  // A search has tried a kernel or a plan.
+  void CountCandidate() { ++cache_.work().candidates_measured; }
 
  private:
   Cache& cache_;

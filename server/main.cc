@@ -12,7 +12,6 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "runtime/cpu/blas.h"
-#include "server/cache_samples.h"
 #include "server/log.h"
 #include "server/options.h"
 #include "server/search_cpus.h"
@@ -55,9 +54,6 @@ int Serve(const ServerOptions& options, const sigset_t& ending) {
   if (!backends.ok()) return Fail(backends.status(), 1);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options, *backends);
   if (!server.ok()) return Fail(server.status(), 1);
-  (*server)->core().metrics().AddCollector([&](std::vector<MetricSample>* samples) {
-    AddCacheSamples((*backends)->cache()->Stat(), samples);
-  });
   LogInfo("serving", {{"version", kVersion},
                       {"listen", options.listen},
                       {"port", (*server)->port()},

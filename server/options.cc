@@ -39,8 +39,16 @@ constexpr FlagRow kFlags[] = {
      "directory of models and tensors, used by one server at a time; empty: "
      "$XDG_STATE_HOME/athanor or ~/.local/state/athanor"},
     {"cache", FlagType::kString, &O::cache, 0, 0,
-     "file of the kernel cache, shareable by processes of one machine; empty: "
+     "file of the cache, shareable by processes of one machine, on a local file system; empty: "
      "<state_dir>/cache.db"},
+    {"cache_limit", FlagType::kBytes, &O::cache_limit, 0, kTop,
+     "bytes of the cache's file; what was of least use goes first; 0: no limit"},
+    {"cache_signing_key", FlagType::kString, &O::cache_signing_key, 0, 0,
+     "file with the Ed25519 private key (PEM) that signs what the cache exports; without one it "
+     "exports no binaries"},
+    {"cache_trusted_keys", FlagType::kString, &O::cache_trusted_keys, 0, 0,
+     "files with Ed25519 public keys (PEM), separated by commas: binaries are imported only if one "
+     "of them has signed the bundle, and then loaded into this server"},
     {"device", FlagType::kString, &O::device, 0, 0,
      "auto or cpu; cuda:N and metal are refused, because this build has no such backend"},
     {"threads", FlagType::kInt, &O::threads, 0, 4096,
@@ -76,6 +84,8 @@ constexpr FlagRow kFlags[] = {
      "largest graph taken", kLimit},
     {"max_tensor_bytes", FlagType::kBytes, &O::max_tensor_bytes, 1, kTop, "largest tensor taken",
      kLimit},
+    {"max_import_bytes", FlagType::kBytes, &O::max_import_bytes, 1, kTop,
+     "largest bundle that the cache imports, by its records"},
     {"max_nodes", FlagType::kInt, &O::max_nodes, 1, 10'000'000, "most nodes in a graph", kLimit},
     {"max_rank", FlagType::kInt, &O::max_rank, 1, 16, "most axes of a tensor in a graph", kLimit},
     {"max_dims", FlagType::kInt, &O::max_dims, 0, 64, "most dims of a graph", kLimit},

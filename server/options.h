@@ -29,6 +29,9 @@ struct ServerOptions {
   std::string tls_key;
   std::string state_dir;  // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
   std::string cache;      // empty: <state_dir>/cache.db
+  int64_t cache_limit = int64_t{2} << 30;  // 0: none
+  std::string cache_signing_key;           // a PEM file
+  std::string cache_trusted_keys;          // PEM files, separated by commas
   std::string device = "auto";
   int64_t threads = 0;  // 0: one per core
   int64_t compile_workers = 1;
@@ -46,6 +49,7 @@ struct ServerOptions {
   int64_t max_chunk_bytes = int64_t{8} << 20;
   int64_t max_graph_bytes = int64_t{32} << 20;
   int64_t max_tensor_bytes = int64_t{64} << 30;
+  int64_t max_import_bytes = int64_t{256} << 20;
   int64_t max_nodes = 100'000;
   int64_t max_rank = 16;
   int64_t max_dims = 64;

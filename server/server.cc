@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/cache_samples.h"
 #include "server/http/server_status.h"
 #include "server/http/status_pages.h"
 #include "server/log.h"
@@ -52,10 +53,16 @@ void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
 }  // namespace
 
 Server::Server(std::unique_ptr<ServerCore> core)
-    : core_(std::move(core)), inference_(core_.get()), models_(core_.get()), compile_(core_.get()) {
-  core_->metrics().AddCollector(
-      [core = core_.get(), started = std::chrono::system_clock::now()](
-          std::vector<MetricSample>* samples) { AddCoreSamples(*core, started, samples); });
+    : core_(std::move(core)),
+      inference_(core_.get()),
+      models_(core_.get()),
+      compile_(core_.get()),
+      cache_(core_.get()) {
+  core_->metrics().AddCollector([core = core_.get(), started = std::chrono::system_clock::now()](
+                                    std::vector<MetricSample>* samples) {
+    AddCoreSamples(*core, started, samples);
+    AddCacheSamples(core->cache().Stat(), samples);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
@@ -85,6 +92,7 @@ absl::Status Server::Listen() {
   builder.RegisterService(&inference_);
   builder.RegisterService(&models_);
   builder.RegisterService(&compile_);
+  builder.RegisterService(&cache_);
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port_ == 0) {
     return absl::FailedPreconditionError(

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "server/core.h"
 #include "server/http/http_server.h"
+#include "server/rpc/cache_service.h"
 #include "server/rpc/compile_service.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/model_service.h"
@@ -46,6 +47,7 @@ class Server {
   InferenceService inference_;
   ModelService models_;
   CompileService compile_;
+  CacheService cache_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<HttpServer> http_;
   int port_ = 0;

@@ -471,6 +471,7 @@ std::string FreshDirectory() {
 TestServer::TestServer(ServerOptions given, Disk* disk) : options(std::move(given)), disk_(disk) {
   if (options.state_dir.empty()) options.state_dir = FreshDirectory();
   options.listen = "127.0.0.1:0";
+  if (!options.cache.empty()) control->RememberIn(options.cache);
   Start();
 }
 
@@ -491,6 +492,7 @@ void TestServer::Start() {
                                       grpc::InsecureChannelCredentials(), arguments);
   models = v1::ModelService::NewStub(channel);
   compile = v1::CompileService::NewStub(channel);
+  cache_stub = v1::CacheService::NewStub(channel);
   inference_stub = inference::GRPCInferenceService::NewStub(channel);
 }
 

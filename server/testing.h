@@ -19,6 +19,7 @@
 #include "compiler/cache/cache.h"
 #include "compiler/ir/graph.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/v1/cache.grpc.pb.h"
 #include "proto/athanor/v1/compile.grpc.pb.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
@@ -138,6 +139,7 @@ std::string FreshDirectory();
 
 class TestServer {
  public:
+  // With a cache only where `options` name its file.
   explicit TestServer(ServerOptions options = {}, Disk* disk = nullptr);
   ~TestServer();
 
@@ -157,6 +159,7 @@ class TestServer {
 
   std::unique_ptr<v1::ModelService::Stub> models;
   std::unique_ptr<v1::CompileService::Stub> compile;
+  std::unique_ptr<v1::CacheService::Stub> cache_stub;
   std::unique_ptr<inference::GRPCInferenceService::Stub> inference_stub;
   std::shared_ptr<grpc::Channel> channel;
   std::shared_ptr<TestControl> control = std::make_shared<TestControl>();

@@ -184,9 +184,9 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   backends->device_ = *std::move(device);
   absl::StatusOr<std::string> binary = FindTuner(backends->tuner_options_.binary);
   if (!binary.ok()) return binary.status();
-  backends->cache_ = Cache::Open({.path = options.cache}, [](absl::string_view message) {
-    LogWarn("cache", {{"warning", message}});
-  });
+  backends->cache_ =
+      Cache::Open({.path = options.cache, .limit_bytes = options.cache_limit},
+                  [](absl::string_view message) { LogWarn("cache", {{"warning", message}}); });
   backends->machine_id_ = MachineFingerprint();
   backends->tuner_id_ = BuildIdOf(*binary);
   MutexLock lock(backends->mu_);

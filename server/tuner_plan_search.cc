@@ -254,6 +254,7 @@ absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
     failure.set_about(last.name());
     Fail(std::move(failure), outcome.status());
   }
+  maker_.CountCandidate();
   Record(kernel.key(), outcome);
   return absl::OkStatus();
 }
@@ -438,6 +439,7 @@ absl::Status TunerPlanSearch::TryPlan() {
   absl::StatusOr<Comparison> times = made.ok() ? Timed("plans", compare) : made.status();
   if (absl::IsCancelled(times.status()) || TryAgain(times.status())) return times.status();
   progress_.set_plans_measured(progress_.plans_measured() + 1);
+  maker_.CountCandidate();
   if (!times.ok()) {
     FailPlan(times.status(), /*wrong=*/false);
     return absl::OkStatus();

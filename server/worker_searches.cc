@@ -192,10 +192,7 @@ absl::Status WorkerSearches::NoteCosts(Searching& s) {
 std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   CompileJob& job = *s.job;
   const auto start = std::chrono::steady_clock::now();
-  const int64_t candidates = s.search->progress().candidates();
   absl::StatusOr<PlanSearch::Step> step = s.search->Next();
-  registry_.metrics().server().Count(Metric::kCandidates, 0,
-                                     s.search->progress().candidates() - candidates);
   if (step.ok() && step->found.has_value()) {
     step->found->how = job.policy().ToProto();
     const auto made = std::make_shared<const PlanSearch::Found>(*std::move(step->found));

@@ -8,66 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "clients/cpp/bundle.h"
+#include "clients/cpp/client_call.h"
 #include "deploy/bazel/libs/sha256.h"
 
 namespace athanor::client {
-
-// One call's context: its deadline, and its place among what a Cancellation reaches.
-class CallScope {
- public:
-  explicit CallScope(const CallOptions& options) : cancellation_(options.cancellation) {
-    if (options.timeout < absl::InfiniteDuration()) {
-      context_.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
-    }
-    if (cancellation_ != nullptr) cancellation_->Add(&context_);
-  }
-  ~CallScope() {
-    if (cancellation_ != nullptr) cancellation_->Remove(&context_);
-  }
-  grpc::ClientContext* context() { return &context_; }
-
- private:
-  grpc::ClientContext context_;
-  Cancellation* const cancellation_;
-};
-
 namespace {
 
-constexpr int kAttempts = 3;
-constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
 constexpr size_t kChunkBytes = size_t{1} << 20;
-
-// gRPC's codes are absl's.
-absl::Status ToStatus(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
-
-// A unary call; with `retry`, again while the server cannot be reached and time is left.
-template <typename Stub, typename Request, typename Reply>
-absl::StatusOr<Reply> Call(Stub* stub,
-                           grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                        Reply*),
-                           const Request& request, const CallOptions& options, bool retry) {
-  const absl::Time end = absl::Now() + options.timeout;
-  absl::Duration pause = kFirstPause;
-  for (int attempt = 1;; ++attempt) {
-    CallOptions left = options;
-    left.timeout = end - absl::Now();
-    Reply reply;
-    grpc::Status status;
-    {
-      CallScope scope(left);
-      status = (stub->*method)(scope.context(), request, &reply);
-    }
-    if (status.ok()) return reply;
-    const bool unreachable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
-    if (!retry || !unreachable || attempt == kAttempts || absl::Now() + pause >= end) {
-      return ToStatus(status);
-    }
-    absl::SleepFor(pause);
-    pause *= 2;
-  }
-}
 
 v1::UploadHeader MakeHeader(const UploadRequest& request,
                             const std::vector<UploadTensor>& missing) {
@@ -194,6 +141,7 @@ Client::Client(const std::string& address, const ClientOptions& options) {
       arguments);
   models_ = v1::ModelService::NewStub(channel_);
   compile_ = v1::CompileService::NewStub(channel_);
+  cache_ = v1::CacheService::NewStub(channel_);
   inference_ = inference::GRPCInferenceService::NewStub(channel_);
 }
 

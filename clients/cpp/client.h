@@ -1,4 +1,4 @@
-// The C++ client: models, compile jobs and inference over gRPC.
+// The C++ client: models, compile jobs, the cache and inference over gRPC.
 //
 //   client::Client client("127.0.0.1:50051");
 //   absl::StatusOr<v1::UploadModelResponse> stored = client.Upload({"linear", "athanor",
@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "clients/cpp/tensor.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/athanor/v1/cache.grpc.pb.h"
 #include "proto/athanor/v1/compile.grpc.pb.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
@@ -149,6 +151,23 @@ class Client {
       const std::string& id, absl::FunctionRef<bool(const v1::CompileJob&)> seen,
       const CallOptions& options = {});
 
+  absl::StatusOr<v1::CacheStat> CacheStat(const CallOptions& options = {});
+  absl::StatusOr<v1::CacheExplanation> ExplainCache(const v1::ExplainCacheRequest& request,
+                                                    const CallOptions& options = {});
+  absl::StatusOr<v1::CacheVerification> VerifyCache(const v1::VerifyCacheRequest& request,
+                                                    const CallOptions& options = {});
+  absl::StatusOr<v1::CollectGarbageReply> CollectCacheGarbage(
+      const v1::CollectGarbageRequest& request, const CallOptions& options = {});
+  // Gives each chunk of the bundle to `take`, until that returns an error, which is returned then.
+  absl::Status ExportCache(const v1::ExportCacheRequest& request,
+                           absl::FunctionRef<absl::Status(const v1::CacheBundleChunk&)> take,
+                           const CallOptions& options = {});
+  // Sends what `next` gives, until that is nullopt: the end, or an error, with which nothing is
+  // imported.
+  absl::StatusOr<v1::ImportCacheReply> ImportCache(
+      absl::FunctionRef<absl::StatusOr<std::optional<v1::CacheBundleChunk>>()> next,
+      const CallOptions& options = {});
+
   absl::StatusOr<InferReply> Infer(const InferRequest& request, const CallOptions& options = {});
   // The protocol's own messages, for callers that keep them between calls.
   absl::Status Infer(const inference::ModelInferRequest& request,
@@ -164,6 +183,7 @@ class Client {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ModelService::Stub> models_;
   std::unique_ptr<v1::CompileService::Stub> compile_;
+  std::unique_ptr<v1::CacheService::Stub> cache_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> inference_;
 };
 

@@ -119,6 +119,7 @@ int RunCli(int argc, char** argv) {
   AddCompile(&app, &context);
   AddWatch(&app, &context);
   AddExplain(&app, &context);
+  AddCache(&app, &context);
   AddStatus(&app, &context);
   AddDelete(&app, &context);
   try {

@@ -59,6 +59,7 @@ void AddInfer(CLI::App* app, Context* context);
 void AddCompile(CLI::App* app, Context* context);
 void AddWatch(CLI::App* app, Context* context);
 void AddExplain(CLI::App* app, Context* context);
+void AddCache(CLI::App* app, Context* context);
 void AddStatus(CLI::App* app, Context* context);
 void AddDelete(CLI::App* app, Context* context);
 

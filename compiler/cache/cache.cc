@@ -130,9 +130,14 @@ v1::CacheStat Cache::Stat() {
   return stat;
 }
 
+void Cache::FlushBeforeMaintenance() {
+  // Rows that cannot be written now are no concern of what is in the file.
+  Flush(kFlushBeforeMaintenance).IgnoreError();
+}
+
 absl::Status Cache::OpenMaintenance() {
   if (!writer_->usable()) {
-    return absl::UnavailableError(
+    return absl::FailedPreconditionError(
         absl::StrCat("cache ", options_.path, ": ", writer_->GetState().reason));
   }
   maintenance_.Refresh();
@@ -142,8 +147,7 @@ absl::Status Cache::OpenMaintenance() {
 }
 
 absl::StatusOr<v1::CacheVerification> Cache::Verify(bool quarantine) {
-  // Rows that cannot be written now are no concern of what is in the file.
-  Flush(kFlushBeforeMaintenance).IgnoreError();
+  FlushBeforeMaintenance();
   MutexLock lock(maintenance_mu_);
   if (absl::Status s = OpenMaintenance(); !s.ok()) return s;
   return VerifyRows(maintenance_, quarantine);
@@ -156,7 +160,7 @@ absl::StatusOr<v1::CollectGarbageReply> Cache::CollectGarbage(
         absl::StrCat("limit_bytes: ", request.limit_bytes(),
                      " is negative; give the bytes to keep, or 0 for the server's limit"));
   }
-  Flush(kFlushBeforeMaintenance).IgnoreError();
+  FlushBeforeMaintenance();
   MutexLock lock(maintenance_mu_);
   if (absl::Status s = OpenMaintenance(); !s.ok()) return s;
   return athanor::CollectGarbage(

@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "compiler/cache/keys.h"
 #include "compiler/cache/lease.h"
 #include "compiler/cache/sqlite_file.h"
@@ -77,6 +78,22 @@ struct SearchState {
 enum class MissReason : uint8_t { kAbsent, kGate, kBadRow, kExpired, kNoCache, kBusy };
 inline constexpr int kMissReasonCount = 6;
 absl::string_view MissReasonName(MissReason reason);  // a word for metrics: "bad_row"
+
+// How far an export has come.
+struct ExportCursor {
+  int64_t semantics_version = 0;  // recipes of others mean something else
+  int64_t recipe_format = 0;
+  bool kernels = false;  // wanted
+  // Moved on by Cache::Export.
+  bool at_kernels = false;
+  int64_t rowid = 0;
+};
+
+struct BundleOrigin {
+  int64_t semantics_version = 0;
+  std::string origin;  // for people
+  std::string digest;  // 32 bytes, the bundle's name
+};
 
 class CacheReader;
 class CacheWriter;
@@ -136,9 +153,16 @@ class Cache {
   v1::CacheStat Stat();
   // Why FindPlan hits or misses; `bucket` is left to the caller.
   v1::BucketExplanation Explain(const PlanKey& key);
-  // Also what this process has still to write. UNAVAILABLE: no usable file.
+  // These four look at what this process has still to write, too. FAILED_PRECONDITION: no usable
+  // file.
   absl::StatusOr<v1::CacheVerification> Verify(bool quarantine);
   absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(const v1::CollectGarbageRequest& request);
+  // The next records for a bundle, without links, some MiB of them: recipes, then kernels where
+  // they are wanted; none: the end. Bad rows are left out.
+  absl::StatusOr<std::vector<v1::CacheBundleRecord>> Export(ExportCursor* at);
+  // All of a bundle's records, or none. What is here already stays.
+  absl::StatusOr<v1::ImportCacheReply> Import(absl::Span<const v1::CacheBundleRecord> records,
+                                              const BundleOrigin& from);
 
   // Counted by whoever compiles and measures, for Stat.
   struct Work {
@@ -156,6 +180,7 @@ class Cache {
   // At most `most` in the order of FindPlan; of `plan_id` only, where it is not empty.
   std::vector<PlanRow> ReadPlans(const PlanKey& key, absl::string_view plan_id, size_t most,
                                  MissReason* why);
+  void FlushBeforeMaintenance();
   absl::Status OpenMaintenance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mu_);
 
   absl::Status OnLeaseFile(absl::FunctionRef<absl::Status(SqliteFile& file)> body);

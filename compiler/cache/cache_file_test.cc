@@ -67,8 +67,8 @@ TEST_F(CacheFileTest, ANewerSchemaIsLeftAlone) {
     MissReason why = MissReason::kAbsent;
     EXPECT_FALSE(cache->FindKernel(TestKernelKey(1), &why).has_value());
     EXPECT_EQ(why, MissReason::kNoCache);
-    EXPECT_EQ(cache->Verify(true).status().code(), absl::StatusCode::kUnavailable);
-    EXPECT_EQ(cache->CollectGarbage({}).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(cache->Verify(true).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(cache->CollectGarbage({}).status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(cache->Flush(kLong).code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(cache->data_version(), -1);
   }

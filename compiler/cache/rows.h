@@ -19,6 +19,7 @@
 #include "compiler/cache/keys.h"
 #include "compiler/cache/schema.h"
 #include "compiler/cache/sqlite_file.h"
+#include "proto/athanor/v1/cache.pb.h"
 
 namespace athanor {
 
@@ -51,7 +52,7 @@ struct CacheRow {
   std::vector<Value> values;  // by TableOf(tier).columns; of checks: key, created_us
   std::any value;             // what they find
   bool incumbent = false;     // of plans
-  bool imported = false;      // of recipes: one that is there already stays
+  bool imported = false;      // one that is there already stays
 
   int64_t bytes() const;  // of its values
 };
@@ -63,6 +64,10 @@ struct NamedValue {
   Value value;
 };
 std::vector<Value> ValuesOf(Tier tier, const KeyFields& fields, std::vector<NamedValue> more);
+
+// Of origin "search" it takes the place of another; of a bundle's, an other stays.
+CacheRow RecipeRow(const RecipeKey& key, const v1::RegionRecipe& recipe, absl::string_view origin);
+CacheRow KernelRow(const KernelKey& key, absl::string_view object);
 
 // INSERT, in the place of a row with the same primary key. REQUIRES: inside a transaction.
 absl::Status InsertRow(SqliteFile& file, const CacheRow& row);
@@ -93,6 +98,8 @@ class RowView {
   const Statement& statement_;
   const TierTable& table_;
 };
+
+v1::RegionRecipe RecipeOf(const RowView& row);  // REQUIRES: a row of that tier
 
 struct BadRow {
   Tier tier = Tier::kKernels;

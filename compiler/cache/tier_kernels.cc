@@ -38,12 +38,16 @@ std::optional<std::string> Cache::FindKernel(const KernelKey& key, MissReason* w
   return object;
 }
 
-void Cache::PutKernel(const KernelKey& key, absl::string_view object) {
-  if (object.size() > kMostObjectBytes) return;
+CacheRow KernelRow(const KernelKey& key, absl::string_view object) {
   CacheRow out{.tier = Tier::kKernels, .key = key.Hash()};
   out.values = ValuesOf(Tier::kKernels, key.Fields(),
                         {{"key", Bytes{out.key}}, {"object", Bytes{std::string(object)}}});
-  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+  return out;
+}
+
+void Cache::PutKernel(const KernelKey& key, absl::string_view object) {
+  if (object.size() > kMostObjectBytes) return;
+  writer_->Put(std::make_shared<const CacheRow>(KernelRow(key, object)));
 }
 
 bool Cache::HasPassed(absl::string_view check_key) {

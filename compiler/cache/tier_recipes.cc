@@ -16,21 +16,6 @@ struct QueuedRecipe {
   v1::RegionRecipe recipe;
 };
 
-v1::RegionRecipe RecipeOf(const RowView& row) {
-  v1::RegionRecipe recipe;
-  recipe.set_region_hash(std::string(row.Text("region_hash")));
-  recipe.set_dim_box(std::string(row.Text("dim_box")));
-  recipe.set_facts(std::string(row.Text("facts")));
-  recipe.set_format(static_cast<int32_t>(row.Int("recipe_format")));
-  recipe.set_genome(std::string(row.Text("genome")));
-  recipe.set_device(std::string(row.Text("device")));
-  recipe.set_cpu(std::string(row.Text("cpu")));
-  recipe.set_threads(static_cast<int32_t>(row.Int("threads")));
-  recipe.set_rule_set(std::string(row.Text("rule_set")));
-  recipe.set_share_of_baseline(row.Real("share_of_baseline"));
-  return recipe;
-}
-
 // How near a recipe is to what is asked for; smaller is nearer.
 auto Distance(const v1::RegionRecipe& recipe, const RecipeKey& key, const v1::Target& machine) {
   return std::tuple(recipe.dim_box() != key.dim_box || recipe.facts() != key.facts,
@@ -45,6 +30,21 @@ bool Equal(const v1::RegionRecipe& a, const v1::RegionRecipe& b) {
 }
 
 }  // namespace
+
+v1::RegionRecipe RecipeOf(const RowView& row) {
+  v1::RegionRecipe recipe;
+  recipe.set_region_hash(std::string(row.Text("region_hash")));
+  recipe.set_dim_box(std::string(row.Text("dim_box")));
+  recipe.set_facts(std::string(row.Text("facts")));
+  recipe.set_format(static_cast<int32_t>(row.Int("recipe_format")));
+  recipe.set_genome(std::string(row.Text("genome")));
+  recipe.set_device(std::string(row.Text("device")));
+  recipe.set_cpu(std::string(row.Text("cpu")));
+  recipe.set_threads(static_cast<int32_t>(row.Int("threads")));
+  recipe.set_rule_set(std::string(row.Text("rule_set")));
+  recipe.set_share_of_baseline(row.Real("share_of_baseline"));
+  return recipe;
+}
 
 std::vector<v1::RegionRecipe> Cache::FindRecipes(const RecipeKey& key, const v1::Target& machine,
                                                  size_t most) {
@@ -89,8 +89,7 @@ std::vector<v1::RegionRecipe> Cache::FindRecipes(const RecipeKey& key, const v1:
   return recipes;
 }
 
-void Cache::PutRecipe(const RecipeKey& key, const v1::RegionRecipe& recipe,
-                      absl::string_view origin) {
+CacheRow RecipeRow(const RecipeKey& key, const v1::RegionRecipe& recipe, absl::string_view origin) {
   const KeyFields fields = key.Fields();
   // An imported recipe's share was another machine's: what was found here stays.
   CacheRow out{.tier = Tier::kRecipes, .key = key.region_hash, .imported = origin != "search"};
@@ -109,7 +108,12 @@ void Cache::PutRecipe(const RecipeKey& key, const v1::RegionRecipe& recipe,
   named.set_facts(key.facts);
   named.set_format(static_cast<int32_t>(key.recipe_format));
   out.value = QueuedRecipe{key, std::move(named)};
-  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+  return out;
+}
+
+void Cache::PutRecipe(const RecipeKey& key, const v1::RegionRecipe& recipe,
+                      absl::string_view origin) {
+  writer_->Put(std::make_shared<const CacheRow>(RecipeRow(key, recipe, origin)));
 }
 
 }  // namespace athanor

@@ -12,6 +12,8 @@ namespace athanor {
 inline constexpr int64_t kSemanticsVersion = 1;
 // Plan.format.
 inline constexpr int64_t kPlanFormat = 1;
+// What the text of a region's genome says (RegionRecipe.genome).
+inline constexpr int32_t kRecipeFormat = 1;
 
 }  // namespace athanor
 

@@ -29,8 +29,8 @@ enum class Metric : uint8_t {
   kUploads,
   kCompileJobs,
   kCompileSeconds,
-  kCandidates,
   // Not counted here: asked for when they are read.
+  kCandidates,
   kKernelsCompiled,
   kCacheHits,
   kCacheMisses,

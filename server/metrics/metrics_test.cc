@@ -113,13 +113,13 @@ TEST(MetricCellsTest, EachLabelHasItsOwnCells) {
   MetricCells cells(MetricScope::kServer);
   cells.Count(Metric::kRefusals, Refusal::kMemory);
   cells.Count(Metric::kRefusals, Refusal::kCompileJobs, 3);
-  cells.Count(Metric::kCandidates, 0, 7);
+  cells.Count(Metric::kUploads, 0, 7);
   cells.Observe(Metric::kCompileSeconds, milliseconds(5), CompilePhase::kCheck);
   cells.Observe(Metric::kCompileSeconds, milliseconds(7), CompilePhase::kLoad);
   EXPECT_EQ(cells.value(Metric::kRefusals, static_cast<int>(Refusal::kMemory)), 1);
   EXPECT_EQ(cells.value(Metric::kRefusals, static_cast<int>(Refusal::kCompileJobs)), 3);
   EXPECT_EQ(cells.value(Metric::kRefusals, static_cast<int>(Refusal::kDraining)), 0);
-  EXPECT_EQ(cells.value(Metric::kCandidates), 7);
+  EXPECT_EQ(cells.value(Metric::kUploads), 7);
   const auto sum = [&](CompilePhase phase) {
     return cells.histogram(Metric::kCompileSeconds, static_cast<int>(phase)).sum;
   };

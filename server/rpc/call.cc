@@ -87,6 +87,8 @@ void UnaryCall::Begin(absl::AnyInvocable<absl::Status()> answer) {
   };
   if (traits_.uses_disk) {
     core_.disk_queue().Submit(std::move(work));
+  } else if (traits_.uses_cache) {
+    core_.cache_queue().Submit(std::move(work));
   } else {
     work();
   }

@@ -39,9 +39,10 @@ struct MethodTraits {
   absl::string_view name;
   bool while_draining = false;  // answered also then
   bool uses_disk = false;       // runs on the disk queue
+  bool uses_cache = false;      // runs on the cache's queue
 };
 
-// A call whose handler answers at once, or on the disk queue.
+// A call whose handler answers at once, or on a queue.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   UnaryCall(ServerCore& core, MethodTraits traits, grpc::CallbackServerContext* context)

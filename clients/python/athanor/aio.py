@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import grpc
 
-from athanor import calls, wire
+from athanor import cache, calls, wire
+from athanor.cache import (
+    CacheExplanation,
+    CacheExport,
+    CacheGarbage,
+    CacheImport,
+    CacheStat,
+    CacheVerification,
+)
 from athanor.errors import DeadlineExceeded, InvalidArgument
 from athanor.jobs import CompileJob
 from athanor.wire import InferResult, ModelInfo
@@ -112,6 +121,42 @@ class AsyncClient:
                     yield call.read(message)
         finally:
             stream.cancel()
+
+    async def cache_stat(self, timeout: float | None = None) -> CacheStat:
+        """What the server's cache holds; see `athanor.Client.cache_stat`."""
+        return await self._run(calls.cache_stat(), timeout)
+
+    async def cache_explain(self, name: str, version: str = "",
+                            bucket: cache.Ranges | None = None) -> list[CacheExplanation]:
+        """Why plans were found or not; see `athanor.Client.cache_explain`."""
+        return await self._run(calls.cache_explain(name, version, bucket))
+
+    async def cache_verify(self, *, quarantine: bool = False,
+                           timeout: float | None = None) -> CacheVerification:
+        """Looks at every row of the cache; see `athanor.Client.cache_verify`."""
+        return await self._run(calls.cache_verify(quarantine), timeout)
+
+    async def cache_collect_garbage(self, limit_bytes: int = 0, *, failures: bool = False,
+                                    quarantine: bool = False, dry_run: bool = False,
+                                    timeout: float | None = None) -> CacheGarbage:
+        """Removes what is of least use; see `athanor.Client.cache_collect_garbage`."""
+        return await self._run(
+            calls.cache_collect_garbage(limit_bytes, failures, quarantine, dry_run), timeout)
+
+    async def cache_export(self, path: str | os.PathLike[str], name: str = "", version: str = "",
+                           *, binaries: bool = False,
+                           timeout: float | None = None) -> CacheExport:
+        """Writes a bundle; see `athanor.Client.cache_export`."""
+        call = calls.cache_export(name, version, binaries)
+        with cache.BundleFile(path) as file, calls.translated():
+            async for chunk in self._stubs.send(call, timeout):
+                file.add(chunk)
+        return file.written
+
+    async def cache_import(self, path: str | os.PathLike[str],
+                           timeout: float | None = None) -> CacheImport:
+        """Takes a bundle in; see `athanor.Client.cache_import`."""
+        return await self._run(calls.cache_import(list(cache.read_bundle(path))), timeout)
 
 
 class AsyncModel:

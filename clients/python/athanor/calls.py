@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import grpc
 
-from athanor import wire
+from athanor import cache, wire
 from athanor._proto.proto.athanor.v1 import (
+    cache_pb2,
+    cache_pb2_grpc,
     compile_pb2,
     compile_pb2_grpc,
     model_pb2,
@@ -59,6 +61,7 @@ class Stubs:
     def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None:
         self.models = model_pb2_grpc.ModelServiceStub(channel)
         self.compile = compile_pb2_grpc.CompileServiceStub(channel)
+        self.cache = cache_pb2_grpc.CacheServiceStub(channel)
         self.inference = oip_grpc.GRPCInferenceServiceStub(channel)
 
     def send(self, call: Call, timeout: float | None = None) -> Any:
@@ -157,6 +160,43 @@ def watch_job(job_id: str) -> Call[CompileJob]:
     """A stream."""
     return Call("compile.WatchCompileJob", compile_pb2.WatchCompileJobRequest(id=job_id),
                 compile_job)
+
+
+def cache_stat() -> Call[cache.CacheStat]:
+    return Call("cache.Stat", cache_pb2.CacheStatRequest(), cache.cache_stat)
+
+
+def cache_explain(name: str, version: str,
+                  bucket: cache.Ranges | None) -> Call[list[cache.CacheExplanation]]:
+    """By bucket."""
+    return Call("cache.Explain",
+                cache_pb2.ExplainCacheRequest(model=name, version=version,
+                                              bucket=cache.dim_ranges(bucket)),
+                cache.cache_explanations)
+
+
+def cache_verify(quarantine: bool) -> Call[cache.CacheVerification]:
+    return Call("cache.Verify", cache_pb2.VerifyCacheRequest(quarantine=quarantine),
+                cache.cache_verification)
+
+
+def cache_collect_garbage(limit_bytes: int, failures: bool, quarantine: bool,
+                          dry_run: bool) -> Call[cache.CacheGarbage]:
+    return Call("cache.CollectGarbage",
+                cache_pb2.CollectGarbageRequest(limit_bytes=limit_bytes, failures=failures,
+                                                quarantine=quarantine, dry_run=dry_run),
+                cache.cache_garbage)
+
+
+def cache_export(name: str, version: str, binaries: bool) -> Call[cache_pb2.CacheBundleChunk]:
+    """A stream of a bundle's chunks."""
+    return Call("cache.Export",
+                cache_pb2.ExportCacheRequest(model=name, version=version, binaries=binaries),
+                lambda chunk: chunk)
+
+
+def cache_import(chunks: Iterable[cache_pb2.CacheBundleChunk]) -> Call[cache.CacheImport]:
+    return Call("cache.Import", iter(chunks), cache.cache_import)
 
 
 def infer(name: str, version: str, expected: Sequence[wire.Tensor], inputs: Mapping[str, object],

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import grpc
 
-from athanor import calls, wire
+from athanor import cache, calls, wire
+from athanor.cache import (
+    CacheExplanation,
+    CacheExport,
+    CacheGarbage,
+    CacheImport,
+    CacheStat,
+    CacheVerification,
+)
 from athanor.errors import InvalidArgument
 from athanor.jobs import CompileJob
 from athanor.wire import InferResult, ModelInfo
@@ -170,6 +179,86 @@ class Client:
                     yield call.read(message)
         finally:
             stream.cancel()
+
+    def cache_stat(self, timeout: float | None = None) -> CacheStat:
+        """What the server's cache holds, and what was compiled and measured since it started."""
+        return self._run(calls.cache_stat(), timeout)
+
+    def cache_explain(self, name: str, version: str = "",
+                      bucket: cache.Ranges | None = None) -> list[CacheExplanation]:
+        """Why the plans of a version were found in the cache or not.
+
+        Parameters
+        ----------
+        bucket : mapping of str to (int, int), optional
+            Only this one, by dim: ``{"b": (1, 64)}``; else all of the version's.
+        """
+        return self._run(calls.cache_explain(name, version, bucket))
+
+    def cache_verify(self, *, quarantine: bool = False,
+                     timeout: float | None = None) -> CacheVerification:
+        """Looks at every row of the cache.
+
+        Parameters
+        ----------
+        quarantine : bool
+            Damaged rows are put aside at once; else they are only reported.
+        """
+        return self._run(calls.cache_verify(quarantine), timeout)
+
+    def cache_collect_garbage(self, limit_bytes: int = 0, *, failures: bool = False,
+                              quarantine: bool = False, dry_run: bool = False,
+                              timeout: float | None = None) -> CacheGarbage:
+        """Removes from the cache what is of least use.
+
+        Parameters
+        ----------
+        limit_bytes : int
+            What may stay; 0: the server's limit.
+        failures, quarantine : bool
+            All failures go, not only the expired; so does what was put aside as damaged.
+        dry_run : bool
+            Only says what would go.
+        """
+        return self._run(calls.cache_collect_garbage(limit_bytes, failures, quarantine, dry_run),
+                         timeout)
+
+    def cache_export(self, path: str | os.PathLike[str], name: str = "", version: str = "", *,
+                     binaries: bool = False, timeout: float | None = None) -> CacheExport:
+        """Writes the cache's recipes into a bundle, to be imported by other servers.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, which is there once all of it is.
+        name, version : str
+            Only those of a model; else all.
+        binaries : bool
+            The compiled kernels too. The server signs them.
+
+        Raises
+        ------
+        FailedPrecondition
+            If binaries are asked for and the server has no key to sign with.
+        """
+        call = calls.cache_export(name, version, binaries)
+        with cache.BundleFile(path) as file, calls.translated():
+            for chunk in self._stubs.send(call, timeout):
+                file.add(chunk)
+        return file.written
+
+    def cache_import(self, path: str | os.PathLike[str],
+                     timeout: float | None = None) -> CacheImport:
+        """Takes the recipes, and signed kernels, of a bundle into the cache: all or none of them.
+
+        Raises
+        ------
+        InvalidArgument
+            Naming the record of the bundle that is wrong.
+        PermissionDenied
+            If it holds binaries and no key that the server trusts has signed it.
+        """
+        return self._run(calls.cache_import(list(cache.read_bundle(path))), timeout)
 
 
 class Model:

@@ -7,10 +7,11 @@ import grpc
 import numpy as np
 import pytest
 from athanor import calls, wire
-from athanor._proto.proto.athanor.v1 import compile_pb2, model_pb2
+from athanor._proto.proto.athanor.v1 import cache_pb2, compile_pb2, model_pb2, plan_pb2
 from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
 
 SERVICES = {
+    "cache": cache_pb2.DESCRIPTOR.services_by_name["CacheService"],
     "models": model_pb2.DESCRIPTOR.services_by_name["ModelService"],
     "compile": compile_pb2.DESCRIPTOR.services_by_name["CompileService"],
     "inference": oip.DESCRIPTOR.services_by_name["GRPCInferenceService"],
@@ -32,6 +33,12 @@ CALLS = [
     calls.get_job("j"),
     calls.cancel_job("j"),
     calls.watch_job("j"),
+    calls.cache_stat(),
+    calls.cache_explain("m", "2", {"b": (1, 8)}),
+    calls.cache_verify(True),
+    calls.cache_collect_garbage(1 << 20, True, True, True),
+    calls.cache_export("m", "2", True),
+    calls.cache_import([cache_pb2.CacheBundleChunk()]),
     calls.infer("m", "2", [X], {"x": np.ones(2, np.float32)}, ["y"], "none", ["h"], 1),
 ]
 
@@ -59,6 +66,13 @@ def test_every_argument_reaches_the_request() -> None:
     assert by_method["models.DeleteModel"] == model_pb2.DeleteModelRequest(name="m", version="2")
     assert by_method["compile.ListCompileJobs"] == compile_pb2.ListCompileJobsRequest(
         model="m", only_unfinished=True)
+    assert by_method["cache.Explain"] == cache_pb2.ExplainCacheRequest(
+        model="m", version="2", bucket=[plan_pb2.DimRange(name="b", min=1, max=8)])
+    assert by_method["cache.Verify"].quarantine
+    assert by_method["cache.CollectGarbage"] == cache_pb2.CollectGarbageRequest(
+        limit_bytes=1 << 20, failures=True, quarantine=True, dry_run=True)
+    assert by_method["cache.Export"] == cache_pb2.ExportCacheRequest(model="m", version="2",
+                                                                     binaries=True)
     infer = by_method["inference.ModelInfer"].parameters
     assert (infer["wait"].string_param, infer["taps"].string_param) == ("none", "h")
     assert infer["priority"].int64_param == 1

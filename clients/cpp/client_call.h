@@ -1,0 +1,69 @@
+// How the client makes its calls: deadlines, cancellation, retries. For the files of the client.
+#ifndef ATHANOR_CLIENTS_CPP_CLIENT_CALL_H_
+#define ATHANOR_CLIENTS_CPP_CLIENT_CALL_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "clients/cpp/client.h"
+#include "grpcpp/grpcpp.h"
+
+namespace athanor::client {
+
+// One call's context: its deadline, and its place among what a Cancellation reaches.
+class CallScope {
+ public:
+  explicit CallScope(const CallOptions& options) : cancellation_(options.cancellation) {
+    if (options.timeout < absl::InfiniteDuration()) {
+      context_.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+    }
+    if (cancellation_ != nullptr) cancellation_->Add(&context_);
+  }
+  ~CallScope() {
+    if (cancellation_ != nullptr) cancellation_->Remove(&context_);
+  }
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  grpc::ClientContext context_;
+  Cancellation* const cancellation_;
+};
+
+// gRPC's codes are absl's.
+inline absl::Status ToStatus(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// A unary call; with `retry`, again while the server cannot be reached and time is left.
+template <typename Stub, typename Request, typename Reply>
+absl::StatusOr<Reply> Call(Stub* stub,
+                           grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                        Reply*),
+                           const Request& request, const CallOptions& options, bool retry) {
+  constexpr int kAttempts = 3;
+  constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+  const absl::Time end = absl::Now() + options.timeout;
+  absl::Duration pause = kFirstPause;
+  for (int attempt = 1;; ++attempt) {
+    CallOptions left = options;
+    left.timeout = end - absl::Now();
+    Reply reply;
+    grpc::Status status;
+    {
+      CallScope scope(left);
+      status = (stub->*method)(scope.context(), request, &reply);
+    }
+    if (status.ok()) return reply;
+    const bool unreachable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    if (!retry || !unreachable || attempt == kAttempts || absl::Now() + pause >= end) {
+      return ToStatus(status);
+    }
+    absl::SleepFor(pause);
+    pause *= 2;
+  }
+}
+
+}  // namespace athanor::client
+
+#endif  // ATHANOR_CLIENTS_CPP_CLIENT_CALL_H_

@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/cache/bundle.h"
+#include "compiler/ir/versions.h"
+#include "server/log.h"
+#include "server/rpc/cache_service.h"
+#include "server/rpc/call.h"
+
+namespace athanor {
+namespace {
+
+constexpr char kMethod[] = "Import";
+constexpr int64_t kReserveBytes = int64_t{1} << 20;  // at least so many more
+
+BundleTerms TermsOf(ServerCore& core) {
+  BundleTerms terms;
+  terms.semantics_version = kSemanticsVersion;
+  terms.recipe_format = kRecipeFormat;
+  terms.trusted_keys = core.cache_keys().trusted;
+  terms.max_bytes = core.options().max_import_bytes;
+  // What cannot stay need not come in.
+  const int64_t limit = core.options().cache_limit;
+  if (limit > 0) terms.max_bytes = std::min(terms.max_bytes, limit);
+  return terms;
+}
+
+// Reads one chunk at a time and works on it on the cache's queue; the records are held until the
+// trailer fits. As in UploadModel, either a read, a piece of work or nothing is outstanding.
+class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+ public:
+  ImportCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
+      : slot_(core), core_(core), context_(context), reply_bytes_(reply), reader_(TermsOf(core)) {}
+
+  void Begin() {
+    absl::Status admitted = slot_.status();
+    if (core_.uploads().fetch_add(1) >= core_.options().max_uploads && admitted.ok()) {
+      core_.metrics().server().Count(Metric::kRefusals, Refusal::kUploads);
+      admitted = absl::ResourceExhaustedError(absl::StrCat(
+          core_.options().max_uploads, " uploads are under way, the most allowed (--max_uploads)"));
+    }
+    admitted.ok() ? Read() : End(admitted);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!StopIdleTimer()) return;  // the timer ends the call
+    core_.cache_queue().Submit([this, ok] { Work(ok); });
+  }
+
+  void OnDone() override {
+    core_.uploads().fetch_sub(1);
+    delete this;
+  }
+
+ private:
+  // Shared with the timer, which may outlive the call.
+  struct Idle {
+    std::atomic<bool> decided{false};
+  };
+
+  void Read() {
+    idle_ = std::make_shared<Idle>();
+    timer_ = core_.timer().At(
+        Timer::Clock::now() + std::chrono::milliseconds(core_.options().upload_idle_ms),
+        [this, idle = idle_] {
+          if (idle->decided.exchange(true)) return;
+          End(absl::DeadlineExceededError(absl::StrCat(
+              "import: nothing came for ", core_.options().upload_idle_ms, " ms (--upload_idle)")));
+        });
+    StartRead(&bytes_);
+  }
+
+  // False if the timer was first.
+  bool StopIdleTimer() {
+    const bool first = !idle_->decided.exchange(true);
+    if (first) core_.timer().Cancel(timer_);
+    return first;
+  }
+
+  void Work(bool ok) {
+    if (!ok) {
+      End(context_->IsCancelled() ? absl::CancelledError("the import was cancelled") : Keep());
+      return;
+    }
+    absl::Status status = Take();
+    status.ok() ? Read() : End(status);
+  }
+
+  absl::Status Take() {
+    v1::CacheBundleChunk chunk;
+    if (absl::Status s = Reserve(static_cast<int64_t>(bytes_.Length())); !s.ok()) return s;
+    if (absl::Status s = ParseRequest(bytes_, &chunk); !s.ok()) return s;
+    return reader_.Take(std::move(chunk));
+  }
+
+  // Room for `bytes` more than the records that are held.
+  absl::Status Reserve(int64_t bytes) {
+    if (reader_.bytes() + bytes <= reserved_bytes_) return absl::OkStatus();
+    auto more = core_.ledger().Reserve(HeldKind::kUploads, std::max(bytes, kReserveBytes),
+                                       "import of a bundle");
+    if (!more.ok()) return more.status();
+    reserved_bytes_ += more->bytes();
+    reserved_.push_back(*std::move(more));
+    return absl::OkStatus();
+  }
+
+  // All has come.
+  absl::Status Keep() {
+    if (absl::Status s = reader_.Finish(); !s.ok()) return s;
+    absl::StatusOr<v1::ImportCacheReply> kept =
+        core_.cache().Import(reader_.records(), {.semantics_version = kSemanticsVersion,
+                                                 .origin = reader_.header().origin(),
+                                                 .digest = reader_.digest()});
+    if (!kept.ok()) return kept.status();
+    kept->set_signed_by(absl::BytesToHexString(reader_.signed_by()));
+    LogInfo("cache imported", {{"request", RequestId(*context_)},
+                               {"origin", kept->origin()},
+                               {"signed_by", kept->signed_by()},
+                               {"recipes_added", kept->recipes_added()},
+                               {"kernels_added", kept->kernels_added()}});
+    const grpc::Status sent = SerializeReply(*kept, reply_bytes_);
+    return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
+  }
+
+  void End(const absl::Status& status) { Finish(EndCall(kMethod, *context_, status)); }
+
+  CallSlot slot_;
+  ServerCore& core_;
+  grpc::CallbackServerContext* const context_;
+  grpc::ByteBuffer* const reply_bytes_;
+  grpc::ByteBuffer bytes_;
+  std::vector<ServerLedger::Reservation> reserved_;  // before the reader: gone after its records
+  int64_t reserved_bytes_ = 0;
+  BundleReader reader_;
+  std::shared_ptr<Idle> idle_;
+  Timer::Id timer_ = 0;
+};
+
+}  // namespace
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* CacheService::Import(Context* context, Bytes* reply) {
+  auto* call = new ImportCall(core_, context, reply);
+  call->Begin();
+  return call;
+}
+
+}  // namespace athanor
