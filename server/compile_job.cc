@@ -160,6 +160,7 @@ void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason r
   MutexLock lock(mu_);
   if (IsFinal(state_.phase())) return;
   done = std::move(tapped_);
+  state_.clear_waits_for();
   state_.set_stop_reason(reason);
   if (EndsWell(reason)) {
     state_.set_phase(v1::CompileJob::DONE);

@@ -65,6 +65,10 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
   for (int i = 0; i < count; ++i) {
     workers_.push_back(std::make_unique<Worker>(backends_.New()));
   }
+  if (backends_.cache() != nullptr) {
+    parked_ =
+        std::make_unique<ParkedJobs>(backends_.cache(), [this](const auto& job) { Resume(job); });
+  }
   for (int i = 0; i < count; ++i) {
     workers_[i]->builder = std::thread([this, i] { BuildLoop(i); });
     pthread_setname_np(workers_[i]->builder.native_handle(), "compile");
@@ -224,10 +228,9 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
     }
   }
   cv_.NotifyAll();  // a search that only waits for its turn ends now
-  if (queued) {
+  if (queued || (parked_ != nullptr && parked_->Remove(job))) {
     EndWithoutPlan(*job, absl::OkStatus(), 0);
-    CountEnd(*job);
-    job->LetGoOfVersion();
+    Release(job);
   } else if (built) {
     job->Finish(absl::OkStatus(), *job->stop_requested());
     Release(job);
@@ -268,9 +271,10 @@ void CompileWorkers::Stop() {
 
 std::deque<std::shared_ptr<CompileJob>>::iterator CompileWorkers::Eligible() {
   auto job = queue_.begin();
-  // Plans with taps have slots of their own.
-  while (job != queue_.end() && !(*job)->for_taps() && busy_.contains((*job)->version().get())) {
-    ++job;
+  for (; job != queue_.end(); ++job) {
+    if ((*job)->for_taps()) break;  // their plans have slots of their own
+    const auto busy = busy_.find((*job)->version().get());
+    if (busy == busy_.end() || busy->second == *job) break;  // itself: it was parked
   }
   return job;
 }
@@ -302,7 +306,8 @@ void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
   CountEnd(*job);
   if (!job->for_taps()) {
     MutexLock lock(mu_);
-    busy_.erase(job->version().get());
+    const auto busy = busy_.find(job->version().get());
+    if (busy != busy_.end() && busy->second == job) busy_.erase(busy);
     cv_.NotifyAll();
   }
   job->LetGoOfVersion();
@@ -330,6 +335,7 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   const std::shared_ptr<PlanSlot> slot = job->slot();
   const std::shared_ptr<const ServedPlan> before = slot->plan();
   slot->SetJob(job->id(), /*compiling=*/true);
+  job->Update([](v1::CompileJob& state) { state.clear_waits_for(); });
   // A plan that a search found is not given up for the baseline: the new search goes on from it.
   // What a version is pinned to is given up for nothing, and nothing is for a search whose plans
   // will not serve, or for one that nobody asked for.
@@ -347,16 +353,20 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   }
   Stopwatch watch;
   BuildTimes times;
-  const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server()};
+  const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server(),
+                       backends_.cache()};
   absl::StatusOr<BuiltPlan> built = BuildPlan(tools, *job, &times);
   const int64_t ms = watch.Lap();
   if (!built.ok()) {
     EndWithoutPlan(*job, built.status(), ms);
     return false;
   }
+  if (built->plan == nullptr) return Park(job, *built);
   const std::shared_ptr<const ServedPlan> plan = built->plan;
   const PlanOrigin origin = built->origin;
+  Lease lease = std::move(built->lease);
   const bool serves = Serve(*job, *std::move(built));
+  LetOthersFind(std::move(lease));
   const v1::CompileJob state = job->state();
   LogInfo(serves ? "plan serves" : "plan made, not served",
           {{"job", job->id()},
@@ -391,7 +401,8 @@ bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& j
   const ModelVersion& version = *job->version();
   // What it is pinned to serves all its sizes.
   if (!version.pinned_plan().empty() && !job->buckets().has_value()) return true;
-  const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server()};
+  const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server(),
+                       backends_.cache()};
   const BucketTools buckets = {
       .make = [&](const Graph& graph) { return MakePlan(tools, *job, graph); },
       .load =

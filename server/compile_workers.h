@@ -34,6 +34,7 @@
 #include "server/compile_job.h"
 #include "server/job_builder.h"
 #include "server/options.h"
+#include "server/parked_jobs.h"
 #include "server/plan_loader.h"
 #include "server/registry.h"
 #include "server/restore/plan_keeper.h"
@@ -118,10 +119,16 @@ class CompileWorkers {
   void BuildLoop(int index);
   // The next job to build; null to stop.
   std::shared_ptr<CompileJob> NextJob(int index);
-  // Whether the job goes on, as a search of some worker's.
+  // Whether the job goes on, as a search of some worker's or parked.
   bool RunJob(int index, const std::shared_ptr<CompileJob>& job);
   // Plans for the boxes of the job's version; whether it goes on.
   bool MakeBuckets(int index, const std::shared_ptr<CompileJob>& job);
+  // As RunJob: it waits for another job to make its plan.
+  bool Park(const std::shared_ptr<CompileJob>& job, const BuiltPlan& built);
+  // Of a plan that was made and published.
+  void LetOthersFind(Lease lease);
+  // It is parked no more.
+  void Resume(const std::shared_ptr<CompileJob>& job);
   bool HandOver(int index, const std::shared_ptr<CompileJob>& job,
                 std::shared_ptr<const PlanSearch::Found> serving);
   void SearchLoop(int index);
@@ -178,6 +185,7 @@ class CompileWorkers {
   std::map<const ModelVersion*, std::shared_ptr<CompileJob>> busy_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<ParkedJobs> parked_;  // null without a cache
 };
 
 }  // namespace athanor

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/log.h"
+#include "server/parked_jobs.h"
 #include "server/restore/remembered.h"
 #include "server/tap_plans.h"
 
@@ -142,6 +143,12 @@ void KeepBaseline(const JobTools& tools, const ModelVersion& version,
   tools.keeper.PutBaseline(tools.keeper.KeyOf(version, version.graph(), {}), made);
 }
 
+// What the version's baseline is kept under; empty where it is not kept.
+std::string LeaseKeyOf(const JobTools& tools, const ModelVersion& version) {
+  if (tools.cache == nullptr || !tools.keeper.ready()) return "";
+  return GateHash(tools.keeper.KeyOf(version, version.graph(), {}).Fields());
+}
+
 }  // namespace
 
 absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob& job) {
@@ -245,6 +252,19 @@ absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, Buil
                                     {"model", version->name()},
                                     {"version", version->version()},
                                     {"why", stored.status().message()}});
+  }
+  const std::string key = LeaseKeyOf(tools, *version);
+  if (!key.empty()) {
+    absl::StatusOr<Lease> lease = tools.cache->leases().Take(key, kPlanLease, version->Describe());
+    if (!lease.ok()) {
+      built.waits_for = std::string(lease.status().message());
+      built.key = key;
+      return built;
+    }
+    // It may have been made since it was looked up.
+    stored = BuildStored(tools, job, times);
+    if (stored.ok()) return stored;
+    built.lease = *std::move(lease);
   }
   auto served = BuildLowered(tools, job, version->graph(), times);
   if (!served.ok()) return served.status();

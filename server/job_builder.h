@@ -9,10 +9,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/cache/cache.h"
 #include "server/compile_backend.h"
 #include "server/compile_job.h"
 #include "server/kept_plans.h"
@@ -46,6 +48,7 @@ struct JobTools {
   const PlanLoader& loader;
   PlanKeeper& keeper;
   MetricCells& metrics;  // the server's
+  Cache* cache;          // null: nothing is kept
 };
 
 enum class PlanOrigin : uint8_t {
@@ -70,8 +73,12 @@ absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob&
 
 struct BuiltPlan {
   PlanOrigin origin = PlanOrigin::kLowered;
-  std::shared_ptr<const ServedPlan> plan;
-  std::vector<KeptPlans::Kept> kept;  // as StoredChoice has it
+  std::shared_ptr<const ServedPlan> plan;  // null: another job makes it, see below
+  std::vector<KeptPlans::Kept> kept;       // as StoredChoice has it
+  Lease lease;                             // of a lowered one, until others can find it
+  // Without a plan: who holds the lease of this key, for people.
+  std::string waits_for;
+  std::string key;
 };
 
 // A plan of `graph`, which is the version's with narrower dims, with its kernels: the best that the
@@ -81,7 +88,8 @@ absl::StatusOr<std::shared_ptr<const PlanSearch::Found>> MakePlan(const JobTools
                                                                   CompileJob& job,
                                                                   const Graph& graph);
 
-// The plan of the job's version, or its plan with taps. CANCELLED: the job was asked to stop.
+// The plan of the job's version, or its plan with taps. Of all servers on a cache one makes it.
+// CANCELLED: the job was asked to stop.
 absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);
 
 }  // namespace athanor

@@ -43,6 +43,9 @@ constexpr FlagRow kFlags[] = {
      "<state_dir>/cache.db"},
     {"cache_limit", FlagType::kBytes, &O::cache_limit, 0, kTop,
      "bytes of the cache's file; what was of least use goes first; 0: no limit"},
+    {"lease_timeout", FlagType::kDuration, &O::lease_timeout_ms, 1'000, kTop,
+     "a server on the same cache that says nothing for this long makes nothing any more: another "
+     "one compiles what it was compiling; one whose process has ended is not waited for"},
     {"cache_signing_key", FlagType::kString, &O::cache_signing_key, 0, 0,
      "file with the Ed25519 private key (PEM) that signs what the cache exports; without one it "
      "exports no binaries"},

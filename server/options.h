@@ -30,8 +30,9 @@ struct ServerOptions {
   std::string state_dir;  // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
   std::string cache;      // empty: <state_dir>/cache.db
   int64_t cache_limit = int64_t{2} << 30;  // 0: none
-  std::string cache_signing_key;           // a PEM file
-  std::string cache_trusted_keys;          // PEM files, separated by commas
+  int64_t lease_timeout_ms = 10'000;
+  std::string cache_signing_key;   // a PEM file
+  std::string cache_trusted_keys;  // PEM files, separated by commas
   std::string device = "auto";
   int64_t threads = 0;  // 0: one per core
   int64_t compile_workers = 1;

@@ -185,7 +185,9 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   absl::StatusOr<std::string> binary = FindTuner(backends->tuner_options_.binary);
   if (!binary.ok()) return binary.status();
   backends->cache_ =
-      Cache::Open({.path = options.cache, .limit_bytes = options.cache_limit},
+      Cache::Open({.path = options.cache,
+                   .limit_bytes = options.cache_limit,
+                   .leases = {.timeout = std::chrono::milliseconds(options.lease_timeout_ms)}},
                   [](absl::string_view message) { LogWarn("cache", {{"warning", message}}); });
   backends->machine_id_ = MachineFingerprint();
   backends->tuner_id_ = BuildIdOf(*binary);

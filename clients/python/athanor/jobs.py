@@ -295,6 +295,7 @@ class CompileJob:
     search: SearchProgress | None = None  # None before SEARCHING, and where nothing is searched
     search_options: SearchOptions | None = None  # None of plans with taps
     comparison: PlanComparison | None = None  # at the end, where a search's plan does not serve
+    waits_for: str = ""  # who makes the same plan, of the servers that share the cache
 
     @property
     def finished(self) -> bool:
@@ -322,4 +323,5 @@ def compile_job(m: compile_pb2.CompileJob) -> CompileJob:
         search_options=_search_options(m.search_options) if m.HasField("search_options") else None,
         comparison=PlanComparison(m.comparison.plan_id, m.comparison.against, m.comparison.ratio,
                                   m.comparison.low, m.comparison.high)
-        if m.HasField("comparison") else None)
+        if m.HasField("comparison") else None,
+        waits_for=m.waits_for)
