@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
       QueueOptions{.max_queue = core->options_.max_queue,
                    .max_client_percent = core->options_.max_client_percent,
                    .max_delay = std::chrono::milliseconds(core->options_.max_queue_delay_ms),
+                   .batch_delay = std::chrono::microseconds(core->options_.batch_delay_us),
                    .threads = threads});
   core->runners_ = std::make_unique<Runners>(core->requests_.get(), &core->ledger_, threads);
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);

@@ -1,50 +1,22 @@
 #include "server/executor_runner.h"
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
+#include "server/executor_runner_testing.h"
 
 namespace athanor {
 namespace {
 
 using Code = absl::StatusCode;
 
-// What RowPlan takes and gives, by name.
-Graph RowGraph() {
-  Graph graph;
-  graph.name = "rows";
-  graph.dims = {{"b", 0, 64}};
-  GraphBuilder builder(&graph);
-  const NodeId x = builder.Input("x", {DType::kF32, {Expr::Symbol("b"), Expr(8)}}).value();
-  builder.Input("idx", {DType::kI64, {Expr::Symbol("b")}}).value();
-  builder.Parameter("w", {DType::kF32, {Expr(8)}}).value();
-  builder.Output("y", x);
-  builder.Output("g", x);
-  return graph;
-}
-
-std::shared_ptr<const MappedTensor> Weight(float value) {
-  void* data = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  for (int i = 0; i < kWidth; ++i) StoreAt(data, i, value);
-  return std::make_shared<const MappedTensor>(data, kWidth * sizeof(float), std::to_string(value));
-}
-
 class ExecutorRunnerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::vector<KernelObject> objects;
-    for (absl::string_view object : RowPlanObjects()) {
-      objects.push_back({.object = std::string(object)});
-    }
-    auto runner = ExecutorRunner::Load(RowGraph(), RowPlan(), objects, {Weight(2)}, device_.get(),
-                                       nullptr, nullptr, traffic_.get());
+    auto runner = LoadRowPlan(2, device_.get(), traffic_.get());
     ASSERT_TRUE(runner.ok()) << runner.status();
     runner_ = *std::move(runner);
   }
@@ -77,31 +49,6 @@ TEST_F(ExecutorRunnerTest, RunsThePlan) {
   RowCall call(5);
   ASSERT_TRUE(Run(call).ok());
   EXPECT_TRUE(call.Right(2));
-}
-
-TEST_F(ExecutorRunnerTest, PlansShareWeightsByContent) {
-  v1::Plan plan = RowPlan();
-  std::vector<KernelObject> objects;
-  for (v1::Kernel& kernel : *plan.mutable_kernels()) {
-    kernel.set_source_hash("hash " + kernel.name());
-    objects.push_back({.object = kernel.name()});
-  }
-  PreparedPool pool(device_.get(), nullptr);
-  PlanRunner::Prepared held;
-  const auto load = [&](float w) {
-    auto runner = ExecutorRunner::Load(RowGraph(), plan, objects, {Weight(w)}, device_.get(),
-                                       nullptr, &pool, nullptr)
-                      .value();
-    runner->AddPrepared(&held);
-    EXPECT_EQ(runner->prepared_bytes(), 128);
-    return runner;
-  };
-  const auto first = load(2), second = load(2);
-  EXPECT_EQ(held.size(), 2);  // the constant and the weight
-  EXPECT_EQ(pool.bytes(), 128);
-  const auto third = load(4);
-  EXPECT_EQ(held.size(), 3);
-  EXPECT_EQ(pool.bytes(), 192);
 }
 
 TEST_F(ExecutorRunnerTest, LoadingIsNoRequest) { EXPECT_EQ(traffic_->Read(), TrafficState{}); }

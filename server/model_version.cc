@@ -21,13 +21,15 @@ std::shared_ptr<const BucketGrid> GridOf(const Graph& graph, const std::string& 
 
 }  // namespace
 
-ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder binder)
+ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder binder,
+                           const BatchLimits& limits)
     : row_(std::move(row)),
       graph_(std::move(graph.graph)),
       graph_hash_(CanonicalHash(graph_)),
       parameter_hashes_(std::move(graph.parameter_hashes)),
       binder_(std::move(binder)),
       output_shapes_(graph_),
+      batching_(BatchingOf(graph_, {row_.batch_dim, row_.deterministic}, limits)),
       plans_(GridOf(graph_, row_.buckets)),
       taps_(graph_) {
   for (const VersionPlanRow& plan : row_.plans) {
@@ -38,11 +40,12 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
 }
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> ModelVersion::Create(VersionRow row,
-                                                                   ImportedGraph graph) {
+                                                                   ImportedGraph graph,
+                                                                   const BatchLimits& limits) {
   absl::StatusOr<RequestBinder> binder = RequestBinder::Create(graph.graph);
   if (!binder.ok()) return binder.status();
   return std::shared_ptr<ModelVersion>(
-      new ModelVersion(std::move(row), std::move(graph), *std::move(binder)));
+      new ModelVersion(std::move(row), std::move(graph), *std::move(binder), limits));
 }
 
 void ModelVersion::SetMagnitudes(absl::Span<const std::optional<int>> magnitudes) {
@@ -152,6 +155,7 @@ v1::Model ModelVersion::ToProto(bool serving) const {
   AddTensors(&model);
   model.set_graph_hash(graph_hash_);
   model.set_deterministic(row_.deterministic);
+  *model.mutable_batching() = batching_.ToProto();
   model.mutable_created()->set_seconds(row_.created_us / 1'000'000);
   model.mutable_created()->set_nanos(static_cast<int32_t>(row_.created_us % 1'000'000 * 1000));
   for (const TensorRow& tensor : row_.tensors) {

@@ -23,6 +23,7 @@
 #include "compiler/ir/graph.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/model.pb.h"
+#include "server/batch/batching.h"
 #include "server/kept_plans.h"
 #include "server/metrics/metrics.h"
 #include "server/output_shapes.h"
@@ -35,8 +36,10 @@ namespace athanor {
 
 class ModelVersion {
  public:
-  // INVALID_ARGUMENT: requests to this graph could not be understood.
-  static absl::StatusOr<std::shared_ptr<ModelVersion>> Create(VersionRow row, ImportedGraph graph);
+  // INVALID_ARGUMENT: requests to this graph could not be understood. Proves whether they may share
+  // calls.
+  static absl::StatusOr<std::shared_ptr<ModelVersion>> Create(VersionRow row, ImportedGraph graph,
+                                                              const BatchLimits& limits = {});
 
   const std::string& name() const { return row_.name; }
   int64_t version() const { return row_.version; }
@@ -48,6 +51,7 @@ class ModelVersion {
   const std::vector<std::string>& parameter_hashes() const { return parameter_hashes_; }
   const RequestBinder& binder() const { return binder_; }
   const OutputShapes& output_shapes() const { return output_shapes_; }
+  const VersionBatching& batching() const { return batching_; }
   // What is known of `row` once it is stored; before anyone else sees the version.
   void SetStored(const VersionRow& row) {
     row_.version = row.version;
@@ -91,7 +95,8 @@ class ModelVersion {
   v1::Model ToProto(bool serving) const;
 
  private:
-  ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder binder);
+  ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder binder,
+               const BatchLimits& limits);
   static v1::Model::State StateOf(const PlanSlot::View& view);
   void AddTensors(v1::Model* model) const;
   void AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared, int64_t* arenas) const;
@@ -102,6 +107,7 @@ class ModelVersion {
   const std::vector<std::string> parameter_hashes_;
   const RequestBinder binder_;
   const OutputShapes output_shapes_;
+  const VersionBatching batching_;
   std::shared_ptr<VersionMetrics> metrics_;
 
   PlanTable plans_;

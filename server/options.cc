@@ -115,6 +115,12 @@ constexpr FlagRow kFlags[] = {
      "a request whose wait is predicted to be longer, and longer than four runs of its own, is "
      "refused at once; 0: none is",
      kLimit},
+    {"batch_delay", FlagType::kShortDuration, &O::batch_delay_us, 0, 60'000'000,
+     "longest time that a request which may share a call (batch_dim of its upload) waits for "
+     "others to share it with, such as 100us or 2ms, and half of the time to spare before its "
+     "deadline at most; 0: those that wait anyway share"},
+    {"max_batch_rows", FlagType::kInt, &O::max_batch_rows, 0, kTop,
+     "most rows of a call that requests share; 0: what the bounds of their dim allow"},
     {"max_compile_jobs", FlagType::kInt, &O::max_compile_jobs, 1, 1'000'000,
      "unfinished compile jobs; also how many finished ones are remembered", kLimit},
     {"tap_plans", FlagType::kInt, &O::tap_plans, 0, 1'000,
@@ -157,10 +163,17 @@ absl::string_view TypeText(FlagType type) {
       return "a size such as 64MiB";
     case FlagType::kDuration:
       return "a time such as 30s";
+    case FlagType::kShortDuration:
+      return "a time such as 100us";
     case FlagType::kString:
       return "text";
   }
   return "";
+}
+
+absl::string_view UnitText(FlagType type) {
+  if (type == FlagType::kDuration) return ", milliseconds";
+  return type == FlagType::kShortDuration ? ", microseconds" : "";
 }
 
 std::string FormatValue(const FlagRow& row, const ServerOptions& options) {
@@ -173,6 +186,9 @@ std::string FormatValue(const FlagRow& row, const ServerOptions& options) {
   int64_t value = options.*std::get<int64_t O::*>(row.field);
   if (row.type == FlagType::kDuration) {
     return value % 1000 == 0 ? absl::StrCat(value / 1000, "s") : absl::StrCat(value, "ms");
+  }
+  if (row.type == FlagType::kShortDuration && value != 0) {
+    return value % 1000 == 0 ? absl::StrCat(value / 1000, "ms") : absl::StrCat(value, "us");
   }
   if (row.type == FlagType::kBytes && value != 0 && value % kMiB == 0) {
     return absl::StrCat(value / kMiB, "MiB");
@@ -187,6 +203,8 @@ absl::StatusOr<int64_t> ParseNumber(const FlagRow& row, absl::string_view text) 
       return ParseBytes(text);
     case FlagType::kDuration:
       return ParseDuration(text);
+    case FlagType::kShortDuration:
+      return ParseShortDuration(text);
     default:
       if (!absl::SimpleAtoi(text, &value)) return absl::InvalidArgumentError("not a number");
       return value;
@@ -213,9 +231,9 @@ absl::Status SetFlag(const FlagRow& row, absl::string_view text, absl::string_vi
   absl::StatusOr<int64_t> value = ParseNumber(row, text);
   if (!value.ok()) return wrong();
   if (*value < row.min || *value > row.max) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, ": ", text, " is outside [", row.min, ", ", row.max, "] (flag --",
-                     row.name, row.type == FlagType::kDuration ? ", milliseconds)" : ")"));
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", text, " is outside [", row.min,
+                                                   ", ", row.max, "] (flag --", row.name,
+                                                   UnitText(row.type), ")"));
   }
   options->*std::get<int64_t O::*>(row.field) = *value;
   return absl::OkStatus();
@@ -347,6 +365,11 @@ std::string FlagVariable(absl::string_view name) {
 
 absl::StatusOr<int64_t> ParseDuration(absl::string_view text) {
   static constexpr Unit kUnits[] = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
+  return ParseWithUnit(text, kUnits);
+}
+
+absl::StatusOr<int64_t> ParseShortDuration(absl::string_view text) {
+  static constexpr Unit kUnits[] = {{"us", 1}, {"ms", 1000}, {"s", 1'000'000}, {"m", 60'000'000}};
   return ParseWithUnit(text, kUnits);
 }
 

@@ -64,6 +64,8 @@ struct ServerOptions {
   int64_t max_queue = 256;
   int64_t max_client_percent = 50;
   int64_t max_queue_delay_ms = 100;
+  int64_t batch_delay_us = 0;
+  int64_t max_batch_rows = 0;  // 0: what the dim's bounds allow
   int64_t max_compile_jobs = 1'000;
   int64_t tap_plans = 4;
   int64_t max_taps = 64;
@@ -76,8 +78,9 @@ struct ServerOptions {
   int64_t drain_ms = 30'000;
 };
 
-// kBytes takes 64MiB, 2GiB, ...; kDuration 30s, 5m, 250ms (a bare 0 is allowed).
-enum class FlagType { kBool, kInt, kBytes, kDuration, kString };
+// kBytes takes 64MiB, 2GiB, ...; kDuration 30s, 5m, 250ms (a bare 0 is allowed), kept in
+// milliseconds; kShortDuration also 100us, kept in microseconds.
+enum class FlagType { kBool, kInt, kBytes, kDuration, kShortDuration, kString };
 
 struct FlagRow {
   absl::string_view name;  // without dashes; also the config file's key
@@ -107,8 +110,9 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
 // The table as text: name, default, environment variable, meaning.
 std::string HelpText();
 
-// "30s" to milliseconds, "64MiB" to bytes.
+// "30s" to milliseconds, "100us" or "2ms" to microseconds, "64MiB" to bytes.
 absl::StatusOr<int64_t> ParseDuration(absl::string_view text);
+absl::StatusOr<int64_t> ParseShortDuration(absl::string_view text);
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
 }  // namespace athanor

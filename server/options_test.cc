@@ -57,6 +57,13 @@ TEST(OptionsTest, UnitsOfSizesAndTimes) {
   EXPECT_EQ(ParseDuration("5m").value(), 300'000);
   EXPECT_EQ(ParseDuration("0").value(), 0);
   EXPECT_FALSE(ParseDuration("5").ok());
+  EXPECT_FALSE(ParseDuration("100us").ok());
+  EXPECT_EQ(ParseShortDuration("100us").value(), 100);
+  EXPECT_EQ(ParseShortDuration("2ms").value(), 2000);
+  EXPECT_EQ(ParseShortDuration("1s").value(), 1'000'000);
+  EXPECT_EQ(ParseShortDuration("0").value(), 0);
+  EXPECT_FALSE(ParseShortDuration("100").ok());
+  EXPECT_FALSE(ParseShortDuration("1ns").ok());
   EXPECT_FALSE(ParseDuration("-5s").ok());
   EXPECT_FALSE(ParseBytes("99999999TiB").ok());
 }
@@ -91,6 +98,19 @@ TEST(OptionsTest, WhatASearchMayDo) {
   EXPECT_THAT(Error({"--disable_rules=a, b"}), HasSubstr("--disable_rules: ' b' is no name"));
 }
 
+TEST(OptionsTest, HowRequestsShareCalls) {
+  absl::StatusOr<ServerOptions> options = Parse({"--batch_delay=100us", "--max_batch_rows=32"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->batch_delay_us, 100);
+  EXPECT_EQ(options->max_batch_rows, 32);
+  EXPECT_EQ(Parse({}, {{"ATHANOR_BATCH_DELAY", "2ms"}})->batch_delay_us, 2000);
+  EXPECT_EQ(Parse({})->batch_delay_us, 0);
+  EXPECT_THAT(Error({"--batch_delay=5"}), HasSubstr("'5' is not a time such as 100us"));
+  EXPECT_THAT(Error({"--batch_delay=2m"}),
+              HasSubstr("2m is outside [0, 60000000] (flag --batch_delay, microseconds)"));
+  EXPECT_THAT(Error({"--max_batch_rows=-1"}), HasSubstr("--max_batch_rows"));
+}
+
 TEST(OptionsTest, DevicesThatAreNotBuiltAreRefusedByName) {
   EXPECT_THAT(Error({"--device=cuda:1"}), HasSubstr("--device=cuda:1: this build has no such"));
   EXPECT_THAT(Error({"--device=metal"}), HasSubstr("--device=metal"));
@@ -118,7 +138,7 @@ TEST(OptionsTest, EveryRowIsInTheHelpAndTakesItsOwnDefault) {
     EXPECT_THAT(help, HasSubstr("--" + std::string(row.name) + " "));
     EXPECT_GT(row.help.size(), 10u) << row.name;
     if (row.type == FlagType::kInt || row.type == FlagType::kBytes ||
-        row.type == FlagType::kDuration) {
+        row.type == FlagType::kDuration || row.type == FlagType::kShortDuration) {
       EXPECT_LT(row.min, row.max) << row.name;
       const int64_t value = ServerOptions().*std::get<int64_t ServerOptions::*>(row.field);
       EXPECT_GE(value, row.min) << row.name;

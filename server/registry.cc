@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/message.h"
 #include "server/log.h"
+#include "server/version_batching.h"
 
 namespace athanor {
 namespace {
@@ -31,10 +32,12 @@ absl::StatusOr<int64_t> ParseVersion(absl::string_view text) {
 }
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> ModelFromRow(const VersionRow& row,
-                                                           const GraphLimits& limits) {
+                                                           const ServerOptions& options) {
+  GraphLimits limits;
+  limits.max_nodes = options.max_nodes;
   absl::StatusOr<ImportedGraph> graph = ImportGraph(row.graph, limits);
   if (!graph.ok()) return graph.status();
-  return ModelVersion::Create(row, *std::move(graph));
+  return ModelVersion::Create(row, *std::move(graph), BatchLimitsOf(options));
 }
 
 }  // namespace
@@ -100,11 +103,9 @@ void Registry::LoadVersion(VersionRow row) {
     }
   }
   row.deterministic |= options_.deterministic;
-  GraphLimits limits;
-  limits.max_nodes = options_.max_nodes;
   const std::string name = row.name;
   const int64_t number = row.version;
-  absl::StatusOr<std::shared_ptr<ModelVersion>> version = ModelFromRow(row, limits);
+  absl::StatusOr<std::shared_ptr<ModelVersion>> version = ModelFromRow(row, options_);
   if (!version.ok()) {
     // Still listed, so that it can be seen and deleted.
     status = version.status();
@@ -117,6 +118,7 @@ void Registry::LoadVersion(VersionRow row) {
   }
   if (!version.ok()) return;
   (*version)->SetMetrics(metrics_.ForVersion(name, number));
+  LogBatching(**version);
   names_[name].versions[number] = *std::move(version);
   ++versions_;
 }

@@ -38,6 +38,7 @@ constexpr const char* kSchemaSteps[] = {
        INSERT INTO version_plans SELECT name, version, x'', pinned_plan, 0, 0, 0, 1, x''
          FROM versions WHERE pinned_plan != '';
        ALTER TABLE versions DROP COLUMN pinned_plan;)",
+    "ALTER TABLE versions ADD COLUMN batch_dim TEXT NOT NULL DEFAULT '';",
 };
 constexpr absl::string_view kFullRange = "";
 // What was acknowledged is neither lost with the power nor begun anew.
@@ -112,7 +113,8 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
   std::vector<VersionRow> rows;
   Statement read(file_.db(),
                  "SELECT name, version, format, graph, search_budget, buckets, created_us, "
-                 "disable_rules, approximate, deterministic FROM versions ORDER BY name, version");
+                 "disable_rules, approximate, deterministic, batch_dim FROM versions "
+                 "ORDER BY name, version");
   int code = 0;
   while ((code = read.Step()) == SQLITE_ROW) {
     rows.push_back({.name = std::string(read.BytesAt(0)),
@@ -123,6 +125,7 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
                     .disable_rules = std::string(read.BytesAt(7)),
                     .approximate = read.IntAt(8) != 0,
                     .deterministic = read.IntAt(9) != 0,
+                    .batch_dim = std::string(read.BytesAt(10)),
                     .buckets = std::string(read.BytesAt(5)),
                     .created_us = read.IntAt(6),
                     .tensors = {},
@@ -183,11 +186,11 @@ absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
                  "ON CONFLICT(name) DO UPDATE SET next_version=?2");
   if (name.Text(row.name).Int(row.version + 1).Step() != SQLITE_DONE) return Error("write");
   Statement version(file_.db(),
-                    "INSERT INTO versions VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)");
+                    "INSERT INTO versions VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)");
   version.Text(row.name).Int(row.version).Text(row.format).Blob(row.graph);
   version.Text(row.search_budget).Blob(row.buckets);
   version.Int(row.created_us).Text(row.disable_rules);
-  version.Int(row.approximate ? 1 : 0).Int(row.deterministic ? 1 : 0);
+  version.Int(row.approximate ? 1 : 0).Int(row.deterministic ? 1 : 0).Text(row.batch_dim);
   if (version.Step() != SQLITE_DONE) return Error("write");
   for (const TensorRow& tensor : row.tensors) {
     Statement insert(file_.db(), "INSERT INTO version_tensors VALUES(?1, ?2, ?3, ?4)");

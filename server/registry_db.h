@@ -59,6 +59,7 @@ struct VersionRow {
   std::string disable_rules;  // names, separated by commas
   bool approximate = false;
   bool deterministic = false;
+  std::string batch_dim;   // empty: none was named
   std::string buckets;     // a serialised UploadHeader with nothing but buckets
   int64_t created_us = 0;  // since 1970
   std::vector<TensorRow> tensors;

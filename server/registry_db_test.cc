@@ -67,9 +67,12 @@ TEST(RegistryDbTest, ReadsAndGoesOnFromTheFirstSchema) {
   EXPECT_EQ(rows[0].disable_rules, "");
   EXPECT_FALSE(rows[0].approximate);
   EXPECT_FALSE(rows[0].deterministic);
+  EXPECT_EQ(rows[0].batch_dim, "");
   VersionRow next = rows[0];
   next.version = 4;
+  next.batch_dim = "b";
   EXPECT_TRUE((*db)->AddVersion(next).ok());
+  EXPECT_EQ((*db)->ReadVersions().value()[1].batch_dim, "b");
 }
 
 TEST(RegistryDbTest, KeepsWhatIsKnownOfTensorsAsLongAsAVersionHasThem) {

@@ -10,6 +10,7 @@
 #include "compiler/ir/message.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "server/search_policy.h"
+#include "server/version_batching.h"
 
 namespace athanor {
 namespace {
@@ -32,6 +33,17 @@ absl::Status CheckModelName(const std::string& name) {
 absl::Status CheckHash(std::string_view what, const std::string& hash) {
   if (hash.size() == kSha256Bytes) return absl::OkStatus();
   return Invalid(what, ": ", hash.size(), " bytes; a SHA-256 has ", kSha256Bytes);
+}
+
+absl::Status CheckBatchDim(const std::string& name, const Graph& graph) {
+  if (name.empty()) return absl::OkStatus();
+  std::vector<std::string> dims;
+  for (const Dim& dim : graph.dims) {
+    if (dim.name == name) return absl::OkStatus();
+    dims.push_back(Quoted(dim.name));
+  }
+  return Invalid("header.batch_dim: ", Quoted(name), " is no dim of the graph; ",
+                 dims.empty() ? "it has none" : Cat("its dims: ", absl::StrJoin(dims, ", ")));
 }
 
 }  // namespace
@@ -97,6 +109,8 @@ absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
   absl::Status buckets =
       CheckBuckets("header.buckets", header.buckets(), pending_->graph(), options_.max_buckets);
   if (!buckets.ok()) return buckets;
+  absl::Status batch_dim = CheckBatchDim(header.batch_dim(), pending_->graph());
+  if (!batch_dim.ok()) return batch_dim;
   if (absl::Status s = ReadParameters(); !s.ok()) return s;
   if (absl::Status s = CheckTensors(header); !s.ok()) return s;
   if (absl::Status s = BeginTensors(header); !s.ok()) return s;
@@ -146,13 +160,14 @@ absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
   row_.disable_rules = absl::StrJoin(header.disable_rules(), ",");
   row_.approximate = header.approximate();
   row_.deterministic = header.deterministic();
+  row_.batch_dim = header.batch_dim();
   v1::UploadHeader buckets;
   *buckets.mutable_buckets() = header.buckets();
   row_.buckets = buckets.SerializeAsString();
   VersionRow row = row_;
   row.deterministic |= options_.deterministic;  // while the flag is given, it is not stored
   absl::StatusOr<std::shared_ptr<ModelVersion>> version =
-      ModelVersion::Create(std::move(row), *std::move(graph));
+      ModelVersion::Create(std::move(row), *std::move(graph), BatchLimitsOf(options_));
   if (!version.ok()) return version.status();
   pending_ = *std::move(version);
   return absl::OkStatus();

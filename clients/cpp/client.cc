@@ -28,6 +28,7 @@ v1::UploadHeader MakeHeader(const UploadRequest& request,
                                          request.disable_rules.end());
   header.set_approximate(request.approximate);
   header.set_deterministic(request.deterministic);
+  header.set_batch_dim(request.batch_dim);
   header.mutable_buckets()->Assign(request.buckets.begin(), request.buckets.end());
   for (const UploadTensor& tensor : missing) {
     v1::TensorInfo* info = header.add_tensors();
@@ -82,6 +83,8 @@ absl::StatusOr<InferReply> ReadReply(inference::ModelInferResponse* response) {
     if (key == "compile_state") reply.compile_state = value.string_param();
     if (key == "queue_us") reply.queue_us = value.int64_param();
     if (key == "exec_us") reply.exec_us = value.int64_param();
+    if (key == "batch_us") reply.batch_us = value.int64_param();
+    if (key == "batch_rows") reply.batch_rows = value.int64_param();
   }
   return reply;
 }

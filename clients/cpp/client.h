@@ -81,6 +81,8 @@ struct UploadRequest {
   bool approximate = false;
   bool deterministic = false;
   std::vector<v1::DimBuckets> buckets;
+  // The dim by which requests may be joined into one call; empty: none.
+  std::string batch_dim;
 };
 
 struct InferRequest {
@@ -98,6 +100,8 @@ struct InferReply {
   std::vector<std::pair<std::string, Tensor>> outputs;  // in the server's order
   std::string plan_id, bucket, compile_state;
   int64_t queue_us = 0, exec_us = 0;
+  // Where requests may share calls: what this one waited for company, and the rows of its call.
+  int64_t batch_us = 0, batch_rows = 0;
 };
 
 // The protocol's message; INVALID_ARGUMENT names an input whose bytes do not fit its shape.

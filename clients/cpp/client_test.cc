@@ -87,6 +87,8 @@ class Inference final : public inference::GRPCInferenceService::Service {
     }
     (*response->mutable_parameters())["plan_id"].set_string_param("p-1");
     (*response->mutable_parameters())["exec_us"].set_int64_param(7);
+    (*response->mutable_parameters())["batch_us"].set_int64_param(9);
+    (*response->mutable_parameters())["batch_rows"].set_int64_param(16);
     if (request->model_name() == "down") return {grpc::StatusCode::UNAVAILABLE, "draining"};
     return grpc::Status::OK;
   }
@@ -157,6 +159,7 @@ TEST_F(ClientTest, ErrorsAreTheServers) {
 TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
   const std::string large(3 * (1 << 20) + 5, 'x');
   UploadRequest request{"m", "athanor", "graph", {}, "0", {}};
+  request.batch_dim = "rows";
   for (absl::string_view bytes : {absl::string_view("held"), absl::string_view(large)}) {
     request.tensors.push_back({Sha256Of(bytes), bytes});
   }
@@ -171,6 +174,7 @@ TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
   EXPECT_EQ(models_.received, large);
   EXPECT_EQ(calls, 4);
   EXPECT_EQ(models_.header.graph_sha256(), Sha256Of("graph"));
+  EXPECT_EQ(models_.header.batch_dim(), "rows");
   ASSERT_EQ(models_.header.tensors_size(), 1);
   EXPECT_EQ(models_.header.tensors(0).bytes(), static_cast<int64_t>(large.size()));
 }
@@ -182,6 +186,8 @@ TEST_F(ClientTest, InferCarriesTensorsAndTheRepliesParameters) {
   EXPECT_EQ(reply->outputs[0].second.bytes, Request("m").inputs["x"].bytes);
   EXPECT_EQ(reply->plan_id, "p-1");
   EXPECT_EQ(reply->exec_us, 7);
+  EXPECT_EQ(reply->batch_us, 9);
+  EXPECT_EQ(reply->batch_rows, 16);
 }
 
 TEST_F(ClientTest, BytesThatDoNotFitAreRefusedOnBothSides) {

@@ -78,7 +78,9 @@ absl::Status Infer(Context* context, const Options& options) {
                            {"bucket", reply->bucket},
                            {"compile_state", reply->compile_state},
                            {"queue_us", reply->queue_us},
-                           {"exec_us", reply->exec_us}});
+                           {"exec_us", reply->exec_us},
+                           {"batch_us", reply->batch_us},
+                           {"batch_rows", reply->batch_rows}});
   }
   return absl::OkStatus();
 }

@@ -16,7 +16,7 @@ namespace athanor::client {
 namespace {
 
 struct Options {
-  std::string file, name, format, budget;
+  std::string file, name, format, budget, batch_dim;
   std::vector<std::string> buckets, disable_rules;
   bool no_wait = false, deterministic = false, approximate = false;
 };
@@ -47,6 +47,7 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, absl::string_v
   request.disable_rules = options.disable_rules;
   request.approximate = options.approximate;
   request.deterministic = options.deterministic;
+  request.batch_dim = options.batch_dim;
   for (const std::string& text : options.buckets) {
     absl::StatusOr<v1::DimBuckets> buckets = ParseBuckets(text);
     if (!buckets.ok()) return buckets.status();
@@ -75,10 +76,13 @@ absl::Status Upload(Context* context, const Options& options) {
   if (context->json) {
     context->out().Object({{"name", stored->name()},
                            {"version", stored->version()},
-                           {"compile_job_id", stored->compile_job_id()}});
+                           {"compile_job_id", stored->compile_job_id()},
+                           {"batching", BatchingJson(stored->batching())}});
   } else {
     context->out().Line(absl::StrCat("stored ", stored->name(), "/", stored->version(),
                                      ", compile job ", stored->compile_job_id()));
+    const std::string batching = BatchingText(stored->batching());
+    if (!batching.empty()) context->out().Line(batching);
   }
   if (options.no_wait) return absl::OkStatus();
   return FollowJob(context, stored->compile_job_id());
@@ -105,6 +109,9 @@ void AddUpload(CLI::App* app, Context* context) {
                     "its searches may use rules that change results beyond rounding");
   command->add_flag("--deterministic", options->deterministic,
                     "one plan serves until another is pinned; searches run when asked for");
+  command->add_option("--batch_dim", options->batch_dim,
+                      "the dim by which requests may be joined into one call, if its rows are "
+                      "proved independent");
   command->add_option("--buckets", options->buckets,
                       "ranges of a dim, as in b=1-1,2-64; repeatable");
   command->add_flag("--no_wait", options->no_wait, "return once the model is stored");

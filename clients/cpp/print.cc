@@ -95,6 +95,26 @@ json PlanJson(const v1::PlanInfo& plan) {
           {"search", plan.has_search() ? SearchOptionsJson(plan.search()) : json()}};
 }
 
+json BatchingJson(const v1::Batching& batching) {
+  if (batching.dim().empty()) return nullptr;
+  return {{"dim", batching.dim()},
+          {"on", batching.on()},
+          {"reason", batching.reason()},
+          {"max_rows", batching.max_rows()},
+          {"max_delay_us", batching.max_delay_us()}};
+}
+
+std::string BatchingText(const v1::Batching& batching) {
+  if (batching.dim().empty()) return "";
+  if (!batching.on()) {
+    return absl::StrCat("requests share no calls over ", batching.dim(), ": ", batching.reason());
+  }
+  std::string text = absl::StrCat("requests share calls over ", batching.dim(), ", at most ",
+                                  batching.max_rows(), " rows");
+  if (batching.max_delay_us() == 0) return text;
+  return absl::StrCat(text, ", and wait at most ", batching.max_delay_us(), " us for company");
+}
+
 json ModelJson(const v1::Model& model) {
   json plans = json::array();
   for (const v1::PlanInfo& plan : model.plans()) plans.push_back(PlanJson(plan));
@@ -119,6 +139,7 @@ json ModelJson(const v1::Model& model) {
           {"plan_id", model.plan_id()},
           {"pinned", model.pinned()},
           {"deterministic", model.deterministic()},
+          {"batching", BatchingJson(model.batching())},
           {"plans", plans},
           {"buckets", buckets},
           {"created", TimeJson(model.has_created(), model.created())},
@@ -190,6 +211,9 @@ void Printer::Model(const v1::Model& model) {
                     TensorsText(model.inputs()), " -> ", TensorsText(model.outputs())));
   for (const v1::GraphDim& dim : model.dims()) {
     Line(absl::StrCat("  ", dim.name(), " in [", dim.min(), ", ", dim.max(), "]"));
+  }
+  if (const std::string batching = BatchingText(model.batching()); !batching.empty()) {
+    Line(absl::StrCat("  ", batching));
   }
   for (const std::string& bucket : BucketLines(model)) Line("  " + bucket);
   if (!model.error().empty()) Line(absl::StrCat("  ", model.error()));

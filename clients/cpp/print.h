@@ -33,6 +33,9 @@ class Printer {
 };
 
 nlohmann::json ModelJson(const v1::Model& model);
+// Whether requests share calls; null and empty where no dim was named to join them by.
+nlohmann::json BatchingJson(const v1::Batching& batching);
+std::string BatchingText(const v1::Batching& batching);
 nlohmann::json PlanJson(const v1::PlanInfo& plan);
 // "b=1..1 s=1..128: plan p-12ab", or why the full range's serves it; a line for each bucket.
 std::vector<std::string> BucketLines(const v1::Model& model);

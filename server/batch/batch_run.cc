@@ -61,10 +61,11 @@ int64_t SharedCall::Place() {
     bytes = Aligned(bytes);
   }
   for (const auto& request : requests_) {
-    for (const RunOutput& output : request->outputs()) {
-      const bool rows = batching_.output_rows[output.output];
-      outputs_[output.output] = {.rows = rows,
-                                 .row_bytes = output.bytes / (rows ? request->ticket().rows() : 1)};
+    for (const RunOutput& wanted : request->outputs()) {
+      SharedOutput& output = outputs_[wanted.output];
+      output.rows = batching_.output_rows[wanted.output];
+      const int64_t parts = output.rows ? request->ticket().rows() : 1;
+      if (parts > 0) output.row_bytes = wanted.bytes / parts;  // one without rows does not know
     }
   }
   for (auto& [position, output] : outputs_) {
@@ -140,51 +141,77 @@ absl::StatusOr<char*> Staging::Block(int64_t bytes) {
   return data;
 }
 
-void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
-  struct Done {
-    std::shared_ptr<QueuedRequest> request;
-    absl::Status status;
-    RunTimes times;
-  };
-  const std::string model = batch.requests.front()->ticket().model;
-  std::vector<Done> done;
+namespace {
+
+// A request on its way through a run, in the end with what is to be its answer.
+struct Running {
+  std::shared_ptr<QueuedRequest> request;
+  absl::Status status;
+  RunTimes times;
+};
+
+int64_t MicrosecondsSince(Clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+}
+
+// All of them in one call; false leaves them to run alone.
+bool RunTogether(absl::Span<Running* const> running, const Batch& batch, Staging& staging) {
   Requests requests;
+  for (const Running* one : running) requests.push_back(one->request);
+  SharedCall call(requests, *requests.front()->ticket().batching);
+  const Clock::time_point began = Clock::now();
+  if (!call.Run(*batch.plan, *batch.lease, staging).ok()) return false;
+  const int64_t exec_us = MicrosecondsSince(began);
+  for (Running* one : running) {
+    one->times.began = began;
+    one->times.exec_us = exec_us;
+    one->times.batch_rows = call.rows();
+    one->times.ran = true;
+    one->times.first = one == running.front();
+  }
+  return true;
+}
+
+void RunAlone(Running& one, const Batch& batch) {
+  const Ticket& ticket = one.request->ticket();
+  one.times.began = Clock::now();
+  one.times.batch_rows = ticket.rows();
+  one.times.ran = true;
+  one.status = batch.plan->runner->Run(*batch.lease, ticket.dims, one.request->inputs(),
+                                       one.request->outputs(), one.request->limits());
+  one.times.exec_us = MicrosecondsSince(one.times.began);
+}
+
+}  // namespace
+
+void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
+  const std::string model = batch.requests.front()->ticket().model;
+  std::vector<Running> all;
+  all.reserve(batch.requests.size());  // pointed to
+  std::vector<Running*> running;
   int64_t predicted_us = 0;
-  for (std::shared_ptr<QueuedRequest>& request : batch.requests) {
-    if (absl::Status begun = request->Begin(); !begun.ok()) {
-      done.push_back({std::move(request), std::move(begun), {.began = Clock::now()}});
-      continue;
-    }
-    predicted_us += request->ticket().predicted_us;
-    requests.push_back(std::move(request));
+  for (size_t i = 0; i < batch.requests.size(); ++i) {
+    Running& one = all.emplace_back(Running{std::move(batch.requests[i])});
+    if (i < batch.waited.size()) one.times.batch_us = batch.waited[i].count();
+    one.times.began = Clock::now();
+    one.status = one.request->Begin();
+    if (!one.status.ok()) continue;
+    predicted_us += one.request->ticket().predicted_us;
+    running.push_back(&one);
   }
   const Clock::time_point began = Clock::now();
-  const auto since = [](Clock::time_point start) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
-  };
-  RunTimes shared{.began = began};
-  if (requests.size() > 1) {
-    SharedCall call(requests, *requests.front()->ticket().batching);
-    if (call.Run(*batch.plan, *batch.lease, staging).ok()) shared.batch_rows = call.rows();
-    shared.exec_us = since(began);
-  }
-  for (std::shared_ptr<QueuedRequest>& request : requests) {
-    const Ticket& ticket = request->ticket();
-    RunTimes times = shared;
-    absl::Status status;
-    if (shared.batch_rows == 0) {
-      times = {.batch_rows = ticket.rows(), .began = Clock::now()};
-      status = batch.plan->runner->Run(*batch.lease, ticket.dims, request->inputs(),
-                                       request->outputs(), request->limits());
-      times.exec_us = since(times.began);
-      if (!status.ok()) predicted_us = 0;  // cut short, it says nothing of how long they take
+  const bool several = running.size() > 1;
+  if (!several || !RunTogether(running, batch, staging)) {
+    for (Running* one : running) {
+      one->times.split = several && one == running.front();
+      RunAlone(*one, batch);
+      if (!one->status.ok()) predicted_us = 0;  // cut short, it says nothing of how long they take
     }
-    done.push_back({std::move(request), std::move(status), times});
   }
   const Clock::duration took = Clock::now() - began;
   batch.lease = {};  // the next may run while these are answered
   queue.Ran(model, predicted_us, took);
-  for (const Done& d : done) d.request->End(*batch.plan, d.status, d.times);
+  for (const Running& one : all) one.request->End(*batch.plan, one.status, one.times);
 }
 
 Runners::Runners(RequestQueue* queue, ServerLedger* ledger, int threads) : queue_(*queue) {

@@ -41,6 +41,37 @@ TEST_F(BatchRunTest, OneCallAnswersEachWithItsOwnRows) {
   EXPECT_EQ(ledger_.used(), 0);
 }
 
+TEST_F(BatchRunTest, WhatIsCountedOnceACallIsToldByItsFirst) {
+  auto a = NewRequest(plan_, {1}, kShared), b = NewRequest(plan_, {2}, kShared);
+  auto alone = NewRequest(plan_, {3}), late = NewRequest(plan_, {4});
+  late->FailToBegin(absl::DeadlineExceededError("too late"));
+  RunAll({a, b, alone, late});
+  EXPECT_TRUE(a->times().ran && a->times().first);
+  EXPECT_TRUE(b->times().ran);
+  EXPECT_FALSE(b->times().first);
+  EXPECT_TRUE(alone->times().ran && alone->times().first);
+  EXPECT_FALSE(late->times().ran);
+  for (const auto& request : {a, b, alone, late}) EXPECT_FALSE(request->times().split);
+}
+
+TEST_F(BatchRunTest, OneWithoutRowsIsAnsweredToo) {
+  auto none = NewRequest(plan_, {}, kShared), a = NewRequest(plan_, {1, 2}, kShared),
+       other = NewRequest(plan_, {}, kShared);
+  RunAll({none, a, other});
+  EXPECT_THAT(runner().rows(), ElementsAre(2));
+  EXPECT_TRUE(none->Await().ok() && a->Await().ok() && other->Await().ok());
+  EXPECT_THAT(a->y(), ElementsAre(2, 4));
+  EXPECT_EQ(none->times().batch_rows, 2);
+  EXPECT_TRUE(none->times().ran);
+}
+
+TEST_F(BatchRunTest, NoRowsAtAllAreACallToo) {
+  auto a = NewRequest(plan_, {}, kShared), b = NewRequest(plan_, {}, kShared);
+  RunAll({a, b});
+  EXPECT_THAT(runner().rows(), ElementsAre(0));
+  EXPECT_TRUE(a->Await().ok() && b->Await().ok());
+}
+
 TEST_F(BatchRunTest, ABadOneIsSplitOut) {
   std::vector<std::shared_ptr<TestRequest>> requests;
   for (int i = 0; i < 16; ++i) {
@@ -56,6 +87,8 @@ TEST_F(BatchRunTest, ABadOneIsSplitOut) {
       EXPECT_THAT(requests[i]->y(), ElementsAre(2 * i));
       EXPECT_EQ(requests[i]->times().batch_rows, 1);
     }
+    EXPECT_TRUE(requests[i]->times().first);
+    EXPECT_EQ(requests[i]->times().split, i == 0);
   }
   EXPECT_EQ(runner().rows().size(), 17);
 }

@@ -17,16 +17,34 @@ constexpr size_t kMostPaces = 4096;
 constexpr double kLeastRatio = 1e-3, kMostRatio = 1e3;
 constexpr std::chrono::milliseconds kLookAgain{20};
 
-// Of lanes or lines, those that have had least first.
-template <typename Map>
-std::vector<typename Map::iterator> InTurn(Map& of) {
-  std::vector<typename Map::iterator> order;
-  for (auto it = of.begin(); it != of.end(); ++it) order.push_back(it);
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return std::tie(a->second.start, a->first) < std::tie(b->second.start, b->first);
-  });
-  return order;
+// Of two lanes or lines, whether the first has had more.
+template <typename Iterator>
+bool Later(const Iterator& a, const Iterator& b) {
+  return std::tie(a->second.start, a->first) > std::tie(b->second.start, b->first);
 }
+
+// Lanes or lines, each once, those that have had least first. Only what is asked for is put in
+// order.
+template <typename Map>
+class Turns {
+ public:
+  using Iterator = typename Map::iterator;
+
+  explicit Turns(Map& of) {
+    for (auto it = of.begin(); it != of.end(); ++it) heap_.push_back(it);
+    std::make_heap(heap_.begin(), heap_.end(), &Later<Iterator>);
+  }
+  bool empty() const { return heap_.empty(); }
+  Iterator Next() {
+    std::pop_heap(heap_.begin(), heap_.end(), &Later<Iterator>);
+    const Iterator next = heap_.back();
+    heap_.pop_back();
+    return next;
+  }
+
+ private:
+  std::vector<Iterator> heap_;
+};
 
 // Where one that comes back may start.
 double StartOf(const std::map<std::string, double>& ends, const std::string& name, double now) {
@@ -115,7 +133,8 @@ absl::Status RequestQueue::Admit(const Ticket& ticket) {
 }
 
 ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& plan) {
-  if (!ticket.group.empty() && options_.batch_delay.count() > 0) return {};
+  const bool joins = !ticket.group.empty() && ticket.rows() < ticket.batching->most_rows;
+  if (joins && options_.batch_delay.count() > 0) return {};
   if (count_.load(std::memory_order_relaxed) > 0) {
     MutexLock lock(mu_);
     if (held_.contains(ticket.model)) return {};
@@ -125,7 +144,6 @@ ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& 
 
 void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
   const Ticket& ticket = request->ticket();
-  const auto delay = ticket.group.empty() ? std::chrono::microseconds(0) : options_.batch_delay;
   {
     MutexLock lock(mu_);
     Level& level = levels_[ticket.priority];
@@ -135,11 +153,17 @@ void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
     const auto [line, new_line] = lane.lines.try_emplace(ticket.client);
     if (new_line) line->second.start = StartOf(lane.ends, ticket.client, lane.now);
     lane.predicted_us += ticket.predicted_us;
+    if (!ticket.group.empty()) {
+      Group& group = lane.groups[ticket.group];
+      ++group.requests;
+      group.rows += ticket.rows();
+    }
     Held& held = held_[ticket.model];
     ++held.requests;
     ++held.by_client[ticket.client];
     ++count_;
-    line->second.entries.push_back({std::move(request), Clock::now() + delay});
+    const Clock::time_point now = Clock::now();
+    line->second.entries.push_back({std::move(request), now, DueOf(ticket, now)});
   }
   changed_.NotifyOne();
 }
@@ -147,6 +171,11 @@ void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
 void RequestQueue::Erase(Lane& lane, Line& line, std::list<Entry>::iterator entry) {
   const Ticket& ticket = entry->request->ticket();
   lane.predicted_us -= ticket.predicted_us;
+  if (!ticket.group.empty()) {
+    const auto group = lane.groups.find(ticket.group);
+    group->second.rows -= ticket.rows();
+    if (--group->second.requests == 0) lane.groups.erase(group);
+  }
   const auto held = held_.find(ticket.model);
   const auto own = held->second.by_client.find(ticket.client);
   if (--own->second == 0) held->second.by_client.erase(own);
@@ -194,73 +223,103 @@ void RequestQueue::Remove(const QueuedRequest& request) {
   if (stopped_ && count_ == 0) changed_.NotifyAll();
 }
 
-bool RequestQueue::Waits(const Lane& lane, const Entry& entry, Clock::time_point now) const {
-  const Ticket& ticket = entry.request->ticket();
-  if (ticket.group.empty() || now >= entry.due) return false;
-  int64_t rows = 0;
-  for (const auto& [client, line] : lane.lines) {
-    for (const Entry& other : line.entries) {
-      if (other.request->ticket().group == ticket.group) rows += other.request->ticket().rows();
-    }
-  }
-  return rows < ticket.batching->most_rows;
+RequestQueue::Clock::time_point RequestQueue::DueOf(const Ticket& ticket,
+                                                    Clock::time_point now) const {
+  if (ticket.group.empty() || options_.batch_delay.count() == 0) return now;
+  const auto run = std::chrono::microseconds(
+      static_cast<int64_t>(static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model)));
+  const Clock::duration spare = ticket.deadline - now - run;
+  return now + std::clamp<Clock::duration>(spare / 2, {}, options_.batch_delay);
 }
 
-void RequestQueue::AddCompany(Lane& lane, Batch* batch) {
-  const Ticket& first = batch->requests.front()->ticket();
-  if (first.group.empty()) return;
+bool RequestQueue::Waits(const Lane& lane, const Entry& entry, Clock::time_point now) {
+  const Ticket& ticket = entry.request->ticket();
+  if (ticket.group.empty() || now >= entry.due) return false;
+  return lane.groups.at(ticket.group).rows < ticket.batching->most_rows;
+}
+
+bool RequestQueue::TakeEntry(Lane& lane, Line& line, std::list<Entry>::iterator entry,
+                             Taken* taken) {
+  Entry out = *entry;
+  Erase(lane, line, entry);
+  if (!out.request->Take()) {
+    gone_.push_back(std::move(out.request));
+    return false;
+  }
+  Charge(lane, line, out.request->ticket());
+  taken->push_back(std::move(out));
+  return true;
+}
+
+void RequestQueue::AddCompany(Lane& lane, Taken* taken) {
+  const Ticket& first = taken->front().request->ticket();
+  if (first.group.empty() || !lane.groups.contains(first.group)) return;
   int64_t left = first.batching->most_rows - first.rows();
-  for (bool added = true; added && left > 0;) {
-    added = false;
-    for (const auto& at : InTurn(lane.lines)) {
-      Line& line = at->second;
-      const auto fits = [&](const Entry& e) {
-        const Ticket& ticket = e.request->ticket();
-        return ticket.group == first.group && ticket.rows() <= left;
-      };
-      const auto entry = std::find_if(line.entries.begin(), line.entries.end(), fits);
-      if (entry == line.entries.end()) continue;
-      std::shared_ptr<QueuedRequest> request = entry->request;
-      Erase(lane, line, entry);
-      added = true;
-      if (!request->Take()) {
-        gone_.push_back(std::move(request));  // it has been answered
-        break;
-      }
-      Charge(lane, line, request->ticket());
-      left -= request->ticket().rows();
-      batch->requests.push_back(std::move(request));
-      break;
+  struct Place {
+    std::map<std::string, Line>::iterator line;
+    std::list<Entry>::iterator next;  // what was passed over before it never fits
+  };
+  const auto later = [](const Place& a, const Place& b) { return Later(a.line, b.line); };
+  const auto fits = [&](const Entry& e) {
+    const Ticket& ticket = e.request->ticket();
+    return ticket.group == first.group && ticket.rows() <= left;
+  };
+  std::vector<Place> places;
+  for (auto line = lane.lines.begin(); line != lane.lines.end(); ++line) {
+    places.push_back({line, line->second.entries.begin()});
+  }
+  std::make_heap(places.begin(), places.end(), later);
+  while (left > 0 && !places.empty()) {
+    std::pop_heap(places.begin(), places.end(), later);
+    Place& place = places.back();
+    Line& line = place.line->second;
+    const auto entry = std::find_if(place.next, line.entries.end(), fits);
+    if (entry == line.entries.end()) {
+      places.pop_back();
+      continue;
     }
+    place.next = std::next(entry);
+    if (TakeEntry(lane, line, entry, taken)) left -= taken->back().request->ticket().rows();
+    std::push_heap(places.begin(), places.end(), later);
+  }
+}
+
+void RequestQueue::Fill(const Taken& taken, Clock::time_point now, Batch* batch) {
+  Clock::time_point held = Clock::time_point::max();
+  for (const Entry& entry : taken) held = std::min(held, entry.held);
+  for (const Entry& entry : taken) {
+    batch->requests.push_back(entry.request);
+    if (held == Clock::time_point::max()) continue;
+    batch->waited.push_back(
+        std::chrono::duration_cast<std::chrono::microseconds>(now - std::max(entry.pushed, held)));
   }
 }
 
 std::optional<Batch> RequestQueue::ChooseFrom(Level& level, Lane& lane, Clock::time_point now,
                                               Clock::time_point* again) {
-  for (const auto& at : InTurn(lane.lines)) {
-    Line& line = at->second;
-    while (!line.entries.empty()) {
-      const auto entry = line.entries.begin();
-      if (Waits(lane, *entry, now)) {
+  for (Turns turns(lane.lines); !turns.empty();) {
+    Line& line = turns.Next()->second;
+    for (auto at = line.entries.begin(); at != line.entries.end();) {
+      const auto entry = at++;
+      if (!stopped_ && Waits(lane, *entry, now)) {
+        entry->held = std::min(entry->held, now);
         *again = std::min(*again, entry->due);
-        break;
+        continue;
       }
       Batch batch;
       batch.plan = entry->request->plan();
       batch.lease = batch.plan->contexts->TryAcquire();
       if (!batch.lease) break;
-      std::shared_ptr<QueuedRequest> request = entry->request;
-      Erase(lane, line, entry);
-      if (!request->Take()) {
-        gone_.push_back(std::move(request));
+      Taken taken;
+      const double lane_start = lane.start, line_start = line.start;
+      if (!TakeEntry(lane, line, entry, &taken)) {
         gone_plans_.push_back(std::move(batch.plan));
         continue;
       }
-      level.now = std::max(level.now, lane.start);
-      lane.now = std::max(lane.now, line.start);
-      Charge(lane, line, request->ticket());
-      batch.requests.push_back(std::move(request));
-      AddCompany(lane, &batch);
+      level.now = std::max(level.now, lane_start);
+      lane.now = std::max(lane.now, line_start);
+      AddCompany(lane, &taken);
+      Fill(taken, now, &batch);
       return batch;
     }
   }
@@ -269,8 +328,8 @@ std::optional<Batch> RequestQueue::ChooseFrom(Level& level, Lane& lane, Clock::t
 
 std::optional<Batch> RequestQueue::Choose(Clock::time_point now, Clock::time_point* again) {
   for (auto& [priority, level] : levels_) {
-    for (const auto& at : InTurn(level.lanes)) {
-      std::optional<Batch> batch = ChooseFrom(level, at->second, now, again);
+    for (Turns turns(level.lanes); !turns.empty();) {
+      std::optional<Batch> batch = ChooseFrom(level, turns.Next()->second, now, again);
       if (!batch) continue;
       DropEmpty();
       return batch;

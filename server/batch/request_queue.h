@@ -1,10 +1,11 @@
 // Requests that wait for a run: bounded per model, by priority, fair between models and between the
 // clients of one, coalesced into one call where their version allows it. Runner threads pull.
 //
-//   if (absl::Status s = queue.Admit(ticket); !s.ok()) return s;      // too many, or too long a
-//   wait queue.Push(request);                                              // a runner's, or its
-//   own again while (std::optional<Batch> batch = queue.Next()) { ...; queue.Ran(model,
-//   predicted_us, took); }
+//   if (absl::Status s = queue.Admit(ticket); !s.ok()) return s;   // too many, or too long a wait
+//   queue.Push(request);                                           // a runner's, or its own again
+//   while (std::optional<Batch> batch = queue.Next()) {            // a runner
+//     RunBatch(*std::move(batch), queue, staging);                 // ends with queue.Ran(...)
+//   }
 //
 // Lower priority numbers go first. Among equal ones the model that has had least of the machine
 // goes first, and within it the client that has: start-time fair queueing over predicted
@@ -29,18 +30,11 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "server/batch/batching.h"
 #include "server/plan_runner.h"
 #include "server/served_plan.h"
 
 namespace athanor {
-
-// How requests of a version share a call: their rows, of one dim, follow each other.
-struct Batching {
-  int dim = -1;  // position in graph.dims
-  int64_t most_rows = 0;
-  // By position: whether it has rows, and they come first, or is the same for all requests.
-  std::vector<bool> input_rows, output_rows;
-};
 
 // What the queue knows of a request.
 struct Ticket {
@@ -53,6 +47,8 @@ struct Ticket {
   std::string group;
   std::shared_ptr<const Batching> batching;  // null without a group
   int64_t predicted_us = 1;  // of a run of its own, as the plan's cost says; at least 1
+  // When it is of no use any more: half of the time to spare until then it waits for company.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
   int64_t rows() const { return batching == nullptr ? 1 : dims[batching->dim]; }
 };
@@ -60,7 +56,11 @@ struct Ticket {
 struct RunTimes {
   int64_t exec_us = 0;     // of the call
   int64_t batch_rows = 0;  // in it, where several requests may share one
+  int64_t batch_us = 0;    // that the request waited for company
   std::chrono::steady_clock::time_point began;
+  bool ran = false;    // else it came too late, or there was no room for its outputs
+  bool first = true;   // of the requests of its call: for what is counted once a call
+  bool split = false;  // the first that runs alone where a call for several has failed
 };
 
 // A request that waits. Whoever takes it first owns it: a runner, its expiry, its cancellation.
@@ -92,6 +92,8 @@ struct Batch {
   std::shared_ptr<const ServedPlan> plan;
   ContextPool::Lease lease;
   std::vector<std::shared_ptr<QueuedRequest>> requests;  // in the order of their rows
+  // That each waited for company while it could have run; none where nobody did.
+  std::vector<std::chrono::microseconds> waited;
 };
 
 struct QueueOptions {
@@ -137,7 +139,10 @@ class RequestQueue {
  private:
   struct Entry {
     std::shared_ptr<QueuedRequest> request;
+    Clock::time_point pushed;
     Clock::time_point due;  // from when on it waits for company no more
+    // Since when a runner would have run it, were it not for that.
+    Clock::time_point held = Clock::time_point::max();
   };
   // Virtual microseconds at which those that have nothing waiting may go on.
   using Ends = std::map<std::string, double>;
@@ -145,12 +150,17 @@ class RequestQueue {
     std::list<Entry> entries;
     double start = 0;  // virtual microseconds
   };
+  struct Group {  // of requests that may share a call
+    int64_t requests = 0, rows = 0;
+  };
   struct Lane {                         // of one model, at one priority
     std::map<std::string, Line> lines;  // none is empty
     Ends ends;                          // of clients
     double start = 0, now = 0;          // among lanes; within it
     int64_t predicted_us = 0;
+    absl::flat_hash_map<std::string, Group> groups;  // of what waits
   };
+  using Taken = std::vector<Entry>;     // out of the queue, by who is to run them
   struct Level {                        // of one priority
     std::map<std::string, Lane> lanes;  // none is empty
     Ends ends;                          // of models
@@ -173,10 +183,17 @@ class RequestQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<Batch> ChooseFrom(Level& level, Lane& lane, Clock::time_point now,
                                   Clock::time_point* again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Until when a request that comes now waits for company.
+  Clock::time_point DueOf(const Ticket& ticket, Clock::time_point now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether it waits for company still.
-  bool Waits(const Lane& lane, const Entry& entry, Clock::time_point now) const;
-  // Those of the same group, as many rows as fit, clients in turn.
-  void AddCompany(Lane& lane, Batch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static bool Waits(const Lane& lane, const Entry& entry, Clock::time_point now);
+  // Those of the group of the first, as many rows as fit, clients in turn.
+  void AddCompany(Lane& lane, Taken* taken) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void Fill(const Taken& taken, Clock::time_point now, Batch* batch);
+  // Out of the queue into `taken`. False: it has been answered.
+  bool TakeEntry(Lane& lane, Line& line, std::list<Entry>::iterator entry, Taken* taken)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A run to its client and its model.
   void Charge(Lane& lane, Line& line, const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Lane& lane, Line& line, std::list<Entry>::iterator entry)

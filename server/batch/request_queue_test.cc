@@ -148,6 +148,88 @@ TEST_F(RequestQueueTest, ARequestWaitsForCompanyUntilItIsDueOrTheCallIsFull) {
   EXPECT_THAT(soon.Next()->requests, SizeIs(1));
 }
 
+// Company comes or not, a request leaves in time for its deadline.
+TEST_F(RequestQueueTest, ADeadlineIsNotWaitedOut) {
+  RequestQueue queue({.batch_delay = std::chrono::hours(1), .threads = 1});
+  const auto now = RequestQueue::Clock::now();
+  const TestTicket soon{.group = "7", .deadline = now + std::chrono::milliseconds(20)};
+  queue.Push(NewRequest(plan_, {1}, soon));
+  EXPECT_THAT(queue.Next()->requests, SizeIs(1));
+  // One whose run takes all the time left does not wait at all.
+  const TestTicket tight{
+      .group = "7", .predicted_us = 3'600'000'000, .deadline = now + std::chrono::seconds(3600)};
+  queue.Push(NewRequest(plan_, {2}, tight));
+  EXPECT_THAT(queue.Next()->requests, SizeIs(1));
+  queue.Push(NewRequest(plan_, {3}, {.group = "7", .deadline = now}));
+  EXPECT_THAT(queue.Next()->requests, SizeIs(1)) << "too late already";
+}
+
+TEST_F(RequestQueueTest, WaitingForCompanyIsToldApartFromWaitingForATurn) {
+  const TestTicket like{.group = "7", .most_rows = 2};
+  Push(1, like);
+  EXPECT_THAT(queue_.Next()->waited, SizeIs(0)) << "without a delay nobody waits for company";
+  RequestQueue queue({.batch_delay = std::chrono::hours(1), .threads = 1});
+  queue.Push(NewRequest(plan_, {1}, like));
+  queue.Push(NewRequest(plan_, {2}, like));
+  EXPECT_THAT(queue.Next()->waited, SizeIs(0)) << "the call was full when a runner came";
+  queue.Push(NewRequest(plan_, {1}, like));
+  queue.Push(NewRequest(plan_, {9}, {.model = "n"}));
+  EXPECT_THAT(queue.Next()->requests, SizeIs(1)) << "held from here on";
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  queue.Push(NewRequest(plan_, {2}, like));
+  const std::optional<Batch> batch = queue.Next();
+  ASSERT_THAT(batch->waited, SizeIs(2));
+  EXPECT_GE(batch->waited[0], std::chrono::milliseconds(2));
+  EXPECT_LT(batch->waited[1], batch->waited[0]);
+}
+
+TEST_F(RequestQueueTest, WhoWaitsForCompanyHoldsUpNobodyBehindIt) {
+  RequestQueue queue({.batch_delay = std::chrono::hours(1), .threads = 1});
+  queue.Push(NewRequest(plan_, {1}, {.group = "7", .most_rows = 8}));
+  queue.Push(NewRequest(plan_, {2}, {.group = ""}));
+  queue.Push(NewRequest(plan_, {3}, {.group = "8", .most_rows = 1}));
+  for (const float first : {2.f, 3.f}) {
+    const std::optional<Batch> batch = queue.Next();
+    ASSERT_THAT(batch->requests, SizeIs(1));
+    EXPECT_EQ(static_cast<TestRequest&>(*batch->requests[0]).x()[0], first);
+  }
+  queue.Stop();  // who waits still, waits no more
+  EXPECT_THAT(queue.Next()->requests, SizeIs(1));
+  EXPECT_FALSE(queue.Next().has_value());
+}
+
+TEST_F(RequestQueueTest, OtherPrioritiesAreNoCompany) {
+  const auto like = [](int64_t priority) { return TestTicket{.priority = priority, .group = "7"}; };
+  Push(1, like(100));
+  Push(2, like(1));
+  Push(3, like(100));
+  Push(4, like(1));
+  EXPECT_THAT(Next(), ElementsAre(2, 4));
+  EXPECT_THAT(Next(), ElementsAre(1, 3));
+}
+
+TEST_F(RequestQueueTest, ClientsAreCompanyInTurn) {
+  const auto like = [](const std::string& client) {
+    return TestTicket{.client = client, .group = "7", .most_rows = 4};
+  };
+  for (float x : {1.f, 2.f, 3.f, 4.f, 5.f}) Push(x, like("a"));
+  for (float x : {11.f, 12.f}) Push(x, like("b"));
+  Push(21, like("c"));
+  EXPECT_THAT(Next(), ElementsAre(1, 11, 21, 2));
+  EXPECT_THAT(Next(), ElementsAre(12, 3, 4, 5));
+}
+
+TEST_F(RequestQueueTest, RequestsWithoutRowsShareCallsToo) {
+  const TestTicket like{.group = "7", .most_rows = 2};
+  const std::shared_ptr<TestRequest> none = NewRequest(plan_, {}, like);
+  queue_.Push(none);
+  queue_.Push(NewRequest(plan_, {1, 2}, like));
+  queue_.Push(NewRequest(plan_, {3}, like));
+  EXPECT_THAT(queue_.Next()->requests, SizeIs(2));
+  EXPECT_THAT(Next(), ElementsAre(3));
+  EXPECT_THAT(queue_.waiting(), SizeIs(0));
+}
+
 TEST_F(RequestQueueTest, WhatWasTakenOrRemovedIsNotRun) {
   auto taken = NewRequest(plan_, {1.f}), removed = NewRequest(plan_, {2.f});
   queue_.Push(taken);

@@ -3,6 +3,7 @@
 #define ATHANOR_SERVER_BATCH_TESTING_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -117,6 +118,7 @@ struct TestTicket {
   std::string group;
   int64_t most_rows = 8;
   int64_t predicted_us = 100;
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 
 inline std::shared_ptr<TestRequest> NewRequest(const std::shared_ptr<const ServedPlan>& plan,
@@ -126,7 +128,8 @@ inline std::shared_ptr<TestRequest> NewRequest(const std::shared_ptr<const Serve
                 .priority = like.priority,
                 .dims = {static_cast<int64_t>(x.size())},
                 .group = like.group,
-                .predicted_us = like.predicted_us};
+                .predicted_us = like.predicted_us,
+                .deadline = like.deadline};
   if (!like.group.empty()) {
     ticket.batching = std::make_shared<Batching>(Batching{
         .dim = 0, .most_rows = like.most_rows, .input_rows = {true}, .output_rows = {true}});

@@ -248,6 +248,10 @@ class Page {
     if (const std::string dims = Text(m + "dims"); !dims.empty()) {
       absl::StrAppend(&cell, "<p class=\"small quiet\"><code>", dims, "</code></p>");
     }
+    if (const std::string why = Text(m + "batching.reason"); !why.empty()) {
+      absl::StrAppend(&cell, "<p class=\"small quiet\">requests share no calls over <code>",
+                      Text(m + "batching.dim"), "</code>: ", why, "</p>");
+    }
     return cell;
   }
 
@@ -280,10 +284,15 @@ class Page {
 
   std::string CallsCell(const std::string& m) const {
     if (!Is(m + "counted_alone")) return "<p class=\"quiet\">counted with others</p>";
-    return absl::StrCat("<p><span data-rate=\"", m, "requests.all\">", kMissing, "</span></p>",
-                        "<p class=\"small\">", Field(m + "requests.ok", "count"), " answered</p>",
-                        "<p class=\"small quiet\">", Field(m + "requests.failed", "count"),
-                        " failed</p>");
+    std::string cell = absl::StrCat(
+        "<p><span data-rate=\"", m, "requests.all\">", kMissing, "</span></p>",
+        "<p class=\"small\">", Field(m + "requests.ok", "count"), " answered</p>",
+        "<p class=\"small quiet\">", Field(m + "requests.failed", "count"), " failed</p>");
+    if (Is(m + "batching.on")) {
+      absl::StrAppend(&cell, "<p class=\"small quiet\">", Field(m + "batching.rows_mean", "mean"),
+                      " rows a run</p>");
+    }
+    return cell;
   }
 
   std::string LatencyCell(const std::string& m) const {
@@ -331,6 +340,7 @@ std::string Shown(const nlohmann::json& value, absl::string_view as) {
   const double number = value.get<double>();
   if (as == "bytes") return BytesText(number);
   if (as == "share") return absl::StrFormat("%.1f %%", number * 100);
+  if (as == "mean") return absl::StrFormat("%.1f", number);
   if (as == "seconds") return SecondsText(number);
   if (as == "duration") return DurationText(number);
   return value.is_number_float() ? absl::StrCat(number) : absl::StrCat(value.get<int64_t>());

@@ -32,6 +32,7 @@ const formats = {
   count: value => String(value),
   bytes: value => scaled(value, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024),
   share: value => (value * 100).toFixed(1) + ' %',
+  mean: value => value.toFixed(1),
   seconds,
   duration,
 };

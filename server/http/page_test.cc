@@ -84,6 +84,21 @@ TEST(PageTest, HoldsTheNumbersWithoutItsScript) {
   }
 }
 
+TEST(PageTest, WhetherRequestsShareRuns) {
+  Json model = Model("m");
+  EXPECT_THAT(StatusPage(Status({model})), Not(HasSubstr("rows a run")));
+  model["batching"] = {{"dim", "b"}, {"on", true}, {"reason", ""}, {"rows_mean", 12.34}};
+  std::string page = StatusPage(Status({model}));
+  EXPECT_THAT(page, HasSubstr("models.0.batching.rows_mean\" data-as=\"mean\">12.3</span> rows"));
+  EXPECT_THAT(page, Not(HasSubstr("share no calls")));
+  model["batching"] = {
+      {"dim", "b"}, {"on", false}, {"reason", "\"p\" (Softmax): <mixes>"}, {"rows_mean", nullptr}};
+  page = StatusPage(Status({model}));
+  EXPECT_THAT(page,
+              HasSubstr("share no calls over <code>b</code>: &quot;p&quot; (Softmax): &lt;mi"));
+  EXPECT_THAT(page, Not(HasSubstr("rows a run")));
+}
+
 TEST(PageTest, NothingFromUsersIsMarkup) {
   const std::string evil = "<script>alert('1')</script>\"><img src=x onerror=\"a&b\">";
   Json model = Model(evil);
@@ -146,6 +161,7 @@ TEST(PageTest, NumbersAsPeopleReadThem) {
   EXPECT_EQ(shown(int64_t{300} << 30, "bytes"), "300 GiB");
   EXPECT_EQ(shown(int64_t{5000} << 40, "bytes"), "5000 TiB");
   EXPECT_EQ(shown(0.4567, "share"), "45.7 %");
+  EXPECT_EQ(shown(12.36, "mean"), "12.4");
   EXPECT_EQ(shown(0.0000731, "seconds"), "73 \u00b5s");
   EXPECT_EQ(shown(0.01234, "seconds"), "12.34 ms");
   EXPECT_EQ(shown(1.5, "seconds"), "1.50 s");

@@ -44,6 +44,21 @@ Json Requests(const MetricCells& cells) {
   return {{"ok", ok}, {"failed", failed}, {"all", ok + failed}};
 }
 
+// Of a version that named a dim to join requests by.
+Json Sharing(const VersionBatching& batching, const MetricCells& cells) {
+  if (batching.dim.empty()) return nullptr;
+  const HistogramCounts rows = cells.histogram(Metric::kBatchRows);
+  const int64_t runs = rows.count();
+  return {{"dim", batching.dim},
+          {"on", batching.shared != nullptr},
+          {"reason", batching.reason},
+          {"max_rows", batching.shared == nullptr ? 0 : batching.shared->most_rows},
+          {"runs", runs},
+          {"rows_mean",
+           runs == 0 ? Json() : Json(static_cast<double>(rows.sum) / static_cast<double>(runs))},
+          {"splits", cells.value(Metric::kBatchSplits)}};
+}
+
 Json Search(const v1::CompileJob& job) {
   if (!job.has_search()) return nullptr;
   const v1::SearchProgress& search = job.search();
@@ -106,10 +121,12 @@ Json VersionStatus(ServerCore& core, const ModelVersion& version) {
           {"job", job.ok() ? Job((*job)->state()) : Json()},
           {"counted_alone", core.metrics().IsOwn(version.metrics())},
           {"requests", Requests(cells)},
+          {"batching", Sharing(version.batching(), cells)},
           {"plan_swaps", cells.value(Metric::kPlanSwaps)},
           {"latency",
            {{"call", Latency(cells, Metric::kRequestSeconds)},
             {"queue", Latency(cells, Metric::kQueueSeconds)},
+            {"batch", Latency(cells, Metric::kBatchSeconds)},
             {"exec", Latency(cells, Metric::kExecSeconds)},
             {"stall", Latency(cells, Metric::kStallSeconds)}}},
           {"memory",

@@ -113,6 +113,27 @@ TEST_F(ServerStatusTest, CallsAndTheirTimes) {
   EXPECT_LT(model["latency"]["call"]["p50"], 100e-6);
 }
 
+TEST_F(ServerStatusTest, RequestsThatShareCalls) {
+  auto messages = UploadMessages("m", ReluModel());
+  EXPECT_EQ(Store(messages)->batching().shared, nullptr);
+  EXPECT_EQ(Model("m")["batching"], nullptr);
+  messages[0].mutable_header()->set_name("joined");
+  messages[0].mutable_header()->set_batch_dim("b");
+  auto version = Store(messages);
+  Json batching = Model("joined")["batching"];
+  EXPECT_EQ(batching["dim"], "b");
+  EXPECT_EQ(batching["on"], true);
+  EXPECT_EQ(batching["max_rows"], 64);
+  EXPECT_EQ(batching["rows_mean"], nullptr);
+  version->metrics().cells.ObserveNumber(Metric::kBatchRows, 3);
+  version->metrics().cells.ObserveNumber(Metric::kBatchRows, 4);
+  version->metrics().cells.Count(Metric::kBatchSplits);
+  batching = Model("joined")["batching"];
+  EXPECT_EQ(batching["runs"], 2);
+  EXPECT_EQ(batching["rows_mean"], 3.5);
+  EXPECT_EQ(batching["splits"], 1);
+}
+
 TEST_F(ServerStatusTest, MetricsOfTheCore) {
   auto version = StoreScale("a\"b\\c", 3);
   auto job = StartSearching(version);

@@ -20,6 +20,11 @@ std::string EscapedHelp(absl::string_view help) {
   return absl::StrReplaceAll(help, {{"\\", "\\\\"}, {"\n", "\\n"}});
 }
 
+// A bound or a sum, as the cells have it.
+std::string ObservedText(const MetricRow& row, int64_t value) {
+  return row.unit == "seconds" ? SecondsText(value) : absl::StrCat(value);
+}
+
 // The shortest text that reads as the same number.
 std::string NumberText(double value) {
   if (std::isnan(value)) return "NaN";
@@ -84,11 +89,12 @@ void Exposition::AddHistogram(const MetricRow& row, const Labels& labels,
   int64_t below = 0;
   for (size_t i = 0; i < counts.buckets.size(); ++i) {
     below += counts.buckets[i];
-    AddName(row, "_bucket", labels, i < row.bounds.size() ? SecondsText(row.bounds[i]) : "+Inf");
+    AddName(row, "_bucket", labels,
+            i < row.bounds.size() ? ObservedText(row, row.bounds[i]) : "+Inf");
     absl::StrAppend(&text_, below, "\n");
   }
   AddName(row, "_sum", labels);
-  absl::StrAppend(&text_, SecondsText(counts.sum), "\n");
+  absl::StrAppend(&text_, ObservedText(row, counts.sum), "\n");
   AddName(row, "_count", labels);
   absl::StrAppend(&text_, below, "\n");
 }

@@ -76,13 +76,13 @@ std::atomic<int64_t>& MetricCells::Counter(Metric metric, int label) {
   return cells_[static_cast<size_t>(BeginOf(metric) + KnownLabel(RowOf(metric), label))];
 }
 
-void MetricCells::ObserveIn(Metric metric, int64_t nanoseconds, int label) {
+void MetricCells::ObserveIn(Metric metric, int64_t value, int label) {
   const MetricRow& row = RowOf(metric);
   ABSL_ASSERT(row.scope == scope_ && row.type == MetricType::kHistogram);
   std::atomic<int64_t>* const cells = &cells_[static_cast<size_t>(BeginOfHistogram(row, label))];
-  const auto bucket = std::lower_bound(row.bounds.begin(), row.bounds.end(), nanoseconds);
+  const auto bucket = std::lower_bound(row.bounds.begin(), row.bounds.end(), value);
   cells[bucket - row.bounds.begin()].fetch_add(1, std::memory_order_relaxed);
-  cells[row.bounds.size() + 1].fetch_add(nanoseconds, std::memory_order_relaxed);
+  cells[row.bounds.size() + 1].fetch_add(value, std::memory_order_relaxed);
 }
 
 int64_t MetricCells::value(Metric metric, int label) const {

@@ -25,12 +25,12 @@ namespace athanor {
 
 struct HistogramCounts {
   std::vector<int64_t> buckets;  // not cumulative; the last is what lies above every bound
-  int64_t sum = 0;               // nanoseconds
+  int64_t sum = 0;               // in the unit of the bounds
   int64_t count() const;         // of the buckets, so that it always fits them
 };
 
-// Where `quantile` of what was observed lies, in nanoseconds: linear inside its bucket, the last
-// bound if it lies above. 0 if nothing was observed. REQUIRES: 0 <= quantile <= 1
+// Where `quantile` of what was observed lies, in the unit of the bounds: linear inside its bucket,
+// the last bound if it lies above. 0 if nothing was observed. REQUIRES: 0 <= quantile <= 1
 int64_t Quantile(absl::Span<const int64_t> bounds, const HistogramCounts& counts, double quantile);
 
 class MetricCells {
@@ -48,13 +48,15 @@ class MetricCells {
     ObserveIn(metric, value.count(), static_cast<int>(label));
   }
   void Observe(Metric metric, std::chrono::nanoseconds value) { Observe(metric, value, 0); }
+  // REQUIRES: a histogram of another unit than seconds.
+  void ObserveNumber(Metric metric, int64_t value) { ObserveIn(metric, value, 0); }
 
   int64_t value(Metric metric, int label = 0) const;
   HistogramCounts histogram(Metric metric, int label = 0) const;
 
  private:
   std::atomic<int64_t>& Counter(Metric metric, int label);
-  void ObserveIn(Metric metric, int64_t nanoseconds, int label);
+  void ObserveIn(Metric metric, int64_t value, int label);
 
   const MetricScope scope_;
   const std::unique_ptr<std::atomic<int64_t>[]> cells_;

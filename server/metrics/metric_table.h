@@ -3,7 +3,7 @@
 //
 //   const MetricRow& row = RowOf(Metric::kQueueSeconds);
 //   row.name;      // "athanor_queue_seconds"
-//   row.bounds;    // upper bounds of its buckets, nanoseconds
+//   row.bounds;    // upper bounds of its buckets; nanoseconds where its unit is seconds
 //
 // Names follow Prometheus: base units in the name, `_total` for what only grows.
 #ifndef ATHANOR_SERVER_METRICS_METRIC_TABLE_H_
@@ -23,6 +23,9 @@ enum class Metric : uint8_t {
   kQueueSeconds,
   kStallSeconds,
   kExecSeconds,
+  kBatchSeconds,
+  kBatchRows,
+  kBatchSplits,
   kPlanSwaps,
   // Of the server.
   kRefusals,
@@ -64,12 +67,13 @@ struct MetricRow {
   absl::string_view name;
   MetricType type;
   MetricScope scope;
-  absl::string_view unit;  // "seconds", "bytes", "ratio", or empty for a plain count
+  absl::string_view unit;  // "seconds", "bytes", "ratio", "rows", or empty for a plain count
   absl::string_view help;
   absl::Span<const absl::string_view> labels;  // without `model` and `version` of kVersion
   // Of the one label that cells may have; an empty one stands for a number that is not in use.
   absl::Span<const absl::string_view> values;
-  absl::Span<const int64_t> bounds;  // of a histogram; inclusive, ascending, nanoseconds
+  // Of a histogram; inclusive, ascending; nanoseconds where the unit is seconds.
+  absl::Span<const int64_t> bounds;
 
   // Cells that it takes: one per label value, or per label value and bucket with a sum behind.
   constexpr int cells() const {

@@ -148,7 +148,8 @@ TEST(MetricsTest, TextOfEveryRowCanBeRead) {
     if (row.scope == MetricScope::kAsked) continue;
     MetricCells& cells = row.scope == MetricScope::kServer ? metrics.server() : version->cells;
     if (row.type == MetricType::kHistogram) {
-      cells.Observe(row.metric, milliseconds(3));
+      row.unit == "seconds" ? cells.Observe(row.metric, milliseconds(3))
+                            : cells.ObserveNumber(row.metric, 3);
     } else {
       cells.Count(row.metric, row.values.empty() ? 0 : 1, 4);
     }
@@ -168,6 +169,12 @@ TEST(MetricsTest, TextOfEveryRowCanBeRead) {
   EXPECT_EQ(families.at("athanor_exec_seconds").Value(labels, "_bucket"), 0);
   labels["le"] = "0.004";
   EXPECT_EQ(families.at("athanor_exec_seconds").Value(labels, "_bucket"), 1);
+  labels = Labels("m", "1");
+  EXPECT_EQ(families.at("athanor_batch_rows").Value(labels, "_sum"), 3);
+  labels["le"] = "2";
+  EXPECT_EQ(families.at("athanor_batch_rows").Value(labels, "_bucket"), 0);
+  labels["le"] = "4";
+  EXPECT_EQ(families.at("athanor_batch_rows").Value(labels, "_bucket"), 1);
   EXPECT_EQ(families.at("athanor_refusals_total").Value({{"reason", "pending"}}), 4);
   EXPECT_EQ(families.at("athanor_search_share_ratio").Value(Labels("model", "version")),
             static_cast<int>(Metric::kSearchShare) + 0.5);

@@ -250,11 +250,18 @@ void InferCall::GotPlan(const absl::Status& status) {
 }
 
 Ticket InferCall::MakeTicket() const {
-  return {.model = version_->Describe(),
-          .client = context_->peer(),
-          .priority = Priority(),
-          .dims = bound_.dims,
-          .predicted_us = std::max<int64_t>(1, plan_->runner->EstimateMicroseconds(bound_.dims))};
+  Ticket ticket{
+      .model = version_->Describe(),
+      .client = context_->peer(),
+      .priority = Priority(),
+      .dims = bound_.dims,
+      .predicted_us = std::max<int64_t>(1, plan_->runner->EstimateMicroseconds(bound_.dims)),
+      .deadline = deadline_};
+  const std::shared_ptr<const Batching>& batching = version_->batching().shared;
+  if (batching == nullptr || !bound_.options.taps.empty()) return ticket;
+  ticket.batching = batching;
+  ticket.group = GroupOf(*batching, bound_.dims, bound_.inputs);
+  return ticket;
 }
 
 void InferCall::Execute(bool on_rpc_thread) {
@@ -338,11 +345,10 @@ absl::Status InferCall::BeginRun() {
 }
 
 void InferCall::EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) {
-  if (times.batch_rows > 0) {  // else it came too late to run
-    MetricCells& metrics = version_->metrics().cells;
-    metrics.Observe(Metric::kQueueSeconds, times.began - arrived_);
-    metrics.Observe(Metric::kExecSeconds, std::chrono::microseconds(times.exec_us));
-  }
+  const bool shares = turn_->ticket().batching != nullptr;
+  const auto company = std::chrono::microseconds(times.batch_us);
+  const auto queued = std::max<Clock::duration>(times.began - arrived_ - company, {});
+  Count(times, queued);
   if (!status.ok()) {
     End(status);
     return;
@@ -357,13 +363,27 @@ void InferCall::EndRun(const ServedPlan& plan, const absl::Status& status, const
   parameters["plan_id"].set_string_param(plan.info.plan_id());
   parameters["bucket"].set_string_param(plan.bucket);
   parameters["compile_state"].set_string_param(plan.info.kind());
-  parameters["queue_us"].set_int64_param(Microseconds(times.began - arrived_));
+  parameters["queue_us"].set_int64_param(Microseconds(queued));
   parameters["exec_us"].set_int64_param(times.exec_us);
-  if (turn_->ticket().batching != nullptr) {
+  if (shares) {
+    parameters["batch_us"].set_int64_param(times.batch_us);
     parameters["batch_rows"].set_int64_param(times.batch_rows);
   }
   const grpc::Status sent = SerializeReply(reply_, reply_bytes_);
   End(sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message()));
+}
+
+void InferCall::Count(const RunTimes& times, Clock::duration queued) {
+  if (!times.ran) return;  // it came too late
+  MetricCells& metrics = version_->metrics().cells;
+  metrics.Observe(Metric::kQueueSeconds, queued);
+  if (times.first) {
+    metrics.Observe(Metric::kExecSeconds, std::chrono::microseconds(times.exec_us));
+  }
+  if (turn_->ticket().batching == nullptr) return;
+  metrics.Observe(Metric::kBatchSeconds, std::chrono::microseconds(times.batch_us));
+  if (times.first) metrics.ObserveNumber(Metric::kBatchRows, times.batch_rows);
+  if (times.split) metrics.Count(Metric::kBatchSplits);
 }
 
 void InferCall::EndStall() {

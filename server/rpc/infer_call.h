@@ -83,6 +83,8 @@ class InferCall final : public grpc::ServerUnaryReactor {
   // For the runner: takes the reply's memory. DEADLINE_EXCEEDED: too late.
   absl::Status BeginRun();
   void EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times);
+  // `queued`: until the run, without waiting for company.
+  void Count(const RunTimes& times, Clock::duration queued);
   void EndStall();
   void End(const absl::Status& status);
 

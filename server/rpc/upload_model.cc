@@ -4,6 +4,7 @@
 #include "server/rpc/call.h"
 #include "server/rpc/model_service.h"
 #include "server/upload.h"
+#include "server/version_batching.h"
 
 namespace athanor {
 namespace {
@@ -100,6 +101,7 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     v1::UploadModelResponse reply;
     reply.set_name(version->name());
     reply.set_version(absl::StrCat(version->version()));
+    *reply.mutable_batching() = version->batching().ToProto();
     // The model is stored either way; a job can be started later.
     auto job = core_.workers().Start(version);
     if (job.ok()) {
@@ -111,6 +113,7 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
                                {"model", version->name()},
                                {"version", version->version()},
                                {"job", reply.compile_job_id()}});
+    LogBatching(*version);
     const grpc::Status sent = SerializeReply(reply, reply_bytes_);
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   }

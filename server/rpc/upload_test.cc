@@ -205,6 +205,15 @@ TEST_F(UploadTest, WrongBudgetAndBuckets) {
   Invalid(relu, "header.buckets: dim \"b\": ranges [1, 8] and [8, 64] overlap");
 }
 
+TEST_F(UploadTest, ABatchDimThatTheGraphDoesNotHave) {
+  Messages messages = Valid();
+  HeaderOf(messages)->set_batch_dim("b");
+  Invalid(messages, "header.batch_dim: \"b\" is no dim of the graph; it has none");
+  Messages relu = UploadMessages("m", ReluModel());
+  HeaderOf(relu)->set_batch_dim("rows");
+  Invalid(relu, "header.batch_dim: \"rows\" is no dim of the graph; its dims: \"b\"");
+}
+
 TEST_F(UploadTest, TensorListThatDoesNotFitTheGraph) {
   Messages messages = Valid();
   HeaderOf(messages)->mutable_tensors(0)->set_bytes(20);

@@ -135,24 +135,25 @@ from athanor.reductions import (
     variance,
 )
 from athanor.value import Value
-from athanor.wire import Bucket, InferResult, ModelInfo, Tensor
+from athanor.wire import Batching, Bucket, InferResult, ModelInfo, Tensor
 
 __version__ = "0.1.0"
 __all__ = [
-    "Aborted", "AlreadyExists", "AsyncClient", "AsyncModel", "BadRow", "Bucket", "CacheDifference",
-    "CacheExplanation", "CacheExport", "CacheGarbage", "CacheImport", "CacheLease", "CacheStat",
-    "CacheTier", "CacheVerification", "Cancelled", "Client", "CompileJob", "DEFAULT_DIM_BOUNDS",
-    "DataLoss", "DeadlineExceeded", "Error", "Expr", "FailedPrecondition", "Graph", "GraphError",
-    "InferResult", "Internal", "InvalidArgument", "Model", "ModelInfo", "NotFound", "OutOfRange",
-    "PermissionDenied", "PlanComparison", "ResourceExhausted", "SearchFailure", "SearchOptions",
-    "SearchProgress", "SearchRegion", "SearchRule", "SearchTask", "Tensor", "Unauthenticated",
-    "Unavailable", "Unimplemented", "Value", "absolute", "argmax", "argmin", "attention", "bitcast",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "concat", "contract", "divide", "embedding",
-    "embedding_bag", "equal", "erf", "exp", "exp2", "expand", "flatten", "flip", "floor",
-    "floor_divide", "gather", "gelu", "greater", "greater_equal", "invert", "isnan", "layer_norm",
-    "left_shift", "less", "less_equal", "log", "log2", "matmul", "max", "maximum", "maximum_of",
-    "mean", "min", "minimum", "minimum_of", "mod", "multiply", "negative", "not_equal", "pad",
-    "permute", "plus", "power", "recip", "relu", "reshape", "right_shift", "rms_norm", "round",
-    "scatter", "sigmoid", "silu", "sin", "softmax", "sqrt", "squeeze", "stack", "subtract", "sum",
-    "tanh", "transpose", "trunc_div", "unsqueeze", "variance", "where",
+    "Aborted", "AlreadyExists", "AsyncClient", "AsyncModel", "BadRow", "Batching", "Bucket",
+    "CacheDifference", "CacheExplanation", "CacheExport", "CacheGarbage", "CacheImport",
+    "CacheLease", "CacheStat", "CacheTier", "CacheVerification", "Cancelled", "Client",
+    "CompileJob", "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Error", "Expr",
+    "FailedPrecondition", "Graph", "GraphError", "InferResult", "Internal", "InvalidArgument",
+    "Model", "ModelInfo", "NotFound", "OutOfRange", "PermissionDenied", "PlanComparison",
+    "ResourceExhausted", "SearchFailure", "SearchOptions", "SearchProgress", "SearchRegion",
+    "SearchRule", "SearchTask", "Tensor", "Unauthenticated", "Unavailable", "Unimplemented",
+    "Value", "absolute", "argmax", "argmin", "attention", "bitcast", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "cast", "concat", "contract", "divide", "embedding", "embedding_bag", "equal",
+    "erf", "exp", "exp2", "expand", "flatten", "flip", "floor", "floor_divide", "gather", "gelu",
+    "greater", "greater_equal", "invert", "isnan", "layer_norm", "left_shift", "less", "less_equal",
+    "log", "log2", "matmul", "max", "maximum", "maximum_of", "mean", "min", "minimum", "minimum_of",
+    "mod", "multiply", "negative", "not_equal", "pad", "permute", "plus", "power", "recip", "relu",
+    "reshape", "right_shift", "rms_norm", "round", "scatter", "sigmoid", "silu", "sin", "softmax",
+    "sqrt", "squeeze", "stack", "subtract", "sum", "tanh", "transpose", "trunc_div", "unsqueeze",
+    "variance", "where",
 ]

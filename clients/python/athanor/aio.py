@@ -64,13 +64,13 @@ class AsyncClient:
     async def upload(self, source: object, name: str, format: str | None = None,
                      buckets: wire.Buckets | None = None, budget: str | None = None,
                      timeout: float | None = None, *, deterministic: bool = False,
-                     disable_rules: Sequence[str] | None = None,
-                     approximate: bool = False) -> AsyncModel:
+                     disable_rules: Sequence[str] | None = None, approximate: bool = False,
+                     batch_dim: str | None = None) -> AsyncModel:
         """Stores a model and starts compiling it; see `athanor.Client.upload`."""
         read = wire.read_source(source, format)
         missing = await self._run(calls.missing_tensors(read), timeout) if read.tensors else []
         call = calls.upload(read, name, missing, buckets, budget, deterministic, disable_rules,
-                            approximate)
+                            approximate, batch_dim)
         return AsyncModel(self, *await self._run(call, timeout))
 
     async def model(self, name: str, version: str = "") -> AsyncModel:

@@ -91,11 +91,11 @@ def missing_tensors(source: wire.Source) -> Call[list[bytes]]:
 
 def upload(source: wire.Source, name: str, missing: Sequence[bytes], buckets: wire.Buckets | None,
            budget: str | None, deterministic: bool, disable_rules: Sequence[str] | None,
-           approximate: bool) -> Call[tuple[str, str]]:
+           approximate: bool, batch_dim: str | None) -> Call[tuple[str, str]]:
     """Name and version of the stored model."""
     return Call("models.UploadModel",
                 wire.upload_requests(source, name, missing, buckets, budget, deterministic,
-                                     disable_rules, approximate), _name_and_version)
+                                     disable_rules, approximate, batch_dim), _name_and_version)
 
 
 def get_model(name: str, version: str) -> Call[wire.ModelInfo]:

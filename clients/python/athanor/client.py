@@ -70,7 +70,8 @@ class Client:
     def upload(self, source: object, name: str, format: str | None = None,
                buckets: wire.Buckets | None = None, budget: str | None = None,
                timeout: float | None = None, *, deterministic: bool = False,
-               disable_rules: Sequence[str] | None = None, approximate: bool = False) -> Model:
+               disable_rules: Sequence[str] | None = None, approximate: bool = False,
+               batch_dim: str | None = None) -> Model:
         """Stores a model and starts compiling it; returns when it is stored.
 
         Parameters
@@ -96,6 +97,9 @@ class Client:
             Rules, or families of rules, that its searches do not use.
         approximate : bool
             Whether its searches may use rules that change results beyond rounding.
+        batch_dim : str, optional
+            The dim by which the server may join requests into one call. It does where it can prove
+            that rows along it are independent; else `ModelInfo.batching` says why not.
 
         Returns
         -------
@@ -105,7 +109,7 @@ class Client:
         read = wire.read_source(source, format)
         missing = self._run(calls.missing_tensors(read), timeout) if read.tensors else []
         call = calls.upload(read, name, missing, buckets, budget, deterministic, disable_rules,
-                            approximate)
+                            approximate, batch_dim)
         return Model(self, *self._run(call, timeout))
 
     def model(self, name: str, version: str = "") -> Model:

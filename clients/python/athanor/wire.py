@@ -102,10 +102,23 @@ def budget_text(budget: str | None) -> str:
     return budget or ""
 
 
+def dim_name(batch_dim: str | None) -> str:
+    """The name of a dim.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no str.
+    """
+    if batch_dim is not None and not isinstance(batch_dim, str):
+        raise InvalidArgument(f"batch_dim={batch_dim!r}: it must be the name of a dim, a str")
+    return batch_dim or ""
+
+
 def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets: Buckets | None,
                     budget: str | None, deterministic: bool = False,
-                    disable_rules: Sequence[str] | None = None,
-                    approximate: bool = False) -> Iterator[model_pb2.UploadModelRequest]:
+                    disable_rules: Sequence[str] | None = None, approximate: bool = False,
+                    batch_dim: str | None = None) -> Iterator[model_pb2.UploadModelRequest]:
     """Header, chunks of the tensors that the server lacks, commit.
 
     Raises
@@ -117,7 +130,8 @@ def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets
         name=name, format=source.format, graph=source.graph,
         graph_sha256=content_hash(source.graph), search_budget=budget_text(budget),
         buckets=bucket_messages(buckets), deterministic=deterministic,
-        disable_rules=rule_names(disable_rules), approximate=approximate)
+        disable_rules=rule_names(disable_rules), approximate=approximate,
+        batch_dim=dim_name(batch_dim))
     for key in missing:
         header.tensors.add(hash=key, bytes=len(source.tensors[key]))
     return _upload_stream(header, {key: source.tensors[key] for key in missing})
@@ -143,6 +157,30 @@ class Tensor:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(self.shape)}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """Whether requests of a model share calls.
+
+    Attributes
+    ----------
+    dim : str
+        By which they are joined; empty where the upload named none.
+    on : bool
+    reason : str
+        Why not, where a dim was named.
+    max_rows : int
+        Of one call.
+    max_delay_us : int
+        Microseconds that a request waits for others at most.
+    """
+
+    dim: str = ""
+    on: bool = False
+    reason: str = ""
+    max_rows: int = 0
+    max_delay_us: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,6 +230,7 @@ class ModelInfo:
     plan_ids: tuple[str, ...]
     memory: dict[str, int]  # bytes: parameters, prepared, arenas
     deterministic: bool = False
+    batching: Batching = Batching()
     buckets: tuple[Bucket, ...] = ()
 
 
@@ -211,6 +250,8 @@ def model_info(m: model_pb2.Model) -> ModelInfo:
         memory={"parameters": m.memory.parameters, "prepared": m.memory.prepared,
                 "arenas": m.memory.arenas},
         deterministic=m.deterministic,
+        batching=Batching(m.batching.dim, m.batching.on, m.batching.reason, m.batching.max_rows,
+                          m.batching.max_delay_us),
         buckets=tuple(Bucket({r.name: (r.min, r.max) for r in b.bucket}, b.plan_id, b.pinned,
                              b.reason) for b in m.buckets))
 
@@ -246,6 +287,9 @@ class InferResult(dict):
         The plan that served.
     queue_us, exec_us : int
         Microseconds waiting and executing.
+    batch_us, batch_rows : int
+        Of a model whose requests share calls: microseconds that this one waited for company, beside
+        `queue_us`, and the rows of the call that served it.
     """
 
     plan_id: str = ""
@@ -253,6 +297,8 @@ class InferResult(dict):
     compile_state: str = ""
     queue_us: int = 0
     exec_us: int = 0
+    batch_us: int = 0
+    batch_rows: int = 0
 
 
 def tap_names(taps: Sequence[str] | None) -> str | None:

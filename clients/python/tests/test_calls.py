@@ -21,7 +21,7 @@ X = wire.Tensor("x", "f32", ("2",))
 CALLS = [
     calls.ready(),
     calls.missing_tensors(SOURCE),
-    calls.upload(SOURCE, "m", [b"k"], {"b": [(1, 8)]}, "5s", True, ["layout"], True),
+    calls.upload(SOURCE, "m", [b"k"], {"b": [(1, 8)]}, "5s", True, ["layout"], True, "b"),
     calls.get_model("m", "2"),
     calls.list_models("m"),
     calls.delete_model("m", "2"),
@@ -81,9 +81,10 @@ def test_every_argument_reaches_the_request() -> None:
 @pytest.mark.parametrize(("wrong", "text"), [
     ({"budget": 30}, "budget=30: it must be a str"),
     ({"disable_rules": "layout"}, "it must be a sequence"),
+    ({"batch_dim": ["b"]}, "must be the name of a dim"),
 ])
 def test_an_upload_that_cannot_be_said_is_refused_before_it_is_sent(wrong: dict, text: str) -> None:
     options = {"buckets": None, "budget": None, "deterministic": False, "disable_rules": None,
-               "approximate": False, **wrong}
+               "approximate": False, "batch_dim": None, **wrong}
     with pytest.raises(athanor.InvalidArgument, match=text):
         calls.upload(SOURCE, "m", [], **options)

@@ -36,9 +36,12 @@ def test_empty_and_scalar_outputs() -> None:
     reply.outputs.add(name="scalar", datatype="INT32", shape=[])
     reply.parameters["plan_id"].string_param = "p-1"
     reply.parameters["exec_us"].int64_param = 5
+    reply.parameters["batch_us"].int64_param = 7
+    reply.parameters["batch_rows"].int64_param = 64
     result = wire.infer_result(reply)
     assert result["empty"].shape == (0, 3) and result["scalar"].shape == ()
     assert result["scalar"] == 1 and (result.plan_id, result.exec_us) == ("p-1", 5)
+    assert (result.batch_us, result.batch_rows) == (7, 64)
 
 
 def test_request_parameters() -> None:
@@ -105,6 +108,18 @@ def test_every_grpc_code_has_its_error() -> None:
         assert isinstance(error, athanor.Error) and str(error) == "words"
         if code.name not in ("OK", "UNKNOWN"):
             assert error.code == code.name
+
+
+def test_how_requests_share_calls() -> None:
+    source = wire.Source("athanor", b"g", {})
+    assert next(wire.upload_requests(source, "m", [], None, None)).header.batch_dim == ""
+    header = next(wire.upload_requests(source, "m", [], None, None, batch_dim="b")).header
+    assert header.batch_dim == "b"
+    model = model_pb2.Model(name="m")
+    assert wire.model_info(model).batching == athanor.Batching()
+    model.batching.dim, model.batching.on = "b", True
+    model.batching.max_rows, model.batching.max_delay_us = 64, 100
+    assert wire.model_info(model).batching == athanor.Batching("b", True, "", 64, 100)
 
 
 def test_what_a_search_may_do() -> None:
