@@ -85,6 +85,8 @@ class CompileWorkers {
   void AddRestored(const std::shared_ptr<ModelVersion>& version);
   // Whether there is something left to search for by itself, for a version that is served.
   bool SearchDue(const ModelVersion& version, const SearchPolicy& policy) const;
+  // Whether a version that its baseline serves could have a plan that was found for another one.
+  bool BetterKept(const ModelVersion& version, const SearchPolicy& policy) const;
   absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
   // Newest first; an empty model means all.
   std::vector<std::shared_ptr<CompileJob>> List(absl::string_view model) const;

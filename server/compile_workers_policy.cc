@@ -55,6 +55,17 @@ bool CompileWorkers::SearchDue(const ModelVersion& version, const SearchPolicy& 
   return !keeper_.SearchEnded(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy);
 }
 
+bool CompileWorkers::BetterKept(const ModelVersion& version, const SearchPolicy& policy) const {
+  const std::shared_ptr<const ServedPlan> plan = version.plan();
+  if (plan == nullptr || plan->info.kind() == kSearchedPlan) return false;
+  if (!policy.budget.search || policy.use != v1::SearchOptions::SERVE) return false;
+  if (!version.pinned_plan().empty() || !keeper_.ready()) return false;
+  const auto best =
+      keeper_.FindBest(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy);
+  return best.ok() && best->plan.missing.empty() &&
+         best->plan.made->plan.plan_id() != plan->info.plan_id();
+}
+
 absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std::string& name,
                                                                       const std::string& version,
                                                                       const std::string& plan_id) {

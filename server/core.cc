@@ -90,10 +90,16 @@ void ServerCore::RestoreVersions() {
   std::set<std::string> pinned;
   // What serves comes first: its callers are the ones who wait.
   std::vector<std::shared_ptr<ModelVersion>> serving, old;
-  for (auto& version : registry_->List("")) {
+  std::vector<std::shared_ptr<ModelVersion>> versions_of_all = registry_->List("");
+  std::set<std::string> have;  // names with a version that serves, or is to serve
+  for (const auto& version : versions_of_all) {
+    if (registry_->Serves(*version)) have.insert(version->name());
+  }
+  for (auto& version : versions_of_all) {  // a name's newest first
     pinned.insert(version->pinned_plan());
     if (version->state() == v1::Model::FAILED) continue;
-    (registry_->Serves(*version) ? serving : old).push_back(std::move(version));
+    const bool first = registry_->Serves(*version) || have.insert(version->name()).second;
+    (first ? serving : old).push_back(std::move(version));
   }
   keeper_->RemoveAllBut(pinned);
   const size_t versions = serving.size() + old.size();

@@ -64,12 +64,25 @@ void Observe(const BuildTimes& times, MetricCells& metrics) {
   observe(times.load, CompilePhase::kLoad);
 }
 
-// Compiles and verifies what is missing of a found plan. A baseline is rather lowered again, which
-// brings the checks of its kernels.
+// Puts what has just been verified where the next start finds it so.
+void KeepVerified(const JobTools& tools, const ModelVersion& version, const StoredChoice& choice) {
+  PlanKeeper::Kept verified{choice.made, {}, {}};
+  for (const KeptPlans::Kept& kept : choice.kept) {
+    if (kept.made == choice.made) verified.costs = kept.costs;
+  }
+  const std::string& id = choice.made->plan.plan_id();
+  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), choice.made->how);
+  absl::Status s = tools.keeper.PutVerified(key, verified, version.pinned_plan() == id);
+  if (!s.ok()) LogWarn("a verified plan is not kept", {{"plan", id}, {"error", s.message()}});
+}
+
+// Compiles what is missing of a found plan, and verifies it. A baseline is rather lowered again,
+// which brings the checks of its kernels, unless that would be another plan than the one pinned.
 absl::Status Complete(const JobTools& tools, CompileJob& job, StoredChoice& choice) {
   const v1::Plan& plan = choice.made->plan;
   const int total = plan.kernels_size(), missing = static_cast<int>(choice.missing.size());
-  if (missing > 0 && choice.made->how.budget().empty()) {
+  const bool pinned = job.version()->pinned_plan() == plan.plan_id();
+  if (missing > 0 && choice.made->how.budget().empty() && !pinned) {
     return absl::NotFoundError(absl::StrCat(missing, " of the ", total, " kernels of plan ",
                                             plan.plan_id(), " are not in the cache"));
   }
@@ -87,7 +100,9 @@ absl::Status Complete(const JobTools& tools, CompileJob& job, StoredChoice& choi
   }
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   job.Enter(Phase::CHECKING, 80, "compares the plan with the baseline and with f64");
-  return tools.backend.Verify(job.version()->graph(), *choice.made);
+  absl::Status verdict = tools.backend.Verify(job.version()->graph(), *choice.made);
+  if (verdict.ok()) KeepVerified(tools, *job.version(), choice);
+  return verdict;
 }
 
 absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, BuildTimes* times) {
@@ -165,9 +180,13 @@ absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob&
     // Neither is served by whatever there may be.
     if (!version.pinned_plan().empty() || version.row().deterministic) return had.status();
   }
-  const SearchPolicy& policy = job.policy();
-  auto best =
-      tools.keeper.FindBest(tools.keeper.KeyOf(version, version.graph(), policy.ToProto()), policy);
+  SearchPolicy policy = job.policy();
+  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), policy.ToProto());
+  // What its searches may not swap in does not serve it either.
+  if (policy.use != v1::SearchOptions::SERVE || version.row().deterministic) {
+    policy.budget.search = false;
+  }
+  auto best = tools.keeper.FindBest(key, policy);
   if (!best.ok()) return best.status();
   StoredChoice choice{PlanOrigin::kCached, best->plan.made, best->plan.missing, {}};
   if (best->baseline.has_value() && best->baseline->missing.empty()) {

@@ -16,12 +16,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/athanor/v1/compile.pb.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "proto/athanor/v1/search.pb.h"
 
 namespace athanor {
+
+inline constexpr absl::string_view kSearchedPlan = "search";  // Plan.kind of what it finds
 
 // plan.kernels(i) as the runtime loads it.
 struct KernelObject {

@@ -25,8 +25,16 @@ absl::Status Registry::StorePlans(const ModelVersion& version, const std::string
                     .pinned = id == pinned,
                     .info = kept.info.SerializeAsString()});
   }
-  // A pin stays also where its plan could not be restored.
-  if (!named) rows.push_back({.plan_id = pinned, .pinned = true});
+  // A pin stays also where its plan could not be restored, with what a later start needs to find
+  // it.
+  if (!named) {
+    VersionPlanRow row{.plan_id = pinned};
+    for (const VersionPlanRow& stored : version.row().plans) {
+      if (stored.plan_id == pinned) row = stored;
+    }
+    row.pinned = true;
+    rows.push_back(row);
+  }
   return db_->SetPlans(version.name(), version.version(), rows);
 }
 

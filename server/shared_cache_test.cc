@@ -53,10 +53,11 @@ class SharedCacheTest : public CoreTest {
       MutexLock lock(mu);
       cv.NotifyAll();
     });
-    {
+    // Without the lock, which the job's watcher takes under the job's; what comes between the look
+    // and the wait is seen a little later.
+    while (!reached(job.state())) {
       MutexLock lock(mu);
-      // `changed` may come between the look and the wait.
-      while (!reached(job.state())) cv.WaitFor(lock, std::chrono::milliseconds(20));
+      cv.WaitFor(lock, std::chrono::milliseconds(20));
     }
     job.Unwatch(watch);
   }

@@ -73,6 +73,8 @@ void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
                 none ? v1::CompileJob::STOP_BASELINE_ONLY : v1::CompileJob::STOP_SEARCH_FAILED);
     return;
   }
+  // What it finds is kept as what this compiler made, which may be another than before the start.
+  if (const auto machine = backend_.Machine(); machine.ok()) keeper_.SetMachine(*machine);
   job->Enter(v1::CompileJob::SEARCHING, 96, "looks for a faster plan");
   searches_.push_back({job, *std::move(search), serving->plan.plan_id()});
 }

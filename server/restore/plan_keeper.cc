@@ -49,6 +49,15 @@ bool Allowed(const internal::StoredPlan& stored, const SearchPolicy& policy) {
                      });
 }
 
+// What was measured here says more than what was measured elsewhere.
+bool Faster(const PlanRow& a, const PlanRow& b) {
+  if (a.conditions_equal != b.conditions_equal) return a.conditions_equal;
+  const auto share = [](const PlanRow& row) {
+    return row.stored.plan().kind() == kBaseline ? 1.0 : row.share_of_baseline;
+  };
+  return share(a) < share(b);
+}
+
 // A pinned plan's file: the SHA-256 of the rest, the key's GateHash, the serialised StoredPlan.
 std::string FileOf(const PlanKey& key, const internal::StoredPlan& stored) {
   const std::string rest = GateHash(key.Fields()) + stored.SerializeAsString();
@@ -132,10 +141,11 @@ PlanKeeper::Kept PlanKeeper::Revived(const internal::StoredPlan& stored) const {
   kept.made->how = stored.how();
   kept.costs.assign(stored.costs().begin(), stored.costs().end());
   for (int i = 0; i < stored.plan().kernels_size(); ++i) {
+    const KernelKey key = KernelKeyOf(stored.plan().kernels(i), machine);
+    // An object is kept before it is checked: one under another key says nothing of this plan.
+    const bool verified = i < stored.kernel_keys_size() && stored.kernel_keys(i) == key.Hash();
     std::optional<std::string> object;
-    if (cache_ != nullptr) {
-      object = cache_->FindKernel(KernelKeyOf(stored.plan().kernels(i), machine));
-    }
+    if (verified && cache_ != nullptr) object = cache_->FindKernel(key);
     if (object.has_value()) {
       ++cache_->work().kernels_from_cache;
     } else {
@@ -175,16 +185,23 @@ absl::StatusOr<PlanKeeper::Kept> PlanKeeper::Find(const PlanKey& key,
 absl::StatusOr<PlanKeeper::Best> PlanKeeper::FindBest(PlanKey key,
                                                       const SearchPolicy& policy) const {
   if (cache_ == nullptr) return absl::NotFoundError("there is no cache");
-  std::optional<internal::StoredPlan> best, baseline;
-  for (const bool approximate : {true, false}) {
+  std::optional<PlanRow> fastest;
+  std::optional<internal::StoredPlan> baseline;
+  for (const bool approximate : {false, true}) {
     if (approximate && !policy.approximate) continue;
     key.approximate = approximate;
+    bool first = true;  // the one to take among these
     for (const PlanRow& row : cache_->Plans(key)) {
-      if (!best && Allowed(row.stored, policy)) best = row.stored;
+      if (first && Allowed(row.stored, policy)) {
+        if (!fastest || Faster(row, *fastest)) fastest = row;
+        first = false;
+      }
       if (!baseline && row.stored.plan().kind() == kBaseline) baseline = row.stored;
     }
   }
-  if (!best) return absl::NotFoundError(absl::StrCat("no plan is in the cache: ", WhyNot(key)));
+  const internal::StoredPlan* best = fastest ? &fastest->stored : nullptr;
+  if (best == nullptr)
+    return absl::NotFoundError(absl::StrCat("no plan is in the cache: ", WhyNot(key)));
   if (!baseline) {
     return absl::NotFoundError(absl::StrCat("plan ", best->plan().plan_id(),
                                             " is in the cache, but no baseline to go back to"));
@@ -208,6 +225,18 @@ void PlanKeeper::PutBaseline(const PlanKey& key, const PlanSearch::Found& made) 
   row.incumbent = first;
   row.compared_with = "kernels";
   cache_->PutPlan(exact, row);
+}
+
+absl::Status PlanKeeper::PutVerified(const PlanKey& key, const Kept& kept, bool pinned) {
+  if (pinned) {
+    if (absl::Status s = Pin(key, *kept.made, kept.costs); !s.ok()) return s;
+  }
+  if (cache_ == nullptr) return absl::OkStatus();
+  if (auto row = cache_->FindPlanById(key, kept.made->plan.plan_id())) {
+    row->stored = Stored(*kept.made, kept.costs);
+    cache_->PutPlan(key, *row);
+  }
+  return absl::OkStatus();
 }
 
 void PlanKeeper::PutFound(const PlanKey& key, const PlanSearch::Found& made,
@@ -270,7 +299,8 @@ absl::Status PlanKeeper::Pin(const PlanKey& key, const PlanSearch::Found& made,
   if (!written.ok()) return written;
   if (absl::Status s = disk_.Rename(begun, path); !s.ok()) return s;
   std::move(remove).Cancel();
-  return disk_.SyncDirectory(folder_);
+  if (absl::Status s = disk_.SyncDirectory(folder_); !s.ok()) return s;
+  return disk_.SyncDirectory(fs::path(folder_).parent_path());  // the first pin made the folder
 }
 
 void PlanKeeper::Unpin(const std::string& plan_id) {

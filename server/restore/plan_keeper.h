@@ -49,7 +49,9 @@ class PlanKeeper {
 
   struct Kept {
     std::shared_ptr<PlanSearch::Found> made;
-    std::vector<int> missing;  // kernels whose objects the cache does not have: they are empty
+    // Kernels whose objects the cache does not have, which are empty, or that were compiled anew
+    // since the plan was verified.
+    std::vector<int> missing;
     std::vector<v1::PlanCost> costs;
   };
   // NOT_FOUND says what there is instead, and in which column of the key it differs.
@@ -64,6 +66,8 @@ class PlanKeeper {
 
   // Of a baseline, whose kernels were checked; `key` as of any plan of its graph.
   void PutBaseline(const PlanKey& key, const PlanSearch::Found& made);
+  // A plan that Find gave was verified with the objects that it has now.
+  absl::Status PutVerified(const PlanKey& key, const Kept& kept, bool pinned);
   // Of a plan that was verified whole and takes `ratio` times as long as plan `from`.
   void PutFound(const PlanKey& key, const PlanSearch::Found& made, const std::string& from,
                 double ratio);

@@ -131,6 +131,32 @@ TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
   EXPECT_EQ(kept->costs[0].size(), "b=4");
 }
 
+TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
+  const PlanSearch::Found made = Plan("p-1", "3s");
+  keeper_->PutFound(Key(made.how), made, "p-0", 0.5);
+  PutKernels(made);
+  ASSERT_THAT(keeper_->Find(Key(), "p-1")->missing, IsEmpty());
+  internal::TargetReply newer = Machine();
+  newer.set_compiler_version("clang 20");
+  keeper_->SetMachine(newer);
+  // Compilers put objects there before they are checked.
+  for (const v1::Kernel& kernel : made.plan.kernels()) {
+    cache_->PutKernel(KernelKeyOf(kernel, newer), "another object");
+  }
+  auto kept = keeper_->Find(Key(), "p-1");
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_THAT(kept->missing, ElementsAre(0, 1));
+  for (KernelObject& object : kept->made->objects) object.object = "another object";
+  ASSERT_EQ(keeper_->PutVerified(Key(), *kept, /*pinned=*/true), absl::OkStatus());
+  kept = keeper_->Find(Key(), "p-1");
+  EXPECT_THAT(kept->missing, IsEmpty());
+  EXPECT_THAT(Objects(*kept), ElementsAre("another object", "another object"));
+  // The pin's file says so, too.
+  PlanKeeper without(nullptr, folder_, &disk_);
+  without.SetMachine(newer);
+  EXPECT_TRUE(without.Find(without.KeyOf(*version_, version_->graph(), made.how), "p-1").ok());
+}
+
 TEST_F(PlanKeeperTest, AMissSaysWhatDiffers) {
   keeper_->PutBaseline(Key(), Plan("p-1"));
   keeper_->SetMachine(Machine("zen5"));
@@ -170,6 +196,9 @@ TEST_F(PlanKeeperTest, TheBestIsWhatThePolicyAllows) {
   SearchPolicy daring = Policy();
   daring.approximate = true;
   EXPECT_EQ(best(daring), "p-6 over p-1");
+  PlanSearch::Found faster = Plan("p-7", "3s");
+  keeper_->PutFound(Key(), faster, "p-1", 0.05);
+  EXPECT_EQ(best(daring), "p-7 over p-1") << "being approximate is no merit";
 }
 
 TEST_F(PlanKeeperTest, ASearchThatEndedIsKnownUnderItsConditions) {

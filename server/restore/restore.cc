@@ -89,7 +89,8 @@ RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
       continue;
     }
     ++report.restored;
-    if (tools.workers.SearchDue(*version, tools.workers.AutomaticPolicy(*version))) {
+    const SearchPolicy policy = tools.workers.AutomaticPolicy(*version);
+    if (tools.workers.SearchDue(*version, policy) || tools.workers.BetterKept(*version, policy)) {
       ++report.searched;
       jobs.push_back(version);
     } else if (version->plans().view().grid->size() > 1) {

@@ -304,6 +304,21 @@ TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedFromTheCache) {
   EXPECT_THAT(Events(), Contains("search from found-2"));
 }
 
+TEST_F(RestoreTest, ABaselineGivesWayToWhatWasFoundForItsGraph) {
+  MakeSearched(2);
+  const auto still = StoreScale("still", 6);
+  AwaitEnd(**core_->workers().Start(still, WithBudget("0")));
+  ASSERT_EQ(still->plan()->info.kind(), "baseline");
+  Restart();
+  const auto version = Find("still");
+  AwaitEnd(*JobOf(*version));
+  EXPECT_EQ(ServedBy(*version), "found-2");
+  EXPECT_EQ(Run(*version, 2).value(), 12);
+  EXPECT_THAT(Events(), IsEmpty()) << "nothing is searched for or compiled";
+  Restart();
+  EXPECT_EQ(ServedBy(*Find("still")), "found-2");
+}
+
 TEST_F(RestoreTest, WhatDoesNotLoadIsMadeAnew) {
   MakeSearched(1);
   End();

@@ -1,5 +1,6 @@
 #include "server/restore/warm_up.h"
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ namespace {
 // A run that is estimated to take longer is not made at the largest sizes.
 constexpr int64_t kMostMicroseconds = 50'000;
 constexpr int64_t kMostBytes = int64_t{64} << 20;  // of inputs and outputs
+constexpr std::chrono::seconds kPatience{1};       // with an estimate that was wrong
 
 struct Buffers {
   std::vector<std::string> inputs, outputs;
@@ -67,6 +69,7 @@ absl::Status WarmUp(const ModelVersion& version, const ServedPlan& plan) {
     buffers = BuffersFor(version, largest);
   }
   if (!buffers.has_value()) {
+    if (plan.runner->EstimateMicroseconds(smallest) > kMostMicroseconds) return absl::OkStatus();
     dims = &smallest;
     buffers = BuffersFor(version, smallest);
   }
@@ -79,7 +82,8 @@ absl::Status WarmUp(const ModelVersion& version, const ServedPlan& plan) {
     outputs.push_back({static_cast<int>(i), buffers->outputs[i].data(),
                        static_cast<int64_t>(buffers->outputs[i].size())});
   }
-  return plan.runner->Run(*lease, *dims, inputs, outputs, {});
+  return plan.runner->Run(*lease, *dims, inputs, outputs,
+                          {.deadline = std::chrono::steady_clock::now() + kPatience});
 }
 
 }  // namespace athanor

@@ -10,7 +10,7 @@
 namespace athanor {
 
 // Runs it once on zeros, which are valid inputs everywhere, at the largest sizes if that takes some
-// milliseconds only, else at the smallest. Nothing is measured or counted.
+// milliseconds only, else at the smallest, else not at all. Nothing is measured or counted.
 absl::Status WarmUp(const ModelVersion& version, const ServedPlan& plan);
 
 }  // namespace athanor
