@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -12,6 +9,7 @@
 #include "server/log.h"
 #include "server/rpc/cache_service.h"
 #include "server/rpc/call.h"
+#include "server/rpc/chunk_reads.h"
 
 namespace athanor {
 namespace {
@@ -31,27 +29,13 @@ BundleTerms TermsOf(ServerCore& core) {
   return terms;
 }
 
-// Reads one chunk at a time and works on it on the cache's queue; the records are held until the
-// trailer fits. As in UploadModel, either a read, a piece of work or nothing is outstanding.
-class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+// Works on chunks on the cache's queue; the records are held until the trailer fits.
+class ImportCall final : public ChunkReads {
  public:
   ImportCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : slot_(core), core_(core), context_(context), reply_bytes_(reply), reader_(TermsOf(core)) {}
-
-  void Begin() {
-    absl::Status admitted = slot_.status();
-    if (core_.uploads().fetch_add(1) >= core_.options().max_uploads && admitted.ok()) {
-      core_.metrics().server().Count(Metric::kRefusals, Refusal::kUploads);
-      admitted = absl::ResourceExhaustedError(absl::StrCat(
-          core_.options().max_uploads, " uploads are under way, the most allowed (--max_uploads)"));
-    }
-    admitted.ok() ? Read() : End(admitted);
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!StopIdleTimer()) return;  // the timer ends the call
-    core_.cache_queue().Submit([this, ok] { Work(ok); });
-  }
+      : ChunkReads(core, context, core.cache_queue(), "import"),
+        reply_bytes_(reply),
+        reader_(TermsOf(core)) {}
 
   void OnDone() override {
     core_.uploads().fetch_sub(1);
@@ -59,31 +43,7 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
  private:
-  // Shared with the timer, which may outlive the call.
-  struct Idle {
-    std::atomic<bool> decided{false};
-  };
-
-  void Read() {
-    idle_ = std::make_shared<Idle>();
-    timer_ = core_.timer().At(
-        Timer::Clock::now() + std::chrono::milliseconds(core_.options().upload_idle_ms),
-        [this, idle = idle_] {
-          if (idle->decided.exchange(true)) return;
-          End(absl::DeadlineExceededError(absl::StrCat(
-              "import: nothing came for ", core_.options().upload_idle_ms, " ms (--upload_idle)")));
-        });
-    StartRead(&bytes_);
-  }
-
-  // False if the timer was first.
-  bool StopIdleTimer() {
-    const bool first = !idle_->decided.exchange(true);
-    if (first) core_.timer().Cancel(timer_);
-    return first;
-  }
-
-  void Work(bool ok) {
+  void Work(bool ok) override {
     if (!ok) {
       End(context_->IsCancelled() ? absl::CancelledError("the import was cancelled") : Keep());
       return;
@@ -128,18 +88,12 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   }
 
-  void End(const absl::Status& status) { Finish(EndCall(kMethod, *context_, status)); }
+  void End(const absl::Status& status) override { Finish(EndCall(kMethod, *context_, status)); }
 
-  CallSlot slot_;
-  ServerCore& core_;
-  grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const reply_bytes_;
-  grpc::ByteBuffer bytes_;
   std::vector<ServerLedger::Reservation> reserved_;  // before the reader: gone after its records
   int64_t reserved_bytes_ = 0;
   BundleReader reader_;
-  std::shared_ptr<Idle> idle_;
-  Timer::Id timer_ = 0;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "server/log.h"
 #include "server/public_status.h"
 #include "server/rpc/call.h"
+#include "server/rpc/chunk_reads.h"
 #include "server/rpc/model_service.h"
 #include "server/upload.h"
 #include "server/version_batching.h"
@@ -11,36 +12,13 @@ namespace {
 
 constexpr char kMethod[] = "UploadModel";
 
-// Reads one message at a time and works on it on the disk queue, so that a slow disk slows its own
-// upload only. What keeps the call from ending twice: at any time either a read, a piece of work or
-// nothing is outstanding, and only its end goes on.
-class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+// Works on messages on the disk queue.
+class UploadCall final : public ChunkReads {
  public:
   UploadCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : slot_(core),
-        core_(core),
-        context_(context),
+      : ChunkReads(core, context, core.disk_queue(), "upload"),
         reply_bytes_(reply),
         upload_(&core.registry(), &core.ledger(), core.options()) {}
-
-  void Begin() {
-    absl::Status admitted = slot_.status();
-    if (core_.uploads().fetch_add(1) >= core_.options().max_uploads && admitted.ok()) {
-      core_.metrics().server().Count(Metric::kRefusals, Refusal::kUploads);
-      admitted = absl::ResourceExhaustedError(absl::StrCat(
-          core_.options().max_uploads, " uploads are under way, the most allowed (--max_uploads)"));
-    }
-    if (!admitted.ok()) {
-      End(admitted);
-    } else {
-      Read();
-    }
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!StopIdleTimer()) return;  // the timer ends the call
-    core_.disk_queue().Submit([this, ok] { Work(ok); });
-  }
 
   void OnDone() override {
     core_.uploads().fetch_sub(1);
@@ -49,32 +27,7 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
  private:
-  // Shared with the timer, which may outlive the call.
-  struct Idle {
-    std::atomic<bool> decided{false};
-  };
-
-  void Read() {
-    idle_ = std::make_shared<Idle>();
-    timer_ = core_.timer().At(
-        Timer::Clock::now() + std::chrono::milliseconds(core_.options().upload_idle_ms),
-        [this, idle = idle_] {
-          if (idle->decided.exchange(true)) return;
-          End(absl::DeadlineExceededError(
-              absl::StrCat("upload: nothing came for ", core_.options().upload_idle_ms,
-                           " ms (--upload_idle); ", upload_.CutOff().message())));
-        });
-    StartRead(&bytes_);
-  }
-
-  // False if the timer was first.
-  bool StopIdleTimer() {
-    const bool first = !idle_->decided.exchange(true);
-    if (first) core_.timer().Cancel(timer_);
-    return first;
-  }
-
-  void Work(bool ok) {
+  void Work(bool ok) override {
     if (!ok) {
       End(context_->IsCancelled() ? absl::CancelledError("the upload was cancelled")
                                   : upload_.CutOff());
@@ -118,19 +71,17 @@ class UploadCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   }
 
-  void End(const absl::Status& status) {
+  std::string WhatIsMissing() const override {
+    return absl::StrCat("; ", upload_.CutOff().message());
+  }
+
+  void End(const absl::Status& status) override {
     core_.metrics().server().Count(Metric::kUploads, PublicStatus(status).code());
     Finish(EndCall(kMethod, *context_, status));
   }
 
-  CallSlot slot_;
-  ServerCore& core_;
-  grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const reply_bytes_;
-  grpc::ByteBuffer bytes_;
   Upload upload_;
-  std::shared_ptr<Idle> idle_;
-  Timer::Id timer_ = 0;
 };
 
 }  // namespace

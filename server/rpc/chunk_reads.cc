@@ -1,0 +1,43 @@
+#include "server/rpc/chunk_reads.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+
+void ChunkReads::Begin() {
+  absl::Status admitted = slot_.status();
+  if (core_.uploads().fetch_add(1) >= core_.options().max_uploads && admitted.ok()) {
+    core_.metrics().server().Count(Metric::kRefusals, Refusal::kUploads);
+    admitted = absl::ResourceExhaustedError(absl::StrCat(
+        core_.options().max_uploads, " uploads are under way, the most allowed (--max_uploads)"));
+  }
+  admitted.ok() ? Read() : End(admitted);
+}
+
+void ChunkReads::OnReadDone(bool ok) {
+  if (!StopIdleTimer()) return;  // the timer ends the call
+  queue_.Submit([this, ok] { Work(ok); });
+}
+
+void ChunkReads::Read() {
+  idle_ = std::make_shared<Idle>();
+  timer_ = core_.timer().At(
+      Timer::Clock::now() + std::chrono::milliseconds(core_.options().upload_idle_ms),
+      [this, idle = idle_] {
+        if (idle->decided.exchange(true)) return;
+        End(absl::DeadlineExceededError(absl::StrCat(what_, ": nothing came for ",
+                                                     core_.options().upload_idle_ms,
+                                                     " ms (--upload_idle)", WhatIsMissing())));
+      });
+  StartRead(&bytes_);
+}
+
+bool ChunkReads::StopIdleTimer() {
+  const bool first = !idle_->decided.exchange(true);
+  if (first) core_.timer().Cancel(timer_);
+  return first;
+}
+
+}  // namespace athanor

@@ -1,0 +1,62 @@
+// What calls share to which clients stream chunks: admission, one read at a time, an end for those
+// that say nothing.
+#ifndef ATHANOR_SERVER_RPC_CHUNK_READS_H_
+#define ATHANOR_SERVER_RPC_CHUNK_READS_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "grpcpp/grpcpp.h"
+#include "server/core.h"
+#include "server/timer.h"
+#include "server/work_queue.h"
+
+namespace athanor {
+
+// Each chunk is worked on by `queue`, so that a slow disk slows its own upload only. What keeps the
+// call from ending twice: at any time either a read, a piece of work or nothing is outstanding, and
+// only its end goes on. OnDone, the derived class's, takes the call off ServerCore::uploads.
+class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+ public:
+  // Counts the call among the uploads; one too many is refused.
+  void Begin();
+  void OnReadDone(bool ok) final;
+
+ protected:
+  // `what` is being sent, for errors: "upload".
+  ChunkReads(ServerCore& core, grpc::CallbackServerContext* context, WorkQueue& queue,
+             const char* what)
+      : slot_(core), core_(core), context_(context), queue_(queue), what_(what) {}
+
+  // On the queue: bytes_ has come, or, without `ok`, the client is done or gone. Reads on, or ends.
+  virtual void Work(bool ok) = 0;
+  virtual void End(const absl::Status& status) = 0;
+  // What is said to who sends nothing, behind the reason.
+  virtual std::string WhatIsMissing() const { return ""; }
+  void Read();
+
+  CallSlot slot_;
+  ServerCore& core_;
+  grpc::CallbackServerContext* const context_;
+  grpc::ByteBuffer bytes_;
+
+ private:
+  // Shared with the timer, which may outlive the call.
+  struct Idle {
+    std::atomic<bool> decided{false};
+  };
+
+  // False if the timer was first.
+  bool StopIdleTimer();
+
+  WorkQueue& queue_;
+  const char* const what_;
+  std::shared_ptr<Idle> idle_;
+  Timer::Id timer_ = 0;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RPC_CHUNK_READS_H_
