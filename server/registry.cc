@@ -92,6 +92,7 @@ void Registry::LoadVersion(VersionRow row) {
   for (const TensorRow& tensor : row.tensors) {
     TensorEntry& entry = tensor_entries_[tensor.hash];
     entry.bytes = tensor.bytes;
+    entry.held = true;
     if (entry.references++ > 0) continue;
     auto reservation =
         ledger_->Reserve(HeldKind::kParameters, tensor.bytes,
@@ -168,27 +169,31 @@ bool Registry::Serves(const ModelVersion& version) const {
   return it != names_.end() && it->second.row.serving == version.version();
 }
 
+bool Registry::Holds(const std::string& hash) const {
+  auto it = tensor_entries_.find(hash);
+  return it != tensor_entries_.end() && it->second.held;
+}
+
 std::vector<std::string> Registry::Missing(absl::Span<const std::string> hashes) const {
   std::vector<std::string> missing;
   absl::flat_hash_set<absl::string_view> seen;
   MutexLock lock(mu_);
   for (const std::string& hash : hashes) {
-    if (!tensor_entries_.contains(hash) && seen.insert(hash).second) missing.push_back(hash);
+    if (!Holds(hash) && seen.insert(hash).second) missing.push_back(hash);
   }
   return missing;
 }
 
 int64_t Registry::TensorBytes(const std::string& hash) const {
   MutexLock lock(mu_);
-  auto it = tensor_entries_.find(hash);
-  return it == tensor_entries_.end() ? -1 : it->second.bytes;
+  return Holds(hash) ? tensor_entries_.find(hash)->second.bytes : -1;
 }
 
 absl::StatusOr<Registry::Pins> Registry::Pin(absl::Span<const std::string> hashes) {
   Pins pins;
   MutexLock lock(mu_);
   for (const std::string& hash : hashes) {
-    if (!tensor_entries_.contains(hash)) {
+    if (!Holds(hash)) {
       return absl::FailedPreconditionError(
           absl::StrCat("tensor ", absl::BytesToHexString(hash),
                        " is neither held nor uploaded; see MissingTensors"));
@@ -240,7 +245,10 @@ absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors) {
   for (const NewTensor& tensor : tensors) writers.push_back(tensor.writer);
   // One at a time: a directory that another upload makes is on disk before this one relies on it.
   MutexLock change(change_mu_);
-  return tensors_->Publish(writers);
+  if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
+  MutexLock lock(mu_);
+  for (TensorWriter* writer : writers) tensor_entries_[writer->hash()].held = true;
+  return absl::OkStatus();
 }
 
 absl::Status Registry::CheckRoom(const std::string& name) {

@@ -123,6 +123,7 @@ class Registry {
   struct TensorEntry {
     int64_t bytes = 0;
     int64_t references = 0;
+    bool held = false;  // its file is under its name; before, only who writes it refers to it
     std::map<DType, std::optional<int>> magnitudes;  // as far as they were looked for
     ServerLedger::Reservation reservation;
   };
@@ -144,11 +145,12 @@ class Registry {
   // that cannot be read.
   std::vector<MagnitudeRow> FindMagnitudes(ModelVersion* version);
   void Unpin(absl::Span<const std::string> hashes);
+  bool Holds(const std::string& hash) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Unreference(const std::string& hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::shared_ptr<ModelVersion>> FindLocked(absl::string_view name,
                                                            absl::string_view version) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Adds a reference to each of the new tensors, so that they stay once published.
+  // Adds a reference to each of the version's tensors, so that new ones stay once published.
   void Reference(const VersionRow& row, std::vector<NewTensor>& tensors);
   absl::Status PublishTensors(absl::Span<const NewTensor> tensors);
   absl::Status CheckRoom(const std::string& name);

@@ -1,0 +1,94 @@
+// Two uploads of one tensor: while the first moved its file to its place, the tensor counted as
+// held, so the second neither wrote it nor waited, and its model failed to load; where the first
+// then failed, the second was stored without its bytes.
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/core_testing.h"
+
+namespace athanor {
+namespace {
+
+// Calls `before` once, when the next file is about to get its name; an error of it is the disk's.
+class PausedDisk final : public Disk {
+ public:
+  std::function<absl::Status()> before;
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (auto once = std::exchange(before, nullptr)) {
+      if (absl::Status s = once(); !s.ok()) return s;
+    }
+    return Disk::Rename(from, to);
+  }
+};
+
+class TensorNamedBeforeWrittenTest : public CoreTest {
+ protected:
+  void SetUp() override {
+    options_.state_dir = FreshDirectory();
+    core_ = ServerCore::Create(options_, EvaluatorFactory(control_), &disk_).value();
+  }
+
+  void TearDown() override {
+    second_.reset();
+    core_.reset();  // before its disk
+  }
+
+  std::unique_ptr<Upload> Begin(const std::vector<v1::UploadModelRequest>& messages) {
+    auto upload = std::make_unique<Upload>(&core_->registry(), &core_->ledger(), core_->options());
+    for (size_t i = 0; i + 1 < messages.size(); ++i) {
+      const absl::Status status = upload->Take(messages[i]);
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    return upload;
+  }
+
+  // Commits an upload of "first"; all of one of "second" but its commit comes before the first's
+  // file is in its place, which ends with `end`. Returns what the first was told.
+  absl::Status CommitBeside(absl::Status end) {
+    std::unique_ptr<Upload> first = Begin(UploadMessages("first", model_));
+    disk_.before = [&] {
+      EXPECT_EQ(core_->registry().Missing({hash_}), std::vector<std::string>{hash_});
+      EXPECT_FALSE(core_->registry().Pin({hash_}).ok());
+      second_ = Begin(UploadMessages("second", model_));
+      return end;
+    };
+    return first->Take(UploadMessages("first", model_).back());
+  }
+
+  void ExpectSecondServes() {
+    const absl::Status status = second_->Take(UploadMessages("second", model_).back());
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(core_->registry().TensorBytes(hash_), sizeof(float));
+    EXPECT_TRUE(core_->registry().Map(hash_).ok());
+    ASSERT_TRUE(core_->workers().Start(second_->version()).ok());
+    const absl::Status ready = Await(*second_->version());
+    ASSERT_TRUE(ready.ok()) << ready;
+    EXPECT_EQ(Run(*second_->version(), 2).value(), 6);
+  }
+
+  PausedDisk disk_;
+  const TestModel model_ = ScaleModel({3});
+  const std::string hash_ = model_.tensors.begin()->first;
+  std::unique_ptr<Upload> second_;
+};
+
+TEST_F(TensorNamedBeforeWrittenTest, BothServe) {
+  const absl::Status first = CommitBeside(absl::OkStatus());
+  EXPECT_TRUE(first.ok()) << first;
+  ExpectSecondServes();
+}
+
+TEST_F(TensorNamedBeforeWrittenTest, TheSecondServesWhereTheFirstFails) {
+  const absl::Status first = CommitBeside(DiskError(ENOSPC, "rename", "tensor"));
+  EXPECT_EQ(first.code(), absl::StatusCode::kResourceExhausted) << first;
+  EXPECT_EQ(core_->registry().TensorBytes(hash_), -1);
+  ExpectSecondServes();
+}
+
+}  // namespace
+}  // namespace athanor
