@@ -175,6 +175,11 @@ def seeds(*options: object) -> Part:
                                     "--search_budget", str(plan.budget), *map(str, options)])
 
 
+def batching() -> Iterator[Row]:
+    """What calls that share runs gain; rows of batching.py."""
+    return json_lines([sys.executable, "tests/bench/batching.py"])
+
+
 SEEDS = [seeds("--model", name, "--batch", b)
          for name, b in (("digits", 64), ("mlp", 64), ("dlrm", 2048), ("encoder", 1))]
 
@@ -184,7 +189,7 @@ BENCHES: dict[str, list[Part]] = {
     "contraction": [contraction], **MODELS, "cold": [lambda _: cold()],
     "add": [lambda _: add()],
     "neighbour": [neighbour(name, aside) for aside in (0, 1) for name in ("mlp", "digits")],
-    "seeds": SEEDS}
+    "seeds": SEEDS, "batching": [lambda _: batching()]}
 
 
 def main() -> int:
