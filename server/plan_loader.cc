@@ -28,6 +28,18 @@ v1::PlanInfo PlanInfoOf(const PlanSearch::Found& made) {
 
 namespace {
 
+// A plan has its dims in an order of its own.
+std::vector<ServedPlan::Range> SizesOf(const Graph& graph, const v1::Plan& plan) {
+  std::vector<ServedPlan::Range> sizes;
+  for (const Dim& dim : graph.dims) {
+    ServedPlan::Range& range = sizes.emplace_back(ServedPlan::Range{dim.min, dim.max});
+    for (const v1::DimRange& own : plan.dims()) {
+      if (own.name() == dim.name) range = {own.min(), own.max()};
+    }
+  }
+  return sizes;
+}
+
 // Says whose plan it is that there is no memory for.
 absl::Status TooLarge(const ModelVersion& version, const v1::Plan& plan, const absl::Status& s) {
   if (!absl::IsResourceExhausted(s)) return s;
@@ -58,6 +70,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
   served->contexts = std::make_shared<ContextPool>(served->runner, contexts_);
   if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return TooLarge(version, plan, s);
   served->bucket = BucketText(plan);
+  served->sizes = SizesOf(graph, plan);
   served->info = PlanInfoOf(*made);
   served->made = std::move(made);
   return std::shared_ptr<const ServedPlan>(std::move(served));

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "server/plan_runner.h"
@@ -70,9 +71,20 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
 struct ServedPlan {
   // Whether a search found it.
   bool searched() const { return info.kind() == "search"; }
+  // Whether it serves these sizes, in the order of graph.dims.
+  bool Holds(absl::Span<const int64_t> dims) const {
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (dims[d] < sizes[d].min || dims[d] > sizes[d].max) return false;
+    }
+    return true;
+  }
 
   v1::PlanInfo info;
   std::string bucket;  // "b=1..64 s=1..512"; empty without dims
+  struct Range {
+    int64_t min = 0, max = 0;  // both inside
+  };
+  std::vector<Range> sizes;  // by graph.dims; none: any
   std::shared_ptr<PlanRunner> runner;
   std::shared_ptr<ContextPool> contexts;
   // What it was loaded from: where a search goes on, and how it is loaded again.

@@ -34,7 +34,7 @@ class RowRequest final : public QueuedRequest {
   }
 
   bool Take() override { return !taken_.exchange(true); }
-  std::shared_ptr<const ServedPlan> plan() const override { return plan_; }
+  std::shared_ptr<const ServedPlan> plan(absl::Span<const int64_t>) const override { return plan_; }
   absl::Status Begin() override { return absl::OkStatus(); }
   absl::Span<const std::string_view> inputs() const override { return inputs_; }
   absl::Span<const RunOutput> outputs() const override { return outputs_; }

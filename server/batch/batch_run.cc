@@ -34,6 +34,7 @@ class SharedCall {
   }
 
   int64_t rows() const { return dims_[batching_.dim]; }
+  absl::Span<const int64_t> dims() const { return dims_; }
   absl::Status Run(const ServedPlan& plan, RunContext& context, Staging& staging);
 
  private:
@@ -146,6 +147,7 @@ namespace {
 // A request on its way through a run, in the end with what is to be its answer.
 struct Running {
   std::shared_ptr<QueuedRequest> request;
+  std::shared_ptr<const ServedPlan> plan;
   absl::Status status;
   RunTimes times;
 };
@@ -154,15 +156,27 @@ int64_t MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
 }
 
+// Has the batch a plan that holds `dims`: its own was chosen for more rows than are left of it.
+void Fit(const QueuedRequest& request, absl::Span<const int64_t> dims, Batch& batch,
+         RequestQueue& queue) {
+  if (batch.plan->Holds(dims)) return;
+  batch.lease = {};  // who waits for one has none
+  batch.plan = request.plan(dims);
+  batch.lease = queue.AwaitContext(*batch.plan);
+}
+
 // All of them in one call; false leaves them to run alone.
-bool RunTogether(absl::Span<Running* const> running, const Batch& batch, Staging& staging) {
+bool RunTogether(absl::Span<Running* const> running, Batch& batch, RequestQueue& queue,
+                 Staging& staging) {
   Requests requests;
   for (const Running* one : running) requests.push_back(one->request);
   SharedCall call(requests, *requests.front()->ticket().batching);
+  Fit(*requests.front(), call.dims(), batch, queue);
   const Clock::time_point began = Clock::now();
   if (!call.Run(*batch.plan, *batch.lease, staging).ok()) return false;
   const int64_t exec_us = MicrosecondsSince(began);
   for (Running* one : running) {
+    one->plan = batch.plan;
     one->times.began = began;
     one->times.exec_us = exec_us;
     one->times.batch_rows = call.rows();
@@ -172,8 +186,10 @@ bool RunTogether(absl::Span<Running* const> running, const Batch& batch, Staging
   return true;
 }
 
-void RunAlone(Running& one, const Batch& batch) {
+void RunAlone(Running& one, Batch& batch, RequestQueue& queue) {
   const Ticket& ticket = one.request->ticket();
+  Fit(*one.request, ticket.dims, batch, queue);
+  one.plan = batch.plan;
   one.times.began = Clock::now();
   one.times.batch_rows = ticket.rows();
   one.times.ran = true;
@@ -191,7 +207,7 @@ void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
   std::vector<Running*> running;
   int64_t predicted_us = 0;
   for (size_t i = 0; i < batch.requests.size(); ++i) {
-    Running& one = all.emplace_back(Running{std::move(batch.requests[i])});
+    Running& one = all.emplace_back(Running{std::move(batch.requests[i]), batch.plan});
     if (i < batch.waited.size()) one.times.batch_us = batch.waited[i].count();
     one.times.began = Clock::now();
     one.status = one.request->Begin();
@@ -201,17 +217,17 @@ void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
   }
   const Clock::time_point began = Clock::now();
   const bool several = running.size() > 1;
-  if (!several || !RunTogether(running, batch, staging)) {
+  if (!several || !RunTogether(running, batch, queue, staging)) {
     for (Running* one : running) {
       one->times.split = several && one == running.front();
-      RunAlone(*one, batch);
+      RunAlone(*one, batch, queue);
       if (!one->status.ok()) predicted_us = 0;  // cut short, it says nothing of how long they take
     }
   }
   const Clock::duration took = Clock::now() - began;
   batch.lease = {};  // the next may run while these are answered
   queue.Ran(model, predicted_us, took);
-  for (const Running& one : all) one.request->End(*batch.plan, one.status, one.times);
+  for (const Running& one : all) one.request->End(*one.plan, one.status, one.times);
 }
 
 Runners::Runners(RequestQueue* queue, ServerLedger* ledger, int threads) : queue_(*queue) {

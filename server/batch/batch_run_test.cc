@@ -72,6 +72,72 @@ TEST_F(BatchRunTest, NoRowsAtAllAreACallToo) {
   EXPECT_TRUE(a->Await().ok() && b->Await().ok());
 }
 
+// Plans of boxes: up to 4 rows, and more.
+class BoxesTest : public BatchRunTest {
+ protected:
+  std::shared_ptr<TestRequest> Boxed(std::vector<float> x) {
+    auto request = NewRequest(small_, std::move(x), kShared);
+    request->SetPlanOf(
+        [this](absl::Span<const int64_t> dims) { return dims[0] <= 4 ? small_ : large_; });
+    return request;
+  }
+  static std::vector<int64_t> RowsOf(const std::shared_ptr<const ServedPlan>& plan) {
+    return static_cast<const DoublingRunner&>(*plan->runner).rows();
+  }
+
+  std::shared_ptr<const ServedPlan> small_ = DoublingPlan(1, 0, 4), large_ = DoublingPlan(1, 5, 16);
+};
+
+TEST_F(BoxesTest, ACallIsRunByThePlanOfAllItsRows) {
+  auto a = Boxed({1, 2, 3}), b = Boxed({4, 5, 6});
+  RunAll({a, b});
+  EXPECT_TRUE(a->Await().ok() && b->Await().ok());
+  EXPECT_THAT(RowsOf(large_), ElementsAre(6));
+  EXPECT_THAT(RowsOf(small_), ElementsAre());
+  EXPECT_EQ(a->bucket(), "b=5..16");
+  EXPECT_EQ(b->bucket(), "b=5..16");
+  EXPECT_THAT(b->y(), ElementsAre(8, 10, 12));
+}
+
+TEST_F(BoxesTest, FewerRowsThanWereCountedAreRunByThePlanOfThose) {
+  auto a = Boxed({1, 2, 3}), late = Boxed({4, 5}), b = Boxed({6});
+  late->FailToBegin(absl::DeadlineExceededError("too late"));
+  RunAll({a, late, b});
+  EXPECT_TRUE(a->Await().ok() && b->Await().ok());
+  EXPECT_FALSE(late->Await().ok());
+  EXPECT_THAT(RowsOf(small_), ElementsAre(4));
+  EXPECT_THAT(RowsOf(large_), ElementsAre());
+  EXPECT_EQ(b->bucket(), "b=0..4");
+  EXPECT_THAT(b->y(), ElementsAre(12));
+}
+
+TEST_F(BoxesTest, ThoseSplitOutAreEachRunByThePlanOfTheirOwnRows) {
+  auto a = Boxed({1, 2, 3}), wrong = Boxed({-4, 5, 6}), many = Boxed({1, 2, 3, 4, 5});
+  RunAll({a, wrong, many});
+  EXPECT_TRUE(a->Await().ok() && many->Await().ok());
+  EXPECT_FALSE(wrong->Await().ok());
+  EXPECT_THAT(RowsOf(large_), ElementsAre(11, 5));
+  EXPECT_THAT(RowsOf(small_), ElementsAre(3, 3));
+  EXPECT_EQ(a->bucket(), "b=0..4");
+  EXPECT_EQ(many->bucket(), "b=5..16");
+}
+
+// Who needs another context than it has, waits for it without one.
+TEST_F(BoxesTest, ABusyPlanIsWaitedFor) {
+  std::vector<std::shared_ptr<TestRequest>> requests;
+  for (int i = 0; i < 200; ++i) {
+    requests.push_back(Boxed({static_cast<float>(i), 1, i % 3 == 0 ? -1.f : 2.f}));
+  }
+  for (const auto& request : requests) queue_.Push(request);
+  {
+    Runners runners(&queue_, &ledger_, /*threads=*/4);
+  }
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(requests[i]->Await().ok(), i % 3 != 0) << i;
+    if (i % 3 != 0) EXPECT_THAT(requests[i]->y(), ElementsAre(2 * i, 2, 4));
+  }
+}
+
 TEST_F(BatchRunTest, ABadOneIsSplitOut) {
   std::vector<std::shared_ptr<TestRequest>> requests;
   for (int i = 0; i < 16; ++i) {

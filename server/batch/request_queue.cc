@@ -142,6 +142,15 @@ ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& 
   return plan.contexts->TryAcquire();
 }
 
+ContextPool::Lease RequestQueue::AwaitContext(const ServedPlan& plan) {
+  changed_.NotifyOne();  // there may be use for one that was given back for this
+  MutexLock lock(mu_);
+  for (;;) {
+    if (ContextPool::Lease lease = plan.contexts->TryAcquire()) return lease;
+    freed_.WaitUntil(lock, Clock::now() + kLookAgain);
+  }
+}
+
 void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
   const Ticket& ticket = request->ticket();
   {
@@ -251,37 +260,71 @@ bool RequestQueue::TakeEntry(Lane& lane, Line& line, std::list<Entry>::iterator 
   return true;
 }
 
-void RequestQueue::AddCompany(Lane& lane, Taken* taken) {
-  const Ticket& first = taken->front().request->ticket();
-  if (first.group.empty() || !lane.groups.contains(first.group)) return;
-  int64_t left = first.batching->most_rows - first.rows();
-  struct Place {
-    std::map<std::string, Line>::iterator line;
+int64_t RequestQueue::RowsOf(const Lane& lane, const Ticket& ticket) {
+  if (ticket.group.empty()) return ticket.rows();
+  return std::max(ticket.rows(),
+                  std::min(lane.groups.at(ticket.group).rows, ticket.batching->most_rows));
+}
+
+bool RequestQueue::ChoosePlan(const QueuedRequest& request, int64_t rows, Batch* batch) {
+  const Ticket& ticket = request.ticket();
+  std::vector<int64_t> dims = ticket.dims;
+  if (ticket.batching != nullptr) dims[ticket.batching->dim] = rows;
+  std::shared_ptr<const ServedPlan> plan = request.plan(dims);
+  if (plan == batch->plan) return true;
+  batch->lease = {};
+  if (batch->plan != nullptr) gone_plans_.push_back(std::move(batch->plan));
+  batch->lease = plan->contexts->TryAcquire();
+  batch->plan = std::move(plan);
+  if (batch->lease) return true;
+  gone_plans_.push_back(std::move(batch->plan));
+  return false;
+}
+
+std::vector<RequestQueue::Place> RequestQueue::CompanyOf(Lane& lane, const Place& first) {
+  std::vector<Place> company = {first};
+  const Ticket& wanted = first.entry->request->ticket();
+  if (wanted.group.empty()) return company;
+  int64_t left = wanted.batching->most_rows - wanted.rows();
+  const double pace = PaceOf(wanted.model);
+  struct Turn {
+    double start;  // the line's, were those chosen so far charged to it
+    const std::string* client;
+    Line* line;
     std::list<Entry>::iterator next;  // what was passed over before it never fits
   };
-  const auto later = [](const Place& a, const Place& b) { return Later(a.line, b.line); };
-  const auto fits = [&](const Entry& e) {
-    const Ticket& ticket = e.request->ticket();
-    return ticket.group == first.group && ticket.rows() <= left;
+  const auto later = [](const Turn& a, const Turn& b) {
+    return std::tie(a.start, *a.client) > std::tie(b.start, *b.client);
   };
-  std::vector<Place> places;
-  for (auto line = lane.lines.begin(); line != lane.lines.end(); ++line) {
-    places.push_back({line, line->second.entries.begin()});
+  const auto cost = [&](const Entry& entry) {
+    return static_cast<double>(entry.request->ticket().predicted_us) * pace;
+  };
+  std::vector<Turn> turns;
+  for (auto& [client, line] : lane.lines) {
+    const double more = &line == first.line ? cost(*first.entry) : 0;
+    turns.push_back({line.start + more, &client, &line, line.entries.begin()});
   }
-  std::make_heap(places.begin(), places.end(), later);
-  while (left > 0 && !places.empty()) {
-    std::pop_heap(places.begin(), places.end(), later);
-    Place& place = places.back();
-    Line& line = place.line->second;
-    const auto entry = std::find_if(place.next, line.entries.end(), fits);
-    if (entry == line.entries.end()) {
-      places.pop_back();
+  std::make_heap(turns.begin(), turns.end(), later);
+  while (left > 0 && !turns.empty()) {
+    std::pop_heap(turns.begin(), turns.end(), later);
+    Turn& turn = turns.back();
+    auto at = turn.next;
+    const auto fits = [&](const std::list<Entry>::iterator& entry) {
+      const Ticket& ticket = entry->request->ticket();
+      return entry != first.entry && ticket.group == wanted.group && ticket.rows() <= left;
+    };
+    while (at != turn.line->entries.end() && !fits(at)) ++at;
+    if (at == turn.line->entries.end()) {
+      turns.pop_back();
       continue;
     }
-    place.next = std::next(entry);
-    if (TakeEntry(lane, line, entry, taken)) left -= taken->back().request->ticket().rows();
-    std::push_heap(places.begin(), places.end(), later);
+    company.push_back({turn.line, at});
+    left -= at->request->ticket().rows();
+    turn.start += cost(*at);
+    turn.next = std::next(at);
+    std::push_heap(turns.begin(), turns.end(), later);
   }
+  return company;
 }
 
 void RequestQueue::Fill(const Taken& taken, Clock::time_point now, Batch* batch) {
@@ -307,18 +350,21 @@ std::optional<Batch> RequestQueue::ChooseFrom(Level& level, Lane& lane, Clock::t
         continue;
       }
       Batch batch;
-      batch.plan = entry->request->plan();
-      batch.lease = batch.plan->contexts->TryAcquire();
-      if (!batch.lease) break;
+      if (!ChoosePlan(*entry->request, RowsOf(lane, entry->request->ticket()), &batch)) break;
+      const std::vector<Place> company = CompanyOf(lane, {&line, entry});
+      int64_t rows = 0;
+      for (const Place& place : company) rows += place.entry->request->ticket().rows();
+      if (!ChoosePlan(*entry->request, rows, &batch)) break;
       Taken taken;
       const double lane_start = lane.start, line_start = line.start;
-      if (!TakeEntry(lane, line, entry, &taken)) {
+      for (const Place& place : company) TakeEntry(lane, *place.line, place.entry, &taken);
+      if (taken.empty()) {
         gone_plans_.push_back(std::move(batch.plan));
+        at = line.entries.begin();  // what it pointed to may be gone
         continue;
       }
       level.now = std::max(level.now, lane_start);
       lane.now = std::max(lane.now, line_start);
-      AddCompany(lane, &taken);
       Fill(taken, now, &batch);
       return batch;
     }
@@ -380,6 +426,7 @@ void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::du
     pace.ratio += share * (std::clamp(ratio, kLeastRatio, kMostRatio) - pace.ratio);
   }
   changed_.NotifyOne();
+  freed_.NotifyAll();
 }
 
 void RequestQueue::Stop() {

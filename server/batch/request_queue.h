@@ -71,8 +71,9 @@ class QueuedRequest {
 
   const Ticket& ticket() const { return ticket_; }
   virtual bool Take() = 0;
-  // What runs it now, never null; also called while somebody else may take it.
-  virtual std::shared_ptr<const ServedPlan> plan() const = 0;
+  // What runs a call of these sizes now, which are its own or, with others of its group, more rows:
+  // never null. Also called while somebody else may take it.
+  virtual std::shared_ptr<const ServedPlan> plan(absl::Span<const int64_t> dims) const = 0;
 
   // The rest is for the runner that has taken it.
   // Makes room for the outputs, once. An error is what End is to be called with.
@@ -89,6 +90,7 @@ class QueuedRequest {
 
 // One call for one request or more, each taken.
 struct Batch {
+  // Of all their rows, or more: some may have been answered since they were counted.
   std::shared_ptr<const ServedPlan> plan;
   ContextPool::Lease lease;
   std::vector<std::shared_ptr<QueuedRequest>> requests;  // in the order of their rows
@@ -119,6 +121,8 @@ class RequestQueue {
   absl::Status Admit(const Ticket& ticket);
   // A context at once, for a request that need not wait: none of its model does, and one is free.
   ContextPool::Lease TryNow(const Ticket& ticket, const ServedPlan& plan);
+  // A context for a runner that has none, of a plan that has at least one: waits for it.
+  ContextPool::Lease AwaitContext(const ServedPlan& plan);
   void Push(std::shared_ptr<QueuedRequest> request);
   // For who has taken a request that was pushed: it leaves the queue, if it is there still.
   void Remove(const QueuedRequest& request);
@@ -188,8 +192,18 @@ class RequestQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether it waits for company still.
   static bool Waits(const Lane& lane, const Entry& entry, Clock::time_point now);
-  // Those of the group of the first, as many rows as fit, clients in turn.
-  void AddCompany(Lane& lane, Taken* taken) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of a call that the ticket's request is in, were it taken now: at most.
+  static int64_t RowsOf(const Lane& lane, const Ticket& ticket);
+  // The plan of a call of so many rows, with a context. False: none is free.
+  bool ChoosePlan(const QueuedRequest& request, int64_t rows, Batch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct Place {
+    Line* line;
+    std::list<Entry>::iterator entry;
+  };
+  // Those that share a call with the first, which comes first: of its group, as many rows as fit,
+  // clients in turn.
+  std::vector<Place> CompanyOf(Lane& lane, const Place& first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Fill(const Taken& taken, Clock::time_point now, Batch* batch);
   // Out of the queue into `taken`. False: it has been answered.
   bool TakeEntry(Lane& lane, Line& line, std::list<Entry>::iterator entry, Taken* taken)
@@ -206,7 +220,7 @@ class RequestQueue {
 
   const QueueOptions options_;
   mutable Mutex mu_;
-  CondVar changed_;
+  CondVar changed_, freed_;  // `freed_`: a context, for who waits for nothing else
   std::map<int64_t, Level> levels_ ABSL_GUARDED_BY(mu_);  // by priority; none is empty
   absl::flat_hash_map<std::string, Held> held_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Pace> paces_ ABSL_GUARDED_BY(mu_);

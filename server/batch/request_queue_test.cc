@@ -70,6 +70,39 @@ TEST_F(RequestQueueTest, WhoComesBackAtOnceHasHadWhatItHad) {
   EXPECT_THAT(Next(), ElementsAre(1));
 }
 
+TEST_F(RequestQueueTest, ACallIsOfThePlanOfAllItsRowsOrWaitsForIt) {
+  const auto small = DoublingPlan(1, 0, 1), large = DoublingPlan(1, 2, 8);
+  const TestTicket like{.group = "g", .most_rows = 2};
+  for (float x : {0.f, 1.f, 2.f}) {
+    const auto request = NewRequest(small, {x}, like);
+    request->SetPlanOf([=](absl::Span<const int64_t> dims) { return dims[0] < 2 ? small : large; });
+    queue_.Push(request);
+  }
+  std::optional<Batch> two = queue_.Next();
+  EXPECT_EQ(two->plan, large);
+  EXPECT_THAT(two->requests, SizeIs(2));
+  // The third alone is another box's, whose plan is free.
+  std::optional<Batch> one = queue_.Next();
+  EXPECT_EQ(one->plan, small);
+  EXPECT_THAT(one->requests, SizeIs(1));
+}
+
+// Not as many rows as there are: what was counted first is another box's.
+TEST_F(RequestQueueTest, RowsThatDoNotFitDoNotCount) {
+  const auto small = DoublingPlan(1, 0, 5), large = DoublingPlan(1, 6, 8);
+  const TestTicket like{.group = "g", .most_rows = 8};
+  for (int i = 0; i < 2; ++i) {
+    const auto request = NewRequest(small, std::vector<float>(5, static_cast<float>(i)), like);
+    request->SetPlanOf([=](absl::Span<const int64_t> dims) { return dims[0] < 6 ? small : large; });
+    queue_.Push(request);
+  }
+  std::optional<Batch> batch = queue_.Next();
+  EXPECT_EQ(batch->plan, small);
+  EXPECT_THAT(batch->requests, SizeIs(1));
+  EXPECT_TRUE(large->contexts->TryAcquire()) << "what was taken for nothing is back";
+  EXPECT_FALSE(small->contexts->TryAcquire());
+}
+
 TEST_F(RequestQueueTest, AFullQueueRefusesWithItsNumbersButWhoHasNothingInIt) {
   const TestTicket like{.client = "a", .predicted_us = 1};
   for (int i = 0; i < 4; ++i) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,8 +57,14 @@ class DoublingRunner final : public PlanRunner {
   std::vector<int64_t> rows_ ABSL_GUARDED_BY(mu_);  // of each call
 };
 
-inline std::shared_ptr<const ServedPlan> DoublingPlan(int64_t contexts) {
+// With a box it is of so many rows.
+inline std::shared_ptr<const ServedPlan> DoublingPlan(int64_t contexts, int64_t min = 0,
+                                                      int64_t max = 0) {
   auto plan = std::make_shared<ServedPlan>();
+  if (max > 0) {
+    plan->sizes = {{min, max}};
+    plan->bucket = "b=" + std::to_string(min) + ".." + std::to_string(max);
+  }
   plan->runner = std::make_shared<DoublingRunner>();
   plan->contexts = std::make_shared<ContextPool>(plan->runner, contexts);
   return plan;
@@ -72,18 +79,29 @@ class TestRequest final : public QueuedRequest {
   }
 
   bool Take() override { return !taken_.exchange(true); }
-  std::shared_ptr<const ServedPlan> plan() const override { return plan_; }
+  std::shared_ptr<const ServedPlan> plan(absl::Span<const int64_t> dims) const override {
+    return plan_of_ ? plan_of_(dims) : plan_;
+  }
   absl::Status Begin() override { return begin_; }
   absl::Span<const std::string_view> inputs() const override { return {&input_, 1}; }
   absl::Span<const RunOutput> outputs() const override { return {&output_, 1}; }
   RunLimits limits() const override { return {}; }
-  void End(const ServedPlan&, const absl::Status& status, const RunTimes& times) override {
+  void End(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) override {
     MutexLock lock(mu_);
+    bucket_ = plan.bucket;
     status_ = status;
     times_ = times;
     ended_.NotifyAll();
   }
 
+  // Another plan for each size of a call; before it is pushed.
+  using PlanOf = std::function<std::shared_ptr<const ServedPlan>(absl::Span<const int64_t>)>;
+  void SetPlanOf(PlanOf plan_of) { plan_of_ = std::move(plan_of); }
+  // Of the plan that ran it.
+  std::string bucket() const {
+    MutexLock lock(mu_);
+    return bucket_;
+  }
   void FailToBegin(absl::Status status) { begin_ = std::move(status); }
   absl::Status Await() {
     MutexLock lock(mu_);
@@ -103,12 +121,14 @@ class TestRequest final : public QueuedRequest {
   std::vector<float> y_;
   std::string_view input_;
   RunOutput output_;
+  PlanOf plan_of_;
   absl::Status begin_;
   std::atomic<bool> taken_{false};
   mutable Mutex mu_;
   CondVar ended_;
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
   RunTimes times_ ABSL_GUARDED_BY(mu_);
+  std::string bucket_ ABSL_GUARDED_BY(mu_);
 };
 
 struct TestTicket {

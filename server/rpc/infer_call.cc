@@ -31,18 +31,13 @@ class InferCall::Turn final : public QueuedRequest {
         wait_(call->wait_),
         version_(call->version_),
         tapped_(call->tapped_),
-        plan_(call->plan_),
         full_plan_(call->full_plan_) {}
 
   bool Take() override { return wait_->Take(); }
-  std::shared_ptr<const ServedPlan> plan() const override {
-    // Others may join it, and rows of all together be in another box.
-    const bool any_box = !ticket().group.empty();
-    std::shared_ptr<const ServedPlan> now = tapped_   ? tapped_->slot.plan()
-                                            : any_box ? version_->plan()
-                                                      : version_->plans().For(ticket().dims);
-    if (now != nullptr) return now;
-    return any_box ? full_plan_ : plan_;  // deleted since
+  std::shared_ptr<const ServedPlan> plan(absl::Span<const int64_t> dims) const override {
+    std::shared_ptr<const ServedPlan> now =
+        tapped_ ? tapped_->slot.plan() : version_->plans().For(dims);
+    return now != nullptr ? now : full_plan_;  // deleted since
   }
   absl::Status Begin() override { return call_.BeginRun(); }
   absl::Span<const std::string_view> inputs() const override { return call_.bound_.inputs; }
@@ -57,7 +52,7 @@ class InferCall::Turn final : public QueuedRequest {
   const std::shared_ptr<Wait> wait_;
   const std::shared_ptr<ModelVersion> version_;
   const std::shared_ptr<TapPlan> tapped_;
-  const std::shared_ptr<const ServedPlan> plan_, full_plan_;
+  const std::shared_ptr<const ServedPlan> full_plan_;  // of all sizes
 };
 
 InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -233,6 +234,33 @@ TEST_F(SharedCallsTest, NeverOfADeterministicVersion) {
   }
   EXPECT_EQ(Cells().histogram(Metric::kExecSeconds).count(), 4);
   EXPECT_EQ(Cells().histogram(Metric::kBatchRows).count(), 0);
+}
+
+TEST_F(SharedCallsTest, TheBoxOfACallIsThatOfAllItsRows) {
+  auto messages = Batched("m", ShiftedGatherModel());
+  v1::DimBuckets* buckets = messages[0].mutable_header()->add_buckets();
+  buckets->set_dim("b");
+  for (const auto& [min, max] : {std::pair{0, 4}, {5, 9}, {10, kIds}}) {
+    auto* range = buckets->add_ranges();
+    range->set_min(min);
+    range->set_max(max);
+  }
+  Upload(messages);
+  const auto bucket = [](const Answer& answer) {
+    return answer.reply.parameters().at("bucket").string_param();
+  };
+  std::vector<Answer> answers = SendTogether({Ids({1, 2, 3}), Ids({4, 5, 6}), Ids({7, 8}, 4)});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(answers[i].status.ok()) << answers[i].status.error_message();
+    EXPECT_EQ(bucket(answers[i]), i < 2 ? "b=5..9" : "b=0..4") << "one that may share, alone, too";
+  }
+  EXPECT_EQ(answers[1].reply.raw_output_contents(0), Looked({4, 5, 6}));
+  // Split up again, each has its own.
+  answers = SendTogether({Ids({1, 2, 3}), Ids({4, 5, 6, 7, 1000}), Ids({1, 2, 3, 4, 5})});
+  EXPECT_EQ(bucket(answers[0]), "b=0..4");
+  EXPECT_EQ(answers[1].status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(bucket(answers[2]), "b=5..9");
+  EXPECT_EQ(answers[2].reply.raw_output_contents(0), Looked({1, 2, 3, 4, 5}));
 }
 
 TEST_F(SharedCallsTest, WhatCannotBeProvedIsServedUnjoinedAndSaysWhy) {
