@@ -220,8 +220,11 @@ int SqliteFile::TryOpen() {
       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
       nullptr);
   if (code == SQLITE_OK) sqlite3_busy_timeout(db_, schema_.busy_milliseconds);
-  // Only heard before a file has its first page.
-  if (code == SQLITE_OK && schema_.gives_back) code = RunSql(db_, "PRAGMA auto_vacuum=INCREMENTAL");
+  if (code == SQLITE_OK) code = CheckVersion();
+  // Only heard before a file has its first page; later it would be a write.
+  if (code == SQLITE_OK && schema_.gives_back && NumberOf(db_, "PRAGMA page_count") == 0) {
+    code = RunSql(db_, "PRAGMA auto_vacuum=INCREMENTAL");
+  }
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA journal_mode=WAL");
   // Without full_sync the last commits may be lost with the power, their order never.
   if (code == SQLITE_OK) {
@@ -233,6 +236,26 @@ int SqliteFile::TryOpen() {
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA cache_size=-512");
   if (code == SQLITE_OK) code = Migrate();
   return code == SQLITE_OK && schema_.gives_back ? SetGivesBack() : code;
+}
+
+// SQLITE_MISMATCH: of a newer schema, and not a byte of the file changes.
+int SqliteFile::CheckVersion() {
+  // The last connection to close would write the log's pages into the file.
+  std::error_code none;
+  const auto logged = std::filesystem::file_size(path_ + "-wal", none);
+  const int keeps_log = !none && logged > 0 ? 1 : 0;
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keeps_log, nullptr);
+  Statement read(db_, "PRAGMA user_version");
+  const int code = read.Step();
+  if (code != SQLITE_ROW) return code;
+  const int64_t version = read.IntAt(0);
+  if (version > schema_.version()) return SQLITE_MISMATCH;
+  if (version < 0) {
+    reason_ = absl::StrCat("it says that it has schema ", version);
+    return SQLITE_CORRUPT;
+  }
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  return SQLITE_OK;
 }
 
 // SQLITE_MISMATCH: of a newer schema.

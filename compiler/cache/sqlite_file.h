@@ -131,6 +131,7 @@ class SqliteFile {
 
  private:
   int TryOpen();
+  int CheckVersion();
   int Migrate();
   int SetGivesBack();
   void MoveAside();

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -136,6 +138,91 @@ TEST_F(SqliteFileTest, ANewerSchemaIsLeftAlone) {
   SqliteFile again(path_, Schema(2), Report());
   EXPECT_EQ(again.Open(), FileState::kUsable);
   EXPECT_EQ(Damaged(), 0);
+}
+
+// By name, without the memory that connections share.
+std::map<std::string, std::string> FilesOf(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (absl::EndsWith(name, "-shm")) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    files[name] = std::string(std::istreambuf_iterator<char>(file), {});
+  }
+  return files;
+}
+
+TEST_F(SqliteFileTest, ANewerFileStaysByteForByte) {
+  SqliteSchema schema = Schema(2);
+  schema.gives_back = true;
+  SqliteFile newer(path_, schema, Report());
+  ASSERT_EQ(newer.Open(), FileState::kUsable);
+  ASSERT_TRUE(Insert(newer, "theirs").ok());
+  // As a server leaves it that was killed: some of it in the log.
+  const std::string killed = folder_ + "/killed", closed = folder_ + "/closed",
+                    other = folder_ + "/other";
+  for (const std::string& folder : {killed, closed, other}) {
+    std::filesystem::create_directory(folder);
+  }
+  for (const char* suffix : {"", "-wal"}) {
+    std::filesystem::copy_file(path_ + suffix, killed + "/items.db" + suffix);
+  }
+  ASSERT_GT(std::filesystem::file_size(killed + "/items.db-wal"), 0u);
+  newer.Close();
+  std::filesystem::copy_file(path_, closed + "/items.db");
+  std::filesystem::copy_file(path_, other + "/items.db");
+  {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open((other + "/items.db").c_str(), &db), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(db, "PRAGMA journal_mode=DELETE", nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(db);
+  }
+  for (const std::string& folder : {closed, killed, other}) {
+    SCOPED_TRACE(folder);
+    const auto before = FilesOf(folder);
+    {
+      SqliteSchema older = Schema(1);
+      older.gives_back = true;
+      SqliteFile file(folder + "/items.db", older, Report());
+      EXPECT_EQ(file.Open(), FileState::kNewerSchema);
+      EXPECT_EQ(file.Open(), FileState::kNewerSchema);
+    }
+    EXPECT_EQ(FilesOf(folder), before);
+    // Whose it is finds all of it.
+    SqliteFile again(folder + "/items.db", schema, Report());
+    ASSERT_EQ(again.Open(), FileState::kUsable);
+    EXPECT_EQ(Number(again, "SELECT count(*) FROM items WHERE name = 'theirs'"), 1);
+  }
+}
+
+TEST_F(SqliteFileTest, OpeningWritesNothing) {
+  SqliteSchema schema = Schema(2);
+  schema.gives_back = true;
+  {
+    SqliteFile file(path_, schema, Report());
+    ASSERT_EQ(file.Open(), FileState::kUsable);
+    EXPECT_EQ(Number(file, "PRAGMA auto_vacuum"), 2);
+    ASSERT_TRUE(Insert(file, "one").ok());
+  }
+  const auto before = FilesOf(folder_);
+  {
+    SqliteFile file(path_, schema, Report());
+    ASSERT_EQ(file.Open(), FileState::kUsable);
+    EXPECT_EQ(Number(file, "SELECT count(*) FROM items"), 1);
+  }
+  EXPECT_EQ(FilesOf(folder_), before);
+}
+
+TEST_F(SqliteFileTest, ASchemaBelowZeroIsDamage) {
+  {
+    SqliteFile file(path_, Schema(2), Report());
+    ASSERT_EQ(file.Open(), FileState::kUsable);
+    ASSERT_TRUE(file.Execute("PRAGMA user_version=-3").ok());
+  }
+  SqliteFile file(path_, Schema(2), Report());
+  EXPECT_EQ(file.Open(), FileState::kUsable);
+  EXPECT_EQ(Number(file, "SELECT count(*) FROM items"), 0);
+  EXPECT_EQ(Damaged(), 1);
 }
 
 TEST_F(SqliteFileTest, SpaceOfAFileMadeBeforeGoesBackToo) {
