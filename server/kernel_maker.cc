@@ -10,9 +10,6 @@
 namespace athanor {
 namespace {
 
-// Raised when checks find more than they did: those passed before are run again.
-constexpr int64_t kCheckVersion = 1;
-
 // The graph was accepted, so a kernel that does not compile or check is our fault, not the
 // caller's.
 absl::Status Named(const v1::Kernel& kernel, const absl::Status& status) {

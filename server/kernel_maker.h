@@ -9,6 +9,7 @@
 #ifndef ATHANOR_SERVER_KERNEL_MAKER_H_
 #define ATHANOR_SERVER_KERNEL_MAKER_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,6 +20,9 @@
 #include "server/tuner_process.h"
 
 namespace athanor {
+
+// Raised when checks find more than they did: those passed before are run again.
+inline constexpr int64_t kCheckVersion = 1;
 
 // The call ended with the child, not with a verdict: one more try is fair.
 bool WorthRetrying(const absl::Status& status);
@@ -35,6 +39,7 @@ class KernelMaker {
   absl::Status Check(const internal::CheckRequest& request, const v1::Kernel& about);
   // Adds the objects of the request's plan.
   absl::Status AddObjects(internal::CheckRequest* request);
+  Cache* cache() const { return &cache_; }
   // A search has tried a kernel or a plan.
   void CountCandidate() { ++cache_.work().candidates_measured; }
 

@@ -40,6 +40,14 @@ absl::Status PlanVerifier::Advance(Reference* r) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<const v1::Plan*> PlanVerifier::BaselinePlan() {
+  if (!baseline_.status.ok()) return baseline_.status;
+  if (!baseline_.plan.has_plan()) {
+    if (absl::Status s = Advance(&baseline_); !s.ok()) return s;
+  }
+  return &baseline_.plan.plan();
+}
+
 absl::StatusOr<bool> PlanVerifier::Prepare() {
   const auto start = std::chrono::steady_clock::now();
   for (Reference* r : {&baseline_, &exact_}) {

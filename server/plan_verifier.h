@@ -43,6 +43,9 @@ class PlanVerifier {
   // cannot be made is remembered; the one error is CANCELLED.
   absl::StatusOr<bool> Prepare();
 
+  // The baseline as it is lowered, whatever serves.
+  absl::StatusOr<const v1::Plan*> BaselinePlan();
+
   // DATA_LOSS: it is wrong; names output, sizes and error. FAILED_PRECONDITION: there is no
   // baseline to compare it with. Else how the plan, or the child, was lost: the plan's fault.
   // REQUIRES: Prepare() returned true.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/log.h"
 #include "server/plan_cost.h"
+#include "server/restore/machine_id.h"
 
 namespace athanor {
 namespace {
@@ -23,31 +24,6 @@ v1::CompileJob::StopReason StopReasonOf(const std::string& stop) {
   if (stop == "stagnation") return v1::CompileJob::STOP_STAGNATION;
   if (stop == "budget") return v1::CompileJob::STOP_BUDGET;
   return v1::CompileJob::STOP_EXHAUSTED;
-}
-
-void AddTime(const char* on, double seconds, v1::SearchProgress* progress) {
-  v1::SearchTime* time = nullptr;
-  for (v1::SearchTime& t : *progress->mutable_times()) {
-    if (t.on() == on) time = &t;
-  }
-  if (time == nullptr) {
-    time = progress->add_times();
-    time->set_on(on);
-  }
-  time->set_seconds(time->seconds() + seconds);
-  time->set_calls(time->calls() + 1);
-}
-
-// Than the best kernel of its task so far, in the sum over the sizes.
-bool Faster(const std::vector<double>& seconds, const internal::SearchKernel& kernel) {
-  double is = 0, best = 0;
-  for (size_t s = 0; s < seconds.size(); ++s) {
-    const int size = static_cast<int>(s);
-    const double weight = kernel.size_weights().empty() ? 1 : kernel.size_weights(size);
-    is += weight * seconds[s];
-    best += weight * kernel.best_seconds(size);
-  }
-  return is < best;
 }
 
 void AddPlan(const PlanSearch::Found& plan, internal::MeasureRequest* request) {
@@ -69,7 +45,8 @@ TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found ser
       machine_(machine),
       limits_(*limits),
       serving_(std::move(serving)),
-      verifier_(graph, maker, tuner, machine.target(), options.seed, options.approximate) {
+      verifier_(graph, maker, tuner, machine.target(), options.seed, options.approximate),
+      memory_(maker.cache(), &machine_, ClocksText(), graph, options) {
   start_.set_graph_text(graph_text_);
   *start_.mutable_target() = machine.target();
   start_.set_seed(options.seed);
@@ -82,13 +59,17 @@ TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found ser
   progress_.set_predicted(1);
 }
 
-template <typename Work>
-auto TunerPlanSearch::Timed(const char* on, Work work) {
-  const auto start = std::chrono::steady_clock::now();
-  auto result = work();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  AddTime(on, took.count(), &progress_);
-  return result;
+void TunerPlanSearch::AddTime(const char* on, double seconds) {
+  v1::SearchTime* time = nullptr;
+  for (v1::SearchTime& t : *progress_.mutable_times()) {
+    if (t.on() == on) time = &t;
+  }
+  if (time == nullptr) {
+    time = progress_.add_times();
+    time->set_on(on);
+  }
+  time->set_seconds(time->seconds() + seconds);
+  time->set_calls(time->calls() + 1);
 }
 
 absl::StatusOr<internal::MachineReply> TunerPlanSearch::MeasureMachine() {
@@ -153,6 +134,8 @@ absl::Status TunerPlanSearch::Ask() {
   progress.set_plans_taken(progress_.plans_taken());
   progress.set_plans_failed(progress_.plans_failed());
   progress.set_best(progress_.best());
+  progress.set_candidates_from_cache(progress_.candidates_from_cache());
+  progress.set_failures_from_cache(progress_.failures_from_cache());
   *progress.mutable_failures() = progress_.failures();
   *progress.mutable_times() = progress_.times();
   progress_ = std::move(progress);
@@ -210,25 +193,13 @@ bool TunerPlanSearch::TryAgain(const absl::Status& status) {
   return !finishing_ || !std::exchange(last_try_, true);
 }
 
-void TunerPlanSearch::Record(const std::string& key,
-                             const absl::StatusOr<std::vector<double>>& outcome) {
-  internal::KernelOutcome told;
-  told.set_key(key);
-  if (outcome.ok()) {
-    told.mutable_seconds()->Assign(outcome->begin(), outcome->end());
-  } else {
-    told.set_code(static_cast<int>(outcome.status().code()));
-    told.set_message(std::string(outcome.status().message()));
-  }
-  *news_.add_kernels() = told;
-  kernels_[key] = std::move(told);
-}
-
 void TunerPlanSearch::Fail(v1::SearchFailure failure, const absl::Status& status) {
   LogInfo("candidate put aside", {{"about", failure.about()},
                                   {"source_hash", failure.kernel()},
                                   {"plan", failure.plan_id()},
+                                  {"from_cache", failure.from_cache()},
                                   {"error", status.ToString()}});
+  if (failure.from_cache()) progress_.set_failures_from_cache(progress_.failures_from_cache() + 1);
   failure.set_code(static_cast<int>(status.code()));
   failure.set_message(std::string(status.message()));
   v1::SearchProgress kept;
@@ -237,80 +208,6 @@ void TunerPlanSearch::Fail(v1::SearchFailure failure, const absl::Status& status
     if (kept.failures_size() < kFailuresKept) *kept.add_failures() = f;
   }
   progress_.mutable_failures()->Swap(kept.mutable_failures());
-}
-
-absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
-  absl::StatusOr<std::vector<double>> outcome =
-      crowded_out_ ? absl::AbortedError("not measured: requests left no gaps, and the time is up")
-                   : MeasureKernel(kernel);
-  if (absl::IsCancelled(outcome.status()) || TryAgain(outcome.status())) return outcome.status();
-  crowded_out_ = absl::IsAborted(outcome.status());
-  if (!outcome.ok()) {
-    const v1::Plan& plan = kernel.check().plan();
-    v1::SearchFailure failure;
-    // The task's own kernel is the last: what packs its weights comes before.
-    const v1::Kernel& last = plan.kernels(plan.run(plan.run_size() - 1).kernel());
-    failure.set_kernel(last.source_hash());
-    failure.set_about(last.name());
-    Fail(std::move(failure), outcome.status());
-  }
-  maker_.CountCandidate();
-  Record(kernel.key(), outcome);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<double>> TunerPlanSearch::MeasureKernel(
-    const internal::SearchKernel& kernel) {
-  internal::CheckRequest check = kernel.check();
-  const absl::Status compiled = Timed("compile", [&] { return maker_.AddObjects(&check); });
-  if (!compiled.ok()) return compiled;
-  internal::MeasureRequest request;
-  internal::MeasuredPlan* measured = request.add_plans();
-  *measured->mutable_plan() = check.plan();
-  *measured->mutable_objects() = check.objects();
-  request.set_graph_text(check.graph_text());
-  *request.mutable_sizes() = kernel.sizes();
-  request.set_seed(check.seed() + 1);
-  request.set_weight_bytes(kernel.weight_bytes());
-  if (activation_bytes_.empty()) {
-    for (const internal::Sizes& sizes : kernel.sizes()) {
-      const std::vector<int64_t> dims(sizes.values().begin(), sizes.values().end());
-      activation_bytes_.push_back(ActivationBytes(serving_.plan, dims));
-    }
-  }
-  request.mutable_activation_bytes()->Assign(activation_bytes_.begin(), activation_bytes_.end());
-  *request.mutable_give_up_seconds() = kernel.give_up_seconds();
-  request.set_threads(machine_.target().threads());
-  const auto measure = [&]() -> absl::StatusOr<std::vector<double>> {
-    absl::StatusOr<internal::MeasureReply> times =
-        Timed("measure", [&] { return tuner_.Measure(request); });
-    if (!times.ok()) return times.status();
-    std::vector<double> seconds;
-    for (const internal::SizeTimes& size : times->plans(0).sizes()) {
-      seconds.push_back(size.seconds());
-    }
-    return seconds;
-  };
-  absl::StatusOr<std::vector<double>> seconds = measure();
-  if (!seconds.ok()) return seconds;
-  NoteReached(check.plan(), kernel.sizes(), *seconds);
-  const bool first = kernel.best_seconds().empty();
-  // Only what may be chosen has to be right: one that is slower in the sum never is.
-  if (!first && !Faster(*seconds, kernel)) return seconds;
-  const v1::Kernel& about = check.plan().kernels(check.plan().kernels_size() - 1);
-  const absl::Status right = Timed("check", [&] { return maker_.Check(check, about); });
-  if (!right.ok()) return right;
-  // The least of many times is low by luck, too: what wins is measured again, and that time counts.
-  return first ? seconds : measure();
-}
-
-void TunerPlanSearch::NoteReached(const v1::Plan& plan, const Sizes& sizes,
-                                  absl::Span<const double> seconds) {
-  for (int s = 0; s < sizes.size(); ++s) {
-    const std::vector<int64_t> dims(sizes[s].values().begin(), sizes[s].values().end());
-    const double share = ReachedShare(plan, dims, seconds[s], Known());
-    if (share > 1) limits_.Beaten(share);
-  }
 }
 
 absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(const Found& before,
@@ -382,8 +279,10 @@ absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& pl
   return costs;
 }
 
-absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::SearchPlan& plan) {
+absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::SearchPlan& plan,
+                                                            FailureKind* fault) {
   Found made{plan.plan(), {}, {}};
+  *fault = FailureKind::kCompile;
   for (const v1::Kernel& kernel : plan.plan().kernels()) {
     absl::StatusOr<KernelObject> object = Timed("compile", [&] { return maker_.Compile(kernel); });
     if (!object.ok()) return object.status();
@@ -392,6 +291,7 @@ absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::Sear
   for (internal::KernelCheck check : plan.checks()) {
     if (absl::Status s = maker_.AddObjects(check.mutable_request()); !s.ok()) return s;
     const v1::Kernel& about = plan.plan().kernels(check.kernel());
+    *fault = FailureKind::kCheck;
     const absl::Status passed =
         Timed("check", [&] { return maker_.Check(check.request(), about); });
     if (!passed.ok()) return passed;
@@ -412,21 +312,26 @@ std::string TunerPlanSearch::About(const v1::Plan& plan) const {
   return about;
 }
 
-void TunerPlanSearch::ShowFailed(const v1::Plan& plan, const absl::Status& status) {
+void TunerPlanSearch::ShowFailed(const v1::Plan& plan, const absl::Status& status,
+                                 bool from_cache) {
   v1::SearchFailure failure;
   failure.set_plan_id(plan.plan_id());
   failure.set_about(About(plan));
+  failure.set_from_cache(from_cache);
   progress_.set_plans_failed(progress_.plans_failed() + 1);
   Fail(std::move(failure), status);
 }
 
-void TunerPlanSearch::FailPlan(const absl::Status& status, bool wrong) {
-  ShowFailed(step_.plan().plan(), status);
+void TunerPlanSearch::FailPlan(const CandidateMemory::PlanFailure& failure, bool from_cache) {
+  const absl::Status& status = failure.status;
+  ShowFailed(step_.plan().plan(), status, from_cache);
+  if (!from_cache) memory_.PutFailure(step_.plan(), failure);
   internal::PlanOutcome outcome;
   outcome.set_plan_id(step_.plan().plan().plan_id());
   outcome.set_code(static_cast<int>(status.code()));
   outcome.set_message(std::string(status.message()));
-  outcome.set_wrong(wrong);
+  // Its kernels are right, each for its part, and the whole is not.
+  outcome.set_wrong(failure.kind == FailureKind::kPlanCheck && absl::IsDataLoss(status));
   RecordPlan(std::move(outcome));
 }
 
@@ -434,14 +339,20 @@ absl::Status TunerPlanSearch::TryPlan() {
   const internal::SearchPlan& plan = step_.plan();
   const std::string& id = plan.plan().plan_id();
   found_about_ = plan.about();
-  absl::StatusOr<Found> made = MakePlan(plan);
+  if (const auto known = memory_.FindFailure(plan)) {
+    FailPlan(*known, /*from_cache=*/true);
+    return absl::OkStatus();
+  }
+  FailureKind fault = FailureKind::kMeasure;
+  absl::StatusOr<Found> made = MakePlan(plan, &fault);
+  if (made.ok()) fault = FailureKind::kMeasure;
   const auto compare = [&] { return Compare(serving_, *made, plan.sizes()); };
   absl::StatusOr<Comparison> times = made.ok() ? Timed("plans", compare) : made.status();
   if (absl::IsCancelled(times.status()) || TryAgain(times.status())) return times.status();
   progress_.set_plans_measured(progress_.plans_measured() + 1);
   maker_.CountCandidate();
   if (!times.ok()) {
-    FailPlan(times.status(), /*wrong=*/false);
+    FailPlan({fault, times.status()});
     return absl::OkStatus();
   }
   LogInfo(
@@ -473,7 +384,7 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::VerifyWinner() {
   if (right.ok()) {
     found_ = *std::move(winner_);
   } else {
-    FailPlan(right, /*wrong=*/absl::IsDataLoss(right));
+    FailPlan({FailureKind::kPlanCheck, right});
   }
   winner_.reset();
   step_.clear_plan();

@@ -2,14 +2,17 @@
 // checked and measured one candidate at a time, and told to it; a plan that is faster is verified
 // whole before it is found (plan_verifier.h). All outcomes are kept here, so a
 // child that was lost costs the candidate it was working on; the next child goes on from the
-// others.
+// others. What earlier searches on the same cache found out is told instead of being tried
+// (candidate_memory.h); plans that may win are measured anew.
 #ifndef ATHANOR_SERVER_TUNER_PLAN_SEARCH_H_
 #define ATHANOR_SERVER_TUNER_PLAN_SEARCH_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "absl/types/span.h"
 #include "compiler/ir/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/candidate_memory.h"
 #include "server/kernel_maker.h"
 #include "server/machine_limits.h"
 #include "server/plan_search.h"
@@ -43,9 +47,17 @@ class TunerPlanSearch final : public PlanSearch {
   absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override;
 
  private:
+  using Sizes = google::protobuf::RepeatedPtrField<internal::Sizes>;
   // Adds the time that `work` takes to what the progress says of `on`; returns what it returns.
   template <typename Work>
-  auto Timed(const char* on, Work work);
+  auto Timed(const char* on, Work work) {
+    const auto start = std::chrono::steady_clock::now();
+    auto result = work();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    AddTime(on, took.count());
+    return result;
+  }
+  void AddTime(const char* on, double seconds);
   absl::Status Ask();
   absl::StatusOr<internal::MachineReply> MeasureMachine();
   // The limits as they are known, measured again where that is due, or now: what the search begins
@@ -55,11 +67,16 @@ class TunerPlanSearch final : public PlanSearch {
   const internal::MachineReply& Known() const {
     return raised_.empty() ? start_.machine() : raised_.back().machine();
   }
-  // Compiles, checks and measures; only CANCELLED and ABORTED (requests left no time to measure, to
-  // be tried again) are errors, all else is an outcome.
+  // What lies beside the kernels that are measured, at these sizes. The one error is CANCELLED.
+  absl::Status LearnActivations(const Sizes& sizes);
+  // What is known of it, else compiles, checks and measures; only CANCELLED and ABORTED (requests
+  // left no time to measure, to be tried again) are errors, all else is an outcome.
   absl::Status TryKernel(const internal::SearchKernel& kernel);
-  absl::StatusOr<std::vector<double>> MeasureKernel(const internal::SearchKernel& kernel);
-  absl::StatusOr<Found> MakePlan(const internal::SearchPlan& plan);
+  // On an error `fault` is what the kernel failed at; none: it may not be the kernel's.
+  absl::StatusOr<TimingRow> MeasureKernel(const internal::SearchKernel& kernel,
+                                          std::optional<FailureKind>* fault);
+  // On an error `fault` is what it failed at.
+  absl::StatusOr<Found> MakePlan(const internal::SearchPlan& plan, FailureKind* fault);
   // Measures the plan of the step; one that wins becomes `winner_`.
   absl::Status TryPlan();
   // Goes on verifying `winner_`; the step has `found` when it is right.
@@ -70,7 +87,6 @@ class TunerPlanSearch final : public PlanSearch {
     double low = 1, high = 1;  // the least and the most of it that the times allow
     double worst = 1;          // the largest ratio of a size at which it is surely slower
   };
-  using Sizes = google::protobuf::RepeatedPtrField<internal::Sizes>;
   // Has the limits measured again where the kernel of `plan` was faster than they allow.
   void NoteReached(const v1::Plan& plan, const Sizes& sizes, absl::Span<const double> seconds);
   // `after` by `before`, timed in turn.
@@ -83,12 +99,14 @@ class TunerPlanSearch final : public PlanSearch {
   bool TryAgain(const absl::Status& status);
   void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
   void Fail(v1::SearchFailure failure, const absl::Status& status);
+  void FailKernel(const internal::SearchKernel& kernel, const absl::Status& status,
+                  bool from_cache);
   // What the step's plan was made by and which of its kernels do not serve yet.
   std::string About(const v1::Plan& plan) const;
   // Shows the step's plan, or one found before, among what was put aside.
-  void ShowFailed(const v1::Plan& plan, const absl::Status& status);
-  // `wrong`: its kernels are right, each for its part, and the whole is not.
-  void FailPlan(const absl::Status& status, bool wrong);
+  void ShowFailed(const v1::Plan& plan, const absl::Status& status, bool from_cache = false);
+  // The step's plan cannot be used.
+  void FailPlan(const CandidateMemory::PlanFailure& failure, bool from_cache = false);
   void RecordPlan(internal::PlanOutcome outcome);
 
   const uint64_t session_;
@@ -109,14 +127,15 @@ class TunerPlanSearch final : public PlanSearch {
 
   internal::SearchReply step_;
   int next_kernel_ = 0;  // of step_
-  // What lies between the steps of the first plan that served, by size; all kernels are measured
-  // among as much. Empty: none was measured yet.
+  // What lies between the baseline's steps, by size; all kernels are measured among as much. Empty:
+  // none was asked for yet.
   std::vector<int64_t> activation_bytes_;
   bool finishing_ = false;
   bool last_try_ = false;        // finishing, and there were no gaps to measure in
   bool crowded_out_ = false;     // nor were there again: none is waited for
   std::optional<Found> winner_;  // faster, not verified
   PlanVerifier verifier_;
+  const CandidateMemory memory_;
   std::optional<Found> found_;
   std::string found_about_;  // SearchPlan.about of the plan tried last
   double found_ratio_ = 1;

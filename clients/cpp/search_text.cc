@@ -29,11 +29,21 @@ std::string CodeText(int code) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
 }
 
+// "98 candidates (3 failed, 90 from the cache)"
+std::string CandidatesText(const v1::SearchProgress& search) {
+  std::string text =
+      absl::StrFormat("%d candidates (%d failed", search.candidates(), search.candidates_failed());
+  if (search.candidates_from_cache() > 0) {
+    absl::StrAppend(&text, ", ", search.candidates_from_cache(), " from the cache");
+  }
+  return absl::StrCat(text, ")");
+}
+
 // "98 candidates (3 failed), 2 of 5 genomes and 1 of 2 plans taken"
 std::string CountsText(const v1::SearchProgress& search) {
-  return absl::StrFormat("%d candidates (%d failed), %d of %d genomes and %d of %d plans taken",
-                         search.candidates(), search.candidates_failed(), search.genomes_taken(),
-                         search.genomes_tried(), search.plans_taken(), search.plans_measured());
+  return absl::StrFormat("%s, %d of %d genomes and %d of %d plans taken", CandidatesText(search),
+                         search.genomes_taken(), search.genomes_tried(), search.plans_taken(),
+                         search.plans_measured());
 }
 
 std::string SharesText(const v1::SearchProgress& search) {
@@ -258,9 +268,9 @@ std::string SecondsText(double seconds) {
 }
 
 std::string SearchText(const v1::SearchProgress& search) {
-  return absl::StrFormat("%.1f s, %d candidates (%d failed), %d of %d plans taken, %s",
-                         search.seconds(), search.candidates(), search.candidates_failed(),
-                         search.plans_taken(), search.plans_measured(), SharesText(search));
+  return absl::StrFormat("%.1f s, %s, %d of %d plans taken, %s", search.seconds(),
+                         CandidatesText(search), search.plans_taken(), search.plans_measured(),
+                         SharesText(search));
 }
 
 std::vector<std::string> SearchLines(const v1::SearchProgress& search, int kernels) {
@@ -326,14 +336,20 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
   }
   if (!search.failures().empty()) {
     lines.push_back("");
-    lines.push_back(absl::StrFormat("Put aside, the last %d of %d:", search.failures_size(),
-                                    search.candidates_failed() + search.plans_failed()));
+    std::string head = absl::StrFormat("Put aside, the last %d of %d", search.failures_size(),
+                                       search.candidates_failed() + search.plans_failed());
+    if (search.failures_from_cache() > 0) {
+      absl::StrAppend(&head, ", ", search.failures_from_cache(),
+                      " of them not tried since they had failed before");
+    }
+    lines.push_back(absl::StrCat(head, ":"));
   }
   for (const v1::SearchFailure& failure : search.failures()) {
     const std::string which = failure.plan_id().empty()
                                   ? absl::StrCat("kernel ", failure.kernel().substr(0, 12))
                                   : absl::StrCat("plan ", failure.plan_id());
     lines.push_back(absl::StrCat("  ", failure.about(), " (", which,
+                                 failure.from_cache() ? ", not tried again" : "",
                                  "): ", CodeText(failure.code()), ": ", failure.message()));
   }
   return lines;
@@ -400,7 +416,8 @@ json SearchJson(const v1::SearchProgress& search) {
                         {"plan_id", failure.plan_id()},
                         {"about", failure.about()},
                         {"code", CodeText(failure.code())},
-                        {"message", failure.message()}});
+                        {"message", failure.message()},
+                        {"from_cache", failure.from_cache()}});
   }
   json times = json::array();
   for (const v1::SearchTime& time : search.times()) {
@@ -408,6 +425,8 @@ json SearchJson(const v1::SearchProgress& search) {
   }
   return {{"candidates", search.candidates()},
           {"candidates_failed", search.candidates_failed()},
+          {"candidates_from_cache", search.candidates_from_cache()},
+          {"failures_from_cache", search.failures_from_cache()},
           {"genomes_tried", search.genomes_tried()},
           {"genomes_taken", search.genomes_taken()},
           {"plans_measured", search.plans_measured()},

@@ -110,6 +110,21 @@ time 87.5 % of the baseline's; best genome 75.0 %, roofline 50.0 %
   EXPECT_EQ(Joined(ProgressLines(Searching(), 80, 24)), expected);
 }
 
+TEST(SearchText, WhatCameFromTheCacheIsSaid) {
+  v1::CompileJob job = Searching();
+  v1::SearchProgress* search = job.mutable_search();
+  search->set_candidates_from_cache(90);
+  search->set_failures_from_cache(1);
+  search->mutable_failures(0)->set_from_cache(true);
+  EXPECT_NE(Joined(ProgressLines(job, 80, 24)).find("98 candidates (3 failed, 90 from the cache)"),
+            std::string::npos);
+  EXPECT_NE(Joined(SearchReport(*search))
+                .find("Put aside, the last 1 of 3, 1 of them not tried since they had failed "
+                      "before:\n  Max (kernel 0123456789ab, not tried again): "),
+            std::string::npos)
+      << Joined(SearchReport(*search));
+}
+
 TEST(SearchText, LinesFitTheTerminal) {
   v1::CompileJob job = Searching();
   for (int i = 0; i < 20; ++i) AddTask("Max", 1, job.mutable_search());

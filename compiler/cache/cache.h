@@ -62,8 +62,10 @@ struct TimingRow {
 
 struct FailureRow {
   absl::Status status;
-  std::string about;
+  std::string about;  // FailureAbout, where Explain is to show it
 };
+// "graph 12ab...: kernel 7"
+std::string FailureAbout(absl::string_view graph_hash, absl::string_view what);
 enum class FailureKind : uint8_t { kLower, kCompile, kCheck, kMeasure, kPlanCheck, kLoad };
 absl::string_view FailureKindName(FailureKind kind);  // "plan_check"
 // How long a failure is believed, in microseconds; 0: it is not remembered.
@@ -151,7 +153,8 @@ class Cache {
   int64_t data_version();  // changes when another process has written; -1 without a file
 
   v1::CacheStat Stat();
-  // Why FindPlan hits or misses; `bucket` is left to the caller.
+  // Why FindPlan hits or misses, and what searches of its graph do not try since it failed;
+  // `bucket` is left to the caller.
   v1::BucketExplanation Explain(const PlanKey& key);
   // These four look at what this process has still to write, too. FAILED_PRECONDITION: no usable
   // file.
@@ -180,6 +183,8 @@ class Cache {
   // At most `most` in the order of FindPlan; of `plan_id` only, where it is not empty.
   std::vector<PlanRow> ReadPlans(const PlanKey& key, absl::string_view plan_id, size_t most,
                                  MissReason* why);
+  v1::BucketExplanation ExplainPlan(const PlanKey& key);
+  void ExplainFailures(const std::string& graph_hash, v1::BucketExplanation* explanation);
   void FlushBeforeMaintenance();
   absl::Status OpenMaintenance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mu_);
 

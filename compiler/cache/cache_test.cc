@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/cache/cache_fixture.h"
 #include "compiler/cache/rows.h"
 #include "gmock/gmock.h"
@@ -23,6 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 TEST_F(CacheTest, KeepsRowsOfEveryTierAcrossOpens) {
   {
@@ -214,6 +216,31 @@ TEST_F(CacheTest, AMissSaysWhy) {
   EXPECT_FALSE(cache->FindKernel(kernel, &why).has_value());
   EXPECT_EQ(why, MissReason::kGate);
   EXPECT_EQ(TierOf(*cache, "plans").misses_by_reason().at("gate"), 2);
+}
+
+TEST_F(CacheTest, ExplainNamesWhatSearchesOfTheGraphLeaveOut) {
+  auto cache = Open();
+  const std::string& graph = TestPlanKey(1).graph_hash;
+  cache->PutFailure("k", FailureKind::kCompile,
+                    {absl::InternalError("crashed"), FailureAbout(graph, "kernel 1")});
+  cache->PutFailure("p", FailureKind::kPlanCheck,
+                    {absl::DataLossError("wrong"), FailureAbout(graph, "plan p-2")});
+  cache->PutFailure("q", FailureKind::kCompile,
+                    {absl::InternalError("crashed"), FailureAbout("12ab", "kernel 2")});
+  ASSERT_TRUE(cache->Flush(kLong).ok());
+  EXPECT_THAT(cache->Explain(TestPlanKey(1)).steps(),
+              UnorderedElementsAre(
+                  HasSubstr("plans: none of"), "failures: 2 remembered of searches of this graph",
+                  "failed: kernel 1: compile, INTERNAL: crashed; not tried for 1440 minutes",
+                  "failed: plan p-2: plan_check, DATA_LOSS: wrong; not tried for 43200 minutes"));
+  for (int i = 0; i < 9; ++i) {
+    cache->PutFailure(absl::StrCat(i), FailureKind::kMeasure,
+                      {absl::InternalError("crashed"), FailureAbout(graph, "kernel")});
+  }
+  ASSERT_TRUE(cache->Flush(kLong).ok());
+  const v1::BucketExplanation many = cache->Explain(TestPlanKey(1));
+  EXPECT_THAT(many.steps(1), HasSubstr("failures: 11 remembered"));
+  EXPECT_EQ(many.steps_size(), 2 + 5);
 }
 
 TEST_F(CacheTest, RecipesOfThisKeyAndMachineComeFirst) {

@@ -1,8 +1,12 @@
-// Why a plan was found or not: what is in the file beside what was asked for.
+// Why a plan was found or not: what is in the file beside what was asked for; what searches of its
+// graph leave out.
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/rows.h"
@@ -10,6 +14,9 @@
 
 namespace athanor {
 namespace {
+
+constexpr int64_t kFailuresShown = 5;
+constexpr int64_t kMinute = int64_t{60} * 1000 * 1000;
 
 struct Nearest {
   std::string plan_id;
@@ -34,6 +41,35 @@ Nearest NearnessOf(const RowView& row, const KeyFields& wanted) {
 }  // namespace
 
 v1::BucketExplanation Cache::Explain(const PlanKey& key) {
+  v1::BucketExplanation explanation = ExplainPlan(key);
+  ExplainFailures(key.graph_hash, &explanation);
+  return explanation;
+}
+
+void Cache::ExplainFailures(const std::string& graph_hash, v1::BucketExplanation* explanation) {
+  const int64_t now = WallMicroseconds();
+  int64_t rows = 0;
+  std::vector<std::string> shown;
+  reader_->Select(
+      Tier::kFailures,
+      "about LIKE ?1 AND expires_us > ?2 AND created_us <= ?2 ORDER BY created_us DESC",
+      {FailureAbout(graph_hash, "%"), now}, [&](const RowView& row) {
+        if (++rows > kFailuresShown) return true;
+        const auto code = static_cast<absl::StatusCode>(row.Int("code"));
+        const int64_t minutes = (row.Int("expires_us") - now) / kMinute + 1;
+        shown.push_back(absl::StrCat(
+            "failed: ", absl::StripPrefix(row.Text("about"), FailureAbout(graph_hash, "")), ": ",
+            row.Text("kind"), ", ", absl::StatusCodeToString(code), ": ", row.Text("message"),
+            "; not tried for ", minutes, minutes == 1 ? " minute" : " minutes"));
+        return true;
+      });
+  if (rows == 0) return;
+  explanation->add_steps(absl::StrCat("failures: ", rows, " remembered of searches of this graph",
+                                      rows > kFailuresShown ? ", the latest are" : ""));
+  for (std::string& line : shown) explanation->add_steps(std::move(line));
+}
+
+v1::BucketExplanation Cache::ExplainPlan(const PlanKey& key) {
   v1::BucketExplanation explanation;
   const KeyFields wanted = key.Fields();
   if (std::optional<PlanRow> row = FindPlan(key)) {

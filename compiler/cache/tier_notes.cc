@@ -33,6 +33,10 @@ std::string HashOfOptions(const v1::SearchOptions& options) {
 
 }  // namespace
 
+std::string FailureAbout(absl::string_view graph_hash, absl::string_view what) {
+  return absl::StrCat("graph ", graph_hash, ": ", what);
+}
+
 absl::string_view FailureKindName(FailureKind kind) {
   constexpr absl::string_view kNames[] = {"lower",   "compile",    "check",
                                           "measure", "plan_check", "load"};

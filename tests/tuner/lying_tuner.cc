@@ -66,7 +66,10 @@ class LyingTuner {
 
  private:
   absl::Status Search(const internal::SearchRequest& request, internal::SearchReply* reply) {
-    if (request.has_start()) start_ = request.start();
+    if (request.has_start()) {
+      start_ = request.start();
+      told_.clear();
+    }
     if (ParseGraph(start_.graph_text())->name == "near") {
       constexpr int kSteps = 5;
       const bool raised = request.limits_size() == 1 && request.limits(0).steps() == kSteps;

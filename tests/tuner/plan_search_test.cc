@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/cache/cache.h"
+#include "compiler/cache/fresh_folder.h"
 #include "compiler/ir/graph.h"
 #include "gtest/gtest.h"
 #include "server/kernel_maker.h"
@@ -59,11 +60,16 @@ class PlanSearchTest : public TunerTest {
   }
 
   std::unique_ptr<PlanSearch> NewSearch(int64_t candidates, MachineLimits* limits = nullptr) {
+    return NewSearch(candidates, limits, Baseline());
+  }
+  std::unique_ptr<PlanSearch> NewSearch(int64_t candidates, MachineLimits* limits,
+                                        PlanSearch::Found serving) {
     // To such limits a contraction in pieces is as good as a whole one: it would be tried, and take
     // seconds where others have the cores.
     const PlanSearchOptions options{
         .seed = 1, .max_candidates = candidates, .disabled_rules = {"decompose"}};
-    return std::make_unique<TunerPlanSearch>(1, graph_, Baseline(), Maker(), tuner_.get(), machine_,
+    return std::make_unique<TunerPlanSearch>(++searches_, graph_, std::move(serving), Maker(),
+                                             tuner_.get(), machine_,
                                              limits == nullptr ? &unreachable_ : limits, options);
   }
 
@@ -71,6 +77,7 @@ class PlanSearchTest : public TunerTest {
   MachineLimits unreachable_{Limits(1e18)};
   std::unique_ptr<Cache> cache_;
   Graph graph_;
+  uint64_t searches_ = 0;
 };
 
 TEST_F(PlanSearchTest, TheMachineIsMeasured) {
@@ -142,6 +149,44 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
   for (const auto& picture : pictures) {
     ASSERT_TRUE(picture.ok()) << picture.status();
     EXPECT_EQ(picture->substr(0, 16), "digraph egraph {");
+  }
+}
+
+// The second search walks the first one's way and measures no kernel; what may serve is measured
+// whole again.
+TEST_F(PlanSearchTest, TimesOfAnEarlierSearchAreNotMeasuredAgain) {
+  const std::string path = FreshFolder() + "/cache.db";
+  v1::SearchProgress first;
+  PlanSearch::Found serving;
+  for (int round = 0; round < 3; ++round) {
+    cache_ = Cache::Open({.path = path}, [](absl::string_view) {});
+    if (round < 2) serving = Baseline();  // then what was found
+    std::unique_ptr<PlanSearch> search = NewSearch(24, nullptr, serving);
+    bool stopped = false;
+    for (int steps = 0; steps < 200 && !stopped; ++steps) {
+      auto step = search->Next();
+      ASSERT_TRUE(step.ok()) << step.status();
+      stopped = step->stop.has_value();
+      if (!step->found) continue;
+      serving = *step->found;
+      search->Taken(absl::OkStatus());
+    }
+    EXPECT_TRUE(stopped);
+    const v1::SearchProgress& progress = search->progress();
+    const int64_t measured = cache_->work().candidates_measured - progress.plans_measured();
+    if (round == 0) {
+      first = progress;
+      EXPECT_GE(measured, 2);
+      EXPECT_EQ(progress.candidates_from_cache(), 0);
+    } else {
+      EXPECT_EQ(measured, 0) << progress.ShortDebugString();
+      EXPECT_GE(progress.candidates_from_cache(), 2);
+      EXPECT_EQ(progress.candidates(), first.candidates());
+      ASSERT_EQ(progress.tasks_size(), first.tasks_size());
+      for (int i = 0; i < progress.tasks_size(); ++i) {
+        EXPECT_EQ(progress.tasks(i).schedule(), first.tasks(i).schedule());
+      }
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/cache/cache.h"
+#include "compiler/cache/fresh_folder.h"
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -100,6 +101,41 @@ TEST_F(PlanVerifyTest, OnlyTheRightPlanIsFound) {
   const v1::SearchFailure& lost = failures["p-lost"];
   EXPECT_EQ(lost.code(), static_cast<int>(absl::StatusCode::kInternal));
   EXPECT_THAT(lost.message(), HasSubstr("checking a plan"));
+}
+
+// What failed is not tried again by the next search on the same cache.
+TEST_F(PlanVerifyTest, WhatFailedIsNotTriedAgain) {
+  const std::string path = FreshFolder() + "/cache.db";
+  const Graph graph = *ParseGraph(kModel);
+  for (const bool again : {false, true}) {
+    cache_ = Cache::Open({.path = path}, [](absl::string_view) {});  // as another server has it
+    const int64_t starts = tuner_->starts();
+    MachineLimits limits{internal::MachineReply()};
+    TunerPlanSearch search(again ? 2 : 1, graph, Slow(graph), Maker(), tuner_.get(), machine_,
+                           &limits, {});
+    std::string found;
+    for (int steps = 0; steps < 500; ++steps) {
+      auto step = search.Next();
+      ASSERT_TRUE(step.ok()) << step.status();
+      if (step->stop) break;
+      if (!step->found) continue;
+      found = step->found->plan.plan_id();
+      search.Taken(absl::OkStatus());
+    }
+    EXPECT_EQ(found, "p-right");
+    const v1::SearchProgress& progress = search.progress();
+    EXPECT_EQ(progress.plans_measured(), again ? 1 : 4);
+    EXPECT_EQ(progress.plans_failed(), 3);
+    EXPECT_EQ(progress.failures_from_cache(), again ? 3 : 0);
+    ASSERT_EQ(progress.failures_size(), 3);
+    for (const v1::SearchFailure& failure : progress.failures()) {
+      EXPECT_EQ(failure.from_cache(), again);
+      const bool wrong = failure.plan_id() == "p-scaled";
+      EXPECT_EQ(failure.code(), static_cast<int>(wrong ? absl::StatusCode::kDataLoss
+                                                       : absl::StatusCode::kInternal));
+    }
+    if (again) EXPECT_EQ(tuner_->starts(), starts);  // "p-lost" ends no child any more
+  }
 }
 
 // Near limits that were measured too low, and near those that hold.

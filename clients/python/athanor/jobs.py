@@ -45,6 +45,7 @@ class SearchFailure:
     about: str
     error: Error
     plan_id: str = ""  # empty of a kernel
+    from_cache: bool = False  # it failed in an earlier search, and was not tried again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +164,8 @@ class SearchProgress:
     Attributes
     ----------
     candidates, candidates_failed : int
-        Kernels measured, failed ones included; those that did not lower, compile, check or run.
+        Kernels tried, failed ones and those from the cache included; those that did not lower,
+        compile, check or run.
     genomes_tried, genomes_taken : int
         Changes of what is fused: looked at, and better than the one before.
     plans_measured, plans_taken : int
@@ -197,6 +199,10 @@ class SearchProgress:
     times : dict of str to float
         Seconds that each kind of its work took: ``"search"``, ``"compile"``, ``"measure"`` and
         ``"check"`` of kernels, ``"plans"``, ``"verify"``, ``"limits"``.
+    candidates_from_cache : int
+        Of the candidates: not measured, since an earlier search had, or they had failed in it.
+    failures_from_cache : int
+        Kernels and whole plans that were not tried, since they had failed before.
     """
 
     candidates: int
@@ -220,10 +226,13 @@ class SearchProgress:
     forms_error: str = ""
     plans_failed: int = 0
     times: dict[str, float] = dataclasses.field(default_factory=dict)
+    candidates_from_cache: int = 0
+    failures_from_cache: int = 0
 
     def __str__(self) -> str:
+        known = f", {self.candidates_from_cache} from the cache" * (self.candidates_from_cache > 0)
         return (f"{self.seconds:.1f} s, {self.candidates} candidates ({self.candidates_failed} "
-                f"failed), {self.plans_taken} of {self.plans_measured} plans taken, "
+                f"failed{known}), {self.plans_taken} of {self.plans_measured} plans taken, "
                 f"{100 * self.best:.1f} % of the baseline's time")
 
 
@@ -236,7 +245,7 @@ def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
                    roofline_seconds=tuple(t.roofline_seconds))
         for t in m.tasks)
     failures = tuple(SearchFailure(f.kernel, f.about, from_number(f.code, f.message),
-                                   f.plan_id)
+                                   f.plan_id, f.from_cache)
                      for f in m.failures)
     return SearchProgress(
         candidates=m.candidates, candidates_failed=m.candidates_failed,
@@ -247,7 +256,8 @@ def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
         regions=tuple(_region(r) for r in m.regions), forms_tried=m.forms_tried,
         forms_taken=m.forms_taken, rules=tuple(m.rules), mode=search_pb2.SearchMode.Name(m.mode),
         forms_error=m.forms_error, plans_failed=m.plans_failed,
-        times={t.on: t.seconds for t in m.times})
+        times={t.on: t.seconds for t in m.times},
+        candidates_from_cache=m.candidates_from_cache, failures_from_cache=m.failures_from_cache)
 
 
 def _region(m: search_pb2.SearchRegion) -> SearchRegion:
