@@ -35,11 +35,12 @@ class SharedCall {
 
   int64_t rows() const { return dims_[batching_.dim]; }
   absl::Span<const int64_t> dims() const { return dims_; }
-  absl::Status Run(const ServedPlan& plan, RunContext& context, Staging& staging);
+  // Where each part is to be in a block; returns its bytes. Once.
+  int64_t Place();
+  // REQUIRES: `block` has so many bytes
+  absl::Status Run(const ServedPlan& plan, RunContext& context, char* block);
 
  private:
-  // Returns the bytes of the block.
-  int64_t Place();
   void CopyIn(char* block);
   void CopyOut(const char* block) const;
 
@@ -105,14 +106,12 @@ void SharedCall::CopyOut(const char* block) const {
   }
 }
 
-absl::Status SharedCall::Run(const ServedPlan& plan, RunContext& context, Staging& staging) {
-  absl::StatusOr<char*> block = staging.Block(Place());
-  if (!block.ok()) return block.status();
-  CopyIn(*block);
+absl::Status SharedCall::Run(const ServedPlan& plan, RunContext& context, char* block) {
+  CopyIn(block);
   std::vector<RunOutput> outputs;
   for (const auto& [position, output] : outputs_) {
     outputs.push_back(
-        {position, *block + output.offset, output.row_bytes * (output.rows ? rows() : 1)});
+        {position, block + output.offset, output.row_bytes * (output.rows ? rows() : 1)});
   }
   // Until the last of them has no use for it any more.
   RunLimits limits{.deadline = Clock::time_point::min()};
@@ -120,7 +119,7 @@ absl::Status SharedCall::Run(const ServedPlan& plan, RunContext& context, Stagin
     limits.deadline = std::max(limits.deadline, request->limits().deadline);
   }
   absl::Status status = plan.runner->Run(context, dims_, inputs_, outputs, limits);
-  if (status.ok()) CopyOut(*block);
+  if (status.ok()) CopyOut(block);
   return status;
 }
 
@@ -165,18 +164,26 @@ void Fit(const QueuedRequest& request, absl::Span<const int64_t> dims, Batch& ba
   batch.lease = queue.AwaitContext(*batch.plan);
 }
 
-// All of them in one call; false leaves them to run alone.
+// All of them in one call. False leaves them to run alone; `*failed_us` is what was lost. A call
+// that was stopped at the latest of their deadlines answers them all.
 bool RunTogether(absl::Span<Running* const> running, Batch& batch, RequestQueue& queue,
-                 Staging& staging) {
+                 Staging& staging, int64_t* failed_us) {
   Requests requests;
   for (const Running* one : running) requests.push_back(one->request);
   SharedCall call(requests, *requests.front()->ticket().batching);
   Fit(*requests.front(), call.dims(), batch, queue);
+  const absl::StatusOr<char*> block = staging.Block(call.Place());
+  if (!block.ok()) return false;
   const Clock::time_point began = Clock::now();
-  if (!call.Run(*batch.plan, *batch.lease, staging).ok()) return false;
+  const absl::Status status = call.Run(*batch.plan, *batch.lease, *block);
   const int64_t exec_us = MicrosecondsSince(began);
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
+    *failed_us = exec_us;
+    return false;
+  }
   for (Running* one : running) {
     one->plan = batch.plan;
+    one->status = status;
     one->times.began = began;
     one->times.exec_us = exec_us;
     one->times.batch_rows = call.rows();
@@ -190,11 +197,17 @@ void RunAlone(Running& one, Batch& batch, RequestQueue& queue) {
   const Ticket& ticket = one.request->ticket();
   Fit(*one.request, ticket.dims, batch, queue);
   one.plan = batch.plan;
+  const RunLimits limits = one.request->limits();
   one.times.began = Clock::now();
   one.times.batch_rows = ticket.rows();
+  if (one.times.began >= limits.deadline) {
+    one.status = absl::DeadlineExceededError(
+        "its time was up before it ran: a call that it shared failed, and others went before it");
+    return;
+  }
   one.times.ran = true;
   one.status = batch.plan->runner->Run(*batch.lease, ticket.dims, one.request->inputs(),
-                                       one.request->outputs(), one.request->limits());
+                                       one.request->outputs(), limits);
   one.times.exec_us = MicrosecondsSince(one.times.began);
 }
 
@@ -217,13 +230,18 @@ void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
   }
   const Clock::time_point began = Clock::now();
   const bool several = running.size() > 1;
-  if (!several || !RunTogether(running, batch, queue, staging)) {
+  int64_t failed_us = -1;
+  if (!several || !RunTogether(running, batch, queue, staging, &failed_us)) {
     for (Running* one : running) {
-      one->times.split = several && one == running.front();
+      if (several && one == running.front()) {
+        one->times.split = true;
+        one->times.failed_us = failed_us;
+      }
       RunAlone(*one, batch, queue);
-      if (!one->status.ok()) predicted_us = 0;  // cut short, it says nothing of how long they take
     }
   }
+  // One cut short says nothing of how long they take.
+  for (const Running* one : running) predicted_us *= one->status.ok() ? 1 : 0;
   const Clock::duration took = Clock::now() - began;
   batch.lease = {};  // the next may run while these are answered
   queue.Ran(model, predicted_us, took);

@@ -155,8 +155,32 @@ TEST_F(BatchRunTest, ABadOneIsSplitOut) {
     }
     EXPECT_TRUE(requests[i]->times().first);
     EXPECT_EQ(requests[i]->times().split, i == 0);
+    EXPECT_EQ(requests[i]->times().failed_us >= 0, i == 0);
   }
   EXPECT_EQ(runner().rows().size(), 17);
+}
+
+TEST_F(BatchRunTest, ACallStoppedAtItsDeadlineIsNotSplit) {
+  auto a = NewRequest(plan_, {1}, kShared),
+       b = NewRequest(plan_, {std::numeric_limits<float>::infinity()}, kShared);
+  RunAll({a, b});
+  EXPECT_THAT(runner().rows(), ElementsAre(2));
+  for (const auto& request : {a, b}) {
+    EXPECT_EQ(request->Await().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_TRUE(request->times().ran);
+    EXPECT_EQ(request->times().first, request == a);
+    EXPECT_FALSE(request->times().split);
+  }
+}
+
+TEST_F(BatchRunTest, OneSplitOutTooLateIsNotRun) {
+  auto bad = NewRequest(plan_, {-1}, kShared), late = NewRequest(plan_, {2}, kShared);
+  late->SetDeadline(std::chrono::steady_clock::now());
+  RunAll({bad, late});
+  EXPECT_THAT(runner().rows(), ElementsAre(2, 1));
+  EXPECT_EQ(bad->Await().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(late->Await().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(late->times().ran);
 }
 
 TEST_F(BatchRunTest, OneThatCannotBeginLeavesTheOthersTheirCall) {
@@ -179,6 +203,8 @@ TEST_F(BatchRunTest, WithoutMemoryForACallTogetherEachHasItsOwn) {
     Runners runners(&queue_, &none, 1);
   }
   EXPECT_THAT(runner().rows(), ElementsAre(1, 1));
+  EXPECT_TRUE(a->times().split);
+  EXPECT_EQ(a->times().failed_us, -1);
   EXPECT_THAT(a->y(), ElementsAre(2));
   EXPECT_THAT(b->y(), ElementsAre(4));
 }

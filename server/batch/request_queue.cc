@@ -171,6 +171,7 @@ void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
     ++held.requests;
     ++held.by_client[ticket.client];
     ++count_;
+    ++changes_;
     const Clock::time_point now = Clock::now();
     line->second.entries.push_back({std::move(request), now, DueOf(ticket, now)});
   }
@@ -252,7 +253,7 @@ bool RequestQueue::TakeEntry(Lane& lane, Line& line, std::list<Entry>::iterator 
   Entry out = *entry;
   Erase(lane, line, entry);
   if (!out.request->Take()) {
-    gone_.push_back(std::move(out.request));
+    gone_.requests.push_back(std::move(out.request));
     return false;
   }
   Charge(lane, line, out.request->ticket());
@@ -273,11 +274,11 @@ bool RequestQueue::ChoosePlan(const QueuedRequest& request, int64_t rows, Batch*
   std::shared_ptr<const ServedPlan> plan = request.plan(dims);
   if (plan == batch->plan) return true;
   batch->lease = {};
-  if (batch->plan != nullptr) gone_plans_.push_back(std::move(batch->plan));
+  if (batch->plan != nullptr) gone_.plans.push_back(std::move(batch->plan));
   batch->lease = plan->contexts->TryAcquire();
   batch->plan = std::move(plan);
   if (batch->lease) return true;
-  gone_plans_.push_back(std::move(batch->plan));
+  gone_.plans.push_back(std::move(batch->plan));
   return false;
 }
 
@@ -359,7 +360,7 @@ std::optional<Batch> RequestQueue::ChooseFrom(Level& level, Lane& lane, Clock::t
       const double lane_start = lane.start, line_start = line.start;
       for (const Place& place : company) TakeEntry(lane, *place.line, place.entry, &taken);
       if (taken.empty()) {
-        gone_plans_.push_back(std::move(batch.plan));
+        gone_.plans.push_back(std::move(batch.plan));
         at = line.entries.begin();  // what it pointed to may be gone
         continue;
       }
@@ -386,15 +387,13 @@ std::optional<Batch> RequestQueue::Choose(Clock::time_point now, Clock::time_poi
 }
 
 std::optional<Batch> RequestQueue::Next() {
-  // Their memory is given back without the lock.
-  std::vector<std::shared_ptr<QueuedRequest>> gone;
-  std::vector<std::shared_ptr<const ServedPlan>> gone_plans;
+  Gone gone;
   MutexLock lock(mu_);
   for (;;) {
     Clock::time_point again = Clock::time_point::max();
+    const int64_t seen = changes_;
     std::optional<Batch> batch = Choose(Clock::now(), &again);
-    gone.swap(gone_);
-    gone_plans.swap(gone_plans_);
+    std::swap(gone, gone_);
     if (batch) {
       // Another may run beside it: it was pushed to a runner that this one has overtaken.
       if (count_ > 0) changed_.NotifyOne();
@@ -403,6 +402,13 @@ std::optional<Batch> RequestQueue::Next() {
     if (stopped_ && count_ == 0) {
       changed_.NotifyAll();
       return std::nullopt;
+    }
+    if (!gone.empty()) {
+      // Before it waits, for who knows how long: a plan may be the last of its model.
+      lock.Unlock();
+      gone = {};
+      lock.Lock();
+      if (changes_ != seen) continue;
     }
     // A plan with free contexts may have taken the place of one without.
     if (count_ > 0) again = std::min<Clock::time_point>(again, Clock::now() + kLookAgain);
@@ -425,6 +431,7 @@ void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::du
     const double share = std::max(kNewShare, 1.0 / static_cast<double>(++pace.runs + 1));
     pace.ratio += share * (std::clamp(ratio, kLeastRatio, kMostRatio) - pace.ratio);
   }
+  ++changes_;
   changed_.NotifyOne();
   freed_.NotifyAll();
 }
@@ -433,6 +440,7 @@ void RequestQueue::Stop() {
   {
     MutexLock lock(mu_);
     stopped_ = true;
+    ++changes_;
   }
   changed_.NotifyAll();
 }

@@ -58,9 +58,10 @@ struct RunTimes {
   int64_t batch_rows = 0;  // in it, where several requests may share one
   int64_t batch_us = 0;    // that the request waited for company
   std::chrono::steady_clock::time_point began;
-  bool ran = false;    // else it came too late, or there was no room for its outputs
-  bool first = true;   // of the requests of its call: for what is counted once a call
-  bool split = false;  // the first that runs alone where a call for several has failed
+  bool ran = false;        // else it came too late, or there was no room for its outputs
+  bool first = true;       // of the requests of its call: for what is counted once a call
+  bool split = false;      // the first that runs alone where a call for several has failed
+  int64_t failed_us = -1;  // then: what that call took, if it ran
 };
 
 // A request that waits. Whoever takes it first owns it: a runner, its expiry, its cancellation.
@@ -224,9 +225,15 @@ class RequestQueue {
   std::map<int64_t, Level> levels_ ABSL_GUARDED_BY(mu_);  // by priority; none is empty
   absl::flat_hash_map<std::string, Held> held_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Pace> paces_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::shared_ptr<QueuedRequest>> gone_ ABSL_GUARDED_BY(mu_);  // dropped by Choose
-  std::vector<std::shared_ptr<const ServedPlan>> gone_plans_ ABSL_GUARDED_BY(mu_);
-  std::atomic<int64_t> count_{0};  // that wait, for a look without the lock
+  // What Choose let go of, whose memory is given back without the lock.
+  struct Gone {
+    std::vector<std::shared_ptr<QueuedRequest>> requests;
+    std::vector<std::shared_ptr<const ServedPlan>> plans;
+    bool empty() const { return requests.empty() && plans.empty(); }
+  };
+  Gone gone_ ABSL_GUARDED_BY(mu_);
+  std::atomic<int64_t> count_{0};    // that wait, for a look without the lock
+  std::atomic<int64_t> changes_{0};  // requests that came, runs that ended
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 

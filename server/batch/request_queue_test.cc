@@ -292,6 +292,34 @@ TEST_F(RequestQueueTest, AModelWithoutAFreeContextIsPassedOver) {
   later.join();
 }
 
+// What it looked at for a call may be the last that holds a model.
+TEST_F(RequestQueueTest, ARunnerThatWaitsHoldsNothing) {
+  std::shared_ptr<const ServedPlan> plan = DoublingPlan(1);
+  const std::weak_ptr<const ServedPlan> held = plan;
+  auto first = NewRequest(plan, {1}), second = NewRequest(plan, {2});
+  std::atomic<int> looks{0};
+  second->SetPlanOf([&looks, plan](absl::Span<const int64_t>) {
+    ++looks;
+    return plan;
+  });
+  queue_.Push(first);
+  queue_.Push(second);
+  std::optional<Batch> batch = queue_.Next();
+  std::thread runner([&] { EXPECT_FALSE(queue_.Next().has_value()); });
+  while (looks == 0) std::this_thread::yield();
+  queue_.Remove(*second);
+  first.reset();
+  second.reset();
+  batch.reset();
+  plan.reset();
+  for (int i = 0; i < 10'000 && !held.expired(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(held.expired());
+  queue_.Stop();
+  runner.join();
+}
+
 TEST_F(RequestQueueTest, NothingRunsAtOnceWhileItsModelWaits) {
   EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
   Push(1, {});

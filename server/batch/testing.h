@@ -1,9 +1,11 @@
-// Requests and a plan for tests of the queue: y[b] = 2 * x[b] in f32, an error where x is negative.
+// Requests and a plan for tests of the queue: y[b] = 2 * x[b] in f32, an error where x is negative,
+// DEADLINE_EXCEEDED where it is infinite.
 #ifndef ATHANOR_SERVER_BATCH_TESTING_H_
 #define ATHANOR_SERVER_BATCH_TESTING_H_
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -36,6 +38,7 @@ class DoublingRunner final : public PlanRunner {
       float x = 0;
       std::memcpy(&x, inputs[0].data() + i * sizeof(x), sizeof(x));
       if (x < 0) return absl::InvalidArgumentError("x is negative");
+      if (std::isinf(x)) return absl::DeadlineExceededError("x is infinite");
       x *= 2;
       for (const RunOutput& output : outputs) {
         std::memcpy(static_cast<char*>(output.data) + i * sizeof(x), &x, sizeof(x));
@@ -85,7 +88,7 @@ class TestRequest final : public QueuedRequest {
   absl::Status Begin() override { return begin_; }
   absl::Span<const std::string_view> inputs() const override { return {&input_, 1}; }
   absl::Span<const RunOutput> outputs() const override { return {&output_, 1}; }
-  RunLimits limits() const override { return {}; }
+  RunLimits limits() const override { return limits_; }
   void End(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) override {
     MutexLock lock(mu_);
     bucket_ = plan.bucket;
@@ -102,6 +105,7 @@ class TestRequest final : public QueuedRequest {
     MutexLock lock(mu_);
     return bucket_;
   }
+  void SetDeadline(std::chrono::steady_clock::time_point deadline) { limits_.deadline = deadline; }
   void FailToBegin(absl::Status status) { begin_ = std::move(status); }
   absl::Status Await() {
     MutexLock lock(mu_);
@@ -123,6 +127,7 @@ class TestRequest final : public QueuedRequest {
   RunOutput output_;
   PlanOf plan_of_;
   absl::Status begin_;
+  RunLimits limits_;
   std::atomic<bool> taken_{false};
   mutable Mutex mu_;
   CondVar ended_;

@@ -369,8 +369,12 @@ void InferCall::EndRun(const ServedPlan& plan, const absl::Status& status, const
 }
 
 void InferCall::Count(const RunTimes& times, Clock::duration queued) {
-  if (!times.ran) return;  // it came too late
   MetricCells& metrics = version_->metrics().cells;
+  if (times.split) metrics.Count(Metric::kBatchSplits);
+  if (times.failed_us >= 0) {
+    metrics.Observe(Metric::kExecSeconds, std::chrono::microseconds(times.failed_us));
+  }
+  if (!times.ran) return;  // it came too late
   metrics.Observe(Metric::kQueueSeconds, queued);
   if (times.first) {
     metrics.Observe(Metric::kExecSeconds, std::chrono::microseconds(times.exec_us));
@@ -378,7 +382,6 @@ void InferCall::Count(const RunTimes& times, Clock::duration queued) {
   if (turn_->ticket().batching == nullptr) return;
   metrics.Observe(Metric::kBatchSeconds, std::chrono::microseconds(times.batch_us));
   if (times.first) metrics.ObserveNumber(Metric::kBatchRows, times.batch_rows);
-  if (times.split) metrics.Count(Metric::kBatchSplits);
 }
 
 void InferCall::EndStall() {
