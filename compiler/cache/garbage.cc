@@ -2,9 +2,15 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "compiler/cache/schema.h"
 #include "deploy/bazel/libs/sha256.h"
 
@@ -29,14 +35,22 @@ constexpr Stage kRest[] = {
     {Tier::kKernels, kUnnamed}, {Tier::kTimings, "1"}, {Tier::kSearches, "1"},
     {Tier::kChecks, "1"},       {Tier::kTargets, "1"},
 };
-constexpr int kRowsAtOnce = 8;
+// Of one transaction: others write in between. At least so many, lest its cost be that of the file.
+constexpr size_t kMostRows = 500;
+constexpr size_t kLeastRows = 8;
 
 // A tier's rows as DELETE sees them; checks have no rowid and no bytes of their own.
 const char* IdOf(Tier tier) { return tier == Tier::kChecks ? "key" : "rowid"; }
 const char* BytesOf(Tier tier) { return tier == Tier::kChecks ? "length(key) + 16" : "bytes"; }
 const char* AgeOf(Tier tier) { return tier == Tier::kQuarantine ? "found_us" : "used_us"; }
 
-// One run over a file. REQUIRES: inside a transaction.
+struct Row {
+  int64_t rowid = 0;
+  std::string key;  // of a tier without
+  int64_t bytes = 0;
+};
+
+// One run over a file.
 class Collector {
  public:
   Collector(SqliteFile& file, const GarbageOptions& options) : file_(file), options_(options) {}
@@ -57,7 +71,11 @@ class Collector {
     for (const Stage& stage : kRest) {
       if (status.ok()) status = Evict(stage);
     }
-    while (status.ok() && Over() && removed_ > 0) status = EvictServing();
+    while (status.ok() && Excess() > 0) {
+      absl::StatusOr<bool> evicted = EvictServing();
+      status = evicted.status();
+      if (!evicted.ok() || !*evicted) break;
+    }
     reply_.set_bytes_left(UsedBytes(file_));
     return status;
   }
@@ -65,7 +83,16 @@ class Collector {
   v1::CollectGarbageReply& reply() { return reply_; }
 
  private:
-  bool Over() { return options_.limit_bytes > 0 && UsedBytes(file_) > options_.limit_bytes; }
+  // Bytes that are too many.
+  int64_t Excess() {
+    return options_.limit_bytes > 0 ? std::max<int64_t>(UsedBytes(file_) - options_.limit_bytes, 0)
+                                    : 0;
+  }
+
+  // A dry run is one transaction, which is given up in the end.
+  absl::Status Transaction(absl::FunctionRef<absl::Status()> body) {
+    return options_.dry_run ? body() : file_.Transaction(body);
+  }
 
   // Fills temp.named with what plans name.
   absl::Status NameKernels() {
@@ -88,52 +115,104 @@ class Collector {
   }
 
   absl::Status RemoveAll(const Stage& stage) {
-    do {
-      if (absl::Status s = Remove(stage); !s.ok()) return s;
-    } while (removed_ > 0);
+    absl::StatusOr<std::vector<Row>> rows = Choose(stage, std::numeric_limits<int64_t>::max());
+    if (!rows.ok()) return rows.status();
+    for (absl::Span<const Row> left = *rows; !left.empty();) {
+      const auto some = left.subspan(0, kMostRows);
+      if (absl::Status s = Remove(stage, some); !s.ok()) return s;
+      left.remove_prefix(some.size());
+    }
     return absl::OkStatus();
   }
 
   absl::Status Evict(const Stage& stage) {
-    removed_ = 1;
-    while (removed_ > 0 && Over()) {
-      if (absl::Status s = Remove(stage); !s.ok()) return s;
+    for (int64_t excess = Excess(); excess > 0; excess = Excess()) {
+      absl::StatusOr<std::vector<Row>> rows = Choose(stage, excess);
+      if (!rows.ok()) return rows.status();
+      const int64_t before = reply_.rows();
+      for (absl::Span<const Row> left = *rows; !left.empty() && excess > 0; excess = Excess()) {
+        size_t n = 0;
+        for (int64_t bytes = 0; n < left.size() && n < kMostRows; ++n) {
+          if (n >= kLeastRows && bytes >= excess) break;
+          bytes += left[n].bytes;
+        }
+        if (absl::Status s = Remove(stage, left.subspan(0, n)); !s.ok()) return s;
+        left.remove_prefix(n);
+      }
+      if (reply_.rows() == before) break;
     }
-    removed_ = 1;
     return absl::OkStatus();
   }
 
-  // The incumbent used longest ago, and the kernels only it named.
-  absl::Status EvictServing() {
-    absl::Status status = Remove({Tier::kPlans, "1"}, 1);
-    const int64_t plans = removed_;
+  // The incumbent used longest ago, and the kernels only it named. False: there is none.
+  absl::StatusOr<bool> EvictServing() {
+    const Stage any = {Tier::kPlans, "1"};
+    absl::StatusOr<std::vector<Row>> rows = Choose(any, 0);
+    if (!rows.ok()) return rows.status();
+    if (rows->empty()) return false;
+    absl::Status status = Remove(any, {rows->data(), 1});
     if (status.ok()) status = NameKernels();
     if (status.ok()) status = RemoveAll({Tier::kKernels, kUnnamed});
-    removed_ = plans;
+    return status.ok() ? absl::StatusOr<bool>(true) : status;
+  }
+
+  // Those of a stage, used longest ago first, until they make up `bytes`.
+  absl::StatusOr<std::vector<Row>> Choose(const Stage& stage, int64_t bytes) {
+    const absl::string_view table = TierName(stage.tier);
+    Statement read(file_.db(),
+                   absl::StrCat("SELECT ", IdOf(stage.tier), ", ", BytesOf(stage.tier), " FROM ",
+                                table, " WHERE ", stage.where, " ORDER BY ", AgeOf(stage.tier)));
+    std::vector<Row> rows;
+    int code = SQLITE_ROW;
+    while ((rows.size() < kLeastRows || bytes > 0) && (code = read.Step()) == SQLITE_ROW) {
+      Row& row = rows.emplace_back();
+      if (stage.tier == Tier::kChecks) {
+        row.key = read.BytesAt(0);
+      } else {
+        row.rowid = read.IntAt(0);
+      }
+      row.bytes = read.IntAt(1);
+      bytes -= row.bytes;
+    }
+    if (code != SQLITE_ROW && code != SQLITE_DONE) {
+      return file_.Failed(code, absl::StrCat("read ", table));
+    }
+    return rows;
+  }
+
+  // Those of `rows` that may still go.
+  absl::Status Remove(const Stage& stage, absl::Span<const Row> rows) {
+    const absl::string_view table = TierName(stage.tier);
+    int64_t removed = 0, bytes = 0;
+    absl::Status status = Transaction([&]() -> absl::Status {
+      if (stage.tier == Tier::kKernels) {
+        if (absl::Status s = NameKernels(); !s.ok()) return s;
+      }
+      Statement remove(
+          file_.db(), absl::StrCat("DELETE FROM ", table, " WHERE ", IdOf(stage.tier), " = ? AND (",
+                                   stage.where, ") RETURNING ", BytesOf(stage.tier)));
+      for (const Row& row : rows) {
+        remove.Reset();
+        if (stage.tier == Tier::kChecks) {
+          remove.Blob(row.key);
+        } else {
+          remove.Int(row.rowid);
+        }
+        int code;
+        while ((code = remove.Step()) == SQLITE_ROW) {
+          ++removed;
+          bytes += remove.IntAt(0);
+        }
+        if (code != SQLITE_DONE) return file_.Failed(code, absl::StrCat("remove ", table));
+      }
+      return absl::OkStatus();
+    });
+    if (status.ok() && removed > 0) Count(table, removed, bytes);
     return status;
   }
 
-  absl::Status Remove(const Stage& stage, int most = kRowsAtOnce) {
-    const absl::string_view table = TierName(stage.tier);
-    const char* id = IdOf(stage.tier);
-    Statement remove(
-        file_.db(), absl::StrCat("DELETE FROM ", table, " WHERE ", id, " IN (SELECT ", id, " FROM ",
-                                 table, " WHERE ", stage.where, " ORDER BY ", AgeOf(stage.tier),
-                                 " LIMIT ", most, ") RETURNING ", BytesOf(stage.tier)));
-    removed_ = 0;
-    int64_t bytes = 0;
-    int code = SQLITE_ROW;
-    while ((code = remove.Step()) == SQLITE_ROW) {
-      ++removed_;
-      bytes += remove.IntAt(0);
-    }
-    if (code != SQLITE_DONE) return file_.Failed(code, absl::StrCat("remove ", table));
-    if (removed_ > 0) Count(table, bytes);
-    return absl::OkStatus();
-  }
-
-  void Count(absl::string_view table, int64_t bytes) {
-    reply_.set_rows(reply_.rows() + removed_);
+  void Count(absl::string_view table, int64_t rows, int64_t bytes) {
+    reply_.set_rows(reply_.rows() + rows);
     reply_.set_bytes(reply_.bytes() + bytes);
     v1::CollectGarbageReply::TierGarbage* tier = nullptr;
     for (auto& known : *reply_.mutable_tiers()) {
@@ -143,13 +222,12 @@ class Collector {
       tier = reply_.add_tiers();
       tier->set_tier(std::string(table));
     }
-    tier->set_rows(tier->rows() + removed_);
+    tier->set_rows(tier->rows() + rows);
     tier->set_bytes(tier->bytes() + bytes);
   }
 
   SqliteFile& file_;
   const GarbageOptions& options_;
-  int64_t removed_ = 1;  // by the last Remove
   v1::CollectGarbageReply reply_;
 };
 
@@ -168,19 +246,22 @@ int64_t UsedBytes(SqliteFile& file) {
 absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(SqliteFile& file,
                                                        const GarbageOptions& options) {
   Collector collector(file, options);
-  bool finished = false;
-  const absl::Status status = file.Transaction([&]() -> absl::Status {
-    if (absl::Status s = collector.Run(); !s.ok()) return s;
-    finished = true;
-    return options.dry_run ? absl::CancelledError("a dry run") : absl::OkStatus();
-  });
-  if (finished && options.dry_run) return collector.reply();
-  if (!status.ok()) return status;
+  if (options.dry_run) {
+    bool finished = false;
+    const absl::Status status = file.Transaction([&]() -> absl::Status {
+      if (absl::Status s = collector.Run(); !s.ok()) return s;
+      finished = true;
+      return absl::CancelledError("a dry run");
+    });
+    return finished ? absl::StatusOr<v1::CollectGarbageReply>(collector.reply()) : status;
+  }
+  const absl::Status status = collector.Run();
   if (collector.reply().rows() > 0) {
     // The rows are gone already; that the file cannot shrink now is no failure.
     file.Execute("PRAGMA incremental_vacuum").IgnoreError();
     file.Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
   }
+  if (!status.ok()) return status;
   return collector.reply();
 }
 

@@ -23,8 +23,9 @@ struct GarbageOptions {
 // Bytes of the pages that hold something. REQUIRES: file.db().
 int64_t UsedBytes(SqliteFile& file);
 
-// In one transaction; then the file shrinks. Errors are SqliteFile::Failed's. REQUIRES: file.db(),
-// a cache file.
+// In transactions of some hundred rows, between which others write; then the file shrinks. A dry
+// run is one, given up in the end. What an error leaves is a whole cache. Errors are
+// SqliteFile::Failed's. REQUIRES: file.db(), a cache file.
 absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(SqliteFile& file,
                                                        const GarbageOptions& options);
 

@@ -1,11 +1,14 @@
 // What goes when there is too much, and what a look at every row finds.
 #include "compiler/cache/garbage.h"
 
+#include <sqlite3.h>
+
 #include <filesystem>
 #include <string>
 
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_fixture.h"
+#include "compiler/cache/schema.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -104,6 +107,34 @@ TEST_F(GarbageTest, GarbageForgetsFailuresAndQuarantineOnRequest) {
   ASSERT_TRUE(cache->Flush(kLong).ok());
   Execute("UPDATE failures SET expires_us = 1");
   EXPECT_EQ(cache->CollectGarbage({}).value().rows(), 1);
+}
+
+// Small rows by the thousand: others write between the transactions, of which none is long.
+TEST_F(GarbageTest, ManyRowsGoInManyTransactions) {
+  constexpr int kRows = 20'000;
+  Open();
+  Execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+          std::to_string(kRows) +
+          ") INSERT INTO checks (key, created_us, used_us) SELECT CAST(printf('%032d', i) AS "
+          "BLOB), 1, i FROM n");
+  SqliteFile file(path_, CacheSchema(), nullptr);
+  ASSERT_EQ(file.Open(), FileState::kUsable) << file.reason();
+  int commits = 0;
+  sqlite3_commit_hook(
+      file.db(),
+      [](void* count) {
+        ++*static_cast<int*>(count);
+        return 0;
+      },
+      &commits);
+  const int64_t limit = UsedBytes(file) / 2;
+  const v1::CollectGarbageReply done = CollectGarbage(file, {.limit_bytes = limit}).value();
+  EXPECT_LE(done.bytes_left(), limit);
+  EXPECT_GT(done.rows(), kRows / 4);
+  EXPECT_LT(done.rows(), kRows);
+  EXPECT_GE(commits, done.rows() / 500);
+  // Those used longest ago.
+  EXPECT_EQ(Number("SELECT min(used_us) FROM checks"), done.rows() + 1);
 }
 
 TEST_F(GarbageTest, TheWriterKeepsTheFileUnderItsLimit) {
