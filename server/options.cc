@@ -1,10 +1,12 @@
 #include "server/options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -445,6 +447,13 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
     }
   }
   if (options->cache.empty()) options->cache = absl::StrCat(options->state_dir, "/cache.db");
+  const std::string registry = absl::StrCat(options->state_dir, "/registry.db");
+  std::error_code unknown;
+  if (std::filesystem::weakly_canonical(options->cache, unknown) ==
+      std::filesystem::weakly_canonical(registry, unknown)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--cache: ", options->cache, " is where the models are listed; give another path"));
+  }
   return absl::OkStatus();
 }
 

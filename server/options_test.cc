@@ -68,6 +68,12 @@ TEST(OptionsTest, UnitsOfSizesAndTimes) {
   EXPECT_FALSE(ParseBytes("99999999TiB").ok());
 }
 
+TEST(OptionsTest, TheCacheIsNotTheRegistry) {
+  EXPECT_THAT(Error({"--state_dir=/s", "--cache=/s/x/../registry.db"}),
+              HasSubstr("--cache: /s/x/../registry.db is where the models are listed"));
+  EXPECT_TRUE(Parse({"--state_dir=/s", "--cache=/t/registry.db"}).ok());
+}
+
 TEST(OptionsTest, ErrorsNameTheFlagAndItsSource) {
   EXPECT_THAT(Error({"--thread=1"}), HasSubstr("--thread: unknown flag"));
   EXPECT_THAT(Error({"--threads"}), HasSubstr("--threads: needs a value"));

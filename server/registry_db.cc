@@ -44,6 +44,8 @@ constexpr absl::string_view kFullRange = "";
 // What was acknowledged is neither lost with the power nor begun anew.
 constexpr SqliteSchema kSchema = {.what = "registry",
                                   .steps = kSchemaSteps,
+                                  .application_id = 0x41745265,  // "AtRe"
+                                  .table = "versions",
                                   .full_sync = true,
                                   .begin_anew = false,
                                   .busy_milliseconds = 5000};

@@ -41,6 +41,12 @@ int64_t FileBytes(const std::string& path) {
   return bytes;
 }
 
+// What was only to be read is tried again.
+void OpenIfNeeded(SqliteFile& file) {
+  file.Refresh();
+  if (file.db() == nullptr || file.state() == FileState::kReadOnly) file.Open();
+}
+
 // How a tier's rows are added up; checks have no bytes of their own.
 std::string SumOf(Tier tier) {
   return absl::StrCat("SELECT COALESCE(SUM(", tier == Tier::kChecks ? "length(key) + 16" : "bytes",
@@ -90,8 +96,7 @@ absl::Status Cache::OnLeaseFile(absl::FunctionRef<absl::Status(SqliteFile& file)
         absl::StrCat("cache ", options_.path, ": ", writer_->GetState().reason));
   }
   MutexLock lock(lease_mu_);
-  lease_file_.Refresh();
-  if (lease_file_.db() == nullptr) lease_file_.Open();
+  OpenIfNeeded(lease_file_);
   if (lease_file_.db() == nullptr) return lease_file_.Failed(0, "open");
   return body(lease_file_);
 }
@@ -140,8 +145,7 @@ absl::Status Cache::OpenMaintenance() {
     return absl::FailedPreconditionError(
         absl::StrCat("cache ", options_.path, ": ", writer_->GetState().reason));
   }
-  maintenance_.Refresh();
-  if (maintenance_.db() == nullptr) maintenance_.Open();
+  OpenIfNeeded(maintenance_);
   if (maintenance_.db() == nullptr) return maintenance_.Failed(0, "open");
   return absl::OkStatus();
 }

@@ -1,12 +1,15 @@
 // Files of before and of later, damaged, deleted, full, or none at all.
 #include <sqlite3.h>
+#include <sys/mount.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/cache.h"
@@ -209,6 +212,102 @@ TEST_F(CacheFileTest, AFullDiskLosesNoRowThatWasWritten) {
                            return "";
                          }),
             "");
+}
+
+// Looks until it is there; what cannot be read is tried again every two seconds.
+bool FindsAgain(Cache& cache, int i) {
+  for (int tries = 0; tries < 3000; ++tries) {
+    if (cache.FindKernel(TestKernelKey(i)) == TestObject(i)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+TEST_F(CacheFileTest, ADiskThatIsFullAtFirstIsTriedAgain) {
+  EXPECT_EQ(OnASmallDisk(folder_,
+                         [this]() -> std::string {
+                           {
+                             auto cache = Open();
+                             cache->PutKernel(TestKernelKey(1), TestObject(1));
+                           }
+                           const std::string filler = folder_ + "/filler";
+                           {
+                             std::ofstream file(filler, std::ios::binary);
+                             while (file.put('x').flush()) {
+                             }
+                           }
+                           auto cache = Open();
+                           if (cache->Stat().state() == v1::CacheStat::USABLE) return "it fits";
+                           std::filesystem::remove(filler);
+                           if (!FindsAgain(*cache, 1)) return "not found again";
+                           cache->PutKernel(TestKernelKey(2), TestObject(2));
+                           if (const absl::Status s = cache->Flush(kLong); !s.ok()) {
+                             return s.ToString();
+                           }
+                           if (cache->Stat().state() != v1::CacheStat::USABLE) return "not usable";
+                           return reports().size() == 1 ? "" : "not reported once";
+                         }),
+            "");
+}
+
+TEST_F(CacheFileTest, OnAReadOnlyDiskItIsRead) {
+  EXPECT_EQ(
+      OnASmallDisk(folder_,
+                   [this]() -> std::string {
+                     {
+                       auto cache = Open();
+                       cache->PutKernel(TestKernelKey(1), TestObject(1));
+                     }
+                     if (mount("none", folder_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) !=
+                         0) {
+                       return "cannot be made read-only";
+                     }
+                     auto cache = Open();
+                     if (cache->Stat().state() != v1::CacheStat::READ_ONLY) {
+                       return cache->Stat().DebugString();
+                     }
+                     if (cache->FindKernel(TestKernelKey(1)) != TestObject(1)) return "not read";
+                     cache->PutKernel(TestKernelKey(2), TestObject(2));
+                     if (cache->Flush(kLong).ok()) return "written";
+                     if (mount("none", folder_.c_str(), nullptr, MS_REMOUNT, nullptr) != 0) {
+                       return "cannot be made writable";
+                     }
+                     for (int tries = 0; cache->Stat().state() != v1::CacheStat::USABLE; ++tries) {
+                       if (tries == 3000) return cache->Stat().DebugString();
+                       std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                     }
+                     cache->PutKernel(TestKernelKey(3), TestObject(3));
+                     if (const absl::Status s = cache->Flush(kLong); !s.ok()) return s.ToString();
+                     for (int i : {1, 3}) {
+                       if (!FindsAgain(*cache, i))
+                         return absl::StrCat("kernel ", i, " is not there");
+                     }
+                     return "";
+                   }),
+      "");
+}
+
+TEST_F(CacheFileTest, AFileOfAnotherProgramIsLeftAlone) {
+  Execute("CREATE TABLE mine (a); INSERT INTO mine VALUES (1)");
+  for (const char* version : {"0", "2"}) {
+    SCOPED_TRACE(version);
+    Execute(absl::StrCat("PRAGMA user_version=", version));
+    const size_t before = reports().size();
+    auto cache = Open();
+    EXPECT_EQ(cache->Stat().state(), v1::CacheStat::UNUSABLE);
+    EXPECT_THAT(cache->Stat().reason(), HasSubstr("another program"));
+    EXPECT_EQ(reports().size(), before + 1);
+    EXPECT_EQ(Number("SELECT count(*) FROM sqlite_schema"), 1);
+    EXPECT_EQ(Number("SELECT a FROM mine"), 1);
+  }
+  Execute("DROP TABLE mine; PRAGMA user_version=0; PRAGMA application_id=7");
+  EXPECT_EQ(Open()->Stat().state(), v1::CacheStat::UNUSABLE);
+  Execute("PRAGMA application_id=0");
+  EXPECT_EQ(Open()->Stat().state(), v1::CacheStat::USABLE);
+  EXPECT_GT(Number("PRAGMA application_id"), 0);
+  // As those that were made before files had ids.
+  Execute("PRAGMA application_id=0");
+  EXPECT_EQ(Open()->Stat().state(), v1::CacheStat::USABLE);
 }
 
 }  // namespace

@@ -10,7 +10,18 @@ namespace athanor {
 CacheReader::CacheReader(std::string path, CacheWriter* writer, SqliteFile::Report report)
     : writer_(*writer), file_(std::move(path), CacheSchema(), std::move(report)) {
   MutexLock lock(mu_);
-  if (writer_.usable()) file_.Open();
+  Readable();
+}
+
+bool CacheReader::Readable() {
+  if (!writer_.usable() || file_.state() == FileState::kReadOnly) writer_.TryAgain();
+  if (const int64_t opened = writer_.opened(); opened != opened_) {
+    opened_ = opened;
+    file_.Open();
+  } else {
+    file_.Refresh();
+  }
+  return file_.db() != nullptr;
 }
 
 MissReason CacheReader::Outcome::Reason() const {
@@ -26,8 +37,7 @@ CacheReader::Outcome CacheReader::Select(Tier tier, absl::string_view where,
   std::vector<BadRow> bad;
   {
     MutexLock lock(mu_);
-    file_.Refresh();
-    if (file_.db() == nullptr) return outcome;
+    if (!Readable()) return outcome;
     const int code = SelectRows(file_, tier, where, bound, [&](const RowView& row) {
       if (!row.ChecksumFits()) {
         bad.push_back(BadRowOf(tier, row, "its checksum does not fit"));
@@ -48,8 +58,7 @@ CacheReader::Outcome CacheReader::Select(Tier tier, absl::string_view where,
 
 std::optional<int64_t> CacheReader::Integer(absl::string_view sql, absl::Span<const Value> bound) {
   MutexLock lock(mu_);
-  file_.Refresh();
-  if (file_.db() == nullptr) return std::nullopt;
+  if (!Readable()) return std::nullopt;
   Statement statement(file_.db(), sql);
   for (const Value& value : bound) BindValue(statement, value);
   const int code = statement.Step();

@@ -22,7 +22,7 @@ namespace athanor {
 // Thread-safe. Writes nothing itself: bad rows and what was used go to `writer`.
 class CacheReader {
  public:
-  // Opens nothing where the writer found no usable file: that has been reported.
+  // Opens nothing while the writer finds no usable file: that has been reported.
   CacheReader(std::string path, CacheWriter* writer, SqliteFile::Report report);
 
   struct Outcome {
@@ -51,6 +51,9 @@ class CacheReader {
   absl::Status Execute(const std::string& sql);
 
  private:
+  // Whether the file can be read now; opens it when the writer has.
+  bool Readable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   struct Counts {
     std::atomic<int64_t> hits{0};
     std::atomic<int64_t> bad_rows{0};
@@ -60,6 +63,7 @@ class CacheReader {
   CacheWriter& writer_;
   Mutex mu_;
   SqliteFile file_ ABSL_GUARDED_BY(mu_);
+  int64_t opened_ ABSL_GUARDED_BY(mu_) = 0;  // what the writer's opened() was then
   std::array<Counts, kTierCount> counts_;
 };
 

@@ -23,10 +23,40 @@ CacheWriter::CacheWriter(Options options, SqliteFile::Report report)
   MutexLock lock(mu_);
   reason_ = "no file was asked for";
   if (options_.path.empty()) return;
-  state_ = file_.Open();
+  file_.Open();
+  NoteFile();
+  if (usable_) ++opened_;
+  again_at_ = std::chrono::steady_clock::now() + kTryAgain;
+  thread_ = std::thread([this] { Run(); });
+}
+
+void CacheWriter::NoteFile() {
+  state_ = file_.state();
   reason_ = file_.reason();
   usable_ = file_.db() != nullptr;
-  if (usable_) thread_ = std::thread([this] { Run(); });
+}
+
+void CacheWriter::AskToOpen() {
+  if (usable_ && state_ != FileState::kReadOnly) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (options_.path.empty() || now < again_at_) return;
+  again_at_ = now + kTryAgain;
+  open_again_ = true;
+  changed_.NotifyAll();
+}
+
+void CacheWriter::TryAgain() {
+  MutexLock lock(mu_);
+  AskToOpen();
+}
+
+void CacheWriter::OpenAgain(MutexLock& lock) {
+  open_again_ = false;
+  lock.Unlock();
+  file_.Open();
+  lock.Lock();
+  NoteFile();
+  if (usable_) ++opened_;
 }
 
 CacheWriter::~CacheWriter() {
@@ -51,6 +81,7 @@ void CacheWriter::Quarantine(BadRow bad) {
 void CacheWriter::Enqueue(Job job, int64_t bytes) {
   const auto deadline = std::chrono::steady_clock::now() + kMostWait;
   MutexLock lock(mu_);
+  AskToOpen();
   bool room = usable_;
   while (room && queued_bytes_ > 0 && queued_bytes_ + bytes > kMostQueuedBytes) {
     room = progress_.WaitUntil(lock, deadline);
@@ -151,7 +182,7 @@ void CacheWriter::WaitForWork(MutexLock& lock) {
       if (next && !beat_at_) beat_at_ = std::chrono::steady_clock::now() + *next;
       continue;
     }
-    if (!queue_.empty()) return;
+    if (!queue_.empty() || open_again_) return;
     if (beat_at_) {
       changed_.WaitUntil(lock, *beat_at_);
     } else {
@@ -164,6 +195,10 @@ void CacheWriter::Run() {
   MutexLock lock(mu_);
   for (;;) {
     WaitForWork(lock);
+    if (open_again_) {
+      OpenAgain(lock);
+      continue;
+    }
     if (queue_.empty() && used_.empty()) return;
     const Batch batch = TakeBatch();
     const Marks marks = std::exchange(used_, {});
@@ -175,8 +210,7 @@ void CacheWriter::Run() {
     done_ += static_cast<int64_t>(batch.size());
     dropped_ += dropped;
     if (!status.ok()) failure_ = std::move(status);
-    state_ = file_.state();
-    reason_ = file_.reason();
+    NoteFile();
     progress_.NotifyAll();
   }
 }

@@ -10,6 +10,7 @@
 #ifndef ATHANOR_COMPILER_CACHE_CACHE_WRITER_H_
 #define ATHANOR_COMPILER_CACHE_CACHE_WRITER_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -33,6 +34,7 @@ class CacheWriter {
  public:
   static constexpr int64_t kMostQueuedBytes = int64_t{64} << 20;
   static constexpr std::chrono::milliseconds kMostWait{1000};  // of a Put, for room in the queue
+  static constexpr std::chrono::milliseconds kTryAgain{2000};
   // A row's used_us is written anew once it is older than this.
   static constexpr int64_t kUsedMicroseconds = int64_t{3600} * 1000 * 1000;
 
@@ -47,7 +49,12 @@ class CacheWriter {
   CacheWriter(const CacheWriter&) = delete;
   CacheWriter& operator=(const CacheWriter&) = delete;
 
-  bool usable() const { return usable_; }  // when it was opened
+  // Whether there is a file to read. One that could not be opened, or only be read (a disk that is
+  // full or read-only), is tried again while it is asked for: see TryAgain.
+  bool usable() const { return usable_; }
+  int64_t opened() const { return opened_; }  // how often it was, with something to read
+  // Has the thread open the file again where that may help; at most every kTryAgain.
+  void TryAgain();
 
   void Put(std::shared_ptr<const CacheRow> row);
   void Quarantine(BadRow bad);
@@ -90,6 +97,9 @@ class CacheWriter {
 
   void Run();
   void Enqueue(Job job, int64_t bytes);
+  void AskToOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OpenAgain(MutexLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS;  // holds mu_ by `lock`
+  void NoteFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits until there is something to do; beats meanwhile.
   void WaitForWork(MutexLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS;  // holds mu_ by `lock`
   Batch TakeBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -102,7 +112,8 @@ class CacheWriter {
 
   const Options options_;
   SqliteFile file_;  // of the thread, once it runs
-  bool usable_ = false;
+  std::atomic<bool> usable_{false};
+  std::atomic<int64_t> opened_{0};
 
   Mutex mu_;
   CondVar changed_;                                                 // the queue, or stop_
@@ -119,6 +130,8 @@ class CacheWriter {
   FileState state_ ABSL_GUARDED_BY(mu_) = FileState::kUnusable;
   std::string reason_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool open_again_ ABSL_GUARDED_BY(mu_) = false;
+  std::chrono::steady_clock::time_point again_at_ ABSL_GUARDED_BY(mu_);
   std::optional<std::chrono::steady_clock::time_point> beat_at_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;
 };

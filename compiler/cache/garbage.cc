@@ -167,7 +167,7 @@ class Collector {
     while ((rows.size() < kLeastRows || bytes > 0) && (code = read.Step()) == SQLITE_ROW) {
       Row& row = rows.emplace_back();
       if (stage.tier == Tier::kChecks) {
-        row.key = read.BytesAt(0);
+        row.key = std::string(read.BytesAt(0));
       } else {
         row.rowid = read.IntAt(0);
       }

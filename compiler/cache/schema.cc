@@ -117,7 +117,13 @@ constexpr const char* kSteps[] = {kSchema1, kSchema2};
 
 }  // namespace
 
-SqliteSchema CacheSchema() { return {.what = "cache", .steps = kSteps, .gives_back = true}; }
+SqliteSchema CacheSchema() {
+  return {.what = "cache",
+          .steps = kSteps,
+          .application_id = 0x41744361,  // "AtCa"
+          .table = "kernels",
+          .gives_back = true};
+}
 
 absl::string_view TierName(Tier tier) {
   constexpr absl::string_view kNames[kTierCount] = {"plans",    "recipes", "timings",

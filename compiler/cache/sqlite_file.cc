@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace athanor {
@@ -54,6 +56,11 @@ int64_t NumberOf(sqlite3* db, absl::string_view sql) {
 bool IsReadOnly(int code) {
   return (code & 0xff) == SQLITE_READONLY || (code & 0xff) == SQLITE_PERM ||
          (code & 0xff) == SQLITE_AUTH;
+}
+
+bool IsOnReadOnly(const std::string& path) {
+  struct statvfs about;
+  return statvfs(path.c_str(), &about) == 0 && (about.f_flag & ST_RDONLY) != 0;
 }
 
 // Full disks come as I/O errors, too, where a shared memory file cannot grow.
@@ -198,6 +205,10 @@ FileState SqliteFile::Open() {
                           ", this program knows up to ", schema_.version()));
     return state_;
   }
+  if (code != SQLITE_OK && IsOnReadOnly(path_) && OpenImmutable() == SQLITE_OK) {
+    SetState(FileState::kReadOnly, "its file system is read-only");
+    return state_;
+  }
   // A message ends with its handle.
   std::string reason = !reason_.empty() ? reason_
                        : db_ == nullptr ? "out of memory"
@@ -238,17 +249,27 @@ int SqliteFile::TryOpen() {
   return code == SQLITE_OK && schema_.gives_back ? SetGivesBack() : code;
 }
 
-// SQLITE_MISMATCH: of a newer schema, and not a byte of the file changes.
+// SQLITE_MISMATCH: of a newer schema; SQLITE_ERROR: not ours. Not a byte of the file changes then.
 int SqliteFile::CheckVersion() {
   // The last connection to close would write the log's pages into the file.
   std::error_code none;
   const auto logged = std::filesystem::file_size(path_ + "-wal", none);
   const int keeps_log = !none && logged > 0 ? 1 : 0;
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keeps_log, nullptr);
-  Statement read(db_, "PRAGMA user_version");
-  const int code = read.Step();
+  // In one statement: another process may be making it.
+  Statement read(db_,
+                 "SELECT v.user_version, a.application_id, (SELECT count(*) FROM sqlite_schema), "
+                 "EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?) "
+                 "FROM pragma_user_version v, pragma_application_id a");
+  const int code = read.Text(schema_.table).Step();
   if (code != SQLITE_ROW) return code;
-  const int64_t version = read.IntAt(0);
+  const int64_t version = read.IntAt(0), id = read.IntAt(1);
+  const bool known = version == 0 ? read.IntAt(2) == 0 : read.IntAt(3) == 1;
+  if (schema_.application_id != 0 && id != schema_.application_id && (id != 0 || !known)) {
+    reason_ = absl::StrCat("it is a SQLite file of another program or for another purpose, no ",
+                           schema_.what, "; give another path");
+    return SQLITE_ERROR;
+  }
   if (version > schema_.version()) return SQLITE_MISMATCH;
   if (version < 0) {
     reason_ = absl::StrCat("it says that it has schema ", version);
@@ -256,6 +277,33 @@ int SqliteFile::CheckVersion() {
   }
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   return SQLITE_OK;
+}
+
+int SqliteFile::OpenImmutable() {
+  Close();
+  std::error_code none;
+  if (std::filesystem::file_size(path_ + "-wal", none) > 0 && !none) {
+    reason_ = "its file system is read-only, and what its log holds cannot be read there";
+    return SQLITE_READONLY;
+  }
+  std::string uri = "file:";
+  for (const char c : path_) {
+    if (absl::StrContains("?#%", absl::string_view(&c, 1))) {
+      absl::StrAppend(&uri, "%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+    } else {
+      uri.push_back(c);
+    }
+  }
+  const int flags =
+      SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  int code = sqlite3_open_v2((uri + "?immutable=1").c_str(), &db_, flags, nullptr);
+  if (code == SQLITE_OK) code = CheckVersion();
+  if (code != SQLITE_OK) return code;
+  const int64_t version = NumberOf(db_, "PRAGMA user_version");
+  if (version == schema_.version()) return SQLITE_OK;
+  reason_ = absl::StrCat("its file system is read-only, and it has schema ", version, " of ",
+                         schema_.version());
+  return SQLITE_READONLY;
 }
 
 // SQLITE_MISMATCH: of a newer schema.
@@ -273,6 +321,9 @@ int SqliteFile::Migrate() {
     code = RunSql(db_, schema_.steps[current]);
   }
   if (code == SQLITE_OK) code = RunSql(db_, absl::StrCat("PRAGMA user_version=", current));
+  if (code == SQLITE_OK && schema_.application_id != 0) {
+    code = RunSql(db_, absl::StrCat("PRAGMA application_id=", schema_.application_id));
+  }
   if (code == SQLITE_OK) code = RunSql(db_, "COMMIT");
   if (code != SQLITE_OK) reason_ = sqlite3_errmsg(db_);  // the next statement has its own
   if (sqlite3_get_autocommit(db_) == 0) RunSql(db_, "ROLLBACK");

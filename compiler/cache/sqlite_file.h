@@ -29,6 +29,8 @@ namespace athanor {
 struct SqliteSchema {
   absl::string_view what;               // "cache", for messages
   absl::Span<const char* const> steps;  // step i leads from schema i to i + 1; only added to
+  int32_t application_id = 0;           // of such files; 0: any SQLite file is taken
+  absl::string_view table;              // by which one from before it had the id is known
   bool full_sync = false;               // a commit survives the loss of power
   bool begin_anew = true;               // a damaged file is moved aside; else it stays, unusable
   bool gives_back = false;              // freed pages can go back (PRAGMA incremental_vacuum)
@@ -40,7 +42,7 @@ struct SqliteSchema {
 enum class FileState : uint8_t {
   kUsable,
   kNewerSchema,  // left alone, not read
-  kReadOnly,     // read, not written
+  kReadOnly,     // read, as far as that is possible without writing, not written
   kFull,         // read; writes are tried again
   kUnusable,
 };
@@ -102,8 +104,8 @@ class SqliteFile {
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
 
-  // Creates folder and file where they are missing, migrates, moves a damaged file aside. Also
-  // opens again.
+  // Creates folder and file where they are missing, migrates, moves a damaged file aside. Not a
+  // file of another program: that is kUnusable, and left alone. Also opens again.
   FileState Open();
   void Close();
 
@@ -132,6 +134,8 @@ class SqliteFile {
  private:
   int TryOpen();
   int CheckVersion();
+  // For a file system that nobody writes to.
+  int OpenImmutable();
   int Migrate();
   int SetGivesBack();
   void MoveAside();
