@@ -1,5 +1,7 @@
 #include "server/bucket_builder.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +16,24 @@
 namespace athanor {
 namespace {
 
-using Found = std::shared_ptr<const PlanSearch::Found>;
+// What a baseline is thought to save by narrower bounds, where nothing was measured; and what any
+// plan of a box's own is.
+constexpr double kNarrower = 0.05, kLeastGain = 0.01;
+
+// Of the full range's plan at the box's sizes, where it was measured there.
+std::optional<double> ShareOf(const std::vector<BucketPlan>& plans, const std::string& full_id) {
+  for (const BucketPlan& plan : plans) {
+    if (plan.made->plan.plan_id() == full_id) return plan.share;
+  }
+  return std::nullopt;
+}
 
 class Builder {
  public:
   Builder(const BucketTools& tools, Registry& registry, CompileJob& job)
-      : tools_(tools), registry_(registry), job_(job), version_(job.version()) {}
+      : tools_(tools), registry_(registry), job_(job), version_(job.version()) {
+    if (const auto full = version_->plan(); full != nullptr) full_id_ = full->info.plan_id();
+  }
 
   absl::Status Build() {
     if (absl::Status s = ChooseGrid(); !s.ok()) return s;
@@ -76,16 +90,22 @@ class Builder {
     job_.Update([&](v1::CompileJob& state) { state.set_buckets_done(bucket); });
   }
 
+  // What it saves of the time that the full range's plan takes there.
+  double GainOf(int bucket, const BucketPlan& plan) const {
+    if (const auto full = ShareOf(made_[bucket], full_id_)) return (*full - plan.share) / *full;
+    return std::max(kLeastGain, (1 + kNarrower - plan.share) / (1 + kNarrower));
+  }
+
   // What loading it would take that nobody holds yet.
-  BucketCandidate CandidateOf(int bucket) const {
-    BucketCandidate candidate{.bucket = bucket};
+  BucketCandidate CandidateOf(int bucket, const BucketPlan& plan) const {
+    BucketCandidate candidate{.bucket = bucket, .gain = GainOf(bucket, plan)};
     ParameterHashes hashes;
     const std::vector<NodeId> ids = version_->graph().ParameterIds();
     for (size_t i = 0; i < ids.size(); ++i) {
       hashes[version_->graph().node(ids[i]).name] = version_->parameter_hashes()[i];
     }
     // A plan that says nothing of its memory is refused, if at all, when it is loaded.
-    const auto memory = MemoryOf(made_[bucket]->plan, hashes);
+    const auto memory = MemoryOf(plan.made->plan, hashes);
     if (!memory.ok()) return candidate;
     for (const PlanMemory::Weight& weight : memory->prepared) {
       if (tools_.pool != nullptr && tools_.pool->Find(weight.key).has_value()) continue;
@@ -94,17 +114,31 @@ class Builder {
     return candidate;
   }
 
+  // Into `plans_` and `input`, by position; what saves nothing is left out.
+  void AddCandidates(int bucket, BucketChoiceInput* input) {
+    for (const BucketPlan& plan : made_[bucket]) {
+      BucketCandidate candidate = CandidateOf(bucket, plan);
+      if (candidate.gain <= 0) continue;
+      input->candidates.push_back(std::move(candidate));
+      plans_.push_back(plan.made);
+    }
+  }
+
   void Load() {
     BucketChoiceInput input{.buckets = grid_->size()};
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
-      if (made_[bucket] != nullptr) input.candidates.push_back(CandidateOf(bucket));
+      const size_t before = plans_.size();
+      AddCandidates(bucket, &input);
+      if (made_[bucket].empty() || plans_.size() > before) continue;
+      boxes_[bucket].reason = "the full range's plan takes no longer there than any of its own";
+      made_[bucket].clear();
     }
     const ServerLedger& ledger = registry_.ledger();
     input.bytes_free = ledger.limit() - ledger.used();
     const std::vector<int> chosen = ChoosePlans(input);
     const int64_t bytes = BytesOf(input, chosen);
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
-      if (made_[bucket] == nullptr || job_.stop_requested().has_value()) continue;
+      if (made_[bucket].empty() || job_.stop_requested().has_value()) continue;
       if (chosen[bucket] < 0) {
         Refuse(bucket, absl::ResourceExhaustedError(absl::StrCat(
                            "its weights do not fit beside the ", bytes,
@@ -112,13 +146,17 @@ class Builder {
                            ledger.limit(), " bytes (--memory_limit) are held")));
         continue;
       }
-      auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), made_[bucket]);
-      if (loaded.ok()) {
-        boxes_[bucket] = {*std::move(loaded), ""};
-      } else {
-        Refuse(bucket, loaded.status());
-      }
+      LoadOne(bucket, plans_[chosen[bucket]]);
     }
+  }
+
+  void LoadOne(int bucket, const std::shared_ptr<const PlanSearch::Found>& made) {
+    auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), made);
+    if (!loaded.ok()) return Refuse(bucket, loaded.status());
+    PlanTable::BoxPlan& box = boxes_[bucket];
+    box.plan = *std::move(loaded);
+    box.reason.clear();
+    if (ShareOf(made_[bucket], full_id_).has_value()) box.beside = full_id_;
   }
 
   absl::Status Serve() {
@@ -146,7 +184,9 @@ class Builder {
   std::shared_ptr<const BucketGrid> grid_;
   // By bucket.
   std::vector<PlanTable::BoxPlan> boxes_;
-  std::vector<Found> made_;
+  std::vector<std::vector<BucketPlan>> made_;
+  std::vector<std::shared_ptr<const PlanSearch::Found>> plans_;  // those that may be loaded
+  std::string full_id_;                                          // of the full range's plan
 };
 
 }  // namespace

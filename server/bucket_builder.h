@@ -3,13 +3,15 @@
 //
 //   absl::Status s = BuildBuckets({.make = ..., .load = ...}, registry, job);
 //
-// Every box for which there is memory gets a plan (bucket_choice.h); what serves the others, and
-// why, GetModel says. A box whose plan cannot be made costs the job nothing else.
+// Of a box's plans that are known the one is loaded that saves most of the time that the full
+// range's plan takes there, as far as there is memory for all (bucket_choice.h); what serves the
+// others, and why, GetModel says. A box whose plan cannot be made costs the job nothing else.
 #ifndef ATHANOR_SERVER_BUCKET_BUILDER_H_
 #define ATHANOR_SERVER_BUCKET_BUILDER_H_
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,9 +24,14 @@
 
 namespace athanor {
 
+struct BucketPlan {
+  std::shared_ptr<const PlanSearch::Found> made;  // checked and with its kernels
+  double share = 1;                               // its time, of that of the box's baseline
+};
+
 struct BucketTools {
-  // A plan of this graph, checked and with its kernels.
-  std::function<absl::StatusOr<std::shared_ptr<const PlanSearch::Found>>(const Graph&)> make;
+  // Plans of this graph, at least one.
+  std::function<absl::StatusOr<std::vector<BucketPlan>>(const Graph&)> make;
   // One that can serve.
   std::function<absl::StatusOr<std::shared_ptr<const ServedPlan>>(
       const Graph&, std::shared_ptr<const PlanSearch::Found>)>

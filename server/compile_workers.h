@@ -83,7 +83,8 @@ class CompileWorkers {
                 const std::vector<std::shared_ptr<ModelVersion>>& old);
   // At start: a job for a version whose plan serves already, ended.
   void AddRestored(const std::shared_ptr<ModelVersion>& version);
-  // Whether there is something left to search for by itself, for a version that is served.
+  // Whether there is something left to search for by itself, for a version that is served: of its
+  // full range.
   bool SearchDue(const ModelVersion& version, const SearchPolicy& policy) const;
   // Whether a version that its baseline serves could have a plan that was found for another one.
   bool BetterKept(const ModelVersion& version, const SearchPolicy& policy) const;

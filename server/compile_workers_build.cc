@@ -46,7 +46,8 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
     if (!MakeBuckets(index, job)) return false;
     // A start makes such a job for the boxes alone.
     const bool boxes = version.plans().view().grid->size() > 1;
-    if (!boxes || !job->policy().automatic || SearchDue(version, job->policy())) {
+    if (!boxes || !job->policy().automatic ||
+        WorkerSearches::Due(keeper_, version, job->policy())) {
       return HandOver(index, job, before->made);
     }
     job->FinishRestored(*before);
@@ -87,7 +88,7 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
     if (!MakeBuckets(index, job)) return false;
     const bool idle = origin == PlanOrigin::kRemembered && !WorkerSearches::Wanted(*job);
     const bool searched = origin != PlanOrigin::kLowered && WorkerSearches::Wanted(*job) &&
-                          !SearchDue(version, job->policy());
+                          !WorkerSearches::Due(keeper_, version, job->policy());
     if (!idle && !searched) return HandOver(index, job, plan->made);
     job->FinishRestored(*plan);
     return false;
@@ -105,7 +106,7 @@ bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& j
   const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server(),
                        backends_.cache()};
   const BucketTools buckets = {
-      .make = [&](const Graph& graph) { return MakePlan(tools, *job, graph); },
+      .make = [&](const Graph& graph) { return MakePlans(tools, *job, graph); },
       .load =
           [&](const Graph& graph, std::shared_ptr<const PlanSearch::Found> made) {
             return loader_.Load(version, graph, std::move(made));

@@ -1,5 +1,6 @@
 #include "server/job_builder.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -199,33 +200,36 @@ absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob&
 
 namespace {
 
-// Whole in the cache, or nothing.
-std::shared_ptr<const PlanSearch::Found> FindWhole(const JobTools& tools, CompileJob& job,
-                                                   const Graph& graph) {
+// Whole in the cache.
+std::vector<BucketPlan> FindWhole(const JobTools& tools, CompileJob& job, const Graph& graph) {
+  constexpr size_t kMost = 3;
   SearchPolicy policy = job.policy();
   // Its plans are not to change with what others found.
   if (job.version()->row().deterministic) policy.budget.search = false;
-  auto best =
-      tools.keeper.FindBest(tools.keeper.KeyOf(*job.version(), graph, policy.ToProto()), policy);
-  if (!best.ok() || !best->plan.missing.empty()) return nullptr;
-  const int total = best->plan.made->plan.kernels_size();
+  const PlanKey key = tools.keeper.KeyOf(*job.version(), graph, policy.ToProto());
+  std::vector<BucketPlan> plans;
+  int total = 0;
+  for (PlanKeeper::Choice& choice : tools.keeper.FindAll(key, policy, kMost)) {
+    total = std::max(total, choice.made->plan.kernels_size());
+    plans.push_back({std::move(choice.made), choice.share_of_baseline});
+  }
   job.Update([&](v1::CompileJob& state) {
     state.set_kernels_total(state.kernels_total() + total);
     state.set_kernels_done(state.kernels_done() + total);
     state.set_kernels_from_cache(state.kernels_from_cache() + total);
   });
-  return best->plan.made;
+  return plans;
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const PlanSearch::Found>> MakePlan(const JobTools& tools,
-                                                                  CompileJob& job,
-                                                                  const Graph& graph) {
+absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, CompileJob& job,
+                                                  const Graph& graph) {
   const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
   if (machine.ok()) {
     tools.keeper.SetMachine(*machine);
-    if (auto found = FindWhole(tools, job, graph); found != nullptr) return found;
+    std::vector<BucketPlan> plans = FindWhole(tools, job, graph);
+    if (!plans.empty()) return plans;
   }
   absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph);
   if (!plan.ok()) return plan.status();
@@ -247,7 +251,7 @@ absl::StatusOr<std::shared_ptr<const PlanSearch::Found>> MakePlan(const JobTools
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   if (absl::Status s = tools.backend.Check(graph, made->plan, made->objects); !s.ok()) return s;
   if (machine.ok()) tools.keeper.PutBaseline(tools.keeper.KeyOf(*job.version(), graph, {}), *made);
-  return made;
+  return std::vector<BucketPlan>{{std::move(made)}};
 }
 
 absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {

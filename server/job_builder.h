@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/cache/cache.h"
+#include "server/bucket_builder.h"
 #include "server/compile_backend.h"
 #include "server/compile_job.h"
 #include "server/kept_plans.h"
@@ -81,12 +82,11 @@ struct BuiltPlan {
   std::string key;
 };
 
-// A plan of `graph`, which is the version's with narrower dims, with its kernels: the best that the
-// cache has whole, else the baseline, checked and kept there. Watchers of the job see how many
-// kernels there are in all. CANCELLED: the job was asked to stop.
-absl::StatusOr<std::shared_ptr<const PlanSearch::Found>> MakePlan(const JobTools& tools,
-                                                                  CompileJob& job,
-                                                                  const Graph& graph);
+// Plans of `graph`, which is the version's with narrower dims, with their kernels: what the cache
+// has whole, else the baseline, checked and kept there. Watchers of the job see how many kernels
+// there are in all. CANCELLED: the job was asked to stop.
+absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, CompileJob& job,
+                                                  const Graph& graph);
 
 // The plan of the job's version, or its plan with taps. Of all servers on a cache one makes it.
 // CANCELLED: the job was asked to stop.

@@ -41,7 +41,7 @@ void KeptPlans::AddLocked(Kept added, const std::string& serving) {
     plans_.erase(same);
   }
   plans_.push_back(std::move(added));
-  if (plans_.size() <= kMost) return;
+  if (plans_.size() <= most_) return;
   // The first is the baseline, as a rule: what one goes back to when all else is doubted.
   const auto latest =
       std::find_if(plans_.rbegin(), plans_.rend(), [](const Kept& kept) { return kept.served; });

@@ -23,8 +23,10 @@ namespace athanor {
 
 class KeptPlans {
  public:
-  // The first one and the latest of the others.
-  static constexpr size_t kMost = 8;
+  // The first one and the latest of the others: of the full range, and of a box.
+  static constexpr size_t kMost = 8, kMostOfBox = 3;
+
+  explicit KeptPlans(size_t most = kMost) : most_(most) {}
 
   struct Kept {
     v1::PlanInfo info;
@@ -65,6 +67,7 @@ class KeptPlans {
  private:
   void AddLocked(Kept added, const std::string& serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const size_t most_;
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Kept> plans_ ABSL_GUARDED_BY(mu_);  // the latest last

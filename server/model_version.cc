@@ -71,6 +71,15 @@ void ModelVersion::SetDeleted() {
   kept_.Close();
 }
 
+std::shared_ptr<KeptPlans> ModelVersion::KeptOf(const std::shared_ptr<const BucketGrid>& grid,
+                                                int bucket) {
+  // The caller holds the version.
+  if (bucket == BucketGrid::kFullRange) return {std::shared_ptr<void>(), &kept_};
+  const PlanTable::View view = plans_.view();
+  std::shared_ptr<KeptPlans> kept = view.grid == grid ? view.box(bucket).kept : nullptr;
+  return kept != nullptr ? kept : std::make_shared<KeptPlans>();
+}
+
 void ModelVersion::SetPictures(Pictures pictures) {
   MutexLock lock(mu_);
   pictures_ = std::move(pictures);
@@ -128,7 +137,6 @@ void ModelVersion::AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared,
                               int64_t* arenas) const {
   const bool pinned = !plans_.uses_boxes();
   const std::shared_ptr<const ServedPlan> full = plans_.full().plan();
-  const bool searched = full != nullptr && full->searched();
   const PlanTable::View view = plans_.view();
   for (size_t bucket = 1; bucket < view.boxes.size(); ++bucket) {
     const PlanTable::BoxPlan& box = view.boxes[bucket];
@@ -136,7 +144,7 @@ void ModelVersion::AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared,
     for (v1::DimRange& range : view.grid->ToProto(static_cast<int>(bucket))) {
       *state->add_bucket() = std::move(range);
     }
-    const bool behind = searched && box.plan != nullptr && !box.plan->searched();
+    const bool behind = box.plan != nullptr && !PlanTable::GoesFirst(box, full.get());
     state->set_reason(pinned   ? "the version is pinned to a plan of the full range"
                       : behind ? "a search has found a plan for the full range, not yet for this"
                                : box.reason);
@@ -177,6 +185,10 @@ v1::Model ModelVersion::ToProto(bool serving) const {
     arenas += view.plan->runner->arena_bytes();
   }
   for (v1::PlanInfo& info : kept_.infos()) *model.add_plans() = std::move(info);
+  for (const PlanTable::BoxPlan& box : plans_.view().boxes) {
+    if (box.kept == nullptr) continue;
+    for (v1::PlanInfo& info : box.kept->infos()) *model.add_plans() = std::move(info);
+  }
   for (const auto& [place, bytes] : prepared) {
     model.mutable_memory()->set_prepared(model.memory().prepared() + bytes);
   }

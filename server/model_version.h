@@ -78,6 +78,8 @@ class ModelVersion {
   // The plans without taps that served it.
   KeptPlans& kept() { return kept_; }
   const KeptPlans& kept() const { return kept_; }
+  // Those of a box, or of the full range; of boxes that are no more, none that anybody sees.
+  std::shared_ptr<KeptPlans> KeptOf(const std::shared_ptr<const BucketGrid>& grid, int bucket);
   std::shared_ptr<const ServedPlan> plan() const { return plans_.full().plan(); }
   v1::Model::State state() const { return StateOf(plans_.full().view()); }
 

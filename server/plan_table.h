@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/bucket_grid.h"
+#include "server/kept_plans.h"
 #include "server/plan_slot.h"
 #include "server/served_plan.h"
 
@@ -29,7 +30,14 @@ class PlanTable {
   struct BoxPlan {
     std::shared_ptr<const ServedPlan> plan;
     std::string reason;
+    // Of the full range's plan that it was measured beside, at the box's sizes, and is not slower.
+    std::string beside = {};
+    // The plans that served the box; never null in a table.
+    std::shared_ptr<KeptPlans> kept = nullptr;
   };
+  // Whether the box is served by its own plan where `full` serves the rest: a baseline is only
+  // where nothing was found for the full range, or that is not faster there.
+  static bool GoesFirst(const BoxPlan& box, const ServedPlan* full);
   // One snapshot.
   struct View {
     std::shared_ptr<const BucketGrid> grid;
@@ -42,17 +50,24 @@ class PlanTable {
 
   PlanSlot& full() { return full_; }
   const PlanSlot& full() const { return full_; }
-  // What runs a request of these sizes now: its box's plan, but no baseline where a search has
-  // found a plan for the full range; else that. REQUIRES: sizes in the dims' bounds
+  // What runs a request of these sizes now: its box's plan if that goes first, else the full
+  // range's. REQUIRES: sizes in the dims' bounds
   std::shared_ptr<const ServedPlan> For(absl::Span<const int64_t> dims) const;
   View view() const;
 
   // Other boxes with their plans, in one step: requests under way end with what they began. False
   // after Close. REQUIRES: boxes.size() == grid->size()
   bool Replace(std::shared_ptr<const BucketGrid> grid, std::vector<BoxPlan> boxes);
-  // One plan in the place of another. False: closed, or the boxes are others than `grid`'s now.
+  // One plan in the place of another. Without one `reason` says why. False: closed, or the boxes
+  // are others than `grid`'s now.
   bool Set(const std::shared_ptr<const BucketGrid>& grid, int bucket,
-           std::shared_ptr<const ServedPlan> plan);
+           std::shared_ptr<const ServedPlan> plan, std::string reason = "");
+  // The box's plan was measured beside this one of the full range, and is not slower there.
+  void SetBeside(const std::shared_ptr<const BucketGrid>& grid, int bucket,
+                 const std::string& full_plan_id);
+  // One that does not serve, beside those that the box was served by.
+  void Keep(const std::shared_ptr<const BucketGrid>& grid, int bucket, const v1::PlanInfo& info,
+            std::shared_ptr<const PlanSearch::Found> made);
   // While false the full range's plan serves every size: it is what the version is pinned to.
   void UseBoxes(bool use);
   bool uses_boxes() const;

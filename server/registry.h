@@ -102,6 +102,9 @@ class Registry {
   // rollback says otherwise. False if the version was deleted meanwhile, or is served and pinned.
   bool Publish(const std::shared_ptr<ModelVersion>& version,
                std::shared_ptr<const ServedPlan> plan);
+  // As Publish, of a plan of one of the version's boxes. False also where its boxes are others now.
+  bool PublishBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid, int bucket,
+                  std::shared_ptr<const ServedPlan> plan);
   // As Publish, of plans that the version's rows name already: `kept` with `plan` among them.
   bool Restore(const std::shared_ptr<ModelVersion>& version, std::shared_ptr<const ServedPlan> plan,
                std::vector<KeptPlans::Kept> kept);

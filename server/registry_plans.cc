@@ -83,6 +83,15 @@ bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
   return true;
 }
 
+bool Registry::PublishBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
+                          int bucket, std::shared_ptr<const ServedPlan> plan) {
+  MutexLock change(change_mu_);
+  if (!version.pinned_plan().empty()) return false;
+  if (!version.plans().Set(grid, bucket, std::move(plan))) return false;
+  version.metrics().cells.Count(Metric::kPlanSwaps);
+  return true;
+}
+
 bool Registry::Restore(const std::shared_ptr<ModelVersion>& version,
                        std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlans::Kept> kept) {
   {

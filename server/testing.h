@@ -31,11 +31,13 @@ namespace athanor {
 // What a search that needs no measuring finds: `plans` plans, one a step, ids "found-1", "found-2",
 // ... over all searches, kind "search". What comes after them:
 struct TestSearch {
+  int first = 0;  // steps before the first plan
   int plans = 0;
   v1::CompileJob::StopReason stop = v1::CompileJob::STOP_EXHAUSTED;
-  absl::Status error;    // instead of `stop`, unless OK
-  bool endless = false;  // instead: steps that find nothing, until its time is up
-  int crowded = 0;       // first comparisons or costs that find no gaps to be measured in
+  absl::Status error;     // instead of `stop`, unless OK
+  bool endless = false;   // instead: steps that find nothing, until its time is up
+  int crowded = 0;        // first comparisons or costs that find no gaps to be measured in
+  double compared = 0.5;  // time of its best plan by that of any other
   std::vector<absl::StatusOr<std::string>> pictures = {};  // of regions, after the first step
 };
 

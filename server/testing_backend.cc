@@ -60,12 +60,23 @@ class EvaluatorRunner final : public PlanRunner {
 // Compiled code as far as this backend knows it: loaded with another plan it is an error.
 std::string ObjectOf(const v1::Plan& plan) { return "object of " + plan.plan_id(); }
 
+void SetDims(const Graph& graph, v1::Plan* plan) {
+  plan->clear_dims();
+  for (const Dim& dim : graph.dims) {
+    auto* range = plan->add_dims();
+    range->set_name(dim.name);
+    range->set_min(dim.min);
+    range->set_max(dim.max);
+  }
+}
+
 class ScriptedSearch final : public PlanSearch {
  public:
   // `interrupted` is the backend's.
-  ScriptedSearch(Found from, TestSearch script, std::shared_ptr<TestControl> control,
-                 const bool* interrupted)
-      : from_(std::move(from)),
+  ScriptedSearch(const Graph& graph, Found from, TestSearch script,
+                 std::shared_ptr<TestControl> control, const bool* interrupted)
+      : graph_(graph),
+        from_(std::move(from)),
         script_(std::move(script)),
         control_(std::move(control)),
         interrupted_(interrupted) {}
@@ -75,6 +86,10 @@ class ScriptedSearch final : public PlanSearch {
     control_->Tell("step " + from_.plan.plan_id());
     progress_.set_candidates(progress_.candidates() + 1);
     Step step;
+    if (script_.first > 0 && !finishing_) {
+      --script_.first;
+      return step;
+    }
     if (found_ < script_.plans && !finishing_) {
       ++found_;
       step.found = Another();
@@ -106,7 +121,9 @@ class ScriptedSearch final : public PlanSearch {
     v1::PlanComparison comparison;
     comparison.set_plan_id(best);
     comparison.set_against(other.plan.plan_id());
-    comparison.set_ratio(best == other.plan.plan_id() ? 1 : 0.5);
+    comparison.set_ratio(best == other.plan.plan_id() ? 1 : script_.compared);
+    comparison.set_low(comparison.ratio());
+    comparison.set_high(comparison.ratio());
     return comparison;
   }
   absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override {
@@ -123,6 +140,7 @@ class ScriptedSearch final : public PlanSearch {
     offered_ = control_->NextPlanId();
     found.plan.set_plan_id(offered_);
     found.plan.set_kind("search");
+    SetDims(graph_, &found.plan);
     found.plan.mutable_kernels(0)->set_source(offered_);
     for (KernelObject& kernel : found.objects) {
       kernel.object = ObjectOf(found.plan);
@@ -131,6 +149,7 @@ class ScriptedSearch final : public PlanSearch {
     return found;
   }
 
+  const Graph graph_;
   const Found from_;
   TestSearch script_;
   const std::shared_ptr<TestControl> control_;
@@ -159,12 +178,7 @@ class EvaluatorBackend final : public CompileBackend {
     }
     plan.set_plan_id("p-" + Sha256Hex(what).substr(0, 16));
     plan.set_kind("baseline");
-    for (const Dim& dim : graph.dims) {
-      auto* range = plan.add_dims();
-      range->set_name(dim.name);
-      range->set_min(dim.min);
-      range->set_max(dim.max);
-    }
+    SetDims(graph, &plan);
     plan.add_kernels()->set_name("reference");
     plan.mutable_kernels(0)->set_source(plan.plan_id());
     plan.add_run();
@@ -188,7 +202,7 @@ class EvaluatorBackend final : public CompileBackend {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, PlanSearch::Found from,
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph, PlanSearch::Found from,
                                                         const PlanSearchOptions& options) override {
     std::optional<TestSearch> script = control_->search();
     if (!script.has_value()) {
@@ -196,7 +210,7 @@ class EvaluatorBackend final : public CompileBackend {
     }
     control_->Tell("search from " + from.plan.plan_id());
     control_->SetSearchOptions(options);
-    return std::make_unique<ScriptedSearch>(std::move(from), *std::move(script), control_,
+    return std::make_unique<ScriptedSearch>(graph, std::move(from), *std::move(script), control_,
                                             &interrupted_);
   }
   size_t most_searches() const override { return TestControl::kMostSearches; }

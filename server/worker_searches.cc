@@ -54,66 +54,75 @@ void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
   if (policy.use == v1::SearchOptions::COMPARE) {
     if (auto first = version.kept().first(); first != nullptr) serving = std::move(first);
   }
-  PlanSearchOptions options;
-  options.seed = policy.seed;
-  options.max_candidates = policy.budget.candidates;
-  options.mode = policy.budget.mode;
-  options.disabled_rules.assign(policy.disabled_rules.begin(), policy.disabled_rules.end());
-  options.approximate = policy.approximate;
-  auto search = backend_.NewSearch(version.graph(), *serving, options);
-  if (!search.ok()) {
+  const auto due = [&](const Graph& graph) { return PartDue(keeper_, version, policy, graph); };
+  Searching s{job, SearchParts(version, policy, due)};
+  if (!s.parts.full_range()) {
+    s.contest = BoxContest(version, s.parts.grid(), s.parts.bucket());
+    if (s.contest.leader() != nullptr) serving = s.contest.leader();
+  }
+  if (absl::Status begun = Begin(s, *serving); !begun.ok()) {
     if (const auto stop = job->stop_requested()) {
       job->Finish(absl::OkStatus(), *stop);
       return;
     }
     // A backend without searches is none that failed.
-    const bool none = absl::IsUnimplemented(search.status());
-    LogWarn("no search", {{"model", version.name()}, {"error", search.status().ToString()}});
-    job->Finish(search.status(),
+    const bool none = absl::IsUnimplemented(begun);
+    LogWarn("no search", {{"model", version.name()}, {"error", begun.ToString()}});
+    job->Finish(begun,
                 none ? v1::CompileJob::STOP_BASELINE_ONLY : v1::CompileJob::STOP_SEARCH_FAILED);
     return;
   }
   // What it finds is kept as what this compiler made, which may be another than before the start.
   if (const auto machine = backend_.Machine(); machine.ok()) keeper_.SetMachine(*machine);
   job->Enter(v1::CompileJob::SEARCHING, 96, "looks for a faster plan");
-  searches_.push_back({job, *std::move(search), serving->plan.plan_id()});
+  searches_.push_back(std::move(s));
 }
 
-absl::Status WorkerSearches::Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found) {
-  ModelVersion& version = *job.version();
+absl::Status WorkerSearches::Swap(const Searching& s,
+                                  std::shared_ptr<const PlanSearch::Found> found) {
+  const std::shared_ptr<ModelVersion> held = s.job->version();
+  ModelVersion& version = *held;
   const std::string pinned = version.pinned_plan();
   if (!pinned.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " is pinned to plan ", pinned));
   }
-  auto served = loader_.Load(version, version.graph(), std::move(found));
+  auto served = loader_.Load(version, s.parts.graph(), std::move(found));
   if (!served.ok()) return served.status();
-  if (registry_.Publish(job.version(), *std::move(served))) return absl::OkStatus();
+  const bool serves =
+      s.parts.full_range()
+          ? registry_.Publish(held, *std::move(served))
+          : registry_.PublishBox(version, s.parts.grid(), s.parts.bucket(), *std::move(served));
+  if (serves) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrCat(version.Describe(), " was deleted or pinned while the plan was loaded"));
 }
 
-absl::Status WorkerSearches::Take(CompileJob& job,
+absl::Status WorkerSearches::Take(const Searching& s,
                                   const std::shared_ptr<const PlanSearch::Found>& made) {
-  ModelVersion& version = *job.version();
-  switch (job.policy().use) {
+  ModelVersion& version = *s.job->version();
+  switch (s.job->policy().use) {
     case v1::SearchOptions::COMPARE:
       return absl::OkStatus();
     case v1::SearchOptions::KEEP:
       if (version.plan() == nullptr) {
         return absl::AbortedError(absl::StrCat(version.Describe(), " was deleted"));
       }
-      registry_.Keep(version, PlanInfoOf(*made), made);
+      if (s.parts.full_range()) {
+        registry_.Keep(version, PlanInfoOf(*made), made);
+      } else {
+        version.plans().Keep(s.parts.grid(), s.parts.bucket(), PlanInfoOf(*made), made);
+      }
       return absl::OkStatus();
     default:
-      return Swap(job, made);
+      return Swap(s, made);
   }
 }
 
 void WorkerSearches::Remember(const Searching& s, const PlanSearch::Found& made) {
   const ModelVersion& version = *s.job->version();
   if (s.job->policy().use == v1::SearchOptions::COMPARE || !keeper_.ready()) return;
-  keeper_.PutFound(keeper_.KeyOf(version, version.graph(), made.how), made, s.from,
+  keeper_.PutFound(keeper_.KeyOf(version, s.parts.graph(), made.how), made, s.from,
                    s.search->progress().best());
 }
 
@@ -130,7 +139,7 @@ void WorkerSearches::RememberEnd(const Searching& s, v1::CompileJob::StopReason 
   if (!keeper_.ready()) return;
   const ModelVersion& version = *s.job->version();
   const SearchPolicy& policy = s.job->policy();
-  keeper_.PutSearch(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy,
+  keeper_.PutSearch(keeper_.KeyOf(version, s.parts.graph(), policy.ToProto()), policy,
                     {.stop = reason,
                      .seconds = Seconds(s.used),
                      .candidates = s.search->progress().candidates()});
@@ -138,28 +147,34 @@ void WorkerSearches::RememberEnd(const Searching& s, v1::CompileJob::StopReason 
 
 void WorkerSearches::ShowProgress(const Searching& s) {
   const double seconds = Seconds(s.used);
-  const SearchBudget& budget = s.job->policy().budget;
+  const SearchBudget budget = s.parts.share();
   const v1::SearchProgress& progress = s.search->progress();
   auto pictures = s.search->TakePictures();
-  if (!pictures.empty()) s.job->version()->SetPictures(std::move(pictures));
+  if (!pictures.empty() && s.parts.full_range()) s.job->version()->SetPictures(std::move(pictures));
   double done = 0;
   if (budget.time.count() > 0) done = std::min(1.0, seconds / Seconds(budget.time));
   if (budget.candidates > 0) {
     done = std::min(
         1.0, static_cast<double>(progress.candidates()) / static_cast<double>(budget.candidates));
   }
+  done = (s.parts.ended() + done) / s.parts.total();
+  const std::string bucket = s.parts.Text();
   s.job->Update([&](v1::CompileJob& state) {
     *state.mutable_search() = progress;
     state.mutable_search()->set_seconds(seconds);
+    state.set_search_bucket(bucket);
     state.set_percent(96 + static_cast<float>(3.9 * done));
-    state.set_message(absl::StrFormat("%d candidates, %.1f %% of the baseline's time",
+    state.set_message(absl::StrFormat("%s%d candidates, %.1f %% of the baseline's time",
+                                      bucket.empty() ? "" : absl::StrCat("bucket ", bucket, ": "),
                                       progress.candidates(), 100 * progress.best()));
   });
 }
 
 absl::Status WorkerSearches::AtEnd(Searching& s) {
   absl::Status status;
-  if (s.job->policy().use != v1::SearchOptions::SERVE) status = Compare(s);
+  if (s.contest.open()) status = Contest(s, /*at_end=*/true);
+  if (!status.ok()) return status;
+  if (s.job->policy().use != v1::SearchOptions::SERVE && s.parts.full_range()) status = Compare(s);
   if (!status.ok() || s.job->stop_requested()) return status;
   status = NoteCosts(s);
   if (status.ok() || (absl::IsAborted(status) && !s.last_try)) return status;
@@ -179,33 +194,44 @@ absl::Status WorkerSearches::Compare(Searching& s) {
 
 absl::Status WorkerSearches::NoteCosts(Searching& s) {
   ModelVersion& version = *s.job->version();
-  const std::shared_ptr<const ServedPlan> serving = version.plan();
+  const std::shared_ptr<const ServedPlan> serving = Serving(s);
   if (serving == nullptr || serving->made == nullptr) return absl::OkStatus();
   absl::StatusOr<std::vector<v1::PlanCost>> costs = s.search->Costs(*serving->made);
   if (!costs.ok()) return costs.status();
   if (keeper_.ready()) {
-    keeper_.PutCosts(keeper_.KeyOf(version, version.graph(), serving->made->how),
+    keeper_.PutCosts(keeper_.KeyOf(version, s.parts.graph(), serving->made->how),
                      serving->info.plan_id(), *costs);
   }
-  version.kept().SetCosts(serving->info.plan_id(), *std::move(costs));
+  version.KeptOf(s.parts.grid(), s.parts.bucket())
+      ->SetCosts(serving->info.plan_id(), *std::move(costs));
   return absl::OkStatus();
 }
 
 std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   CompileJob& job = *s.job;
   const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<PlanSearch::Step> step = s.search->Next();
+  absl::StatusOr<PlanSearch::Step> step = PlanSearch::Step{};
+  const absl::Status contest =
+      s.contest.open() && s.begun ? Contest(s, /*at_end=*/false) : absl::OkStatus();
+  if (contest.ok()) {
+    step = s.search->Next();
+  } else if (const auto time = s.parts.share().time; time.count() > 0 && s.used >= time) {
+    s.contest = {};  // requests left no gaps in all this time: what serves, serves on
+  }
+  s.begun |= step.ok();
   if (step.ok() && step->found.has_value()) {
     step->found->how = job.policy().ToProto();
     const auto made = std::make_shared<const PlanSearch::Found>(*std::move(step->found));
     const std::string& id = made->plan.plan_id();
-    const absl::Status taken = Take(job, made);
+    const absl::Status taken = Take(s, made);
     s.search->Taken(taken);
     if (taken.ok()) {
+      s.contest = {};  // faster than the leader
       Remember(s, *made);
       LogInfo("plan taken", {{"job", job.id()},
                              {"model", job.version()->name()},
                              {"version", job.version()->version()},
+                             {"bucket", s.parts.Text()},
                              {"plan", id},
                              {"use", v1::SearchOptions::Use_Name(job.policy().use)},
                              {"share_of_baseline", s.search->progress().best()}});
@@ -227,7 +253,7 @@ std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
     return End{v1::CompileJob::STOP_SEARCH_FAILED, status};
   }
   if (step->stop.has_value()) return End{*step->stop, {}};
-  const SearchBudget& budget = job.policy().budget;
+  const SearchBudget budget = s.parts.share();
   if (budget.time.count() > 0 && s.used >= budget.time) s.search->Finish();
   return std::nullopt;
 }
@@ -243,6 +269,7 @@ void WorkerSearches::Step() {
   LogInfo("search ended", {{"job", s.job->id()},
                            {"model", s.job->version()->name()},
                            {"version", s.job->version()->version()},
+                           {"bucket", s.parts.Text()},
                            {"reason", v1::CompileJob::StopReason_Name(end->reason)},
                            {"budget", ToText(s.job->policy().budget)},
                            {"seed", s.job->policy().seed},
@@ -252,7 +279,8 @@ void WorkerSearches::Step() {
                            {"plans_taken", progress.plans_taken()},
                            {"share_of_baseline", progress.best()}});
   RememberEnd(s, end->reason);
-  s.job->Finish(end->error, end->reason);
+  if (GoOn(s, *end)) return TakeTurns(std::move(s));
+  s.job->Finish(s.first_end->error, s.first_end->reason);
 }
 
 void WorkerSearches::TakeTurns(Searching s) {

@@ -7,8 +7,9 @@
 // Where there are more than the backend holds, which would begin one again with each step, the rest
 // wait in line until one ends or has had its share.
 //
-// A plan that is found is loaded and published, or kept, as the job's policy says; a job ends with
-// its search's reason. Used by one thread.
+// A job searches for a plan of the full range, then for one of each box (search_parts.h). A plan
+// that is found is loaded and published, or kept, as the job's policy says; a job ends with the
+// reason of its first search. Used by one thread.
 #ifndef ATHANOR_SERVER_WORKER_SEARCHES_H_
 #define ATHANOR_SERVER_WORKER_SEARCHES_H_
 
@@ -18,11 +19,13 @@
 #include <optional>
 #include <string>
 
+#include "server/box_contest.h"
 #include "server/compile_backend.h"
 #include "server/compile_job.h"
 #include "server/plan_loader.h"
 #include "server/registry.h"
 #include "server/restore/plan_keeper.h"
+#include "server/search_parts.h"
 
 namespace athanor {
 
@@ -35,6 +38,10 @@ class WorkerSearches {
 
   // Whether there is anything to search for: not without a budget, nor for a pinned version.
   static bool Wanted(const CompileJob& job);
+  // Of a version as a whole, the full range and boxes: an automatic search is not, where an equal
+  // one has come to its end.
+  static bool Due(const PlanKeeper& keeper, const ModelVersion& version,
+                  const SearchPolicy& policy);
   // Goes on from `serving`, the plan that serves the job's version; COMPARE begins at its baseline.
   // Ends the job where there is nothing to search.
   void Start(const std::shared_ptr<CompileJob>& job,
@@ -48,31 +55,49 @@ class WorkerSearches {
   void Step();
 
  private:
-  struct Searching {
-    std::shared_ptr<CompileJob> job;
-    std::unique_ptr<PlanSearch> search;
-    std::string from;                             // id of the plan it began at
-    std::chrono::steady_clock::duration used{};   // of its budget
-    std::chrono::steady_clock::duration turns{};  // since it became one of those that take turns
-    bool last_try = false;                        // at its end something could not be measured
-  };
   struct End {
     v1::CompileJob::StopReason reason;
     absl::Status error;  // of STOP_SEARCH_FAILED
   };
+  struct Searching {
+    std::shared_ptr<CompileJob> job;
+    SearchParts parts;
+    std::unique_ptr<PlanSearch> search = nullptr;  // of the present part
+    std::string from = "";                         // id of the plan it began at
+    BoxContest contest = {};                       // of a box
+    bool begun = false;                            // it knows at which sizes it measures
+    std::chrono::steady_clock::duration used{};    // of its budget
+    std::chrono::steady_clock::duration turns{};   // since it became one of those that take turns
+    bool last_try = false;                         // at its end something could not be measured
+    // Of the first part, once that has ended.
+    std::optional<End> first_end = {};
+    v1::SearchProgress first_progress = {};
+    std::string first_bucket = "";
+  };
 
+  static bool PartDue(const PlanKeeper& keeper, const ModelVersion& version,
+                      const SearchPolicy& policy, const Graph& graph);
+  // Begins the search of the present part at `serving`.
+  absl::Status Begin(Searching& s, const PlanSearch::Found& serving);
+  // The next part, if there is one; else the first one's end is the job's.
+  bool GoOn(Searching& s, const End& end);
+  // Has a box's plans timed beside each other, and the box served by the faster. ABORTED: there
+  // were no gaps to measure in. `at_end`: its search does not go on.
+  absl::Status Contest(Searching& s, bool at_end);
+  // The plan that serves the present part; null: none does.
+  static std::shared_ptr<const ServedPlan> Serving(const Searching& s);
   // Puts back one that goes on.
   void TakeTurns(Searching s);
   // Set if the search ends with this step.
   std::optional<End> Step(Searching& s);
   // Does with what a search found as the job's policy says. An error: the search goes on from what
   // it had before.
-  absl::Status Take(CompileJob& job, const std::shared_ptr<const PlanSearch::Found>& made);
+  absl::Status Take(const Searching& s, const std::shared_ptr<const PlanSearch::Found>& made);
   // Has the search's plan, or its end, known to later starts and other servers.
   void Remember(const Searching& s, const PlanSearch::Found& made);
   void RememberEnd(const Searching& s, v1::CompileJob::StopReason reason);
   // Loads and publishes; an error says why it cannot serve.
-  absl::Status Swap(CompileJob& job, std::shared_ptr<const PlanSearch::Found> found);
+  absl::Status Swap(const Searching& s, std::shared_ptr<const PlanSearch::Found> found);
   void ShowProgress(const Searching& s);
   // What is measured once a search has come to its end. ABORTED: something left no time to measure,
   // and it is worth another turn.

@@ -160,6 +160,8 @@ json JobJson(const v1::CompileJob& job) {
           {"kernels_from_cache", job.kernels_from_cache()},
           {"buckets_total", job.buckets_total()},
           {"buckets_done", job.buckets_done()},
+          {"buckets_searched", job.buckets_searched()},
+          {"search_bucket", job.search_bucket()},
           {"percent", job.percent()},
           {"message", job.message()},
           {"waits_for", job.waits_for()},

@@ -211,6 +211,34 @@ absl::StatusOr<PlanKeeper::Best> PlanKeeper::FindBest(PlanKey key,
   return found;
 }
 
+std::vector<PlanKeeper::Choice> PlanKeeper::FindAll(PlanKey key, const SearchPolicy& policy,
+                                                    size_t most) const {
+  if (cache_ == nullptr) return {};
+  std::vector<PlanRow> rows;
+  for (const bool approximate : {false, true}) {
+    if (approximate && !policy.approximate) continue;
+    key.approximate = approximate;
+    for (PlanRow& row : cache_->Plans(key)) {
+      if (!Allowed(row.stored, policy)) continue;
+      const auto at = std::upper_bound(rows.begin(), rows.end(), row, Faster);
+      rows.insert(at, std::move(row));
+    }
+  }
+  std::vector<Choice> choices;
+  bool baseline = false;
+  for (const PlanRow& row : rows) {
+    const bool is_baseline = row.stored.plan().kind() == kBaseline;
+    if (is_baseline ? baseline : choices.size() >= most) continue;
+    // Times of other machines' conditions say nothing beside those of these.
+    if (!is_baseline && row.conditions_equal != rows.front().conditions_equal) continue;
+    Kept kept = Revived(row.stored);
+    if (!kept.missing.empty()) continue;
+    baseline |= is_baseline;
+    choices.push_back({std::move(kept.made), is_baseline ? 1 : row.share_of_baseline});
+  }
+  return choices;
+}
+
 void PlanKeeper::PutBaseline(const PlanKey& key, const PlanSearch::Found& made) {
   if (cache_ == nullptr) return;
   PlanKey exact = key;
@@ -255,8 +283,9 @@ void PlanKeeper::PutFound(const PlanKey& key, const PlanSearch::Found& made,
   PlanRow row;
   row.stored = Stored(made, {});
   row.share_of_baseline = row.low = row.high = share;
+  // Of a box the full range's plan may be slower than its baseline.
   row.incumbent = !before.has_value() || !before->conditions_equal ||
-                  before->stored.plan().kind() == kBaseline || share < before->share_of_baseline;
+                  share < before->share_of_baseline;
   row.compared_with = "whole plan";
   cache_->PutPlan(key, row);
 }

@@ -64,6 +64,14 @@ class PlanKeeper {
   };
   absl::StatusOr<Best> FindBest(PlanKey key, const SearchPolicy& policy) const;
 
+  // Plans that `policy` allows and whose kernels are all there, the best `most` of them and the
+  // baseline, with what their time is of the baseline's.
+  struct Choice {
+    std::shared_ptr<PlanSearch::Found> made;
+    double share_of_baseline = 1;
+  };
+  std::vector<Choice> FindAll(PlanKey key, const SearchPolicy& policy, size_t most) const;
+
   // Of a baseline, whose kernels were checked; `key` as of any plan of its graph.
   void PutBaseline(const PlanKey& key, const PlanSearch::Found& made);
   // A plan that Find gave was verified with the objects that it has now.

@@ -23,8 +23,7 @@ absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::Plan
   }
   std::optional<KeptPlans::Details> details = (*version)->kept().Describe(id);
   for (const PlanTable::BoxPlan& box : (*version)->plans().view().boxes) {
-    if (details.has_value() || box.plan == nullptr || box.plan->info.plan_id() != id) continue;
-    details = {box.plan->info, box.plan->made, {}};
+    if (!details.has_value() && box.kept != nullptr) details = box.kept->Describe(id);
   }
   if (!details.has_value()) {
     return absl::NotFoundError(
