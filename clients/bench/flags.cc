@@ -14,6 +14,9 @@
 namespace athanor::bench {
 namespace {
 
+// Shorter turns hold too few calls to compare; each pair is kept and drawn again and again.
+constexpr double kFewestSliceSeconds = 0.05, kMostPairs = 10'000;
+
 absl::Status Bad(absl::string_view flag, absl::string_view text, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", text, ": ", what));
 }
@@ -108,6 +111,9 @@ absl::StatusOr<Arrival> ParseArrival(const RunFlags& flags, bool open) {
   return *arrival;
 }
 
+// How many slices fit, whole; 0.3 s has three of 0.1 s though its quotient is just below 3.
+double SlicesIn(double seconds, double slice) { return std::floor(seconds / slice + 1e-9); }
+
 absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
   if (flags.servers.empty() || flags.servers.size() > 2) {
     return Bad("--server", absl::StrCat("(given ", flags.servers.size(), " times)"),
@@ -121,9 +127,18 @@ absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
   if (phases.size() > 1 || phases[0].rate != phases[0].rate_end) {
     return Bad("--server", flags.servers[1], "two servers are compared at one constant load");
   }
-  if (plan.slice_seconds * 2 > phases[0].seconds) {
-    return Bad("--slice", absl::StrCat(plan.slice_seconds, "s"),
-               "at least two slices must fit into --duration");
+  const std::string slice = absl::StrCat(plan.slice_seconds, "s");
+  if (plan.slice_seconds < kFewestSliceSeconds) {
+    return Bad("--slice", slice,
+               absl::StrCat("must be at least ", kFewestSliceSeconds, "s, such as 2s"));
+  }
+  const double slices = SlicesIn(phases[0].seconds, plan.slice_seconds);
+  if (slices < 2) return Bad("--slice", slice, "at least two slices must fit into --duration");
+  if (slices > kMostPairs) {
+    return Bad(
+        "--slice", slice,
+        absl::StrCat("makes ", slices, " slices of --duration; at most ", kMostPairs, ", so ",
+                     std::ceil(phases[0].seconds / kMostPairs * 1e3) / 1e3, "s or more"));
   }
   return absl::OkStatus();
 }
@@ -181,6 +196,9 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   if (!(flags.slo_share > 0 && flags.slo_share <= 1)) {
     return Bad("--slo_share", absl::StrCat(flags.slo_share), "must be above 0 and at most 1");
   }
+  if (flags.slo_share != plan.slo_share && plan.slos.empty()) {
+    return Bad("--slo_share", absl::StrCat(flags.slo_share), "needs --slo, such as e2el:5");
+  }
   plan.slo_share = flags.slo_share;
   if (absl::Status s = CheckComparison(flags, plan); !s.ok()) return s;
   plan.load.address = flags.servers[0];
@@ -194,8 +212,8 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
 }
 
 int Pairs(const RunPlan& plan) {
-  return std::max(2,
-                  static_cast<int>(std::floor(plan.load.phases[0].seconds / plan.slice_seconds)));
+  const double slices = SlicesIn(plan.load.phases[0].seconds, plan.slice_seconds);
+  return static_cast<int>(std::clamp(slices, 2.0, kMostPairs));
 }
 
 }  // namespace athanor::bench

@@ -51,7 +51,7 @@ struct RunPlan {
 // INVALID_ARGUMENT names the flag, what is wrong, and what would be right.
 absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags);
 
-// How many pairs of slices the plan's duration makes, two at least.
+// How many pairs of slices the plan's duration makes, 2 to 10,000.
 int Pairs(const RunPlan& plan);
 
 }  // namespace athanor::bench

@@ -76,6 +76,23 @@ TEST(FlagsTest, TwoServersTakeTurns) {
   EXPECT_EQ(Pairs(*plan), 10);
 }
 
+TEST(FlagsTest, SlicesAreCountedWhole) {
+  RunFlags flags = Flags();
+  flags.servers.push_back("127.0.0.1:2");
+  struct Case {
+    const char *duration, *slice;
+    int pairs;
+  };
+  for (const Case& c : {Case{"300ms", "100ms", 3}, Case{"399ms", "100ms", 3},
+                        Case{"100ms", "50ms", 2}, Case{"500s", "50ms", 10'000}}) {
+    flags.duration = c.duration;
+    flags.slice = c.slice;
+    const auto plan = ParseRunFlags(flags);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(Pairs(*plan), c.pairs) << c.duration << " of " << c.slice;
+  }
+}
+
 TEST(FlagsTest, AbsurdFlagsAreRefusedByName) {
   struct Case {
     const char* flag;
@@ -88,6 +105,10 @@ TEST(FlagsTest, AbsurdFlagsAreRefusedByName) {
       {"--slice", [](RunFlags* f) { f->slice = "1s"; }},
       {"--slice", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "8s"; }},
       {"--slice", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "0s"; }},
+      {"--slice", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "1ns"; }},
+      {"--slice", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "49ms"; }},
+      {"--slice",
+       [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "50ms", f->duration = "168h"; }},
       {"--model", [](RunFlags* f) { f->model = ""; }},
       {"--rate", [](RunFlags* f) { f->rate = "fast"; }},
       {"--rate", [](RunFlags* f) { f->rate = "-5"; }},
@@ -119,7 +140,9 @@ TEST(FlagsTest, AbsurdFlagsAreRefusedByName) {
       {"--warmup", [](RunFlags* f) { f->warmups = -1; }},
       {"--timeout", [](RunFlags* f) { f->timeout = "soon"; }},
       {"--slo", [](RunFlags* f) { f->slo = "speed:5"; }},
+      {"--slo ,", [](RunFlags* f) { f->slo = ","; }},
       {"--slo_share", [](RunFlags* f) { f->slo_share = 2; }},
+      {"--slo_share", [](RunFlags* f) { f->slo_share = 0.5; }},
       {"--metadata", [](RunFlags* f) { f->metadata = {"commit"}; }},
   };
   for (const Case& c : cases) {

@@ -276,8 +276,46 @@ const std::string* Find(const std::map<std::string, std::string>& given, const s
   return found == given.end() ? nullptr : &found->second;
 }
 
+// A file is sent as it is, so a shape given beside it must be the file's in every request.
+absl::Status CheckFileShape(const Input& input, const std::map<std::string, Dim>& dims) {
+  const std::vector<int64_t>& sizes = input.values.file->shape;
+  bool same = input.shape.size() == sizes.size();
+  for (size_t i = 0; same && i < sizes.size(); ++i) {
+    int64_t size;
+    const auto dim = dims.find(input.shape[i]);
+    if (absl::SimpleAtoi(input.shape[i], &size)) {
+      same = size == sizes[i];
+    } else {
+      same = dim != dims.end() && dim->second.low == sizes[i] && dim->second.high == sizes[i];
+    }
+  }
+  if (same) return absl::OkStatus();
+  return Bad("--shape", absl::StrCat(input.name, "=", absl::StrJoin(input.shape, "x")),
+             absl::StrCat("its --input is a file of ", absl::StrJoin(sizes, "x"),
+                          ", which is sent as it is; leave this --shape out or say ", input.name,
+                          "=", absl::StrJoin(sizes, "x")));
+}
+
+// A range that no shape draws from is a mistake too.
+absl::Status CheckDims(const std::map<std::string, Dim>& dims, const std::vector<Input>& inputs) {
+  for (const auto& [name, dim] : dims) {
+    int64_t number;
+    const bool named =
+        !absl::SimpleAtoi(name, &number) &&
+        std::any_of(inputs.begin(), inputs.end(), [&, &name = name](const Input& input) {
+          return std::find(input.shape.begin(), input.shape.end(), name) != input.shape.end();
+        });
+    if (named) continue;
+    return Bad("--dims", absl::StrCat(name, "=", dim.low, "..", dim.high),
+               "no --shape has a size of this name; say where it goes, such as --shape x=bx64 with "
+               "--dims b=1..64, or leave it out");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Input>> ReadInputs(const inference::ModelMetadataResponse& model,
-                                              const InputFlags& flags) {
+                                              const InputFlags& flags,
+                                              const std::map<std::string, Dim>& dims) {
   absl::StatusOr<std::map<std::string, std::string>> shapes = ByName("--shape", flags.shapes);
   if (!shapes.ok()) return shapes.status();
   absl::StatusOr<std::map<std::string, std::string>> values = ByName("--input", flags.values);
@@ -294,13 +332,18 @@ absl::StatusOr<std::vector<Input>> ReadInputs(const inference::ModelMetadataResp
     absl::StatusOr<Values> drawn = ValuesOf(metadata, *input.dtype, Find(*values, input.name));
     if (!drawn.ok()) return drawn.status();
     input.values = *std::move(drawn);
-    if (!input.values.file.has_value()) {
-      absl::StatusOr<std::vector<std::string>> shape = ShapeOf(metadata, Find(*shapes, input.name));
+    const std::string* text = Find(*shapes, input.name);
+    if (!input.values.file.has_value() || text != nullptr) {
+      absl::StatusOr<std::vector<std::string>> shape = ShapeOf(metadata, text);
       if (!shape.ok()) return shape.status();
       input.shape = *std::move(shape);
     }
+    if (input.values.file.has_value() && text != nullptr) {
+      if (absl::Status s = CheckFileShape(input, dims); !s.ok()) return s;
+    }
     inputs.push_back(std::move(input));
   }
+  if (absl::Status s = CheckDims(dims, inputs); !s.ok()) return s;
   return inputs;
 }
 
@@ -314,7 +357,7 @@ absl::StatusOr<std::vector<client::InferRequest>> MakeRequests(
   }
   absl::StatusOr<std::map<std::string, Dim>> dims = ParseDims(flags.dims);
   if (!dims.ok()) return dims.status();
-  absl::StatusOr<std::vector<Input>> inputs = ReadInputs(model, flags);
+  absl::StatusOr<std::vector<Input>> inputs = ReadInputs(model, flags, *dims);
   if (!inputs.ok()) return inputs.status();
   Random random(flags.seed);
   std::vector<client::InferRequest> requests;

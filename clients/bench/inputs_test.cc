@@ -81,6 +81,7 @@ TEST(InputsTest, AFileIsSentAsItIs) {
   ASSERT_TRUE(client::WriteFile(path, client::FormatNpy(ids)).ok());
   InputFlags flags = Flags();
   flags.shapes = {"x=3x4"};
+  flags.dims = {};
   flags.values = {"ids=@" + path, "x=0..1"};
   const auto requests = MakeRequests(Model(), "", flags);
   ASSERT_TRUE(requests.ok()) << requests.status();
@@ -90,6 +91,31 @@ TEST(InputsTest, AFileIsSentAsItIs) {
     std::memcpy(&value, (*requests)[7].inputs.at("x").bytes.data() + at, 4);
     EXPECT_GE(value, 0);
     EXPECT_LE(value, 1);
+  }
+}
+
+// It is sent as it is: a shape that says otherwise would be a wish that nobody hears.
+TEST(InputsTest, AShapeBesideAFileIsTheFiles) {
+  const client::Tensor ids{"i32", {3}, std::string(12, '\1')};
+  const std::string path = testing::TempDir() + "/ids_shape.npy";
+  ASSERT_TRUE(client::WriteFile(path, client::FormatNpy(ids)).ok());
+  struct Case {
+    const char* shape;
+    std::vector<std::string> dims;
+    bool right;
+  };
+  for (const Case& c : {Case{"3", {}, true}, Case{"n", {"n=3..3"}, true}, Case{"7", {}, false},
+                        Case{"n", {"n=1..3"}, false}, Case{"n", {}, false}}) {
+    InputFlags flags;
+    flags.shapes = {"x=3x4", std::string("ids=") + c.shape};
+    flags.dims = c.dims;
+    flags.values = {"ids=@" + path};
+    const auto requests = MakeRequests(Model(), "", flags);
+    ASSERT_EQ(requests.ok(), c.right) << c.shape << ": " << requests.status();
+    if (c.right) continue;
+    EXPECT_THAT(std::string(requests.status().message()),
+                HasSubstr(std::string("--shape ids=") + c.shape));
+    EXPECT_THAT(std::string(requests.status().message()), HasSubstr("or say ids=3"));
   }
 }
 
@@ -108,6 +134,8 @@ TEST(InputsTest, MistakesAreNamedWithWhatWouldBeRight) {
       {"--dims b=1..64", {"x=bx4", "ids=3"}, {}, {"ids=0..1"}},
       {"--dims b=5..2", {"x=bx4", "ids=b"}, {"b=5..2"}, {"ids=0..1"}},
       {"--dims b=-1..2", {"x=bx4", "ids=b"}, {"b=-1..2"}, {"ids=0..1"}},
+      {"--dims q=1..4", {"x=2x4", "ids=3"}, {"q=1..4"}, {"ids=0..1"}},
+      {"--dims 3=1..4", {"x=2x4", "ids=3"}, {"3=1..4"}, {"ids=0..1"}},
       {"more than", {"x=99999999999x4", "ids=3"}, {}, {"ids=0..1"}},
       {"--input ids=0..9", {"x=2x4", "ids=3"}, {}, {}},
       {"range such as", {"x=2x4", "ids=3"}, {}, {"ids=5"}},

@@ -53,7 +53,8 @@ const Metric* FindMetric(absl::string_view name) {
 
 absl::StatusOr<std::vector<Slo>> ParseSlos(absl::string_view text) {
   std::vector<Slo> slos;
-  for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+  if (text.empty()) return slos;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(part, absl::MaxSplits(':', 1));
     Slo slo{parts.first, 0};
     if (FindMetric(slo.metric) == nullptr || !absl::SimpleAtod(parts.second, &slo.ms) ||
@@ -62,8 +63,8 @@ absl::StatusOr<std::vector<Slo>> ParseSlos(absl::string_view text) {
           Metrics(), ", ",
           [](std::string* out, const Metric& metric) { absl::StrAppend(out, metric.name); });
       return absl::InvalidArgumentError(absl::StrCat(
-          "--slo ", part, ": must be a metric and milliseconds above 0, such as e2el:5; ",
-          "metrics are ", names));
+          "--slo ", part.empty() ? text : part,
+          ": must be a metric and milliseconds above 0, such as e2el:5; ", "metrics are ", names));
     }
     slos.push_back(std::move(slo));
   }

@@ -245,7 +245,8 @@ TEST(SummaryTest, ServiceLevelsAreReadOrRefusedByName) {
   EXPECT_EQ((*slos)[1].metric, "queue");
   EXPECT_EQ((*slos)[1].ms, 0.5);
   EXPECT_TRUE(ParseSlos("")->empty());
-  for (const char* text : {"e2el", "e2el:0", "e2el:-1", "e2el:x", "ttft:5", ":5", "e2el:nan"}) {
+  for (const char* text :
+       {"e2el", "e2el:0", "e2el:-1", "e2el:x", "ttft:5", ":5", "e2el:nan", ",", "e2el:5,"}) {
     const absl::Status status = ParseSlos(text).status();
     EXPECT_THAT(std::string(status.message()), HasSubstr(std::string("--slo ") + text));
   }
