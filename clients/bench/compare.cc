@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "clients/bench/statistics.h"
 #include "clients/bench/summary.h"
 
@@ -15,11 +19,15 @@ using nlohmann::json;
 constexpr int kFewestPairs = 5;  // for an interval
 constexpr int kRounds = 1000;
 constexpr double kNormal = 1.959964;  // 97.5 % of the normal distribution lie below
+// Figures of which 0 is one like any other: nothing was answered, or nothing in time.
+constexpr absl::string_view kRates[] = {"request_throughput", "request_goodput"};
 
 double FigureAt(const json& summary, const std::string& key) {
   const auto found = summary.find(key);
   return found == summary.end() || !found->is_number() ? kNone : found->get<double>();
 }
+
+bool IsRate(absl::string_view key) { return absl::c_linear_search(kRates, key); }
 
 bool IsRatio(double a, double b) { return a > 0 && b > 0 && std::isfinite(a) && std::isfinite(b); }
 
@@ -36,20 +44,101 @@ double LogError(const json& summary, const std::string& key) {
   return IsRatio(low, high) ? std::log(high / low) / (2 * kNormal) : kNone;
 }
 
-json RatioOfPairs(const std::vector<double>& ratios) {
+// What is compared, by its key, in those pairs of slices that have it.
+struct Compared {
+  struct Figure {
+    std::vector<double> first, second;
+  };
+  std::map<std::string, Figure> figures;
+  std::map<std::string, int> left_out;  // pairs that were answered and yet have no ratio
+  int pairs = 0;
+  int first_silent = 0, second_silent = 0;  // slices without an answer
+};
+
+void AddPair(const json& first, const json& second, Compared* compared) {
+  const bool first_silent = FigureAt(first, "completed") == 0;
+  const bool second_silent = FigureAt(second, "completed") == 0;
+  ++compared->pairs;
+  compared->first_silent += first_silent;
+  compared->second_silent += second_silent;
+  for (const std::string& key : ComparedKeys()) {
+    const double under = FigureAt(first, key), over = FigureAt(second, key);
+    if (IsRate(key) ? under >= 0 && over >= 0 : IsRatio(under, over)) {
+      Compared::Figure& figure = compared->figures[key];
+      figure.first.push_back(under);
+      figure.second.push_back(over);
+    } else if (!first_silent && !second_silent && !(std::isnan(under) && std::isnan(over))) {
+      ++compared->left_out[key];
+    }
+  }
+}
+
+// JSON has no infinity: null.
+json Number(double value) { return std::isfinite(value) ? json(value) : json(); }
+
+Resamples DrawsOf(size_t pairs) {
+  const int blocks = pairs < kFewestPairs ? 1 : static_cast<int>(pairs);
+  return Resamples(blocks, kRounds, /*seed=*/1);
+}
+
+json RatioOfPairs(const Compared::Figure& figure) {
   std::vector<Sample> samples;
-  for (size_t i = 0; i < ratios.size(); ++i) samples.push_back({ratios[i], static_cast<int>(i)});
-  std::sort(samples.begin(), samples.end(),
-            [](const Sample& a, const Sample& b) { return a.value < b.value; });
-  const int pairs = static_cast<int>(ratios.size());
-  const Resamples resamples(pairs < kFewestPairs ? 1 : pairs, kRounds, /*seed=*/1);
-  const std::vector<Interval> figures = Percentiles(samples, {0.25, 0.5, 0.75}, resamples);
-  json ratio = {{"value", figures[1].value},
-                {"q1", figures[0].value},
-                {"q3", figures[2].value},
-                {"pairs", pairs}};
-  if (!std::isnan(figures[1].low)) ratio["ci95"] = {figures[1].low, figures[1].high};
+  for (size_t i = 0; i < figure.first.size(); ++i) {
+    samples.push_back({figure.second[i] / figure.first[i], static_cast<int>(i)});
+  }
+  absl::c_sort(samples, [](const Sample& a, const Sample& b) { return a.value < b.value; });
+  const std::vector<Interval> shares =
+      Percentiles(samples, {0.25, 0.5, 0.75}, DrawsOf(samples.size()));
+  json ratio = {{"value", shares[1].value},
+                {"q1", shares[0].value},
+                {"q3", shares[2].value},
+                {"pairs", samples.size()}};
+  if (!std::isnan(shares[1].low)) ratio["ci95"] = {shares[1].low, shares[1].high};
   return ratio;
+}
+
+// Of the sums: the median of the pairs would be 1 for a server that was dead for a third of them.
+json RatioOfRates(const Compared::Figure& figure) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < figure.first.size(); ++i) {
+    const double under = figure.first[i], over = figure.second[i];
+    if (under > 0) ratios.push_back(over / under);
+    if (under == 0 && over > 0) ratios.push_back(kInfinity);
+  }
+  absl::c_sort(ratios);
+  const size_t pairs = figure.first.size();
+  const Interval interval = RatioOfSums(figure.second, figure.first, DrawsOf(pairs));
+  json ratio = {{"value", Number(interval.value)},
+                {"q1", Number(Percentile(ratios, 0.25))},
+                {"q3", Number(Percentile(ratios, 0.75))},
+                {"pairs", pairs}};
+  if (!std::isnan(interval.low)) ratio["ci95"] = {interval.low, interval.high};
+  return ratio;
+}
+
+// What the ratios do not show, a sentence each.
+json LeftOut(const Compared& compared) {
+  json warnings = json::array();
+  for (const auto& [side, slices] :
+       {std::pair("first", compared.first_silent), std::pair("second", compared.second_silent)}) {
+    if (slices == 0) continue;
+    warnings.push_back(absl::StrCat(
+        "the ", side, " server answered nothing in ", slices, " of its ", compared.pairs,
+        " slices: throughput and goodput count them as 0, latencies leave those pairs out"));
+  }
+  if (!compared.left_out.empty()) {
+    const auto key = [](std::string* out, const std::pair<const std::string, int>& left_out) {
+      absl::StrAppend(out, left_out.first, " (", left_out.second, ")");
+    };
+    warnings.push_back(absl::StrCat("left out, of ", compared.pairs,
+                                    " pairs of slices, as a side has 0 or no such figure: ",
+                                    absl::StrJoin(compared.left_out, ", ", key)));
+  }
+  return warnings;
+}
+
+std::string NoRatio(absl::string_view key, absl::string_view why) {
+  return absl::StrCat(key, " has no ratio: ", why);
 }
 
 }  // namespace
@@ -107,25 +196,29 @@ std::vector<std::string> ComparedKeys() {
 
 json Compare(const Interleaved& slices, const LoadOptions& first, const LoadOptions& second,
              absl::Span<const Slo> slos) {
-  std::map<std::string, std::vector<double>> ratios;
+  LoadOptions of_first = first, of_second = second;
+  of_first.phases = of_second.phases = {slices.turns.slice};
+  Compared compared;
   const size_t pairs = std::min(slices.first.size(), slices.second.size());
   for (size_t i = 0; i < pairs; ++i) {
-    LoadOptions of_slice = first;
-    of_slice.phases = {slices.turns.slice};
-    const json a = Summarise(slices.first[i], of_slice, slos);
-    of_slice = second;
-    of_slice.phases = {slices.turns.slice};
-    const json b = Summarise(slices.second[i], of_slice, slos);
-    for (const std::string& key : ComparedKeys()) {
-      const double over = FigureAt(b, key), under = FigureAt(a, key);
-      if (IsRatio(under, over)) ratios[key].push_back(over / under);
-    }
+    AddPair(Summarise(slices.first[i], of_first, slos),
+            Summarise(slices.second[i], of_second, slos), &compared);
   }
   json comparison = {{"interleaved", true},
                      {"slice_seconds", slices.turns.slice.seconds},
-                     {"method", "median over pairs of slices, in turns A B B A"},
-                     {"ratios", json::object()}};
-  for (const auto& [key, values] : ratios) comparison["ratios"][key] = RatioOfPairs(values);
+                     {"method",
+                      "in turns A B B A; latencies: the median over pairs of slices; throughput "
+                      "and goodput: the sums over all slices"},
+                     {"ratios", json::object()},
+                     {"warnings", LeftOut(compared)}};
+  for (const auto& [key, figure] : compared.figures) {
+    json ratio = IsRate(key) ? RatioOfRates(figure) : RatioOfPairs(figure);
+    if (ratio["value"].is_null()) {
+      comparison["warnings"].push_back(NoRatio(key, "the first server's is 0 in every slice"));
+    } else {
+      comparison["ratios"][key] = std::move(ratio);
+    }
+  }
   return comparison;
 }
 
@@ -134,13 +227,20 @@ json CompareSummaries(const json& first, const json& second) {
                      {"method",
                       "runs at different times, so what drifted between them is in the ratio; "
                       "intervals from both runs' own, independent and normal in the logarithm"},
-                     {"ratios", json::object()}};
+                     {"ratios", json::object()},
+                     {"warnings", json::array()}};
   for (const std::string& key : ComparedKeys()) {
     const double a = FigureAt(first, key), b = FigureAt(second, key);
-    if (!IsRatio(a, b)) continue;
+    if (std::isnan(a) && std::isnan(b)) continue;
+    if (!IsRatio(a, b) && !(IsRate(key) && a > 0 && b == 0)) {
+      const bool of_first = std::isnan(a) || a <= 0;
+      comparison["warnings"].push_back(NoRatio(
+          key, absl::StrCat("the ", of_first ? "first" : "second", " run's is 0 or not known")));
+      continue;
+    }
     json ratio = {{"value", b / a}};
     const double error = std::hypot(LogError(first, key), LogError(second, key));
-    if (std::isfinite(error)) {
+    if (b > 0 && std::isfinite(error)) {
       ratio["ci95"] = {b / a * std::exp(-kNormal * error), b / a * std::exp(kNormal * error)};
     }
     comparison["ratios"][key] = std::move(ratio);

@@ -38,13 +38,16 @@ LoadResult Join(absl::Span<const LoadResult> slices);
 // The keys whose ratios are told.
 std::vector<std::string> ComparedKeys();
 
-// Ratios second over first: the median over pairs of slices, its quartiles, and its 95 % interval
-// by drawing pairs with replacement (where there are five or more).
+// Ratios second over first. Of latencies: the median over those pairs of slices in which both
+// answered. Of throughput and goodput: the sums over all pairs, so that a slice without an answer
+// counts as the 0 that it is. With the quartiles of the pairs (null: infinite), and 95 % intervals
+// by drawing pairs with replacement (where there are five or more). "warnings" says, in sentences,
+// what is left out.
 nlohmann::json Compare(const Interleaved& slices, const LoadOptions& first,
                        const LoadOptions& second, absl::Span<const Slo> slos);
 
 // Of two runs at different times: the ratio of the two figures; its interval from both, taken as
-// independent and normal on the logarithmic scale.
+// independent and normal on the logarithmic scale. "warnings" as above.
 nlohmann::json CompareSummaries(const nlohmann::json& first, const nlohmann::json& second);
 
 }  // namespace athanor::bench

@@ -14,6 +14,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 // A slice of 100 calls of `ms` each in 2 s.
 LoadResult Slice(double ms, const char* plan = "p-1") {
@@ -73,12 +74,78 @@ TEST(CompareTest, FewPairsHaveQuartilesButNoInterval) {
   EXPECT_FALSE(ratio.contains("ci95"));
 }
 
-TEST(CompareTest, NothingAnsweredHasNoRatio) {
-  Interleaved slices{{Options().phases[0], 1}};
-  slices.first.push_back(Slice(1));
-  slices.second.push_back(Slice(1));
-  for (CallRecord& record : slices.second[0].calls) record.code = 14;
-  EXPECT_TRUE(Compare(slices, Options(), Options(), {})["ratios"].empty());
+LoadResult Refused(LoadResult slice) {
+  for (CallRecord& record : slice.calls) record.code = 14;
+  return slice;
+}
+
+// A server that dies halfway is not as good as one that lives: the median of the pairs is 1.
+TEST(CompareTest, SlicesWithoutAnAnswerCount) {
+  Interleaved slices{{Options().phases[0], 20}};
+  for (int pair = 0; pair < 20; ++pair) {
+    slices.first.push_back(Slice(1));
+    slices.second.push_back(pair < 13 ? Slice(2) : Refused(Slice(2)));
+  }
+  const json comparison = Compare(slices, Options(), Options(), {{"e2el", 5}});
+  for (const char* key : {"request_throughput", "request_goodput"}) {
+    const json& ratio = comparison["ratios"][key];
+    EXPECT_NEAR(ratio["value"].get<double>(), 0.65, 0.01) << key;
+    EXPECT_LT(ratio["ci95"][1].get<double>(), 0.9);
+    EXPECT_GT(ratio["ci95"][0].get<double>(), 0.3);
+    EXPECT_EQ(ratio["q1"], 0);
+    EXPECT_EQ(ratio["pairs"], 20);
+  }
+  // Who does not answer has no latency: said, not counted.
+  const json& latency = comparison["ratios"]["p99_e2el_ms"];
+  EXPECT_NEAR(latency["value"].get<double>(), 2, 1e-9);
+  EXPECT_EQ(latency["pairs"], 13);
+  EXPECT_THAT(ComparisonText(comparison),
+              HasSubstr("the second server answered nothing in 7 of its 20 slices"));
+  EXPECT_THAT(ComparisonText(comparison), Not(HasSubstr("the first server")));
+}
+
+TEST(CompareTest, SlicesThatMeetNoServiceLevelCount) {
+  Interleaved slices{{Options().phases[0], 6}};
+  for (int pair = 0; pair < 6; ++pair) {
+    slices.first.push_back(Slice(pair < 2 ? 9 : 1));
+    slices.second.push_back(Slice(pair < 4 ? 9 : 1));
+  }
+  const json ratios = Compare(slices, Options(), Options(), {{"e2el", 5}})["ratios"];
+  const json& goodput = ratios["request_goodput"];
+  EXPECT_NEAR(goodput["value"].get<double>(), 0.5, 1e-9);
+  EXPECT_EQ(goodput["pairs"], 6);
+  EXPECT_EQ(ratios["p50_e2el_ms"]["pairs"], 6);
+}
+
+TEST(CompareTest, AFirstServerThatWasDeadMakesQuartilesInfiniteAndAtLastNoRatio) {
+  Interleaved slices{{Options().phases[0], 4}};
+  for (int pair = 0; pair < 4; ++pair) {
+    slices.first.push_back(pair < 2 ? Slice(1) : Refused(Slice(1)));
+    slices.second.push_back(Slice(1));
+  }
+  json comparison = Compare(slices, Options(), Options(), {});
+  const json ratio = comparison["ratios"]["request_throughput"];
+  EXPECT_NEAR(ratio["value"].get<double>(), 2, 1e-9);
+  EXPECT_EQ(ratio["q1"], 1);
+  EXPECT_TRUE(ratio["q3"].is_null());
+  EXPECT_THAT(ComparisonText(comparison), HasSubstr("quartiles 1 to infinite"));
+  for (LoadResult& slice : slices.first) slice = Refused(std::move(slice));
+  comparison = Compare(slices, Options(), Options(), {});
+  EXPECT_TRUE(comparison["ratios"].empty());
+  EXPECT_THAT(ComparisonText(comparison), HasSubstr("request_throughput has no ratio: the first"));
+}
+
+// Answered, and yet without a ratio: 0 ms in a queue.
+TEST(CompareTest, WhatHasNoRatioIsSaid) {
+  Interleaved slices{{Options().phases[0], 3}, {Slice(1), Slice(1), Slice(1)}, {}};
+  slices.second = slices.first;
+  for (CallRecord& record : slices.first[1].calls) record.queue_us = 5;
+  for (CallRecord& record : slices.second[1].calls) record.queue_us = 10;
+  const json comparison = Compare(slices, Options(), Options(), {});
+  EXPECT_EQ(comparison["ratios"]["mean_queue_ms"]["pairs"], 1);
+  EXPECT_EQ(comparison["ratios"]["mean_queue_ms"]["value"], 2);
+  EXPECT_THAT(ComparisonText(comparison), HasSubstr("mean_queue_ms (2)"));
+  EXPECT_THAT(ComparisonText(comparison), Not(HasSubstr("goodput (")));
 }
 
 TEST(CompareTest, SlicesJoinedAreOneRun) {
@@ -134,6 +201,19 @@ TEST(CompareTest, RatiosOfStoredRunsHaveTheirOwnIntervals) {
   EXPECT_TRUE(CompareSummaries(json::object(), json{{"ci95", 5}})["ratios"].empty());
   EXPECT_FALSE(
       CompareSummaries(a, json{{"mean_e2el_ms", 5.0}})["ratios"]["mean_e2el_ms"].contains("ci95"));
+  EXPECT_THAT(ComparisonText(CompareSummaries(a, b)),
+              HasSubstr("p99_e2el_ms has no ratio: the first"));
+}
+
+TEST(CompareTest, AStoredRunThatMetNothingIsZeroOfTheOther) {
+  const json some = {{"request_goodput", 50.0}, {"ci95", {{"request_goodput", {40.0, 60.0}}}}};
+  const json none = {{"request_goodput", 0.0}};
+  const json ratio = CompareSummaries(some, none)["ratios"]["request_goodput"];
+  EXPECT_EQ(ratio["value"], 0);
+  EXPECT_FALSE(ratio.contains("ci95"));
+  const json comparison = CompareSummaries(none, some);
+  EXPECT_TRUE(comparison["ratios"].empty());
+  EXPECT_THAT(ComparisonText(comparison), HasSubstr("request_goodput has no ratio: the first"));
 }
 
 }  // namespace

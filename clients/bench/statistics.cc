@@ -50,6 +50,7 @@ double Percentile(absl::Span<const double> sorted, double p) {
   const size_t below = static_cast<size_t>(position);
   if (below + 1 >= sorted.size()) return sorted.back();
   const double part = position - static_cast<double>(below);
+  if (part == 0 || sorted[below] == sorted[below + 1]) return sorted[below];  // also if infinite
   return sorted[below] + part * (sorted[below + 1] - sorted[below]);
 }
 

@@ -20,6 +20,7 @@
 namespace athanor::bench {
 
 inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A figure and its 95 % interval; NaN where there is none (no call, or a single block).
 struct Interval {
@@ -32,7 +33,7 @@ struct Sample {
 };
 
 // At share `p` in [0, 1] of sorted values, between two neighbours linearly: position p (n - 1),
-// from 0. NaN of none.
+// from 0. NaN of none. Values may be infinite.
 double Percentile(absl::Span<const double> sorted, double p);
 double Mean(absl::Span<const double> values);
 // Of the sample, with n - 1; NaN of fewer than two.

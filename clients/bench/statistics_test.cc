@@ -26,6 +26,10 @@ TEST(StatisticsTest, PercentilesOfKnownValues) {
   EXPECT_DOUBLE_EQ(Percentile(values, 1), 4);
   EXPECT_DOUBLE_EQ(Percentile({values.data(), 1}, 0.99), 1);
   EXPECT_TRUE(std::isnan(Percentile({}, 0.5)));
+  const std::vector<double> infinite = {1, 2, kInfinity, kInfinity};
+  EXPECT_EQ(Percentile(infinite, 1.0 / 3), 2);
+  EXPECT_EQ(Percentile(infinite, 0.5), kInfinity);
+  EXPECT_EQ(Percentile(infinite, 0.9), kInfinity);
 }
 
 TEST(StatisticsTest, MomentsOfKnownValues) {

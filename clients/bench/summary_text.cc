@@ -92,19 +92,42 @@ std::string SummaryText(const json& summary) {
   return text;
 }
 
+std::vector<std::string> ComparisonWarnings(const json& comparison) {
+  std::vector<std::string> warnings;
+  const json& sentences = At(comparison, "warnings");
+  if (!sentences.is_array()) return warnings;
+  for (const json& sentence : sentences) {
+    if (sentence.is_string()) warnings.push_back(sentence.get<std::string>());
+  }
+  return warnings;
+}
+
+std::string QuartilesText(const json& ratio) {
+  if (!ratio.is_object() || !ratio.contains("q1") || !ratio.contains("q3")) return "";
+  const auto text = [&](const char* key) {
+    return At(ratio, key).is_null() ? "infinite" : FigureText(ratio, key);
+  };
+  return absl::StrCat(text("q1"), " to ", text("q3"));
+}
+
 std::string ComparisonText(const json& comparison) {
-  std::string text = absl::StrCat("second over first, ", TextAt(comparison, "method"), "\n");
-  const json& ratios = At(comparison, "ratios");
-  if (!ratios.is_object()) return text;
-  for (const auto& [key, ratio] : ratios.items()) {
-    absl::StrAppend(&text, absl::StrFormat("  %-22s ", key), CountAt(ratio, "value"));
-    if (const json& ci = At(ratio, "ci95"); IsInterval(ci)) {
-      absl::StrAppendFormat(&text, " [%.4g, %.4g]", ci[0].get<double>(), ci[1].get<double>());
+  const bool kept = At(comparison, "first").is_number() && At(comparison, "second").is_number();
+  std::string text = kept ? absl::StrCat("run ", CountAt(comparison, "second"), " over run ",
+                                         CountAt(comparison, "first"))
+                          : "second over first";
+  absl::StrAppend(&text, ", ", TextAt(comparison, "method"), "\n");
+  if (const json& ratios = At(comparison, "ratios"); ratios.is_object()) {
+    for (const auto& [key, ratio] : ratios.items()) {
+      absl::StrAppend(&text, absl::StrFormat("  %-22s ", key), CountAt(ratio, "value"));
+      if (const json& ci = At(ratio, "ci95"); IsInterval(ci)) {
+        absl::StrAppendFormat(&text, " [%.4g, %.4g]", ci[0].get<double>(), ci[1].get<double>());
+      }
+      const std::string quartiles = QuartilesText(ratio);
+      absl::StrAppend(&text, quartiles.empty() ? "" : ", quartiles ", quartiles, "\n");
     }
-    if (At(ratio, "q1").is_number()) {
-      absl::StrAppend(&text, ", quartiles ", CountAt(ratio, "q1"), " to ", CountAt(ratio, "q3"));
-    }
-    absl::StrAppend(&text, "\n");
+  }
+  for (const std::string& warning : ComparisonWarnings(comparison)) {
+    absl::StrAppend(&text, "  ", warning, "\n");
   }
   return text;
 }

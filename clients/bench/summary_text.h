@@ -21,8 +21,13 @@ std::string FigureText(const nlohmann::json& summary, const std::string& key);
 // Whether the run is worth less than its figures look: not steady, a generator that did not keep
 // up. One sentence each.
 std::vector<std::string> Warnings(const nlohmann::json& summary);
+// What the ratios of a comparison do not show. One sentence each.
+std::vector<std::string> ComparisonWarnings(const nlohmann::json& comparison);
+// "0.9 to 1.1"; "" of a ratio without quartiles.
+std::string QuartilesText(const nlohmann::json& ratio);
 
 std::string SummaryText(const nlohmann::json& summary);
+// "run 4 over run 3, ..." where it has the ids of runs that were kept together.
 std::string ComparisonText(const nlohmann::json& comparison);
 
 }  // namespace athanor::bench
