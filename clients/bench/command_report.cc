@@ -7,6 +7,7 @@
 
 #include "clients/bench/commands.h"
 #include "clients/bench/compare.h"
+#include "clients/bench/outputs.h"
 #include "clients/bench/report.h"
 #include "clients/bench/summary_text.h"
 #include "clients/cpp/text_input.h"
@@ -26,12 +27,15 @@ absl::StatusOr<ExitCode> Report(const Options& options) {
     absl::StatusOr<Results> results = ReadResults(file);
     if (!results.ok()) return Usage(results.status());
     for (nlohmann::json& run : results->runs) all.runs.push_back(std::move(run));
-    // A comparison belongs to the two runs beside it alone.
-    if (options.files.size() == 1) all.comparison = std::move(results->comparison);
+    // A comparison belongs to the runs beside it alone.
+    if (options.files.size() == 1) all.comparisons = std::move(results->comparisons);
   }
-  absl::Status s = client::WriteFile(options.html, ReportHtml(all.runs, all.comparison));
+  absl::Status s = client::WriteFile(options.html, ReportHtml(all.runs, all.comparisons));
   if (!s.ok()) return Usage(s);
   for (const nlohmann::json& run : all.runs) std::fputs(SummaryText(run).c_str(), stdout);
+  for (const nlohmann::json& comparison : all.comparisons) {
+    std::fputs(ComparisonText(comparison).c_str(), stdout);
+  }
   return kOk;
 }
 
@@ -52,14 +56,15 @@ absl::StatusOr<ExitCode> CompareFiles(const Options& options) {
     for (const nlohmann::json& run : runs) std::fputs(SummaryText(run).c_str(), stdout);
     std::fputs(ComparisonText(comparison).c_str(), stdout);
   }
-  if (!options.out.empty()) {
-    absl::Status s = WriteJson(options.out, {{"runs", runs}, {"comparison", comparison}});
-    if (!s.ok()) return Usage(s);
-  }
+  // All that can be written, whatever becomes of the other.
+  absl::Status s;
   if (!options.html.empty()) {
-    absl::Status s = client::WriteFile(options.html, ReportHtml(runs, comparison));
-    if (!s.ok()) return Usage(s);
+    s.Update(client::WriteFile(options.html, ReportHtml(runs, {comparison})));
   }
+  if (!options.out.empty()) {
+    s.Update(WriteJson(options.out, {{"runs", runs}, {"comparison", comparison}}));
+  }
+  if (!s.ok()) return Usage(s);
   return kOk;
 }
 

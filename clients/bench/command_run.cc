@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "clients/bench/commands.h"
 #include "clients/bench/compare.h"
 #include "clients/bench/environment.h"
 #include "clients/bench/flags.h"
-#include "clients/bench/report.h"
-#include "clients/bench/store.h"
+#include "clients/bench/outputs.h"
 #include "clients/bench/summary.h"
 #include "clients/bench/summary_text.h"
 #include "clients/cpp/text_input.h"
@@ -23,8 +23,8 @@ using nlohmann::json;
 
 struct Options {
   RunFlags flags;
-  std::string tls_ca, label, out, html, db;
-  bool save_calls = false, detailed = false;
+  Outputs outputs;
+  std::string tls_ca, label;
 };
 
 // One server's part of a run.
@@ -107,29 +107,6 @@ void Finish(const Options& options, const RunPlan& plan, const std::string& labe
   side->summary = std::move(summary);
 }
 
-absl::Status Keep(const Options& options, const std::vector<Side*>& sides, const json& comparison) {
-  std::vector<json> runs;
-  for (Side* side : sides) {
-    runs.push_back(side->summary);
-    if (options.detailed) runs.back()["detailed"] = Detailed(side->result);
-  }
-  if (!options.out.empty()) {
-    const json document =
-        runs.size() == 1 ? runs[0] : json{{"runs", runs}, {"comparison", comparison}};
-    if (absl::Status s = WriteJson(options.out, document); !s.ok()) return s;
-  }
-  if (!options.db.empty()) {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.db);
-    if (!store.ok()) return store.status();
-    for (Side* side : sides) {
-      auto id = (*store)->Add(side->summary, options.save_calls ? &side->result : nullptr);
-      if (!id.ok()) return id.status();
-    }
-  }
-  if (options.html.empty()) return absl::OkStatus();
-  return client::WriteFile(options.html, ReportHtml(runs, comparison));
-}
-
 // kMissed when a service level was missed, kFailed when nothing was answered.
 ExitCode Judge(const RunPlan& plan, const std::vector<Side*>& sides) {
   ExitCode code = kOk;
@@ -141,20 +118,37 @@ ExitCode Judge(const RunPlan& plan, const std::vector<Side*>& sides) {
   return code;
 }
 
-absl::StatusOr<ExitCode> End(const Options& options, const RunPlan& plan,
-                             const std::vector<Side*>& sides, const json& comparison) {
-  if (options.out != "-") {
+// Figures go to people, or to a program, and then what makes them doubtful to people.
+void Print(bool figures, const std::vector<Side*>& sides, const json& comparison) {
+  if (figures) {
     for (const Side* side : sides) std::fputs(SummaryText(side->summary).c_str(), stdout);
     if (!comparison.is_null()) std::fputs(ComparisonText(comparison).c_str(), stdout);
-  } else {
-    // Figures go to a program; what makes them doubtful goes to people.
-    for (const Side* side : sides) {
-      for (const std::string& warning : Warnings(side->summary)) {
-        std::fprintf(stderr, "athanor-bench: %s\n", warning.c_str());
-      }
-    }
+    return;
   }
-  if (absl::Status s = Keep(options, sides, comparison); !s.ok()) return Usage(s);
+  std::vector<std::string> warnings;
+  for (const Side* side : sides) {
+    for (std::string& warning : Warnings(side->summary)) warnings.push_back(std::move(warning));
+  }
+  for (std::string& warning : ComparisonWarnings(comparison)) {
+    warnings.push_back(std::move(warning));
+  }
+  for (const std::string& warning : warnings) {
+    std::fprintf(stderr, "athanor-bench: %s\n", warning.c_str());
+  }
+}
+
+absl::StatusOr<ExitCode> End(const Options& options, const RunPlan& plan,
+                             const std::vector<Side*>& sides, const json& comparison) {
+  const bool figures = options.outputs.out != "-";
+  Print(figures, sides, comparison);
+  std::vector<Measured> runs;
+  for (const Side* side : sides) runs.push_back({&side->summary, &side->result});
+  const Kept kept = Keep(options.outputs, runs, comparison);
+  if (!kept.names.empty()) {
+    std::fprintf(figures ? stdout : stderr, "kept as %s\n",
+                 absl::StrJoin(kept.names, " and ").c_str());
+  }
+  if (!kept.status.ok()) return Usage(kept.status);
   return Judge(plan, sides);
 }
 
@@ -183,15 +177,12 @@ absl::StatusOr<ExitCode> CompareServers(const Options& options, const RunPlan& p
 absl::StatusOr<ExitCode> Run(const Options& options) {
   absl::StatusOr<RunPlan> plan = ParseRunFlags(options.flags);
   if (!plan.ok()) return Usage(plan.status());
+  if (absl::Status s = CheckOutputs(options.outputs); !s.ok()) return Usage(s);
   if (!options.tls_ca.empty()) {
     absl::StatusOr<std::string> certificates = client::ReadFile(options.tls_ca);
     if (!certificates.ok()) return Usage(certificates.status());
     plan->load.client.tls = true;
     plan->load.client.root_certificates = *std::move(certificates);
-  }
-  // Before minutes of measuring, not after them.
-  if (!options.db.empty()) {
-    if (auto store = Store::Open(options.db); !store.ok()) return Usage(store.status());
   }
   if (!plan->second_server.empty()) return CompareServers(options, *plan);
   absl::StatusOr<Side> side = Connect(options, plan->load);
@@ -241,17 +232,18 @@ void AddRun(CLI::App* app, Command* command) {
   sub->add_option("--model", flags->model, "NAME or NAME/VERSION")->required();
   AddInputFlags(sub, flags);
   AddLoadFlags(sub, flags);
-  sub->add_option("--slice", flags->slice, "two servers: how long a turn is; 2s");
+  sub->add_option("--slice", flags->slice, "two servers: how long a turn is, 50ms at least; 2s");
   sub->add_option("--slo", flags->slo, "service levels in milliseconds: e2el:5,queue:2");
   sub->add_option("--slo_share", flags->slo_share, "of the calls due, that must meet them")
       ->capture_default_str();
   sub->add_option("--label", options->label, "what this run is called in reports");
   sub->add_option("--metadata", flags->metadata, "KEY=VALUE, kept with the run: commit=1a2b3c");
-  sub->add_option("--out", options->out, "JSON here, - for stdout");
-  sub->add_flag("--detailed", options->detailed, "every call's times in the JSON too");
-  sub->add_option("--html", options->html, "a page here");
-  sub->add_option("--db", options->db, "added to this SQLite file");
-  sub->add_flag("--save_calls", options->save_calls, "with --db: a row per call");
+  sub->add_option("--out", options->outputs.out, "JSON here, - for stdout");
+  sub->add_flag("--detailed", options->outputs.detailed,
+                "with --out: every call's times in the JSON too");
+  sub->add_option("--html", options->outputs.html, "a page here");
+  sub->add_option("--db", options->outputs.db, "added to this SQLite file");
+  sub->add_flag("--save_calls", options->outputs.save_calls, "with --db: a row per call");
   sub->add_option("--tls_ca", options->tls_ca, "PEM file of the certificates to trust; uses TLS");
   sub->callback([=] {
     options->flags.inputs.seed = options->flags.seed;

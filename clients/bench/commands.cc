@@ -20,13 +20,16 @@ constexpr char kFooter[] =
     "command line or a file is wrong; 3 a service level was missed.";
 
 absl::StatusOr<Results> ReadStore(const std::string& path, int64_t id) {
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path);
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path, Access::kRead);
   if (!store.ok()) return store.status();
   Results results;
   if (id < 0) {
     absl::StatusOr<std::vector<json>> runs = (*store)->Runs();
     if (!runs.ok()) return runs.status();
     results.runs = *std::move(runs);
+    absl::StatusOr<std::vector<json>> comparisons = (*store)->Comparisons();
+    if (!comparisons.ok()) return comparisons.status();
+    results.comparisons = *std::move(comparisons);
   } else {
     absl::StatusOr<json> run = (*store)->Run(id);
     if (!run.ok()) return run.status();
@@ -54,9 +57,9 @@ absl::Status Usage(absl::Status status) {
 
 absl::StatusOr<Results> ReadResults(const std::string& path) {
   const auto [file, id] = SplitId(path);
+  if (IsStore(file)) return ReadStore(file, id);
   absl::StatusOr<std::string> bytes = client::ReadFile(file);
   if (!bytes.ok()) return bytes.status();
-  if (IsStore(*bytes)) return ReadStore(file, id);
   json document = json::parse(*bytes, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) {
     return absl::InvalidArgumentError(
@@ -65,7 +68,7 @@ absl::StatusOr<Results> ReadResults(const std::string& path) {
   Results results;
   if (document.contains("runs") && document["runs"].is_array()) {
     for (const json& run : document["runs"]) results.runs.push_back(run);
-    results.comparison = document.value("comparison", json());
+    if (document.contains("comparison")) results.comparisons.push_back(document["comparison"]);
   } else if (document.contains("model_id")) {
     results.runs.push_back(std::move(document));
   }
@@ -73,13 +76,6 @@ absl::StatusOr<Results> ReadResults(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": JSON, but of no run"));
   }
   return results;
-}
-
-absl::Status WriteJson(const std::string& path, const json& value) {
-  const std::string text = value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-  if (path != "-") return client::WriteFile(path, text);
-  std::fputs(text.c_str(), stdout);
-  return absl::OkStatus();
 }
 
 int RunBench(int argc, char** argv) {

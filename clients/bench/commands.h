@@ -32,15 +32,13 @@ void AddRun(CLI::App* app, Command* command);
 void AddReport(CLI::App* app, Command* command);
 void AddCompare(CLI::App* app, Command* command);
 
-// What was read of a file of --out or --db: the runs in it, and their comparison if it has one.
+// What was read of a file of --out or --db: the runs in it, and what is kept of comparisons.
 struct Results {
   std::vector<nlohmann::json> runs;
-  nlohmann::json comparison;
+  std::vector<nlohmann::json> comparisons;
 };
 // "run.json"; "results.db", all runs; "results.db:3", one. Errors name the file.
 absl::StatusOr<Results> ReadResults(const std::string& path);
-// Pretty JSON; bytes that are no UTF-8 are replaced. "-" is stdout.
-absl::Status WriteJson(const std::string& path, const nlohmann::json& value);
 
 int RunBench(int argc, char** argv);
 

@@ -82,8 +82,8 @@ std::string RunName(const json& run, size_t index) {
 
 class Report {
  public:
-  Report(const std::vector<json>& runs, const json& comparison)
-      : runs_(runs), comparison_(comparison) {
+  Report(const std::vector<json>& runs, const std::vector<json>& comparisons)
+      : runs_(runs), comparisons_(comparisons) {
     for (size_t i = 0; i < runs.size(); ++i) names_.push_back(RunName(runs[i], i));
     first_drawn_ = runs.size() > kColors ? runs.size() - kColors : 0;
   }
@@ -95,7 +95,7 @@ class Report {
                     "<title>athanor-bench</title>\n<style>",
                     kStyle, "</style>\n</head>\n<body>\n<h1>athanor-bench</h1>\n");
     AddHeads();
-    AddComparison();
+    for (const json& comparison : comparisons_) AddComparison(comparison);
     AddPlots();
     AddFigures();
     AddPhases();
@@ -129,21 +129,37 @@ class Report {
     }
   }
 
-  void AddComparison() {
-    const json& ratios = At(comparison_, "ratios");
-    if (!ratios.is_object() || ratios.empty()) return;
-    absl::StrAppend(&out_, "<h2>Second over first</h2>\n<p class=\"quiet\">",
-                    Escape(ValueText(At(comparison_, "method"))),
-                    "</p>\n<div class=\"wide\"><table>\n<tr><th>figure</th><th>ratio</th>"
+  // "4: on, m" of the run with this id; "second" where the comparison has none.
+  std::string SideName(const json& comparison, const std::string& side) const {
+    const json& id = At(comparison, side);
+    if (!id.is_number()) return side;
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      if (At(runs_[i], "id") == id) return names_[i];
+    }
+    return ValueText(id);
+  }
+
+  void AddComparison(const json& comparison) {
+    const json& ratios = At(comparison, "ratios");
+    const std::vector<std::string> warnings = ComparisonWarnings(comparison);
+    if (!ratios.is_object() || (ratios.empty() && warnings.empty())) return;
+    absl::StrAppend(&out_, "<h2>Compared: ", Escape(SideName(comparison, "second")), " over ",
+                    Escape(SideName(comparison, "first")), "</h2>\n<p class=\"quiet\">",
+                    Escape(ValueText(At(comparison, "method"))), "</p>\n");
+    for (const std::string& warning : warnings) {
+      absl::StrAppend(&out_, "<p class=\"warn\">", Escape(warning), "</p>\n");
+    }
+    absl::StrAppend(&out_,
+                    "<div class=\"wide\"><table>\n<tr><th>figure</th><th>ratio</th>"
                     "<th>95 % interval</th><th>quartiles</th><th>pairs</th></tr>\n");
     for (const auto& [key, ratio] : ratios.items()) {
       const std::vector<double> ci = Numbers(At(ratio, "ci95"));
-      const bool quartiles = At(ratio, "q1").is_number() && At(ratio, "q3").is_number();
-      absl::StrAppend(
-          &out_, "<tr><td>", Escape(key), "</td><td>", FigureText(ratio, "value"), "</td><td>",
-          ci.size() == 2 ? absl::StrFormat("%.4g to %.4g", ci[0], ci[1]) : "-", "</td><td>",
-          quartiles ? absl::StrCat(FigureText(ratio, "q1"), " to ", FigureText(ratio, "q3")) : "-",
-          "</td><td>", FigureText(ratio, "pairs"), "</td></tr>\n");
+      const std::string quartiles = QuartilesText(ratio);
+      absl::StrAppend(&out_, "<tr><td>", Escape(key), "</td><td>", FigureText(ratio, "value"),
+                      "</td><td>",
+                      ci.size() == 2 ? absl::StrFormat("%.4g to %.4g", ci[0], ci[1]) : "-",
+                      "</td><td>", quartiles.empty() ? "-" : quartiles, "</td><td>",
+                      FigureText(ratio, "pairs"), "</td></tr>\n");
     }
     absl::StrAppend(&out_, "</table></div>\n");
   }
@@ -272,7 +288,7 @@ class Report {
   }
 
   const std::vector<json>& runs_;
-  const json& comparison_;
+  const std::vector<json>& comparisons_;
   std::vector<std::string> names_;
   size_t first_drawn_ = 0;
   std::string out_;
@@ -280,8 +296,8 @@ class Report {
 
 }  // namespace
 
-std::string ReportHtml(const std::vector<json>& runs, const json& comparison) {
-  return Report(runs, comparison).Make();
+std::string ReportHtml(const std::vector<json>& runs, const std::vector<json>& comparisons) {
+  return Report(runs, comparisons).Make();
 }
 
 }  // namespace athanor::bench

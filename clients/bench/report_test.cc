@@ -104,7 +104,7 @@ TEST(ReportTest, AReportHasItsFiguresFormulasAndPlots) {
       {"method", "median"},
       {"ratios",
        {{"p99_e2el_ms", {{"value", 0.8}, {"q1", 0.7}, {"q3", 0.9}, {"ci95", {0.6, 1.0}}}}}}};
-  const std::string html = ReportHtml({Summary("off"), Summary("on")}, comparison);
+  const std::string html = ReportHtml({Summary("off"), Summary("on")}, {comparison});
   EXPECT_EQ(Unbalanced(html), "");
   EXPECT_EQ(Count(html, "<svg"), 4);
   for (const char* part : {"4.5 [4, 5]", "percentile 99", "1: off, m", "2: on, m", "0.6 to 1",
@@ -116,11 +116,26 @@ TEST(ReportTest, AReportHasItsFiguresFormulasAndPlots) {
     EXPECT_THAT(html, Not(HasSubstr(part)));
 }
 
+TEST(ReportTest, ComparisonsAreOfTheRunsThatTheyName) {
+  std::vector<json> runs = {Summary("a"), Summary("b"), Summary("c")};
+  for (int i = 0; i < 3; ++i) runs[i]["id"] = 10 * (i + 1);
+  const json one = {{"first", 10}, {"second", 30}, {"ratios", {{"p50_e2el_ms", {{"value", 2}}}}}};
+  const json gone = {{"first", 10},
+                     {"second", 77},
+                     {"ratios", json::object()},
+                     {"warnings", {"answered <nothing>"}}};
+  const std::string html = ReportHtml(runs, {one, gone});
+  EXPECT_THAT(html, HasSubstr("Compared: 30: c, m over 10: a, m<"));
+  EXPECT_THAT(html, HasSubstr("Compared: 77 over 10: a, m<"));
+  EXPECT_THAT(html, HasSubstr("answered &lt;nothing&gt;"));
+  EXPECT_EQ(Unbalanced(html), "");
+}
+
 TEST(ReportTest, TextFromOutsideStaysText) {
   json summary = Summary("<script>alert(1)</script>");
   summary["errors"] = {{{"code", "UNAVAILABLE"}, {"calls", 3}, {"message", "a < b & \"c\"\x01"}}};
   summary["metadata"] = {{"<b>", "</table>"}};
-  const std::string html = ReportHtml({summary}, json());
+  const std::string html = ReportHtml({summary}, {});
   EXPECT_THAT(html, Not(HasSubstr("<script")));
   EXPECT_THAT(html, HasSubstr("&lt;script&gt;"));
   EXPECT_THAT(html, HasSubstr("a &lt; b &amp; &quot;c&quot;\xef\xbf\xbd"));
@@ -131,15 +146,15 @@ TEST(ReportTest, WhatASummaryLacksIsLeftOut) {
   for (const json& summary :
        {json::object(), json{{"series", 5}, {"cdf", "x"}, {"ci95", 1}},
         json{{"phases", {1, 2}}, {"plans", json::array()}, {"errors", {1}}}}) {
-    EXPECT_EQ(Unbalanced(ReportHtml({summary}, json())), "");
+    EXPECT_EQ(Unbalanced(ReportHtml({summary}, {})), "");
   }
-  EXPECT_THAT(ReportHtml({}, json()), HasSubstr("There are no runs"));
+  EXPECT_THAT(ReportHtml({}, {}), HasSubstr("There are no runs"));
 }
 
 TEST(ReportTest, OfManyRunsTheLastAreDrawn) {
   std::vector<json> runs;
   for (int i = 0; i < 9; ++i) runs.push_back(Summary("run" + std::to_string(i)));
-  const std::string html = ReportHtml(runs, json());
+  const std::string html = ReportHtml(runs, {});
   EXPECT_THAT(html, HasSubstr("The last 6 runs; the tables have all 9."));
   EXPECT_EQ(Count(html, "--s5)\"></i>"), 1);
   EXPECT_THAT(html, HasSubstr("1: run0"));
@@ -149,7 +164,7 @@ TEST(ReportTest, OfManyRunsTheLastAreDrawn) {
 TEST(ReportTest, DoubtfulRunsAreMarked) {
   json summary = Summary("late");
   summary["generator"] = {{"kept_up", false}, {"reason", "too slow"}};
-  EXPECT_THAT(ReportHtml({summary}, json()), HasSubstr("did not keep up: too slow"));
+  EXPECT_THAT(ReportHtml({summary}, {}), HasSubstr("did not keep up: too slow"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <fstream>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -26,8 +27,12 @@ constexpr const char* kMigrations[] = {
     " batch_us INTEGER NOT NULL, exec_us INTEGER NOT NULL, code INTEGER NOT NULL,"
     " phase INTEGER NOT NULL, plan_id TEXT NOT NULL) STRICT;"
     "CREATE INDEX calls_by_run ON calls (run);",
+    "CREATE TABLE comparisons (first INTEGER NOT NULL REFERENCES runs(id),"
+    " second INTEGER NOT NULL REFERENCES runs(id), json TEXT NOT NULL,"
+    " PRIMARY KEY (first, second)) STRICT, WITHOUT ROWID;",
 };
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
+constexpr int64_t kWithComparisons = 2;  // the first version that keeps them
 
 class Statement {
  public:
@@ -81,7 +86,12 @@ std::string Dump(const json& value) {
 
 }  // namespace
 
-bool IsStore(absl::string_view bytes) { return bytes.substr(0, 15) == "SQLite format 3"; }
+bool IsStore(const std::string& path) {
+  constexpr absl::string_view kMagic("SQLite format 3\0", 16);
+  std::string bytes(kMagic.size(), ' ');
+  std::ifstream file(path, std::ios::binary);
+  return file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) && bytes == kMagic;
+}
 
 Store::~Store() { sqlite3_close(db_); }
 
@@ -97,19 +107,20 @@ absl::Status Store::Execute(const std::string& sql) {
   return Error("cannot be written");
 }
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Access access) {
   std::unique_ptr<Store> store(new Store(path));
-  if (sqlite3_open_v2(path.c_str(), &store->db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
-                      nullptr) != SQLITE_OK) {
+  const int flags =
+      access == Access::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  if (sqlite3_open_v2(path.c_str(), &store->db_, flags, nullptr) != SQLITE_OK) {
     return store->Error("cannot be opened");
   }
   sqlite3_busy_timeout(store->db_, kBusyMilliseconds);
-  if (absl::Status s = store->Prepare(); !s.ok()) return s;
+  if (absl::Status s = store->Prepare(access); !s.ok()) return s;
   return store;
 }
 
 // One transaction, so that two processes that open a new file together make its tables once.
-absl::Status Store::Prepare() {
+absl::Status Store::Prepare(Access access) {
   int64_t application = 0, version = 0, tables = 0;
   const auto read = [this](const char* sql, int64_t* value) {
     Statement statement(db_, sql);
@@ -122,8 +133,8 @@ absl::Status Store::Prepare() {
            read("SELECT count(*) FROM sqlite_schema", &tables);
   };
   if (!look()) return Error("is no results file of athanor-bench");
-  const bool ours = application == kApplication || (tables == 0 && version == 0);
-  if (!ours) {
+  const bool is_new = access == Access::kWrite && tables == 0 && version == 0;
+  if (application != kApplication && !is_new) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, ": a SQLite file of another program; give another path"));
   }
@@ -132,7 +143,8 @@ absl::Status Store::Prepare() {
                                                       version, ", this one knows ", kSchemaVersion,
                                                       "); use that one or another file"));
   }
-  if (version == kSchemaVersion) return absl::OkStatus();
+  version_ = version;
+  if (access == Access::kRead || version == kSchemaVersion) return absl::OkStatus();
   if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
   absl::Cleanup rollback = [this] { sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr); };
   if (!look()) return Error("cannot be read");
@@ -141,36 +153,65 @@ absl::Status Store::Prepare() {
   }
   absl::Status s = Execute(absl::StrCat("PRAGMA application_id = ", kApplication,
                                         "; PRAGMA user_version = ", kSchemaVersion, "; COMMIT"));
-  if (s.ok()) std::move(rollback).Cancel();
-  return s;
+  if (!s.ok()) return s;
+  std::move(rollback).Cancel();
+  version_ = version;
+  return absl::OkStatus();
+}
+
+absl::Status Store::CheckWritable() {
+  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  const absl::Cleanup rollback = [this] {
+    sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+  };
+  // Of a file that is only for reading, BEGIN alone begins a transaction that reads.
+  return Execute(absl::StrCat("PRAGMA user_version = ", version_));
 }
 
 absl::StatusOr<int64_t> Store::Add(const json& summary, const LoadResult* calls) {
-  const json metadata = summary.value("metadata", json::object());
-  const json environment = summary.value("environment", json::object());
+  absl::StatusOr<std::vector<int64_t>> ids = AddAll({{&summary, calls}}, json());
+  if (!ids.ok()) return ids.status();
+  return ids->front();
+}
+
+absl::StatusOr<std::vector<int64_t>> Store::AddAll(const std::vector<NewRun>& runs,
+                                                   const json& comparison) {
   if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
   absl::Cleanup rollback = [this] { sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr); };
-  int64_t id;
-  {
-    Statement insert(db_,
-                     "INSERT INTO runs (date, host, label, model, commit_id, options, summary)"
-                     " VALUES (?, ?, ?, ?, ?, ?, ?)");
-    insert.Text(TextAt(summary, "date"))
-        .Text(TextAt(environment, "host"))
-        .Text(TextAt(summary, "label"))
-        .Text(TextAt(summary, "model_id"))
-        .Text(TextAt(metadata, "commit"))
-        .Text(Dump(summary.value("options", json::object())))
-        .Text(Dump(summary));
-    if (insert.Step() != SQLITE_DONE) return Error("cannot be written");
-    id = sqlite3_last_insert_rowid(db_);
+  std::vector<int64_t> ids;
+  for (const NewRun& run : runs) {
+    absl::StatusOr<int64_t> id = AddSummary(*run.summary);
+    if (!id.ok()) return id.status();
+    if (run.calls != nullptr) {
+      if (absl::Status s = AddCalls(*id, *run.calls); !s.ok()) return s;
+    }
+    ids.push_back(*id);
   }
-  if (calls != nullptr) {
-    if (absl::Status s = AddCalls(id, *calls); !s.ok()) return s;
+  if (!comparison.is_null()) {
+    Statement insert(db_, "INSERT INTO comparisons (first, second, json) VALUES (?, ?, ?)");
+    insert.Int(ids.at(0)).Int(ids.at(1)).Text(Dump(comparison));
+    if (insert.Step() != SQLITE_DONE) return Error("cannot be written");
   }
   if (absl::Status s = Execute("COMMIT"); !s.ok()) return s;
   std::move(rollback).Cancel();
-  return id;
+  return ids;
+}
+
+absl::StatusOr<int64_t> Store::AddSummary(const json& summary) {
+  const json metadata = summary.value("metadata", json::object());
+  const json environment = summary.value("environment", json::object());
+  Statement insert(db_,
+                   "INSERT INTO runs (date, host, label, model, commit_id, options, summary)"
+                   " VALUES (?, ?, ?, ?, ?, ?, ?)");
+  insert.Text(TextAt(summary, "date"))
+      .Text(TextAt(environment, "host"))
+      .Text(TextAt(summary, "label"))
+      .Text(TextAt(summary, "model_id"))
+      .Text(TextAt(metadata, "commit"))
+      .Text(Dump(summary.value("options", json::object())))
+      .Text(Dump(summary));
+  if (insert.Step() != SQLITE_DONE) return Error("cannot be written");
+  return sqlite3_last_insert_rowid(db_);
 }
 
 absl::Status Store::AddCalls(int64_t id, const LoadResult& result) {
@@ -186,34 +227,61 @@ absl::Status Store::AddCalls(int64_t id, const LoadResult& result) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<json> Store::ParseSummary(int64_t id, const std::string& text) {
+  json summary = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!summary.is_object()) {
+    return absl::DataLossError(
+        absl::StrCat(path_, ": the summary of run ", id, " is no JSON object"));
+  }
+  summary["id"] = id;
+  return summary;
+}
+
 absl::StatusOr<std::vector<json>> Store::Runs() {
   std::vector<json> runs;
   Statement select(db_, "SELECT id, summary FROM runs ORDER BY id");
   int code;
   while ((code = select.Step()) == SQLITE_ROW) {
-    json summary = json::parse(select.TextColumn(1), nullptr, /*allow_exceptions=*/false);
-    if (!summary.is_object()) {
-      return absl::DataLossError(
-          absl::StrCat(path_, ": the summary of run ", select.IntColumn(0), " is no JSON object"));
-    }
-    summary["id"] = select.IntColumn(0);
-    runs.push_back(std::move(summary));
+    absl::StatusOr<json> summary = ParseSummary(select.IntColumn(0), select.TextColumn(1));
+    if (!summary.ok()) return summary.status();
+    runs.push_back(*std::move(summary));
   }
   if (code != SQLITE_DONE) return Error("cannot be read");
   return runs;
 }
 
 absl::StatusOr<json> Store::Run(int64_t id) {
-  absl::StatusOr<std::vector<json>> runs = Runs();
-  if (!runs.ok()) return runs.status();
+  Statement select(db_, "SELECT summary FROM runs WHERE id = ?");
+  select.Int(id);
+  const int code = select.Step();
+  if (code == SQLITE_ROW) return ParseSummary(id, select.TextColumn(0));
+  if (code != SQLITE_DONE) return Error("cannot be read");
   std::vector<int64_t> ids;
-  for (json& run : *runs) {
-    ids.push_back(run["id"].get<int64_t>());
-    if (ids.back() == id) return std::move(run);
-  }
+  Statement all(db_, "SELECT id FROM runs ORDER BY id");
+  while (all.Step() == SQLITE_ROW) ids.push_back(all.IntColumn(0));
   return absl::NotFoundError(absl::StrCat(path_, ": no run ", id, "; there ",
                                           ids.empty() ? "are none" : "are ",
                                           absl::StrJoin(ids, ", ")));
+}
+
+absl::StatusOr<std::vector<json>> Store::Comparisons() {
+  std::vector<json> comparisons;
+  if (version_ < kWithComparisons) return comparisons;
+  Statement select(db_, "SELECT first, second, json FROM comparisons ORDER BY first, second");
+  int code;
+  while ((code = select.Step()) == SQLITE_ROW) {
+    const int64_t first = select.IntColumn(0), second = select.IntColumn(1);
+    json comparison = json::parse(select.TextColumn(2), nullptr, /*allow_exceptions=*/false);
+    if (!comparison.is_object()) {
+      return absl::DataLossError(absl::StrCat(path_, ": the comparison of runs ", first, " and ",
+                                              second, " is no JSON object"));
+    }
+    comparison["first"] = first;
+    comparison["second"] = second;
+    comparisons.push_back(std::move(comparison));
+  }
+  if (code != SQLITE_DONE) return Error("cannot be read");
+  return comparisons;
 }
 
 absl::StatusOr<std::vector<CallRecord>> Store::Calls(int64_t id) {

@@ -130,10 +130,84 @@ TEST(StoreTest, LabelsOfAnotherEncodingAreKept) {
   EXPECT_EQ((*(*store)->Run(1))["label"], "caf\xef\xbf\xbd");
 }
 
+// Each as it was, and neither without the other.
+TEST(StoreTest, TwoRunsAndTheirComparisonAreKeptTogether) {
+  const std::string path = Path("compared");
+  const json one = Summary("one"), two = Summary("two");
+  {
+    auto store = Store::Open(path);
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE((*store)->Add(Summary("alone"), nullptr).ok());
+    const auto ids = (*store)->AddAll({{&one, nullptr}, {&two, nullptr}}, {{"ratios", {1, 2}}});
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(*ids, (std::vector<int64_t>{2, 3}));
+  }
+  {
+    auto store = Store::Open(path, Access::kRead);
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto comparisons = (*store)->Comparisons();
+    ASSERT_TRUE(comparisons.ok()) << comparisons.status();
+    ASSERT_EQ(comparisons->size(), 1u);
+    EXPECT_EQ((*comparisons)[0], json({{"ratios", {1, 2}}, {"first", 2}, {"second", 3}}));
+  }
+  Execute(path,
+          "CREATE TRIGGER full BEFORE INSERT ON comparisons BEGIN SELECT RAISE(FAIL, 'full'); END");
+  auto store = Store::Open(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto ids = (*store)->AddAll({{&one, nullptr}, {&two, nullptr}}, json::object());
+  EXPECT_THAT(std::string(ids.status().message()), HasSubstr("full"));
+  EXPECT_EQ((*store)->Runs()->size(), 3u);
+}
+
+// A file of the first schema: reading leaves it as it is, writing adds what it lacks.
+TEST(StoreTest, AnOlderFileIsReadAsItIsAndTakenOverByAWriter) {
+  const std::string path = Path("older");
+  ASSERT_TRUE((*Store::Open(path))->Add(Summary("old"), nullptr).ok());
+  Execute(path, "DROP TABLE comparisons; PRAGMA user_version = 1");
+  {
+    auto store = Store::Open(path, Access::kRead);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*(*store)->Run(1))["label"], "old");
+    EXPECT_TRUE((*store)->Comparisons()->empty());
+    EXPECT_FALSE((*store)->Add(Summary("new"), nullptr).ok());
+    EXPECT_FALSE((*store)->CheckWritable().ok());
+  }
+  Execute(path, "CREATE TABLE comparisons (x); DROP TABLE comparisons");  // was not made above
+  auto store = Store::Open(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->CheckWritable().ok());
+  const json one = Summary("one"), two = Summary("two");
+  ASSERT_TRUE((*store)->AddAll({{&one, nullptr}, {&two, nullptr}}, json::object()).ok());
+  EXPECT_EQ((*store)->Comparisons()->size(), 1u);
+  EXPECT_EQ((*store)->Runs()->size(), 3u);
+}
+
+TEST(StoreTest, OneRunIsReadWithoutTheOthers) {
+  const std::string path = Path("one");
+  for (const char* label : {"one", "two"}) {
+    ASSERT_TRUE((*Store::Open(path))->Add(Summary(label), nullptr).ok());
+  }
+  Execute(path, "UPDATE runs SET summary = '{' WHERE id = 1");
+  auto store = Store::Open(path, Access::kRead);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*(*store)->Run(2))["label"], "two");
+  EXPECT_EQ((*store)->Run(1).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string((*store)->Run(3).status().message()), HasSubstr("there are 1, 2"));
+}
+
 TEST(StoreTest, StoresAreToldByTheirFirstBytes) {
-  EXPECT_TRUE(IsStore(std::string("SQLite format 3\0 and more", 25)));
-  EXPECT_FALSE(IsStore("{\"model_id\": 1}"));
-  EXPECT_FALSE(IsStore(""));
+  const std::string path = Path("bytes");
+  EXPECT_FALSE(IsStore(path));
+  EXPECT_FALSE(IsStore(testing::TempDir()));
+  std::ofstream(path) << "SQLite";
+  EXPECT_FALSE(IsStore(path));
+  std::ofstream(path) << "{\"model_id\": 1, \"label\": \"long\"}";
+  EXPECT_FALSE(IsStore(path));
+  // More than there is memory for: only the first bytes are read.
+  std::ofstream(path) << std::string("SQLite format 3\0", 16);
+  ASSERT_EQ(truncate(path.c_str(), int64_t{1} << 40), 0);
+  EXPECT_TRUE(IsStore(path));
+  unlink(path.c_str());
 }
 
 }  // namespace

@@ -129,6 +129,7 @@ def test_two_servers_take_turns(address: str, own_server: Server, tmp_path: path
                  "--metadata=commit=abc", f"--out={out}", f"--html={page}", f"--db={db}",
                  "--save_calls").stdout
     assert "second over first" in text
+    assert f"kept as {db}:1 and {db}:2" in text
     both = json.loads(out.read_text())
     ratio = both["comparison"]["ratios"]["p50_e2el_ms"]
     assert ratio["pairs"] == 10
@@ -141,7 +142,8 @@ def test_two_servers_take_turns(address: str, own_server: Server, tmp_path: path
         calls = dict(rows.execute("SELECT run, count(*) FROM calls GROUP BY run"))
     assert list(calls.values()) == [each["completed"] + each["failed"] for each in both["runs"]]
     # The same from what was kept.
-    bench("report", db, f"--html={tmp_path / 'report.html'}")
+    text = bench("report", db, f"--html={tmp_path / 'report.html'}").stdout
+    assert "run 2 over run 1, in turns" in text
     check_page(tmp_path / "report.html")
     text = bench("compare", f"{db}:1", f"{db}:2", f"--html={page}").stdout
     assert "different times" in text and "p99_e2el_ms" in text
@@ -177,7 +179,10 @@ def test_refusals_name_what_is_wrong(address: str, tmp_path: pathlib.Path) -> No
             ("ids", (*model, *INPUTS[:3], "--input=ids=10..12"), 1),
             ("/no/such", ("report", "/no/such.json"), 2),
             ("FILE", ("compare", "one.json"), 2),
-            ("/no/such/folder", (*model, *INPUTS, "--db=/no/such/folder/x.db"), 2)):
+            ("--dims q=1..4", (*model, *INPUTS, "--dims=q=1..4"), 2),
+            ("--db /no/such/folder", (*model, *INPUTS, "--db=/no/such/folder/x.db"), 2),
+            ("--out /no/such/folder", (*model, *INPUTS, "--out=/no/such/folder/x.json"), 2),
+            ("--save_calls", (*model, *INPUTS, "--save_calls"), 2)):
         done = bench(*arguments, status=status)
         assert words in done.stderr, (arguments, done.stderr)
     other = tmp_path / "other.json"

@@ -1,0 +1,126 @@
+#include "clients/bench/outputs.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "clients/bench/report.h"
+#include "clients/bench/store.h"
+#include "clients/bench/summary.h"
+#include "clients/cpp/text_input.h"
+
+namespace athanor::bench {
+namespace {
+
+using nlohmann::json;
+
+bool SamePath(const std::string& a, const std::string& b) {
+  std::error_code failed;
+  return a == b || std::filesystem::weakly_canonical(a, failed) ==
+                       std::filesystem::weakly_canonical(b, failed);
+}
+
+absl::Status CheckFlags(const Outputs& outputs) {
+  if (outputs.detailed && outputs.out.empty()) {
+    return absl::InvalidArgumentError("--detailed: is of the JSON; say where, --out FILE");
+  }
+  if (outputs.save_calls && outputs.db.empty()) {
+    return absl::InvalidArgumentError("--save_calls: is of a results file; say which, --db FILE");
+  }
+  const std::pair<const char*, const std::string*> flags[] = {
+      {"--out", &outputs.out}, {"--html", &outputs.html}, {"--db", &outputs.db}};
+  for (const auto& [flag, path] : flags) {
+    for (const auto& [other, other_path] : flags) {
+      if (path == other_path) break;
+      if (path->empty() || *path == "-" || !SamePath(*path, *other_path)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " ", *path, ": is the file of ", other, " too; give another"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// By opening it, as nothing else knows of full and read-only file systems; a pipe is left alone,
+// its reader would take the end of this for the end of all.
+absl::Status CheckPath(absl::string_view flag, const std::string& path) {
+  if (path.empty() || (flag == "--out" && path == "-")) return absl::OkStatus();
+  struct stat there;
+  const bool exists = stat(path.c_str(), &there) == 0;
+  if (exists && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) return absl::OkStatus();
+  errno = 0;
+  const bool opened = std::ofstream(path, std::ios::binary | std::ios::app).is_open();
+  const int error = errno;
+  if (opened && !exists) unlink(path.c_str());
+  if (opened) return absl::OkStatus();
+  return absl::ErrnoToStatus(error != 0 ? error : EIO,
+                             absl::StrCat(flag, " ", path, ": cannot be written"));
+}
+
+absl::Status CheckStore(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path);
+  absl::Status s = store.ok() ? (*store)->CheckWritable() : store.status();
+  return s.ok() ? s : absl::Status(s.code(), absl::StrCat("--db ", s.message()));
+}
+
+absl::Status KeepInStore(const Outputs& outputs, const std::vector<Measured>& runs,
+                         const json& comparison, std::vector<std::string>* names) {
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(outputs.db);
+  if (!store.ok()) return store.status();
+  std::vector<NewRun> rows;
+  for (const Measured& run : runs) {
+    rows.push_back({run.summary, outputs.save_calls ? run.result : nullptr});
+  }
+  absl::StatusOr<std::vector<int64_t>> ids = (*store)->AddAll(rows, comparison);
+  if (!ids.ok()) return ids.status();
+  for (int64_t id : *ids) names->push_back(absl::StrCat(outputs.db, ":", id));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckOutputs(const Outputs& outputs) {
+  if (absl::Status s = CheckFlags(outputs); !s.ok()) return s;
+  if (absl::Status s = CheckPath("--out", outputs.out); !s.ok()) return s;
+  if (absl::Status s = CheckPath("--html", outputs.html); !s.ok()) return s;
+  return CheckStore(outputs.db);
+}
+
+Kept Keep(const Outputs& outputs, const std::vector<Measured>& runs, const json& comparison) {
+  Kept kept;
+  if (!outputs.db.empty()) kept.status = KeepInStore(outputs, runs, comparison, &kept.names);
+  std::vector<json> summaries;
+  for (const Measured& run : runs) summaries.push_back(*run.summary);
+  if (!outputs.html.empty()) {
+    std::vector<json> comparisons;
+    if (!comparison.is_null()) comparisons.push_back(comparison);
+    kept.status.Update(client::WriteFile(outputs.html, ReportHtml(summaries, comparisons)));
+  }
+  if (outputs.out.empty()) return kept;
+  for (size_t i = 0; outputs.detailed && i < runs.size(); ++i) {
+    summaries[i]["detailed"] = Detailed(*runs[i].result);
+  }
+  const json document =
+      summaries.size() == 1 ? summaries[0] : json{{"runs", summaries}, {"comparison", comparison}};
+  kept.status.Update(WriteJson(outputs.out, document));
+  return kept;
+}
+
+absl::Status WriteJson(const std::string& path, const json& value) {
+  const std::string text = value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  if (path != "-") return client::WriteFile(path, text);
+  errno = 0;
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno != 0 ? errno : EIO, "cannot write to stdout");
+}
+
+}  // namespace athanor::bench
