@@ -59,7 +59,9 @@ absl::Status Verify(Context* context, const Options& options) {
   if (!found.ok()) return found.status();
   Show(context, CacheVerificationLines(*found), CacheVerificationJson(*found));
   if (found->database() != "ok") {
-    return absl::DataLossError(absl::StrCat("the cache's file is damaged: ", found->database()));
+    return absl::DataLossError(absl::StrCat(
+        "the cache's file is damaged: ", found->database(),
+        options.quarantine ? "" : "; --quarantine mends it, or moves it aside and begins anew"));
   }
   if (found->bad_size() > 0 && !options.quarantine) {
     return absl::DataLossError(

@@ -43,6 +43,41 @@ TEST_F(GarbageTest, VerifyFindsWhatIsBadAndQuarantinesOnlyIfAsked) {
   EXPECT_EQ(cache->Verify(false).value().rows(), 0);
 }
 
+// An index that another order of columns was said of: what SQLite calls a malformed one.
+TEST_F(GarbageTest, VerifyMakesIndexesAnewIfAsked) {
+  auto cache = Open();
+  for (const TierCase& tier : TierCases()) tier.put(*cache);
+  ASSERT_TRUE(cache->Flush(kLong).ok());
+  Execute("CREATE INDEX extra ON kernels (cpu)");
+  Execute(
+      "PRAGMA writable_schema = 1;"
+      "UPDATE sqlite_master SET sql = 'CREATE INDEX extra ON kernels (triple)'"
+      " WHERE name = 'extra'");
+  EXPECT_NE(cache->Verify(false).value().database(), "ok");
+  EXPECT_NE(cache->Verify(true).value().database(), "ok");
+  const v1::CacheVerification mended = cache->Verify(false).value();
+  EXPECT_EQ(mended.database(), "ok");
+  EXPECT_EQ(mended.rows(), 7);
+}
+
+TEST_F(GarbageTest, VerifyMovesADamagedFileAsideIfAsked) {
+  auto cache = Open();
+  for (const TierCase& tier : TierCases()) tier.put(*cache);
+  ASSERT_TRUE(cache->Flush(kLong).ok());
+  // A page that is nobody's.
+  Execute(
+      "CREATE TABLE extra (a); INSERT INTO extra VALUES (zeroblob(9000));"
+      "PRAGMA writable_schema = 1; DELETE FROM sqlite_master WHERE name = 'extra'");
+  EXPECT_NE(cache->Verify(false).value().database(), "ok");
+  EXPECT_EQ(cache->Verify(false).value().rows(), 7);
+  EXPECT_NE(cache->Verify(true).value().database(), "ok");
+  const v1::CacheVerification mended = cache->Verify(false).value();
+  EXPECT_EQ(mended.database(), "ok");
+  EXPECT_EQ(mended.rows(), 0);
+  ASSERT_EQ(reports().size(), 1u);
+  EXPECT_THAT(reports()[0], testing::HasSubstr("is damaged: moved to "));
+}
+
 TEST_F(GarbageTest, GarbageLeavesWhatIncumbentsName) {
   auto cache = Open();
   PlanRow serving = TestPlan("p-serving", 0);  // kernels 0 and 1

@@ -260,8 +260,10 @@ BadRow BadRowOf(Tier tier, const RowView& row, absl::string_view why) {
 
 absl::Status QuarantineRow(SqliteFile& file, const BadRow& bad) {
   {
-    Statement remove(file.db(), absl::StrCat("DELETE FROM ", TierName(bad.tier),
-                                             " WHERE rowid = ? AND checksum = ?"));
+    // As the row was read: a checksum that is damaged may be of another type, or missing.
+    Statement remove(file.db(),
+                     absl::StrCat("DELETE FROM ", TierName(bad.tier),
+                                  " WHERE rowid = ? AND ifnull(CAST(checksum AS BLOB), x'') = ?"));
     remove.Int(bad.rowid).Blob(bad.checksum);
     if (absl::Status s = Done(file, remove, "remove a bad row"); !s.ok()) return s;
   }

@@ -351,7 +351,7 @@ void SqliteFile::MoveAside() {
   absl::Cleanup unlock = [lock] { close(lock); };
   int code = TryOpen();
   if (code == SQLITE_OK) {
-    Statement check(db_, "PRAGMA quick_check(1)");
+    Statement check(db_, "PRAGMA integrity_check(1)");
     code = check.Step();
     if (code == SQLITE_ROW) code = check.BytesAt(0) == "ok" ? SQLITE_OK : SQLITE_CORRUPT;
   }

@@ -76,6 +76,24 @@ absl::Status VerifyChecks(SqliteFile& file, bool quarantine, v1::CacheVerificati
                    "; DELETE FROM checks WHERE ", bad));
 }
 
+// "ok", or SQLite's words.
+absl::StatusOr<std::string> CheckDatabase(SqliteFile& file) {
+  Statement check(file.db(), "PRAGMA integrity_check");
+  const int code = check.Step();
+  if (code != SQLITE_ROW) return file.Failed(code, "check");
+  return std::string(check.BytesAt(0));
+}
+
+// Indexes that do not fit their rows are made anew; any other damage moves the file aside. A file
+// that is busy or cannot be written stays as it is.
+void Mend(SqliteFile& file, absl::string_view fault) {
+  const absl::Status reindexed = file.Execute("REINDEX");
+  if (reindexed.code() == absl::StatusCode::kDataLoss) return;  // by then it was moved
+  if (!reindexed.ok() && !absl::IsFailedPrecondition(reindexed)) return;
+  const absl::StatusOr<std::string> left = CheckDatabase(file);
+  if (left.ok() && *left != "ok") file.Failed(SQLITE_CORRUPT, fault).IgnoreError();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quarantine) {
@@ -94,11 +112,14 @@ absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quaranti
   };
   // A file that cannot be written can still be looked at.
   const absl::Status status = quarantine ? file.Transaction(verify) : verify();
-  if (!status.ok()) return status;
-  Statement check(file.db(), "PRAGMA integrity_check");
-  const int code = check.Step();
-  if (code != SQLITE_ROW) return file.Failed(code, "check");
-  found.set_database(std::string(check.BytesAt(0)));
+  absl::StatusOr<std::string> database = status.ok() ? CheckDatabase(file) : status;
+  if (absl::IsDataLoss(database.status())) {  // the file was moved aside, as always then
+    found.set_database(std::string(database.status().message()));
+    return found;
+  }
+  if (!database.ok()) return database.status();
+  found.set_database(*std::move(database));
+  if (quarantine && found.database() != "ok") Mend(file, found.database());
   return found;
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -124,16 +125,16 @@ std::string Refusal(const char* what, const absl::Status& status) {
 }
 
 // Every call that looks at the whole file.
-std::string LookAtAll(Cache& cache) {
-  (void)cache.Stat();
+std::string LookAtAll(Cache& cache, bool* usable) {
+  *usable = cache.Stat().state() == v1::CacheStat::USABLE;
   (void)cache.Explain(TestPlanKey(1));
   (void)cache.Explain(TestPlanKey(2));
   const auto first = cache.Verify(/*quarantine=*/true);
   if (!first.ok()) return Refusal("Verify", first.status());
   const auto again = cache.Verify(/*quarantine=*/false);
   if (!again.ok()) return Refusal("Verify", again.status());
-  if (first->database() == "ok" && again->bad_size() > 0) {
-    return Cat("bad after quarantine: ", again->bad(0).ShortDebugString());
+  if (again->bad_size() > 0 || again->database() != "ok") {
+    return Cat("bad after quarantine: ", again->ShortDebugString());
   }
   v1::CollectGarbageRequest garbage;
   garbage.set_limit_bytes(int64_t{1} << 30);
@@ -317,11 +318,13 @@ std::string FuzzCacheFile(const std::string& bytes, FuzzStats* stats) {
     const std::unique_ptr<Cache> cache = Open(folder);
     int found = 0;
     if (std::string problem = FindAll(*cache, &found); !problem.empty()) return problem;
-    if (first) {
-      stats->accepted += cache->Stat().state() == v1::CacheStat::USABLE ? 1 : 0;
-      stats->evaluated += found > 0 ? 1 : 0;
+    if (first) stats->evaluated += found > 0 ? 1 : 0;
+    bool usable = true;
+    // Most of an input's time; what was mended by it is looked at again for some of them.
+    if (first || std::accumulate(bytes.begin(), bytes.end(), 0u) % 4 == 0) {
+      if (std::string problem = LookAtAll(*cache, &usable); !problem.empty()) return problem;
     }
-    if (std::string problem = LookAtAll(*cache); !problem.empty()) return problem;
+    if (first) stats->accepted += usable ? 1 : 0;
     if (std::string problem = Use(*cache); !problem.empty()) return problem;
   }
   return "";
