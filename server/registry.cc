@@ -80,6 +80,7 @@ void Registry::LoadVersions(std::vector<NameRow> names, std::vector<VersionRow> 
     for (const TensorRow& tensor : row.tensors) held[tensor.hash] = tensor.bytes;
     LoadVersion(std::move(row));
   }
+  std::erase_if(names_, [](const auto& entry) { return entry.second.versions.empty(); });
   const int64_t removed = tensors_->RemoveAllBut(held);
   LogInfo("registry opened", {{"state_dir", options_.state_dir},
                               {"versions", versions_},
@@ -264,7 +265,12 @@ absl::Status Registry::Store(VersionRow* row) {
   {
     MutexLock lock(mu_);
     auto it = names_.find(row->name);
-    row->version = it == names_.end() ? 1 : it->second.row.next_version;
+    row->version = it == names_.end() ? 0 : it->second.row.next_version;
+  }
+  if (row->version == 0) {
+    absl::StatusOr<int64_t> next = db_->NextVersion(row->name);
+    if (!next.ok()) return next.status();
+    row->version = *next;
   }
   row->created_us = NowMicroseconds();
   return db_->AddVersion(*row);
@@ -331,6 +337,10 @@ void Registry::Forget(const std::string& name,
       entry.versions.erase(version->version());
       --versions_;
       for (const TensorRow& tensor : version->row().tensors) Unreference(tensor.hash);
+    }
+    if (entry.versions.empty()) {
+      names_.erase(name);  // its next version's number is in the file
+      return;
     }
     if (entry.row.serving == 0 || entry.versions.contains(entry.row.serving)) return;
     entry.row.serving = 0;

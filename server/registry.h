@@ -184,6 +184,7 @@ class Registry {
   // Taken before mu_.
   Mutex change_mu_;
   mutable Mutex mu_;
+  // Names that have versions; those of deleted ones are in the file only.
   std::map<std::string, Name, std::less<>> names_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, TensorEntry> tensor_entries_ ABSL_GUARDED_BY(mu_);
   int64_t versions_ ABSL_GUARDED_BY(mu_) = 0;

@@ -153,6 +153,15 @@ absl::StatusOr<std::vector<NameRow>> RegistryDb::ReadNames() {
   return rows;
 }
 
+absl::StatusOr<int64_t> RegistryDb::NextVersion(const std::string& name) {
+  MutexLock lock(mu_);
+  Statement read(file_.db(), "SELECT next_version FROM names WHERE name=?1");
+  const int code = read.Text(name).Step();
+  if (code == SQLITE_ROW) return read.IntAt(0);
+  if (code != SQLITE_DONE) return Error("read");
+  return 1;
+}
+
 absl::StatusOr<std::vector<MagnitudeRow>> RegistryDb::ReadMagnitudes() {
   MutexLock lock(mu_);
   std::vector<MagnitudeRow> rows;

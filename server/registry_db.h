@@ -81,6 +81,8 @@ class RegistryDb {
 
   absl::StatusOr<std::vector<VersionRow>> ReadVersions();
   absl::StatusOr<std::vector<NameRow>> ReadNames();
+  // 1 for a name that was never used.
+  absl::StatusOr<int64_t> NextVersion(const std::string& name);
 
   absl::StatusOr<std::vector<MagnitudeRow>> ReadMagnitudes();
 

@@ -106,6 +106,22 @@ TEST(RegistryDbTest, KeepsWhatIsKnownOfTensorsAsLongAsAVersionHasThem) {
   EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none", "a f16 20"));
 }
 
+TEST(RegistryDbTest, KnowsTheNextVersionOfANameWithoutVersions) {
+  const std::string path = FreshPath("next_version");
+  {
+    const auto db = RegistryDb::Open(path).value();
+    EXPECT_EQ(db->NextVersion("m").value(), 1);
+    for (int64_t version : {1, 2}) {
+      ASSERT_TRUE(db->AddVersion({.name = "m", .version = version, .format = "athanor"}).ok());
+    }
+    ASSERT_TRUE(db->DeleteVersions("m", {1, 2}).ok());
+    EXPECT_EQ(db->NextVersion("m").value(), 3);
+  }
+  const auto db = RegistryDb::Open(path).value();
+  EXPECT_EQ(db->NextVersion("m").value(), 3);
+  EXPECT_EQ(db->NextVersion("n").value(), 1);
+}
+
 TEST(RegistryDbTest, KeepsWhatASearchMayDo) {
   const std::string path = FreshPath("search");
   VersionRow row{.name = "m", .version = 1, .format = "athanor"};

@@ -49,7 +49,9 @@ std::optional<NameRow> Registry::TakeOver(const ModelVersion& version) {
   std::optional<NameRow> changed;
   {
     MutexLock lock(mu_);
-    Name& name = names_[version.name()];
+    const auto it = names_.find(version.name());
+    if (it == names_.end()) return std::nullopt;  // deleted meanwhile
+    const Name& name = it->second;
     const bool newer = version.version() > std::max(name.row.serving, name.row.rolled_back);
     const bool known = name.versions.contains(version.version());
     if (!known || (!newer && name.row.serving != 0)) return std::nullopt;

@@ -243,8 +243,8 @@ int SqliteFile::TryOpen() {
   }
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA foreign_keys=ON");
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA temp_store=MEMORY");
-  // Some of each connection's memory; the pages are in the system's cache anyway.
-  if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA cache_size=-512");
+  // KiB that each connection may keep; the pages are in the system's cache anyway.
+  if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA cache_size=-128");
   if (code == SQLITE_OK) code = Migrate();
   return code == SQLITE_OK && schema_.gives_back ? SetGivesBack() : code;
 }

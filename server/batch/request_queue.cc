@@ -436,6 +436,11 @@ void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::du
   freed_.NotifyAll();
 }
 
+void RequestQueue::Forget(const std::string& model) {
+  MutexLock lock(mu_);
+  paces_.erase(model);
+}
+
 void RequestQueue::Stop() {
   {
     MutexLock lock(mu_);

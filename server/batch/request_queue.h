@@ -132,6 +132,8 @@ class RequestQueue {
   // A context of the model is free again. Runs that were predicted to take so long took `took`:
   // what later predictions are multiplied by. 0 predicted: they say nothing of that.
   void Ran(const std::string& model, int64_t predicted_us, Clock::duration took);
+  // The model is deleted: what Ran has learnt of it goes.
+  void Forget(const std::string& model);
   void Stop();
 
   struct Waiting {

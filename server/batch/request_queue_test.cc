@@ -150,6 +150,8 @@ TEST_F(RequestQueueTest, TooLongAWaitIsRefusedAndWhatGoesFirstDoesNotWait) {
   EXPECT_FALSE(queue_.Admit(another->ticket()).ok());
   for (int i = 0; i < 4; ++i) queue_.Ran("m", 1000, microseconds(100));
   EXPECT_TRUE(queue_.Admit(another->ticket()).ok());
+  queue_.Forget("m");
+  EXPECT_FALSE(queue_.Admit(another->ticket()).ok());
 }
 
 TEST_F(RequestQueueTest, ThoseOfOneGroupShareACallAsFarAsTheyFit) {

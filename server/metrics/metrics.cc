@@ -1,5 +1,7 @@
 #include "server/metrics/metrics.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace athanor {
@@ -57,8 +59,10 @@ Metrics::Metrics(int64_t max_versions)
 
 std::shared_ptr<VersionMetrics> Metrics::ForVersion(const std::string& model, int64_t version) {
   MutexLock lock(mu_);
-  if (static_cast<int64_t>(versions_.size()) >= max_versions_) {
+  // Often enough that there are never many more than live.
+  if (static_cast<int64_t>(versions_.size()) >= erase_at_) {
     std::erase_if(versions_, [](const auto& entry) { return entry.second.expired(); });
+    erase_at_ = std::min(max_versions_, 2 * static_cast<int64_t>(versions_.size()) + 16);
   }
   if (static_cast<int64_t>(versions_.size()) >= max_versions_) return others_;
   auto made = std::make_shared<VersionMetrics>(model, absl::StrCat(version));

@@ -74,6 +74,7 @@ class Metrics {
   mutable Mutex mu_;
   mutable std::map<std::pair<std::string, int64_t>, std::weak_ptr<const VersionMetrics>> versions_
       ABSL_GUARDED_BY(mu_);
+  int64_t erase_at_ ABSL_GUARDED_BY(mu_) = 0;  // size of versions_; at most max_versions_
   std::vector<Collector> collectors_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -17,6 +17,7 @@ grpc::ServerUnaryReactor* ModelService::DeleteModel(Context* context, const Byte
           answer->add_versions(absl::StrCat(version->version()));
           LogInfo("model deleted", {{"model", version->name()}, {"version", version->version()}});
         }
+        if (!core_.registry().Find(asked.name(), "").ok()) core_.requests().Forget(asked.name());
         return absl::OkStatus();
       });
 }

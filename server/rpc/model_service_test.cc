@@ -199,6 +199,19 @@ TEST(ModelServiceTest, DeletingTheServingVersionLetsTheOneBeforeServe) {
   EXPECT_EQ(Delete(test, "m", "2").error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST(ModelServiceTest, NumbersOfADeletedNameAreNotUsedAgain) {
+  TestServer test;
+  test.Upload("m", ScaleModel({1}));
+  test.Upload("m", ScaleModel({2}));
+  ASSERT_TRUE(Delete(test, "m").ok());
+  EXPECT_EQ(test.Upload("m", ScaleModel({3})).version(), "3");
+  ASSERT_TRUE(Delete(test, "m").ok());
+  test.Restart();
+  EXPECT_TRUE(List(test).empty());
+  EXPECT_EQ(test.Upload("m", ScaleModel({4})).version(), "4");
+  EXPECT_THAT(test.Infer("m", {10}), ElementsAre(40));
+}
+
 TEST(ModelServiceTest, RollbackServesAnEarlierVersionAcrossARestart) {
   TestServer test;
   test.Upload("m", ScaleModel({1}));
