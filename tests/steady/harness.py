@@ -66,8 +66,13 @@ class Run:
         return max(1, round(long * self.share)) if self.long else short
 
     def server(self, name: str, *flags: str, **options: object) -> Server:
-        """A server that ends with the run; not started. `name` is its state directory's."""
-        server = Server(self.folder / name, "--http_listen=127.0.0.1:0", *flags, **options)
+        """A server that ends with the run; not started. `name` is its state directory's.
+
+        It is killed with the thread that starts it: that is the main one.
+        """
+        prefix = (*options.pop("prefix", ()), "setpriv", "--pdeathsig=KILL")
+        server = Server(self.folder / name, "--http_listen=127.0.0.1:0", *flags, prefix=prefix,
+                        **options)
         self._servers.append(server)
         return server
 

@@ -19,6 +19,7 @@ import overload
 import pages
 import restart
 import soak
+import two_servers
 from harness import Run
 
 
@@ -49,6 +50,8 @@ SCENARIOS = {row.name: row for row in (
     Scenario("idle", idle.scenario, "at most 0.5 % of a core while nobody asks"),
     Scenario("restart", restart.scenario, "ready within 0.5 s of its start with the same plans, "
              "nothing compiled, nothing measured"),
+    Scenario("two_servers", two_servers.scenario, "two on one cache: each kernel is compiled once, "
+             "and the one that is left does the work of one that is killed"),
     Scenario("soak", soak.scenario, "hours of everything: memory, files and cache stay"),
 )}
 

@@ -3,8 +3,9 @@
     .venv/bin/python tests/steady/steady.py --long --report steady.html
     .venv/bin/python tests/steady/steady.py --long --only kill churn --share 0.1 --seed 7
 
-Exit status: 0 all reaches met, 1 one missed, 2 wrong command line. Without --long the short form is
-run, whose timed figures are not judged; pytest runs that too.
+Exit status: 0 all reaches met, 1 one missed, 2 wrong command line, 128 and the signal's number when
+SIGHUP or SIGTERM ended it; its servers end with it, however it ends. Without --long the short form
+is run, whose timed figures are not judged; pytest runs that too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import random
+import signal
 import sys
 import tempfile
 
@@ -34,6 +36,8 @@ def main() -> int:
     args = parser.parse_args()
     if not 0 < args.share <= 1:
         parser.error("--share: above 0 and at most 1")
+    for ending in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
     print(f"seed {args.seed}", flush=True)
     outcomes = []
     with tempfile.TemporaryDirectory() as own:

@@ -6,6 +6,8 @@ import os
 import pathlib
 import random
 import re
+import signal
+import subprocess
 import sys
 from xml.etree import ElementTree
 
@@ -14,7 +16,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import report  # noqa: E402
-from harness import Run  # noqa: E402
+from harness import Run, eventually  # noqa: E402
 from scenarios import SCENARIOS, Outcome, play  # noqa: E402
 
 SEED = int(os.environ.get("ATHANOR_STEADY_SEED", random.randrange(1 << 31)))
@@ -34,6 +36,34 @@ def test_every_file_with_a_scenario_is_a_row() -> None:
     files = {path.stem for path in here.glob("*.py")
              if re.search(r"^def scenario\(", path.read_text(), re.MULTILINE)}
     assert files == set(SCENARIOS)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_servers_end_with_the_run(ending: signal.Signals, tmp_path: pathlib.Path) -> None:
+    here = pathlib.Path(__file__).parent
+    run = subprocess.Popen([sys.executable, here / "steady.py", "--only", "soak", "--long",
+                            "--folder", tmp_path], stdout=subprocess.DEVNULL)
+    try:
+        eventually(lambda: _servers_in(tmp_path), "a server runs")
+        run.send_signal(ending)
+        code = run.wait(60)
+    finally:
+        run.kill()
+    eventually(lambda: not _servers_in(tmp_path), "its server ends")
+    assert code == (128 + ending if ending == signal.SIGTERM else -ending)
+
+
+def _servers_in(folder: pathlib.Path) -> list[int]:
+    """Processes with a state directory there."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(word.startswith(f"--state_dir={folder}/".encode()) for word in words):
+            found.append(int(process.name))
+    return found
 
 
 def test_the_page_says_what_was_missed(tmp_path: pathlib.Path) -> None:
