@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/cache/fresh_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/testing.h"
 
 namespace athanor {
 namespace {
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 class CandidateMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    path_ = FreshDirectory() + "/cache.db";
+    path_ = FreshFolder() + "/cache.db";
     machine_.mutable_target()->set_cpu("znver4");
     machine_.mutable_target()->set_threads(2);
     machine_.set_compiler_version("19.1.7");

@@ -313,14 +313,15 @@ void CompileWorkers::SearchLoop(int index) {
   while (AwaitSearch(index)) {
     // Its child process holds what the searches remember, and ends with the last of them.
     const std::unique_ptr<CompileBackend> backend = backends_.New();
-    WorkerSearches searches(registry_, backend.get(), &keeper_, &loader_);
+    WorkerSearches searches(registry_, backend.get(), &keeper_, &loader_, backends_.cache());
     for (Turn turn; (turn = NextTurn(index, &searches, backend.get())).job != nullptr;) {
+      std::optional<WorkerSearches::Waits> waits;
       if (turn.serving != nullptr) {
-        searches.Start(turn.job, std::move(turn.serving));
+        waits = searches.Start(turn.job, std::move(turn.serving));
       } else {
         searches.Step();
       }
-      EndTurn(index, turn.job);
+      EndTurn(index, turn.job, std::move(waits));
     }
   }
 }
@@ -360,14 +361,16 @@ CompileWorkers::Turn CompileWorkers::NextTurn(int index, WorkerSearches* searche
   return turn;
 }
 
-void CompileWorkers::EndTurn(int index, const std::shared_ptr<CompileJob>& job) {
+void CompileWorkers::EndTurn(int index, const std::shared_ptr<CompileJob>& job,
+                             std::optional<WorkerSearches::Waits> waits) {
   {
     MutexLock lock(mu_);
     AtWork& worker = at_work_[index];
     worker.searching = nullptr;
     worker.search_backend = nullptr;
-    if (job->finished()) --worker.searches;
+    if (job->finished() || waits.has_value()) --worker.searches;
   }
+  if (waits.has_value()) return ParkSearch(job, *std::move(waits));
   Release(job);
 }
 

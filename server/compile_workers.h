@@ -130,8 +130,11 @@ class CompileWorkers {
   bool Park(const std::shared_ptr<CompileJob>& job, const BuiltPlan& built);
   // Of a plan that was made and published.
   void LetOthersFind(Lease lease);
+  // Another job searches for the same.
+  void ParkSearch(const std::shared_ptr<CompileJob>& job, WorkerSearches::Waits waits);
   // It is parked no more.
   void Resume(const std::shared_ptr<CompileJob>& job);
+  void ResumeSearch(const std::shared_ptr<CompileJob>& job);
   bool HandOver(int index, const std::shared_ptr<CompileJob>& job,
                 std::shared_ptr<const PlanSearch::Found> serving);
   void SearchLoop(int index);
@@ -141,7 +144,9 @@ class CompileWorkers {
   bool AwaitSearch(int index);
   // No job: none is left.
   Turn NextTurn(int index, WorkerSearches* searches, CompileBackend* backend);
-  void EndTurn(int index, const std::shared_ptr<CompileJob>& job);
+  // `waits`: it has no search to go on with.
+  void EndTurn(int index, const std::shared_ptr<CompileJob>& job,
+               std::optional<WorkerSearches::Waits> waits);
   void CountEnd(const CompileJob& job);
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,

@@ -28,9 +28,9 @@ ParkedJobs::~ParkedJobs() {
   thread_.join();
 }
 
-void ParkedJobs::Park(std::shared_ptr<CompileJob> job, std::string key) {
+void ParkedJobs::Park(std::shared_ptr<CompileJob> job, std::string key, absl::string_view kind) {
   MutexLock lock(mu_);
-  parked_.push_back({std::move(job), std::move(key)});
+  parked_.push_back({std::move(job), std::move(key), std::string(kind)});
   added_ = true;
   changed_.NotifyAll();
 }
@@ -58,11 +58,11 @@ void ParkedJobs::Run() {
 }
 
 std::vector<ParkedJobs::Parked> ParkedJobs::TakeFree() {
-  std::set<std::string> keys;
+  std::set<std::pair<std::string, std::string>> keys;  // with their kinds
   bool added;  // its lease may have been released before it was parked
   {
     MutexLock lock(mu_);
-    for (const Parked& parked : parked_) keys.insert(parked.key);
+    for (const Parked& parked : parked_) keys.emplace(parked.key, parked.kind);
     added = std::exchange(added_, false);
   }
   const int64_t version = cache_.data_version();
@@ -70,13 +70,13 @@ std::vector<ParkedJobs::Parked> ParkedJobs::TakeFree() {
   if (!added && version == seen_version_ && now < looked_ + kLookEvery) return {};
   seen_version_ = version;
   looked_ = now;
-  std::erase_if(keys, [&](const std::string& key) {
-    return cache_.leases().HolderOf(key, kPlanLease).has_value();
+  std::erase_if(keys, [&](const auto& key) {
+    return cache_.leases().HolderOf(key.first, key.second).has_value();
   });
   std::vector<Parked> free;
   MutexLock lock(mu_);
   std::erase_if(parked_, [&](Parked& parked) {
-    if (!keys.contains(parked.key)) return false;
+    if (!keys.contains({parked.key, parked.kind})) return false;
     free.push_back(std::move(parked));
     return true;
   });

@@ -1,8 +1,8 @@
-// Compile jobs whose plan another job is making, of another process on the same cache or of this
-// one: they hold no worker meanwhile.
+// Compile jobs whose plan another job is making, or searching for, of another process on the same
+// cache or of this one: they hold no worker meanwhile.
 //
 //   ParkedJobs parked(&cache, [&](const std::shared_ptr<CompileJob>& job) { ... });
-//   parked.Park(job, key);   // leases().Take(key, kPlanLease, ...) was refused
+//   parked.Park(job, key, kPlanLease);   // leases().Take(key, kPlanLease, ...) was refused
 //
 // A job is woken once nobody holds that lease: its plan is in the cache then, or who made it has
 // failed or died. Asked every 50 ms whether anything was written, and every half second whether
@@ -25,7 +25,9 @@
 
 namespace athanor {
 
-inline constexpr absl::string_view kPlanLease = "plan";  // LeaseTable::Holder.kind
+// LeaseTable::Holder.kind: of a baseline, and of a search.
+inline constexpr absl::string_view kPlanLease = "plan";
+inline constexpr absl::string_view kSearchLease = "search";
 
 class ParkedJobs {
  public:
@@ -39,7 +41,7 @@ class ParkedJobs {
   ParkedJobs& operator=(const ParkedJobs&) = delete;
 
   // Until nobody holds the lease of `key`.
-  void Park(std::shared_ptr<CompileJob> job, std::string key);
+  void Park(std::shared_ptr<CompileJob> job, std::string key, absl::string_view kind);
   // False: it is not parked, or is being woken.
   bool Remove(const std::shared_ptr<CompileJob>& job);
 
@@ -47,7 +49,7 @@ class ParkedJobs {
   using Clock = std::chrono::steady_clock;
   struct Parked {
     std::shared_ptr<CompileJob> job;
-    std::string key;
+    std::string key, kind;
   };
 
   void Run();

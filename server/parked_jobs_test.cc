@@ -51,7 +51,7 @@ class ParkedJobsTest : public CoreTest {
     EXPECT_EQ(ours_->leases().Take(key, kPlanLease, "m").status().code(),
               absl::StatusCode::kUnavailable);
     auto job = Job(id);
-    parked_->Park(job, key);
+    parked_->Park(job, key, kPlanLease);
     return job;
   }
   void AwaitWoken(const std::vector<std::string>& ids) {
@@ -93,8 +93,20 @@ TEST_F(ParkedJobsTest, WokenWhenTheHolderIsGone) {
 }
 
 TEST_F(ParkedJobsTest, WokenWhereTheLeaseWasReleasedBefore) {
-  parked_->Park(Job("1"), "a");
+  parked_->Park(Job("1"), "a", kPlanLease);
   AwaitWoken({"1"});
+}
+
+TEST_F(ParkedJobsTest, LeasesOfAnotherKindAreNotWaitedFor) {
+  absl::StatusOr<Lease> plan = theirs_->leases().Take("a", kPlanLease, "m");
+  absl::StatusOr<Lease> search = theirs_->leases().Take("a", kSearchLease, "m");
+  ASSERT_TRUE(plan.ok() && search.ok());
+  Park("1", "a");
+  parked_->Park(Job("2"), "a", kSearchLease);
+  search->Release();
+  AwaitWoken({"2"});
+  plan->Release();
+  AwaitWoken({"2", "1"});
 }
 
 TEST_F(ParkedJobsTest, AllOfAKeyWake) {

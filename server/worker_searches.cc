@@ -38,17 +38,20 @@ bool WorkerSearches::BringStoppedForward() {
   return true;
 }
 
-void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
-                           std::shared_ptr<const PlanSearch::Found> serving) {
+std::optional<WorkerSearches::Waits> WorkerSearches::Start(
+    const std::shared_ptr<CompileJob>& job, std::shared_ptr<const PlanSearch::Found> serving) {
   if (const auto stop = job->stop_requested()) {
     job->Finish(absl::OkStatus(), *stop);
-    return;
+    return std::nullopt;
   }
   // It may have been pinned since it was built.
   if (!Wanted(*job)) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
-    return;
+    return std::nullopt;
   }
+  Lease lease;
+  if (auto waits = TakeLease(job, &lease, &serving)) return waits;
+  if (job->finished()) return std::nullopt;
   ModelVersion& version = *job->version();
   const SearchPolicy& policy = job->policy();
   if (policy.use == v1::SearchOptions::COMPARE) {
@@ -63,19 +66,22 @@ void WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
   if (absl::Status begun = Begin(s, *serving); !begun.ok()) {
     if (const auto stop = job->stop_requested()) {
       job->Finish(absl::OkStatus(), *stop);
-      return;
+      return std::nullopt;
     }
     // A backend without searches is none that failed.
     const bool none = absl::IsUnimplemented(begun);
     LogWarn("no search", {{"model", version.name()}, {"error", begun.ToString()}});
     job->Finish(begun,
                 none ? v1::CompileJob::STOP_BASELINE_ONLY : v1::CompileJob::STOP_SEARCH_FAILED);
-    return;
+    return std::nullopt;
   }
   // What it finds is kept as what this compiler made, which may be another than before the start.
   if (const auto machine = backend_.Machine(); machine.ok()) keeper_.SetMachine(*machine);
+  job->Update([](v1::CompileJob& state) { state.clear_waits_for(); });
   job->Enter(v1::CompileJob::SEARCHING, 96, "looks for a faster plan");
+  s.lease = std::move(lease);
   searches_.push_back(std::move(s));
+  return std::nullopt;
 }
 
 absl::Status WorkerSearches::Swap(const Searching& s,
@@ -280,6 +286,7 @@ void WorkerSearches::Step() {
                            {"share_of_baseline", progress.best()}});
   RememberEnd(s, end->reason);
   if (GoOn(s, *end)) return TakeTurns(std::move(s));
+  LetOthersGoOn(s.lease);
   s.job->Finish(s.first_end->error, s.first_end->reason);
 }
 

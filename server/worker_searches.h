@@ -9,7 +9,8 @@
 //
 // A job searches for a plan of the full range, then for one of each box (search_parts.h). A plan
 // that is found is loaded and published, or kept, as the job's policy says; a job ends with the
-// reason of its first search. Used by one thread.
+// reason of its first search. Of equal searches on one cache whose plans serve, one is made at a
+// time: it holds a lease, and the others take over what it found. Used by one thread.
 #ifndef ATHANOR_SERVER_WORKER_SEARCHES_H_
 #define ATHANOR_SERVER_WORKER_SEARCHES_H_
 
@@ -31,21 +32,30 @@ namespace athanor {
 
 class WorkerSearches {
  public:
-  // All arguments outlive it.
+  // All arguments outlive it. `cache` may be null.
   WorkerSearches(Registry* registry, CompileBackend* backend, PlanKeeper* keeper,
-                 const PlanLoader* loader)
-      : registry_(*registry), backend_(*backend), keeper_(*keeper), loader_(*loader) {}
+                 const PlanLoader* loader, Cache* cache)
+      : registry_(*registry),
+        backend_(*backend),
+        keeper_(*keeper),
+        loader_(*loader),
+        cache_(cache) {}
 
   // Whether there is anything to search for: not without a budget, nor for a pinned version.
   static bool Wanted(const CompileJob& job);
+  struct Waits {
+    std::string waits_for;  // who makes the same search, for people
+    std::string key;        // of its lease
+  };
   // Of a version as a whole, the full range and boxes: an automatic search is not, where an equal
   // one has come to its end.
   static bool Due(const PlanKeeper& keeper, const ModelVersion& version,
                   const SearchPolicy& policy);
   // Goes on from `serving`, the plan that serves the job's version; COMPARE begins at its baseline.
-  // Ends the job where there is nothing to search.
-  void Start(const std::shared_ptr<CompileJob>& job,
-             std::shared_ptr<const PlanSearch::Found> serving);
+  // Ends the job where there is nothing to search. If set, it was not begun: to be started again
+  // once that lease is free.
+  std::optional<Waits> Start(const std::shared_ptr<CompileJob>& job,
+                             std::shared_ptr<const PlanSearch::Found> serving);
   bool empty() const { return searches_.empty(); }
   // One whose job is asked to stop, if there is any, is next.
   bool BringStoppedForward();
@@ -73,6 +83,7 @@ class WorkerSearches {
     std::optional<End> first_end = {};
     v1::SearchProgress first_progress = {};
     std::string first_bucket = "";
+    Lease lease = {};  // of nothing where none is taken
   };
 
   static bool PartDue(const PlanKeeper& keeper, const ModelVersion& version,
@@ -86,6 +97,16 @@ class WorkerSearches {
   absl::Status Contest(Searching& s, bool at_end);
   // The plan that serves the present part; null: none does.
   static std::shared_ptr<const ServedPlan> Serving(const Searching& s);
+  // What the lease of the job's search is taken for; empty: none is.
+  std::string LeaseKeyOf(const CompileJob& job) const;
+  // Makes the job's search the one that is made of all equal ones: takes its lease, and what others
+  // found before as `serving`; ends the job where that is all that was wanted. Set: another makes
+  // it.
+  std::optional<Waits> TakeLease(const std::shared_ptr<CompileJob>& job, Lease* lease,
+                                 std::shared_ptr<const PlanSearch::Found>* serving);
+  // Has what equal searches found meanwhile serve, if that is better than `serving`; null: not.
+  std::shared_ptr<const PlanSearch::Found> Adopt(CompileJob& job, const PlanSearch::Found& serving);
+  void LetOthersGoOn(Lease& lease);
   // Puts back one that goes on.
   void TakeTurns(Searching s);
   // Set if the search ends with this step.
@@ -111,6 +132,7 @@ class WorkerSearches {
   CompileBackend& backend_;
   PlanKeeper& keeper_;
   const PlanLoader& loader_;
+  Cache* const cache_;
   // The next first. The first backend_.most_searches() take turns, the others wait in line.
   std::deque<Searching> searches_;
 };

@@ -71,6 +71,9 @@ absl::string_view FailureKindName(FailureKind kind);  // "plan_check"
 // How long a failure is believed, in microseconds; 0: it is not remembered.
 int64_t FailureLifetime(absl::StatusCode code);
 
+// Of one search of all that may be made for a plan's key, its conditions included; 32 bytes.
+std::string SearchKeyOf(const PlanKey& key, const v1::SearchOptions& options);
+
 struct SearchState {
   v1::CompileJob::StopReason stop = v1::CompileJob::STOP_REASON_UNSPECIFIED;
   double seconds = 0;

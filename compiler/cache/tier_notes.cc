@@ -33,6 +33,11 @@ std::string HashOfOptions(const v1::SearchOptions& options) {
 
 }  // namespace
 
+std::string SearchKeyOf(const PlanKey& key, const v1::SearchOptions& options) {
+  const KeyFields fields = key.Fields();
+  return HashOfFields({GateHash(fields), ConditionHash(fields), HashOfOptions(options)});
+}
+
 std::string FailureAbout(absl::string_view graph_hash, absl::string_view what) {
   return absl::StrCat("graph ", graph_hash, ": ", what);
 }

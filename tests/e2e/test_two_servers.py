@@ -36,9 +36,10 @@ X = {"x": np.linspace(-1, 1, WIDTH, dtype=np.float32)[None]}
 
 
 @pytest.fixture
-def pair(tmp_path: pathlib.Path) -> Iterator[tuple[Server, Server]]:
-    """Two servers that are up, with one cache that holds nothing."""
-    flags = (f"--cache={tmp_path / 'cache.db'}", "--lease_timeout=10m")
+def pair(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[tuple[Server, Server]]:
+    """Two servers that are up, with one cache that holds nothing; more flags as its parameter."""
+    flags = (f"--cache={tmp_path / 'cache.db'}", "--lease_timeout=10m",
+             *getattr(request, "param", ()))
     servers = [Server(tmp_path / name, *flags).start() for name in ("one", "two")]
     yield tuple(servers)
     for server in servers:
@@ -164,3 +165,57 @@ def test_a_waiting_job_is_cancelled_and_a_server_stops_beside_one(
         # The next one waits as this one did, and ends with the server.
         waits(client, client.compile("m").id)
     assert second.stop() == 0
+
+
+@pytest.mark.parametrize("pair", [("--search_budget=30c",)], indirect=True)
+def test_equal_searches_are_made_once(pair: tuple[Server, Server]) -> None:
+    g, expected = graph()
+
+    def search(server: Server) -> athanor.CompileJob:
+        with server.client() as client:
+            model = client.upload(g, name="m").wait("optimised", timeout=300)
+            return client.job(model.info().compile_job_id)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        jobs = list(pool.map(search, pair))
+    assert sum(job.stop_reason == "STOP_RESTORED" for job in jobs) == 1, jobs
+    measured, plans = [], set()
+    for server in pair:
+        answers(server, "m", expected)
+        with server.client() as client:
+            measured.append(client.cache_stat().candidates_measured)
+            plans.add(client.model("m").info().plan_id)
+            assert client.cache_stat().leases == ()
+    assert sorted(measured)[0] == 0 < sorted(measured)[1]
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize("pair", [("--search_budget=1h",)], indirect=True)
+def test_a_search_is_taken_up_where_its_server_dies(pair: tuple[Server, Server]) -> None:
+    g, expected = graph()
+    first, second = pair
+    with first.client() as client:
+        job_id = client.upload(g, name="m").info().compile_job_id
+        for job in client.watch(job_id, timeout=120):
+            if job.search is not None and job.search.candidates > 0:
+                break
+        for child in children(first._process.pid):
+            os.kill(child, signal.SIGSTOP)
+    with second.client() as client:
+        model = client.upload(g, name="m").wait("baseline", timeout=120)
+        np.testing.assert_allclose(model.infer(X)["y"], expected, rtol=1e-4, atol=1e-5)
+        job_id = model.info().compile_job_id
+        for job in client.watch(job_id, timeout=60):
+            if job.waits_for:
+                break
+        assert job.phase == "SEARCHING" and job.search is None
+        assert "has held the search lease" in job.waits_for
+        first.kill()
+        for job in client.watch(job_id, timeout=120):
+            if job.search is not None and job.search.candidates > 0:
+                break
+        assert job.phase == "SEARCHING" and job.waits_for == ""
+        assert job.search.candidates_from_cache > 0  # what the first had measured
+        client.cancel(job_id)
+        assert [job.phase for job in client.watch(job_id, timeout=60)][-1] == "CANCELLED"
+        np.testing.assert_allclose(model.infer(X)["y"], expected, rtol=1e-4, atol=1e-5)

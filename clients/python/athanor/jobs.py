@@ -305,7 +305,7 @@ class CompileJob:
     search: SearchProgress | None = None  # None before SEARCHING, and where nothing is searched
     search_options: SearchOptions | None = None  # None of plans with taps
     comparison: PlanComparison | None = None  # at the end, where a search's plan does not serve
-    waits_for: str = ""  # who makes the same plan, of the servers that share the cache
+    waits_for: str = ""  # who makes or searches for the same plan, of all that share the cache
 
     @property
     def finished(self) -> bool:
