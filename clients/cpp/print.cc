@@ -193,7 +193,11 @@ std::string JobText(const v1::CompileJob& job) {
     const std::string& what = job.error().empty() ? job.message() : job.error();
     return what.empty() ? text : absl::StrCat(text, ": ", what);
   }
-  if (job.has_search()) return absl::StrCat(text, ", ", SearchText(job.search()));
+  if (job.has_search()) {
+    const std::string& bucket = job.search_bucket();
+    return absl::StrCat(text, ", ", bucket.empty() ? "" : absl::StrCat("bucket ", bucket, ": "),
+                        SearchText(job.search()));
+  }
   if (job.kernels_total() > 0) {
     absl::StrAppend(&text, ", kernel ", job.kernels_done(), " of ", job.kernels_total(), " (",
                     job.kernels_from_cache(), " from the cache)");

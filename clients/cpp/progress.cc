@@ -31,6 +31,7 @@ std::string BarText(const v1::CompileJob& job) {
                                      v1::CompileJob::Phase_Name(job.phase()));
   if (job.has_search()) {
     absl::StrAppendFormat(&text, ", %.1f s of search", job.search().seconds());
+    if (!job.search_bucket().empty()) absl::StrAppend(&text, " for ", job.search_bucket());
   } else {
     absl::StrAppend(&text, ", kernel ", job.kernels_done(), " of ", job.kernels_total());
   }
@@ -80,6 +81,7 @@ void JobProgress::Draw(const v1::CompileJob& job) {
 
 bool JobProgress::DeservesLine(const v1::CompileJob& job) const {
   if (job.phase() != shown_.phase()) return true;
+  if (job.search_bucket() != shown_.search_bucket()) return true;
   if (job.search().plans_taken() != shown_.search().plans_taken()) return true;
   return job.search().seconds() >= shown_.search().seconds() + kSearchLineSeconds;
 }

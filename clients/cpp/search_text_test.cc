@@ -125,6 +125,12 @@ TEST(SearchText, WhatCameFromTheCacheIsSaid) {
       << Joined(SearchReport(*search));
 }
 
+TEST(SearchText, NamesTheBucketThatIsSearchedFor) {
+  v1::CompileJob job = Searching();
+  job.set_search_bucket("b=1..8");
+  EXPECT_NE(ProgressLines(job, 200, 24)[0].find(" s of search for b=1..8"), std::string::npos);
+}
+
 TEST(SearchText, LinesFitTheTerminal) {
   v1::CompileJob job = Searching();
   for (int i = 0; i < 20; ++i) AddTask("Max", 1, job.mutable_search());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import pathlib
 import re
 import urllib.request
@@ -104,6 +105,73 @@ def test_random_sizes_compile_nothing(http_server: Server) -> None:
         model.wait("optimised", timeout=300)
         check_random_sizes(model, w, u)
         assert kernels_compiled(http_server) == 0
+
+
+def served_by(model: athanor.Model) -> dict[str, str]:
+    """By box, the plan that answers a call of its sizes."""
+    return {box_of(b, s): call(model, np.zeros((b, s, WIDTH), np.float32)).plan_id
+            for b in (1, 2, ROWS) for s in (1, STEPS)}
+
+
+def check_answers(model: athanor.Model, w: np.ndarray, u: np.ndarray, count: int) -> None:
+    random = np.random.default_rng(12)
+    for _ in range(count):
+        b, s = int(random.integers(1, ROWS + 1)), int(random.integers(1, STEPS + 1))
+        x = random.standard_normal((b, s, WIDTH), np.float32)
+        np.testing.assert_allclose(call(model, x)["y"], mix_numpy(x, w, u), rtol=1e-4, atol=1e-5,
+                                   err_msg=f"b={b} s={s}")
+
+
+def test_boxes_are_searched_for(tmp_path: pathlib.Path) -> None:
+    """Each box has its share of the budget; what serves then, serves after a restart."""
+    graph, w, u = mix_graph(9)
+    server = Server(tmp_path / "state").start()
+    try:
+        with server.client() as client:
+            model = client.upload(graph, name="mix", buckets=BUCKETS, budget="42c")
+            model.wait("optimised", timeout=600)
+            info = model.info()
+            job = client.job(info.compile_job_id)
+            assert job.stop_reason.startswith("STOP_") and job.stop_reason != "STOP_SEARCH_FAILED"
+            assert (job.buckets_searched, job.buckets_total, job.search_bucket) == (6, 6, "")
+            check_answers(model, w, u, 60)
+            found = served_by(model)
+            boxes = {b.text: b for b in info.buckets}
+            for text, plan in found.items():
+                assert plan == (boxes[text].plan_id or info.plan_id)
+                assert boxes[text].plan_id or boxes[text].reason
+        assert server.stop() == 0
+        server.start()
+        with server.client() as client:
+            model = client.model("mix")
+            model.wait("optimised", timeout=300)
+            assert client.jobs("mix")[0].stop_reason == "STOP_RESTORED"
+            assert served_by(model) == found
+            stat = client.cache_stat()
+            assert stat.kernels_compiled == 0 and stat.candidates_measured == 0
+            check_answers(model, w, u, 60)
+    finally:
+        server.kill()
+
+
+def test_calls_are_shared_in_the_box_of_all_their_rows(tmp_path: pathlib.Path) -> None:
+    graph, w, u = mix_graph(10)
+    server = Server(tmp_path / "state", "--batch_delay=20ms").start()
+    try:
+        with server.client() as client:
+            model = client.upload(graph, name="mix", buckets=BUCKETS, budget="0", batch_dim="b")
+            model.wait("optimised", timeout=300)
+            random = np.random.default_rng(13)
+            inputs = [random.standard_normal((int(random.integers(1, 4)), 5 + 30 * (i % 2), WIDTH),
+                                             np.float32) for i in range(48)]
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                results = list(pool.map(lambda x: call(model, x), inputs))
+            for x, result in zip(inputs, results, strict=True):
+                np.testing.assert_allclose(result["y"], mix_numpy(x, w, u), rtol=1e-4, atol=1e-5)
+                assert result.bucket == box_of(result.batch_rows, x.shape[1])
+            assert max(result.batch_rows for result in results) > 3, "none shared a call"
+    finally:
+        server.kill()
 
 
 def test_boxes_share_their_weights(tmp_path: pathlib.Path) -> None:

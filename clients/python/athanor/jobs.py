@@ -306,6 +306,10 @@ class CompileJob:
     search_options: SearchOptions | None = None  # None of plans with taps
     comparison: PlanComparison | None = None  # at the end, where a search's plan does not serve
     waits_for: str = ""  # who makes or searches for the same plan, of all that share the cache
+    buckets_total: int = 0  # boxes beside the full range
+    buckets_done: int = 0  # that have a plan of their own, or a reason why not
+    buckets_searched: int = 0  # whose search has ended
+    search_bucket: str = ""  # that `search` is of: "b=1..8"; empty: the full range
 
     @property
     def finished(self) -> bool:
@@ -315,7 +319,9 @@ class CompileJob:
     def __str__(self) -> str:
         text = f"job {self.id} {self.model}/{self.version}: {self.phase}, {self.percent:.0f} %"
         if self.search is not None:
-            return f"{text}, {self.search}{f', {self.stop_reason}' if self.finished else ''}"
+            bucket = f"bucket {self.search_bucket}: " if self.search_bucket else ""
+            end = f", {self.stop_reason}" if self.finished else ""
+            return f"{text}, {bucket}{self.search}{end}"
         return f"{text}, {self.error or self.message}"
 
 
@@ -334,4 +340,5 @@ def compile_job(m: compile_pb2.CompileJob) -> CompileJob:
         comparison=PlanComparison(m.comparison.plan_id, m.comparison.against, m.comparison.ratio,
                                   m.comparison.low, m.comparison.high)
         if m.HasField("comparison") else None,
-        waits_for=m.waits_for)
+        waits_for=m.waits_for, buckets_total=m.buckets_total, buckets_done=m.buckets_done,
+        buckets_searched=m.buckets_searched, search_bucket=m.search_bucket)
