@@ -19,6 +19,7 @@ namespace {
 // What a baseline is thought to save by narrower bounds, where nothing was measured; and what any
 // plan of a box's own is.
 constexpr double kNarrower = 0.05, kLeastGain = 0.01;
+constexpr double kPinnedGain = 1e6;  // it is loaded before all others
 
 // Of the full range's plan at the box's sizes, where it was measured there.
 std::optional<double> ShareOf(const std::vector<BucketPlan>& plans, const std::string& full_id) {
@@ -39,8 +40,11 @@ class Builder {
     if (absl::Status s = ChooseGrid(); !s.ok()) return s;
     job_.Update([&](v1::CompileJob& state) { state.set_buckets_total(grid_->size() - 1); });
     made_.resize(grid_->size());
+    // A plan that the version is pinned to serves all other sizes.
+    const bool only_pinned = !version_->pinned_plan().empty() && !job_.buckets().has_value();
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
-      if (boxes_[bucket].plan == nullptr) Make(bucket);
+      const bool wanted = !only_pinned || !boxes_[bucket].pinned.empty();
+      if (wanted && boxes_[bucket].plan == nullptr) Make(bucket);
       if (absl::Status s = Stopped(); !s.ok()) return s;
     }
     Load();
@@ -54,6 +58,13 @@ class Builder {
     return absl::CancelledError(absl::StrCat("job ", job_.id(), " was stopped"));
   }
 
+  absl::Status LosesPin(const PlanTable::View& now, int bucket) const {
+    return absl::FailedPreconditionError(
+        absl::StrCat(version_->Describe(), ": bucket ", now.grid->Text(bucket),
+                     " is pinned to plan ", now.box(bucket).pinned,
+                     " and not among the buckets asked for; unpin it first, or ask for it too"));
+  }
+
   // The boxes to be, with the plans they have already.
   absl::Status ChooseGrid() {
     const PlanTable::View now = version_->plans().view();
@@ -65,6 +76,13 @@ class Builder {
     if (*asked == *grid_) return absl::OkStatus();
     grid_ = std::make_shared<const BucketGrid>(*std::move(asked));
     boxes_.assign(grid_->size(), {});
+    for (int from = 1; from < now.grid->size(); ++from) {
+      if (now.box(from).pinned.empty()) continue;
+      int to = 1;
+      while (to < grid_->size() && grid_->box(to) != now.grid->box(from)) ++to;
+      if (to == grid_->size()) return LosesPin(now, from);
+      boxes_[to] = now.box(from);
+    }
     return absl::OkStatus();
   }
 
@@ -81,7 +99,16 @@ class Builder {
       state.set_message(
           absl::StrCat("bucket ", bucket, " of ", grid_->size() - 1, ": ", grid_->Text(bucket)));
     });
-    auto made = tools_.make(NarrowedTo(version_->graph(), grid_->box(bucket)));
+    const Graph graph = NarrowedTo(version_->graph(), grid_->box(bucket));
+    const std::string& pinned = boxes_[bucket].pinned;
+    absl::StatusOr<std::vector<BucketPlan>> made = std::vector<BucketPlan>();
+    if (pinned.empty()) {
+      made = tools_.make(graph);
+    } else if (auto found = tools_.pinned(graph, pinned); found.ok()) {
+      made->push_back(*std::move(found));
+    } else {
+      made = found.status();
+    }
     if (made.ok()) {
       made_[bucket] = *std::move(made);
     } else if (!job_.stop_requested().has_value()) {
@@ -92,6 +119,7 @@ class Builder {
 
   // What it saves of the time that the full range's plan takes there.
   double GainOf(int bucket, const BucketPlan& plan) const {
+    if (!boxes_[bucket].pinned.empty()) return kPinnedGain;
     if (const auto full = ShareOf(made_[bucket], full_id_)) return (*full - plan.share) / *full;
     return std::max(kLeastGain, (1 + kNarrower - plan.share) / (1 + kNarrower));
   }
@@ -166,7 +194,11 @@ class Builder {
     }
     int own = 0;
     for (const PlanTable::BoxPlan& box : boxes_) own += box.plan != nullptr ? 1 : 0;
-    if (!version_->plans().Replace(grid_, std::move(boxes_))) return absl::OkStatus();
+    if (!version_->plans().Replace(grid_, std::move(boxes_))) {
+      if (version_->plan() == nullptr) return absl::OkStatus();  // it was deleted
+      return absl::FailedPreconditionError(absl::StrCat(
+          version_->Describe(), ": a bucket that is none of those asked for was pinned meanwhile"));
+    }
     if (grid_->size() > 1) {
       LogInfo("buckets serve", {{"job", job_.id()},
                                 {"model", version_->name()},

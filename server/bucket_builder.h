@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,6 +33,8 @@ struct BucketPlan {
 struct BucketTools {
   // Plans of this graph, at least one.
   std::function<absl::StatusOr<std::vector<BucketPlan>>(const Graph&)> make;
+  // The plan of this graph that is pinned, by its id.
+  std::function<absl::StatusOr<BucketPlan>(const Graph&, const std::string&)> pinned;
   // One that can serve.
   std::function<absl::StatusOr<std::shared_ptr<const ServedPlan>>(
       const Graph&, std::shared_ptr<const PlanSearch::Found>)>

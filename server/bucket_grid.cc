@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/message.h"
+#include "proto/athanor/internal/stored.pb.h"
 
 namespace athanor {
 namespace {
@@ -157,6 +158,12 @@ std::vector<v1::DimRange> BucketGrid::ToProto(int bucket) const {
     ranges[d].set_max(boxes_[bucket][d].max);
   }
   return ranges;
+}
+
+std::string BucketGrid::Bytes(int bucket) const {
+  internal::Box box;
+  for (v1::DimRange& range : ToProto(bucket)) *box.add_dims() = std::move(range);
+  return box.SerializeAsString();
 }
 
 Graph NarrowedTo(const Graph& graph, const Box& box) {

@@ -46,6 +46,8 @@ class BucketGrid {
   // "b=1..1 s=1..128"
   std::string Text(int bucket) const;
   std::vector<v1::DimRange> ToProto(int bucket) const;
+  // A serialised internal.Box, as rows name it.
+  std::string Bytes(int bucket) const;
   bool operator==(const BucketGrid&) const = default;
 
  private:

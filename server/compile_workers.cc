@@ -218,9 +218,11 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
 }
 
 void CompileWorkers::CancelFor(const ModelVersion& version) {
-  if (const std::string pinned = version.pinned_plan(); !pinned.empty()) {
+  std::vector<std::string> pinned = version.plans().pinned();
+  pinned.push_back(version.pinned_plan());
+  {
     MutexLock one(pin_mu_);
-    ForgetPin(pinned);
+    for (const std::string& plan_id : pinned) ForgetPin(plan_id);
   }
   for (const auto& job : List(version.name())) {
     if (job->version().get() == &version && !job->finished()) {

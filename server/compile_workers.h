@@ -72,7 +72,7 @@ class CompileWorkers {
                                                std::vector<NodeId> taps);
   // The version is served by one of the plans that it was served by (ModelVersion::kept), which is
   // loaded again in the caller's thread, until it is unpinned by an empty `plan_id`; then by the
-  // latest. NOT_FOUND names the plans there are.
+  // latest. A plan of one of its boxes serves that box alone. NOT_FOUND names the plans there are.
   absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
                                                         const std::string& version,
                                                         const std::string& plan_id);
@@ -163,6 +163,10 @@ class CompileWorkers {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // True: what it built serves.
   bool Serve(CompileJob& job, BuiltPlan built);
+  absl::Status PinBox(ModelVersion& version, const PlanTable::Place& place)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
+  // Each box is served by the latest that did so by itself, else by the best that is kept.
+  absl::Status UnpinBoxes(ModelVersion& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // The file of a pinned plan goes with the last version that is pinned to it.
   void ForgetPin(const std::string& plan_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // The first job of the queue whose version no other job works on.

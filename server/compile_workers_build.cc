@@ -101,12 +101,17 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
 
 bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& job) {
   const ModelVersion& version = *job->version();
-  // What it is pinned to serves all its sizes.
-  if (!version.pinned_plan().empty() && !job->buckets().has_value()) return true;
+  // What it is pinned to serves all its sizes, but for boxes that are pinned themselves.
+  if (!version.pinned_plan().empty() && !job->buckets().has_value() &&
+      version.plans().pinned().empty()) {
+    return true;
+  }
   const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server(),
                        backends_.cache()};
   const BucketTools buckets = {
       .make = [&](const Graph& graph) { return MakePlans(tools, *job, graph); },
+      .pinned = [&](const Graph& graph,
+                    const std::string& id) { return FindPinned(tools, *job, graph, id); },
       .load =
           [&](const Graph& graph, std::shared_ptr<const PlanSearch::Found> made) {
             return loader_.Load(version, graph, std::move(made));

@@ -73,6 +73,14 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std:
   auto found = registry_->Find(name, version);
   if (!found.ok()) return found.status();
   ModelVersion& model = **found;
+  const auto place = model.plans().Find(plan_id);
+  if (!plan_id.empty() && model.kept().Find(plan_id) == nullptr && place.has_value()) {
+    absl::Status pinned = PinBox(model, *place);
+    return pinned.ok() ? found : pinned;
+  }
+  if (plan_id.empty()) {
+    if (absl::Status s = UnpinBoxes(model); !s.ok()) return s;
+  }
   const std::string before = model.pinned_plan();
   std::shared_ptr<const PlanSearch::Found> wanted = model.kept().Find(plan_id);
   // While it is pinned nothing else is published, so the latest stays the latest.

@@ -97,6 +97,7 @@ void ServerCore::RestoreVersions() {
   }
   for (auto& version : versions_of_all) {  // a name's newest first
     pinned.insert(version->pinned_plan());
+    for (std::string& of_box : version->plans().pinned()) pinned.insert(std::move(of_box));
     if (version->state() == v1::Model::FAILED) continue;
     const bool first = registry_->Serves(*version) || have.insert(version->name()).second;
     (first ? serving : old).push_back(std::move(version));

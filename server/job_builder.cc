@@ -254,6 +254,34 @@ absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, Compile
   return std::vector<BucketPlan>{{std::move(made)}};
 }
 
+absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, const Graph& graph,
+                                      const std::string& plan_id) {
+  const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
+  if (!machine.ok()) return machine.status();
+  tools.keeper.SetMachine(*machine);
+  const ModelVersion& version = *job.version();
+  v1::PlanInfo info;
+  for (const VersionPlanRow& row : version.row().pinned_boxes) {
+    if (row.plan_id == plan_id) info.ParseFromString(row.info);
+  }
+  const PlanKey key = tools.keeper.KeyOf(version, graph, info.search());
+  absl::StatusOr<PlanKeeper::Kept> kept = tools.keeper.Find(key, plan_id);
+  if (!kept.ok()) return kept.status();
+  for (int i : kept->missing) {
+    if (absl::Status s = Stopped(job); !s.ok()) return s;
+    absl::StatusOr<KernelObject> object = tools.backend.CompileKernel(kept->made->plan, i);
+    if (!object.ok()) return object.status();
+    kept->made->objects[i] = *std::move(object);
+  }
+  if (!kept->missing.empty()) {
+    if (absl::Status s = tools.backend.Verify(graph, *kept->made); !s.ok()) return s;
+    absl::Status s = tools.keeper.PutVerified(key, *kept, /*pinned=*/true);
+    if (!s.ok())
+      LogWarn("a verified plan is not kept", {{"plan", plan_id}, {"error", s.message()}});
+  }
+  return BucketPlan{std::move(kept->made)};
+}
+
 absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {
   const std::shared_ptr<TapPlan> tapped = job.tapped();
   const std::shared_ptr<ModelVersion> version = job.version();

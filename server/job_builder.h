@@ -88,6 +88,11 @@ struct BuiltPlan {
 absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, CompileJob& job,
                                                   const Graph& graph);
 
+// The plan of `graph`, as above, that one of the version's boxes is pinned to; kernels that are
+// missing are compiled, and it is verified then. NOT_FOUND says why it is not to be had.
+absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, const Graph& graph,
+                                      const std::string& plan_id);
+
 // The plan of the job's version, or its plan with taps. Of all servers on a cache one makes it.
 // CANCELLED: the job was asked to stop.
 absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);

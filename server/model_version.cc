@@ -36,6 +36,12 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
     if (plan.pinned) pinned_plan_ = plan.plan_id;
   }
   plans_.UseBoxes(pinned_plan_.empty());
+  const std::shared_ptr<const BucketGrid> grid = plans_.view().grid;
+  for (const VersionPlanRow& plan : row_.pinned_boxes) {
+    for (int bucket = 1; bucket < grid->size(); ++bucket) {
+      if (grid->Bytes(bucket) == plan.box) plans_.SetPinned(bucket, plan.plan_id);
+    }
+  }
   std::string().swap(row_.graph);
 }
 
@@ -145,7 +151,9 @@ void ModelVersion::AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared,
       *state->add_bucket() = std::move(range);
     }
     const bool behind = box.plan != nullptr && !PlanTable::GoesFirst(box, full.get());
-    state->set_reason(pinned   ? "the version is pinned to a plan of the full range"
+    state->set_pinned(!box.pinned.empty());
+    state->set_reason(state->pinned() ? box.reason
+                      : pinned        ? "the version is pinned to a plan of the full range"
                       : behind ? "a search has found a plan for the full range, not yet for this"
                                : box.reason);
     if (box.plan == nullptr) continue;

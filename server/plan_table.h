@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class PlanTable {
     std::string beside = {};
     // The plans that served the box; never null in a table.
     std::shared_ptr<KeptPlans> kept = nullptr;
+    // Id of the plan that it is pinned to, which serves as soon as it is there; empty: of none.
+    std::string pinned = {};
   };
   // Whether the box is served by its own plan where `full` serves the rest: a baseline is only
   // where nothing was found for the full range, or that is not faster there.
@@ -55,11 +58,12 @@ class PlanTable {
   std::shared_ptr<const ServedPlan> For(absl::Span<const int64_t> dims) const;
   View view() const;
 
-  // Other boxes with their plans, in one step: requests under way end with what they began. False
-  // after Close. REQUIRES: boxes.size() == grid->size()
+  // Other boxes with their plans, in one step: requests under way end with what they began. What is
+  // pinned stays. False after Close, and where a pinned box is not among these.
+  // REQUIRES: boxes.size() == grid->size()
   bool Replace(std::shared_ptr<const BucketGrid> grid, std::vector<BoxPlan> boxes);
-  // One plan in the place of another. Without one `reason` says why. False: closed, or the boxes
-  // are others than `grid`'s now.
+  // One plan in the place of another. Without one `reason` says why. False: closed, pinned, or
+  // the boxes are others than `grid`'s now.
   bool Set(const std::shared_ptr<const BucketGrid>& grid, int bucket,
            std::shared_ptr<const ServedPlan> plan, std::string reason = "");
   // The box's plan was measured beside this one of the full range, and is not slower there.
@@ -68,6 +72,23 @@ class PlanTable {
   // One that does not serve, beside those that the box was served by.
   void Keep(const std::shared_ptr<const BucketGrid>& grid, int bucket, const v1::PlanInfo& info,
             std::shared_ptr<const PlanSearch::Found> made);
+  // The box is served by `plan` and no other, even where the version is pinned to one of the full
+  // range. False as of Set, but for what is pinned.
+  bool Pin(const std::shared_ptr<const BucketGrid>& grid, int bucket,
+           std::shared_ptr<const ServedPlan> plan);
+  // Before its plan is there.
+  void SetPinned(int bucket, const std::string& plan_id);
+  // From now on it is served by `plan`; null: by the full range's.
+  void Unpin(int bucket, std::shared_ptr<const ServedPlan> plan);
+  // Of a plan that one of the boxes has, or had.
+  struct Place {
+    std::shared_ptr<const BucketGrid> grid;
+    int bucket = 0;
+    std::shared_ptr<const PlanSearch::Found> made;
+    std::shared_ptr<const ServedPlan> serving;  // null: it does not
+  };
+  std::optional<Place> Find(const std::string& plan_id) const;
+  std::vector<std::string> pinned() const;  // ids
   // While false the full range's plan serves every size: it is what the version is pinned to.
   void UseBoxes(bool use);
   bool uses_boxes() const;

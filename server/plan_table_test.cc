@@ -112,6 +112,56 @@ TEST(PlanTableTest, NoBaselineGoesBeforeAPlanThatASearchFound) {
   EXPECT_EQ(IdOf(table.For({1, 1})), "small, found");
 }
 
+// As measured beside the full range's plan at the box's sizes.
+TEST(PlanTableTest, ABaselineThatIsNotSlowerThereGoesFirst) {
+  const auto grid = Grid({{1, 1}, {2, 8}});
+  PlanTable table(grid);
+  table.full().Set(Searched("found"));
+  table.Set(grid, 1, Plan("small"));
+  table.SetBeside(grid, 1, "found");
+  EXPECT_EQ(IdOf(table.For({1, 1})), "small");
+  table.full().Set(Searched("found later"));
+  EXPECT_EQ(IdOf(table.For({1, 1})), "found later");
+  ASSERT_TRUE(table.Set(grid, 1, nullptr, "slower"));
+  EXPECT_EQ(table.view().box(1).reason, "slower");
+  EXPECT_EQ(table.view().box(1).beside, "");
+}
+
+TEST(PlanTableTest, APinnedBoxIsServedByItsPlanWhateverComes) {
+  const auto grid = Grid({{1, 1}, {2, 8}});
+  PlanTable table(grid);
+  table.full().Set(Searched("full"));
+  ASSERT_TRUE(table.Pin(grid, 1, Plan("pinned")));
+  table.UseBoxes(false);
+  EXPECT_EQ(IdOf(table.For({1, 1})), "pinned");
+  EXPECT_EQ(IdOf(table.For({2, 1})), "full");
+  EXPECT_FALSE(table.Set(grid, 1, Searched("found")));
+  // Made from what was there before it was pinned.
+  ASSERT_TRUE(table.Replace(grid, std::vector<PlanTable::BoxPlan>(grid->size())));
+  EXPECT_EQ(IdOf(table.For({1, 1})), "pinned");
+  EXPECT_FALSE(table.Replace(Grid({{1, 4}, {5, 8}}), std::vector<PlanTable::BoxPlan>(3)));
+  const auto more = Grid({{1, 1}, {2, 4}, {5, 8}});
+  ASSERT_TRUE(table.Replace(more, std::vector<PlanTable::BoxPlan>(4)));
+  EXPECT_EQ(IdOf(table.For({1, 1})), "pinned");
+  EXPECT_EQ(table.pinned(), std::vector<std::string>{"pinned"});
+  table.Unpin(1, nullptr);
+  EXPECT_EQ(IdOf(table.For({1, 1})), "full");
+  EXPECT_TRUE(table.pinned().empty());
+}
+
+TEST(PlanTableTest, APinServesOnceItsPlanIsThere) {
+  const auto grid = Grid({{1, 1}, {2, 8}});
+  PlanTable table(grid);
+  table.SetPinned(1, "pinned");
+  table.full().Set(Plan("full"));
+  EXPECT_EQ(IdOf(table.For({1, 1})), "full");
+  std::vector<PlanTable::BoxPlan> boxes(grid->size());
+  boxes[1] = {Plan("pinned"), ""};
+  ASSERT_TRUE(table.Replace(grid, std::move(boxes)));
+  EXPECT_EQ(IdOf(table.For({1, 1})), "pinned");
+  EXPECT_EQ(table.view().box(1).pinned, "pinned");
+}
+
 TEST(PlanTableTest, ClosedForGood) {
   const auto grid = Grid({{1, 1}, {2, 8}});
   PlanTable table(grid);

@@ -117,6 +117,13 @@ class Registry {
   // unless that is the plan's.
   absl::Status PinPlan(const std::shared_ptr<ModelVersion>& version, const std::string& plan_id,
                        std::shared_ptr<const ServedPlan> plan);
+  // One of the version's boxes is served by `plan` and no other, also after the next start.
+  // FAILED_PRECONDITION: it has other boxes now.
+  absl::Status PinBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
+                      int bucket, std::shared_ptr<const ServedPlan> plan);
+  // All of them are served by `plans` from now on, by bucket, or by the full range's plan.
+  absl::Status UnpinBoxes(ModelVersion& version,
+                          std::vector<std::shared_ptr<const ServedPlan>> plans);
   // The buckets that the version is compiled for after the next start.
   absl::Status SetBuckets(const ModelVersion& version, const BucketGrid::Ranges& buckets);
   absl::StatusOr<std::shared_ptr<ModelVersion>> Rollback(const std::string& name,

@@ -96,16 +96,18 @@ absl::Status RegistryDb::ReadTensors(VersionRow* row) {
 
 absl::Status RegistryDb::ReadPlans(VersionRow* row) {
   Statement read(file_.db(),
-                 "SELECT plan_id, first, served, pinned, info FROM version_plans "
-                 "WHERE name=?1 AND version=?2 AND box=?3 ORDER BY place");
-  read.Text(row->name).Int(row->version).Blob(kFullRange);
+                 "SELECT plan_id, first, served, pinned, info, box FROM version_plans "
+                 "WHERE name=?1 AND version=?2 ORDER BY box, place");
+  read.Text(row->name).Int(row->version);
   int code = 0;
   while ((code = read.Step()) == SQLITE_ROW) {
-    row->plans.push_back({.plan_id = std::string(read.BytesAt(0)),
-                          .first = read.IntAt(1) != 0,
-                          .served = read.IntAt(2) != 0,
-                          .pinned = read.IntAt(3) != 0,
-                          .info = std::string(read.BytesAt(4))});
+    VersionPlanRow plan{.plan_id = std::string(read.BytesAt(0)),
+                        .first = read.IntAt(1) != 0,
+                        .served = read.IntAt(2) != 0,
+                        .pinned = read.IntAt(3) != 0,
+                        .info = std::string(read.BytesAt(4)),
+                        .box = std::string(read.BytesAt(5))};
+    (plan.box == kFullRange ? row->plans : row->pinned_boxes).push_back(std::move(plan));
   }
   return code == SQLITE_DONE ? absl::OkStatus() : Error("read");
 }
@@ -249,6 +251,22 @@ absl::Status RegistryDb::SetServing(const NameRow& row) {
   return update.Step() == SQLITE_DONE ? absl::OkStatus() : Error("write");
 }
 
+absl::Status RegistryDb::InsertPlans(const std::string& name, int64_t version,
+                                     const std::vector<VersionPlanRow>& rows) {
+  for (size_t place = 0; place < rows.size(); ++place) {
+    const VersionPlanRow& row = rows[place];
+    // Nothing of a version that was deleted meanwhile.
+    Statement insert(file_.db(),
+                     "INSERT INTO version_plans SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 "
+                     "FROM versions WHERE name=?1 AND version=?2");
+    insert.Text(name).Int(version).Blob(row.box).Text(row.plan_id);
+    insert.Int(static_cast<int64_t>(place)).Int(row.first ? 1 : 0).Int(row.served ? 1 : 0);
+    insert.Int(row.pinned ? 1 : 0).Blob(row.info);
+    if (insert.Step() != SQLITE_DONE) return Error("write");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RegistryDb::SetPlans(const std::string& name, int64_t version,
                                   const std::vector<VersionPlanRow>& rows) {
   MutexLock lock(mu_);
@@ -257,18 +275,19 @@ absl::Status RegistryDb::SetPlans(const std::string& name, int64_t version,
                     "DELETE FROM version_plans WHERE name=?1 AND version=?2 AND box=?3");
     clear.Text(name).Int(version).Blob(kFullRange);
     if (clear.Step() != SQLITE_DONE) return Error("write");
-    for (size_t place = 0; place < rows.size(); ++place) {
-      const VersionPlanRow& row = rows[place];
-      // Nothing of a version that was deleted meanwhile.
-      Statement insert(file_.db(),
-                       "INSERT INTO version_plans SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 "
-                       "FROM versions WHERE name=?1 AND version=?2");
-      insert.Text(name).Int(version).Blob(kFullRange).Text(row.plan_id);
-      insert.Int(static_cast<int64_t>(place)).Int(row.first ? 1 : 0).Int(row.served ? 1 : 0);
-      insert.Int(row.pinned ? 1 : 0).Blob(row.info);
-      if (insert.Step() != SQLITE_DONE) return Error("write");
-    }
-    return absl::OkStatus();
+    return InsertPlans(name, version, rows);
+  });
+}
+
+absl::Status RegistryDb::SetPinnedBoxes(const std::string& name, int64_t version,
+                                        const std::vector<VersionPlanRow>& rows) {
+  MutexLock lock(mu_);
+  return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    Statement clear(file_.db(),
+                    "DELETE FROM version_plans WHERE name=?1 AND version=?2 AND box!=?3");
+    clear.Text(name).Int(version).Blob(kFullRange);
+    if (clear.Step() != SQLITE_DONE) return Error("write");
+    return InsertPlans(name, version, rows);
   });
 }
 

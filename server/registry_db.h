@@ -48,6 +48,7 @@ struct VersionPlanRow {
   bool served = false;  // the last of these serves unless another one is pinned
   bool pinned = false;
   std::string info;  // a serialised v1.PlanInfo; empty: nothing is known but the id
+  std::string box;   // a serialised internal.Box; empty: the full range
 };
 
 struct VersionRow {
@@ -65,7 +66,8 @@ struct VersionRow {
   std::vector<TensorRow> tensors;
   // Of the full range of its dims, the latest last. SetPlans writes them.
   std::vector<VersionPlanRow> plans;
-  std::vector<MagnitudeRow> magnitudes;  // of `tensors`; ReadMagnitudes reads them
+  std::vector<VersionPlanRow> pinned_boxes;  // one a box; SetPinnedBoxes writes them
+  std::vector<MagnitudeRow> magnitudes;      // of `tensors`; ReadMagnitudes reads them
 };
 
 struct NameRow {
@@ -94,6 +96,8 @@ class RegistryDb {
   absl::Status SetServing(const NameRow& row);
   absl::Status SetBuckets(const std::string& name, int64_t version, const std::string& buckets);
   // In the place of those the version had.
+  absl::Status SetPinnedBoxes(const std::string& name, int64_t version,
+                              const std::vector<VersionPlanRow>& rows);
   absl::Status SetPlans(const std::string& name, int64_t version,
                         const std::vector<VersionPlanRow>& rows);
 
@@ -110,6 +114,9 @@ class RegistryDb {
   absl::Status InsertMagnitudes(const std::vector<MagnitudeRow>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadTensors(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertPlans(const std::string& name, int64_t version,
+                           const std::vector<VersionPlanRow>& rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadPlans(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Mutex mu_;

@@ -124,6 +124,8 @@ void Registry::Keep(ModelVersion& version, const v1::PlanInfo& info,
 bool Registry::IsPinned(const std::string& plan_id) const {
   for (const auto& version : List("")) {
     if (version->pinned_plan() == plan_id) return true;
+    const std::vector<std::string> boxes = version->plans().pinned();
+    if (std::find(boxes.begin(), boxes.end(), plan_id) != boxes.end()) return true;
   }
   return false;
 }
@@ -134,7 +136,9 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
   const std::string has = plan == nullptr ? "" : plan->info.plan_id();
   if (!plan_id.empty() && has != plan_id) {
     std::vector<std::string> ids;
-    for (const v1::PlanInfo& info : version->kept().infos()) ids.push_back(Quoted(info.plan_id()));
+    for (const v1::PlanInfo& info : version->ToProto(true).plans()) {
+      ids.push_back(Quoted(info.plan_id()));
+    }
     return absl::NotFoundError(absl::StrCat(version->Describe(), " has no plan ", Quoted(plan_id),
                                             "; it has ",
                                             ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
@@ -147,6 +151,52 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
     return absl::NotFoundError(absl::StrCat(version->Describe(), " was deleted"));
   }
   version->metrics().cells.Count(Metric::kPlanSwaps);
+  return absl::OkStatus();
+}
+
+absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
+                              int bucket, std::shared_ptr<const ServedPlan> plan) {
+  MutexLock change(change_mu_);
+  const auto others = [&] {
+    return absl::FailedPreconditionError(
+        absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
+  };
+  const PlanTable::View view = version.plans().view();
+  if (view.grid != grid) return others();
+  std::vector<VersionPlanRow> rows;
+  for (int b = 1; b < static_cast<int>(view.boxes.size()); ++b) {
+    VersionPlanRow row{.plan_id = view.box(b).pinned, .pinned = true, .box = grid->Bytes(b)};
+    if (b == bucket) {
+      row.plan_id = plan->info.plan_id();
+      row.info = plan->info.SerializeAsString();
+    } else if (row.plan_id.empty()) {
+      continue;
+    }
+    // One that was not restored has the row it had.
+    for (const VersionPlanRow& had : version.row().pinned_boxes) {
+      if (b != bucket && had.plan_id == row.plan_id) row.info = had.info;
+    }
+    const std::shared_ptr<KeptPlans>& plans = view.box(b).kept;
+    const auto kept = plans == nullptr ? std::nullopt : plans->Describe(row.plan_id);
+    if (kept.has_value()) row.info = kept->info.SerializeAsString();
+    rows.push_back(std::move(row));
+  }
+  absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), rows);
+  if (!stored.ok()) return stored;
+  if (!version.plans().Pin(grid, bucket, std::move(plan))) return others();
+  version.metrics().cells.Count(Metric::kPlanSwaps);
+  return absl::OkStatus();
+}
+
+absl::Status Registry::UnpinBoxes(ModelVersion& version,
+                                  std::vector<std::shared_ptr<const ServedPlan>> plans) {
+  MutexLock change(change_mu_);
+  absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), {});
+  if (!stored.ok()) return stored;
+  for (size_t bucket = 1; bucket < plans.size(); ++bucket) {
+    version.plans().Unpin(static_cast<int>(bucket), std::move(plans[bucket]));
+  }
+  version.metrics().cells.Count(Metric::kPlanSwaps);
   return absl::OkStatus();
 }
 

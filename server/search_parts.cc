@@ -6,10 +6,13 @@ namespace athanor {
 
 SearchParts::SearchParts(const ModelVersion& version, const SearchPolicy& policy,
                          absl::FunctionRef<bool(const Graph&)> due)
-    : version_(&version), grid_(version.plans().view().grid), budget_(policy.budget) {
+    : version_(&version), budget_(policy.budget) {
+  const PlanTable::View view = version.plans().view();
+  grid_ = view.grid;
   const bool boxes = policy.use != v1::SearchOptions::COMPARE;
   if (!boxes || due(version.graph())) left_.push_back(BucketGrid::kFullRange);
   for (int bucket = 1; boxes && bucket < grid_->size(); ++bucket) {
+    if (!view.box(bucket).pinned.empty()) continue;
     if (due(NarrowedTo(version.graph(), grid_->box(bucket)))) left_.push_back(bucket);
   }
   if (left_.empty()) left_.push_back(BucketGrid::kFullRange);

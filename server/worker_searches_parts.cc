@@ -17,9 +17,10 @@ bool WorkerSearches::Due(const PlanKeeper& keeper, const ModelVersion& version,
                          const SearchPolicy& policy) {
   if (!policy.budget.search || !version.pinned_plan().empty()) return false;
   if (PartDue(keeper, version, policy, version.graph())) return true;
-  const std::shared_ptr<const BucketGrid> grid = version.plans().view().grid;
-  for (int bucket = 1; bucket < grid->size(); ++bucket) {
-    const Graph graph = NarrowedTo(version.graph(), grid->box(bucket));
+  const PlanTable::View view = version.plans().view();
+  for (int bucket = 1; bucket < view.grid->size(); ++bucket) {
+    if (!view.box(bucket).pinned.empty()) continue;
+    const Graph graph = NarrowedTo(version.graph(), view.grid->box(bucket));
     if (PartDue(keeper, version, policy, graph)) return true;
   }
   return false;

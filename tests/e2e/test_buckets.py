@@ -190,6 +190,36 @@ def test_boxes_share_their_weights(tmp_path: pathlib.Path) -> None:
         server.kill()
 
 
+def test_a_pinned_box(tmp_path: pathlib.Path) -> None:
+    """A box pinned to a plan keeps it, whatever is searched for, and over a restart."""
+    graph, w, u = mix_graph(11)
+    server = Server(tmp_path / "state").start()
+    one, first = np.zeros((1, 1, WIDTH), np.float32), box_of(1, 1)
+    try:
+        with server.client() as client:
+            model = client.upload(graph, name="mix", buckets=BUCKETS, budget="0")
+            model.wait("optimised", timeout=300)
+            pinned = next(b.plan_id for b in model.info().buckets if b.text == first)
+            info = model.pin_plan(pinned)
+            assert [b.text for b in info.buckets if b.pinned] == [first] and not info.pinned
+            *_, job = client.watch(client.compile("mix", budget="42c").id, timeout=600)
+            assert job.phase == "DONE" and job.buckets_searched == 5
+            assert call(model, one).plan_id == pinned
+        assert server.stop() == 0
+        server.start()
+        with server.client() as client:
+            model = client.model("mix")
+            model.wait("optimised", timeout=300)
+            result = call(model, one)
+            assert (result.plan_id, result.bucket) == (pinned, first)
+            assert client.cache_stat().kernels_compiled == 0
+            check_answers(model, w, u, 30)
+            assert not any(b.pinned for b in model.pin_plan("").buckets)
+            check_answers(model, w, u, 30)
+    finally:
+        server.kill()
+
+
 def test_a_model_that_does_not_fit_is_refused_with_the_numbers(tmp_path: pathlib.Path) -> None:
     size = 1024
     g = athanor.Graph("large")

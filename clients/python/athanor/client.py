@@ -411,7 +411,8 @@ class Model:
         Parameters
         ----------
         plan_id : str
-            One of `ModelInfo.plan_ids`: plans that served this version, or that a search kept.
+            One of `ModelInfo.plan_ids`: plans that served this version, or that a search kept. One
+            of a bucket's serves that bucket alone.
 
         Raises
         ------
