@@ -221,8 +221,8 @@ void CompileWorkers::CancelFor(const ModelVersion& version) {
   std::vector<std::string> pinned = version.plans().pinned();
   pinned.push_back(version.pinned_plan());
   {
-    MutexLock one(pin_mu_);
-    for (const std::string& plan_id : pinned) ForgetPin(plan_id);
+    MutexLock one(pin_mu_);  // what is being pinned to is known then
+    for (const std::string& plan_id : pinned) keeper_.Unpin(version, plan_id);
   }
   for (const auto& job : List(version.name())) {
     if (job->version().get() == &version && !job->finished()) {
@@ -290,6 +290,7 @@ void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
     MutexLock lock(mu_);
     const auto busy = busy_.find(job->version().get());
     if (busy != busy_.end() && busy->second == job) busy_.erase(busy);
+    postponed_.erase(job.get());
     cv_.NotifyAll();
   }
   job->LetGoOfVersion();

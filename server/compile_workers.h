@@ -124,6 +124,14 @@ class CompileWorkers {
   std::shared_ptr<CompileJob> NextJob(int index);
   // Whether the job goes on, as a search of some worker's or parked.
   bool RunJob(int index, const std::shared_ptr<CompileJob>& job);
+  JobTools ToolsOf(int index);
+  // As RunJob, with a plan that was made or found.
+  bool ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& job, BuiltPlan built,
+                    const BuildTimes& times, int64_t ms);
+  // As RunJob: the job's baseline serves, and the job is queued again to complete `better`.
+  bool Postpone(const std::shared_ptr<CompileJob>& job, StoredChoice better);
+  std::optional<StoredChoice> TakePostponed(const CompileJob& job);
+  bool RunPostponed(int index, const std::shared_ptr<CompileJob>& job, StoredChoice better);
   // Plans for the boxes of the job's version; whether it goes on.
   bool MakeBuckets(int index, const std::shared_ptr<CompileJob>& job);
   // As RunJob: it waits for another job to make its plan.
@@ -167,8 +175,9 @@ class CompileWorkers {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // Each box is served by the latest that did so by itself, else by the best that is kept.
   absl::Status UnpinBoxes(ModelVersion& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
-  // The file of a pinned plan goes with the last version that is pinned to it.
-  void ForgetPin(const std::string& plan_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
+  // The file of a plan that neither the version nor a box of it is pinned to any more.
+  void ForgetPin(const ModelVersion& version, const std::string& plan_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // The first job of the queue whose version no other job works on.
   std::deque<std::shared_ptr<CompileJob>>::iterator Eligible() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveQueued(std::deque<std::shared_ptr<CompileJob>>::iterator job)
@@ -195,6 +204,8 @@ class CompileWorkers {
   std::vector<AtWork> at_work_ ABSL_GUARDED_BY(mu_);  // by worker
   // By version: the job that builds or searches for it, so that none overwrites another's plan.
   std::map<const ModelVersion*, std::shared_ptr<CompileJob>> busy_ ABSL_GUARDED_BY(mu_);
+  // What jobs of queue_ have still to complete.
+  std::map<const CompileJob*, StoredChoice> postponed_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<ParkedJobs> parked_;  // null without a cache

@@ -36,6 +36,9 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   const std::shared_ptr<const ServedPlan> before = slot->plan();
   slot->SetJob(job->id(), /*compiling=*/true);
   job->Update([](v1::CompileJob& state) { state.clear_waits_for(); });
+  if (std::optional<StoredChoice> better = TakePostponed(*job)) {
+    return RunPostponed(index, job, *std::move(better));
+  }
   // A plan that a search found is not given up for the baseline: the new search goes on from it.
   // What a version is pinned to is given up for nothing, and nothing is for a search whose plans
   // will not serve, or for one that nobody asked for.
@@ -55,19 +58,30 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   }
   Stopwatch watch;
   BuildTimes times;
-  const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server(),
-                       backends_.cache()};
-  absl::StatusOr<BuiltPlan> built = BuildPlan(tools, *job, &times);
+  absl::StatusOr<BuiltPlan> built = BuildPlan(ToolsOf(index), *job, &times);
   const int64_t ms = watch.Lap();
   if (!built.ok()) {
     EndWithoutPlan(*job, built.status(), ms);
     return false;
   }
   if (built->plan == nullptr) return Park(job, *built);
-  const std::shared_ptr<const ServedPlan> plan = built->plan;
-  const PlanOrigin origin = built->origin;
-  Lease lease = std::move(built->lease);
-  const bool serves = Serve(*job, *std::move(built));
+  return ServeAndGoOn(index, job, *std::move(built), times, ms);
+}
+
+JobTools CompileWorkers::ToolsOf(int index) {
+  return {*workers_[index]->backend, loader_, keeper_, registry_->metrics().server(),
+          backends_.cache()};
+}
+
+bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& job,
+                                  BuiltPlan built, const BuildTimes& times, int64_t ms) {
+  ModelVersion& version = *job->version();
+  const std::shared_ptr<TapPlan> tapped = job->tapped();
+  const std::shared_ptr<const ServedPlan> plan = built.plan;
+  const PlanOrigin origin = built.origin;
+  Lease lease = std::move(built.lease);
+  std::optional<StoredChoice> better = std::move(built.better);
+  const bool serves = Serve(*job, std::move(built));
   LetOthersFind(std::move(lease));
   const v1::CompileJob state = job->state();
   LogInfo(serves ? "plan serves" : "plan made, not served",
@@ -84,6 +98,7 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
            {"kernels_ms", times.kernels},
            {"check_ms", times.check},
            {"load_ms", times.load}});
+  if (serves && better.has_value()) return Postpone(job, *std::move(better));
   if (serves && tapped == nullptr) {
     if (!MakeBuckets(index, job)) return false;
     const bool idle = origin == PlanOrigin::kRemembered && !WorkerSearches::Wanted(*job);
@@ -93,10 +108,62 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
     job->FinishRestored(*plan);
     return false;
   }
-  const bool deleted = !serves && slot->plan() == nullptr;
+  const bool deleted = !serves && job->slot()->plan() == nullptr;
   job->Finish(absl::OkStatus(),
               deleted ? v1::CompileJob::STOP_MODEL_DELETED : v1::CompileJob::STOP_BASELINE_ONLY);
   return false;
+}
+
+bool CompileWorkers::Postpone(const std::shared_ptr<CompileJob>& job, StoredChoice better) {
+  job->Update([&](v1::CompileJob& state) {
+    state.set_phase(v1::CompileJob::QUEUED);
+    state.set_message(absl::StrCat("the baseline serves until plan ", better.made->plan.plan_id(),
+                                   " has the ", better.missing.size(),
+                                   " kernels that are not in the cache"));
+  });
+  {
+    MutexLock lock(mu_);
+    // Whoever stops it from here on finds it. Behind those whose callers wait for a first plan.
+    if (!stopping_ && !job->stop_requested().has_value()) {
+      postponed_.emplace(job.get(), std::move(better));
+      queue_.insert(queue_.end() - static_cast<std::ptrdiff_t>(old_), job);
+      return true;
+    }
+  }
+  job->Finish(absl::OkStatus(), job->stop_requested().value_or(v1::CompileJob::STOP_SHUTDOWN));
+  return false;
+}
+
+std::optional<StoredChoice> CompileWorkers::TakePostponed(const CompileJob& job) {
+  MutexLock lock(mu_);
+  const auto found = postponed_.find(&job);
+  if (found == postponed_.end()) return std::nullopt;
+  StoredChoice choice = std::move(found->second);
+  postponed_.erase(found);
+  return choice;
+}
+
+bool CompileWorkers::RunPostponed(int index, const std::shared_ptr<CompileJob>& job,
+                                  StoredChoice better) {
+  const std::shared_ptr<const ServedPlan> before = job->slot()->plan();
+  const std::string plan_id = better.made->plan.plan_id();
+  Stopwatch watch;
+  BuildTimes times;
+  absl::StatusOr<BuiltPlan> built = CompletePlan(ToolsOf(index), *job, std::move(better), &times);
+  const int64_t ms = watch.Lap();
+  if (built.ok()) return ServeAndGoOn(index, job, *std::move(built), times, ms);
+  if (job->stop_requested().has_value() || before == nullptr) {
+    EndWithoutPlan(*job, built.status(), ms);
+    return false;
+  }
+  job->NoteWhy(std::string(built.status().message()));
+  LogWarn("a stored plan does not take the baseline's place",
+          {{"job", job->id()},
+           {"model", job->model()},
+           {"plan", plan_id},
+           {"error", built.status().ToString()}});
+  if (!MakeBuckets(index, job)) return false;
+  return HandOver(index, job, before->made);
 }
 
 bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& job) {
@@ -106,8 +173,7 @@ bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& j
       version.plans().pinned().empty()) {
     return true;
   }
-  const JobTools tools{*workers_[index]->backend, loader_, keeper_, registry_->metrics().server(),
-                       backends_.cache()};
+  const JobTools tools = ToolsOf(index);
   const BucketTools buckets = {
       .make = [&](const Graph& graph) { return MakePlans(tools, *job, graph); },
       .pinned = [&](const Graph& graph,

@@ -1,4 +1,5 @@
 // Boxes of a version that are pinned to plans of their own.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,13 +31,21 @@ absl::Status CompileWorkers::PinBox(ModelVersion& version, const PlanTable::Plac
   // Before it is promised: the cache may be deleted, a pin may not.
   if (keeper_.ready()) {
     const auto details = box.kept == nullptr ? std::nullopt : box.kept->Describe(id);
-    absl::Status kept = keeper_.Pin(keeper_.KeyOf(version, graph, place.made->how), *place.made,
-                                    details ? details->costs : std::vector<v1::PlanCost>());
+    absl::Status kept =
+        keeper_.Pin(version, keeper_.KeyOf(version, graph, place.made->how), *place.made,
+                    details ? details->costs : std::vector<v1::PlanCost>());
     if (!kept.ok()) return named(kept);
   }
   absl::Status pinned = registry_->PinBox(version, place.grid, place.bucket, std::move(plan));
-  ForgetPin(pinned.ok() ? box.pinned : id);
+  ForgetPin(version, pinned.ok() ? box.pinned : id);
   return pinned;
+}
+
+void CompileWorkers::ForgetPin(const ModelVersion& version, const std::string& plan_id) {
+  const std::vector<std::string> boxes = version.plans().pinned();
+  const bool pinned = version.pinned_plan() == plan_id ||
+                      std::find(boxes.begin(), boxes.end(), plan_id) != boxes.end();
+  if (!pinned) keeper_.Unpin(version, plan_id);
 }
 
 absl::Status CompileWorkers::UnpinBoxes(ModelVersion& version) {
@@ -68,7 +77,7 @@ absl::Status CompileWorkers::UnpinBoxes(ModelVersion& version) {
     plans[bucket] = *std::move(loaded);
   }
   if (absl::Status s = registry_->UnpinBoxes(version, std::move(plans)); !s.ok()) return s;
-  for (const std::string& plan_id : pinned) ForgetPin(plan_id);
+  for (const std::string& plan_id : pinned) ForgetPin(version, plan_id);
   return absl::OkStatus();
 }
 

@@ -60,10 +60,9 @@ bool CompileWorkers::BetterKept(const ModelVersion& version, const SearchPolicy&
   if (plan == nullptr || plan->info.kind() == kSearchedPlan) return false;
   if (!policy.budget.search || policy.use != v1::SearchOptions::SERVE) return false;
   if (!version.pinned_plan().empty() || !keeper_.ready()) return false;
-  const auto best =
-      keeper_.FindBest(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy);
-  return best.ok() && best->plan.missing.empty() &&
-         best->plan.made->plan.plan_id() != plan->info.plan_id();
+  const std::string best =
+      keeper_.BestId(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy);
+  return !best.empty() && best != plan->info.plan_id();
 }
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std::string& name,
@@ -100,17 +99,13 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std:
     const PlanKey key = keeper_.KeyOf(model, model.graph(), wanted->how);
     const auto details = model.kept().Describe(plan_id);
     absl::Status kept =
-        keeper_.Pin(key, *wanted, details ? details->costs : std::vector<v1::PlanCost>());
+        keeper_.Pin(model, key, *wanted, details ? details->costs : std::vector<v1::PlanCost>());
     if (!kept.ok()) return named(kept);
   }
   absl::Status pinned = registry_->PinPlan(*found, plan_id, std::move(plan));
-  ForgetPin(pinned.ok() ? before : plan_id);
+  ForgetPin(model, pinned.ok() ? before : plan_id);
   if (!pinned.ok()) return pinned;
   return found;
-}
-
-void CompileWorkers::ForgetPin(const std::string& plan_id) {
-  if (!plan_id.empty() && !registry_->IsPinned(plan_id)) keeper_.Unpin(plan_id);
 }
 
 }  // namespace athanor

@@ -87,22 +87,19 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
 void ServerCore::RestoreVersions() {
   const auto begin = std::chrono::steady_clock::now();
   if (const auto machine = backends_->known_machine()) keeper_->SetMachine(*machine);
-  std::set<std::string> pinned;
   // What serves comes first: its callers are the ones who wait.
   std::vector<std::shared_ptr<ModelVersion>> serving, old;
   std::vector<std::shared_ptr<ModelVersion>> versions_of_all = registry_->List("");
+  keeper_->TakePins(versions_of_all);
   std::set<std::string> have;  // names with a version that serves, or is to serve
   for (const auto& version : versions_of_all) {
     if (registry_->Serves(*version)) have.insert(version->name());
   }
   for (auto& version : versions_of_all) {  // a name's newest first
-    pinned.insert(version->pinned_plan());
-    for (std::string& of_box : version->plans().pinned()) pinned.insert(std::move(of_box));
     if (version->state() == v1::Model::FAILED) continue;
     const bool first = registry_->Serves(*version) || have.insert(version->name()).second;
     (first ? serving : old).push_back(std::move(version));
   }
-  keeper_->RemoveAllBut(pinned);
   const size_t versions = serving.size() + old.size();
   const RestoreReport report =
       Restore(std::move(serving), old, {*keeper_, *registry_, *loader_, *workers_},

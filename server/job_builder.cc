@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/message.h"
 #include "server/log.h"
 #include "server/parked_jobs.h"
 #include "server/restore/remembered.h"
@@ -73,8 +74,14 @@ void KeepVerified(const JobTools& tools, const ModelVersion& version, const Stor
   }
   const std::string& id = choice.made->plan.plan_id();
   const PlanKey key = tools.keeper.KeyOf(version, version.graph(), choice.made->how);
-  absl::Status s = tools.keeper.PutVerified(key, verified, version.pinned_plan() == id);
+  absl::Status s = tools.keeper.PutVerified(version, key, verified, version.pinned_plan() == id);
   if (!s.ok()) LogWarn("a verified plan is not kept", {{"plan", id}, {"error", s.message()}});
+}
+
+// Whether a check's verdict is about the plan: it was wrong, or ended its process. Another one,
+// that there was no time or memory, says nothing of the next time.
+bool IsWrong(const absl::Status& verdict) {
+  return absl::IsDataLoss(verdict) || absl::IsInternal(verdict);
 }
 
 // Compiles what is missing of a found plan, and verifies it. A baseline is rather lowered again,
@@ -101,9 +108,62 @@ absl::Status Complete(const JobTools& tools, CompileJob& job, StoredChoice& choi
   }
   if (absl::Status s = Stopped(job); !s.ok()) return s;
   job.Enter(Phase::CHECKING, 80, "compares the plan with the baseline and with f64");
-  absl::Status verdict = tools.backend.Verify(job.version()->graph(), *choice.made);
-  if (verdict.ok()) KeepVerified(tools, *job.version(), choice);
-  return verdict;
+  const ModelVersion& version = *job.version();
+  absl::Status verdict = tools.backend.Verify(version.graph(), *choice.made);
+  if (verdict.ok()) KeepVerified(tools, version, choice);
+  if (!IsWrong(verdict)) return verdict;
+  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), choice.made->how);
+  tools.keeper.Quarantine(version, key, plan.plan_id(), verdict);
+  return Prefixed(absl::StrCat("plan ", plan.plan_id(), " was verified again and is wrong: "),
+                  verdict);
+}
+
+// Whether the job's version may be served by another plan until this one is whole: none serves it,
+// and it was not promised that one.
+bool MayBeServedMeanwhile(const ModelVersion& version, const StoredChoice& choice) {
+  return !choice.missing.empty() && version.plan() == nullptr && version.pinned_plan().empty() &&
+         !version.row().deterministic;
+}
+
+// The whole baseline that was kept beside the choice; null: there is none.
+std::shared_ptr<const PlanSearch::Found> WholeBaseline(const StoredChoice& choice) {
+  for (const KeptPlans::Kept& kept : choice.kept) {
+    // Besides the choice itself, only whole ones are among them.
+    if (kept.made != choice.made && kept.made->plan.kind() != kSearchedPlan) return kept.made;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(
+    const JobTools& tools, CompileJob& job, std::shared_ptr<const PlanSearch::Found> made,
+    BuildTimes* times) {
+  Stopwatch watch;
+  job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
+  auto served = tools.loader.Load(*job.version(), job.version()->graph(), std::move(made));
+  times->load = watch.Lap();
+  return served;
+}
+
+// The baseline, with the choice to come.
+absl::StatusOr<BuiltPlan> ServeMeanwhile(const JobTools& tools, CompileJob& job,
+                                         std::shared_ptr<const PlanSearch::Found> baseline,
+                                         StoredChoice choice, BuildTimes* times) {
+  const int total = baseline->plan.kernels_size();
+  job.Update([&](v1::CompileJob& state) {
+    state.set_kernels_total(total);
+    state.set_kernels_done(total);
+    state.set_kernels_from_cache(total);
+  });
+  auto served = LoadPlan(tools, job, std::move(baseline), times);
+  if (!served.ok()) return served.status();
+  BuiltPlan built{choice.origin, *std::move(served), {}};
+  if (choice.origin == PlanOrigin::kRemembered) {
+    for (const KeptPlans::Kept& kept : choice.kept) {
+      if (kept.made != choice.made) built.kept.push_back(kept);
+    }
+  }
+  built.better = std::move(choice);
+  return built;
 }
 
 absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, BuildTimes* times) {
@@ -111,17 +171,15 @@ absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, Bu
   absl::StatusOr<StoredChoice> choice = LookUpPlan(tools, job);
   times->lower = watch.Lap();
   if (!choice.ok()) return choice.status();
-  if (absl::Status s = Complete(tools, job, *choice); !s.ok()) return s;
-  times->kernels = watch.Lap();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
-  job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
-  auto served = tools.loader.Load(*job.version(), job.version()->graph(), choice->made);
-  times->load = watch.Lap();
-  if (!served.ok()) return served.status();
-  for (KeptPlans::Kept& kept : choice->kept) {
-    if (kept.made == choice->made) kept.info = (*served)->info;
+  if (MayBeServedMeanwhile(*job.version(), *choice)) {
+    if (auto baseline = WholeBaseline(*choice); baseline != nullptr) {
+      auto built = ServeMeanwhile(tools, job, std::move(baseline), *choice, times);
+      if (built.ok()) return built;
+      LogWarn("a stored baseline does not serve",
+              {{"job", job.id()}, {"error", built.status().message()}});
+    }
   }
-  return BuiltPlan{choice->origin, *std::move(served), std::move(choice->kept)};
+  return CompletePlan(tools, job, *std::move(choice), times);
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& tools,
@@ -265,7 +323,7 @@ absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, co
     if (row.plan_id == plan_id) info.ParseFromString(row.info);
   }
   const PlanKey key = tools.keeper.KeyOf(version, graph, info.search());
-  absl::StatusOr<PlanKeeper::Kept> kept = tools.keeper.Find(key, plan_id);
+  absl::StatusOr<PlanKeeper::Kept> kept = tools.keeper.Find(version, key, plan_id);
   if (!kept.ok()) return kept.status();
   for (int i : kept->missing) {
     if (absl::Status s = Stopped(job); !s.ok()) return s;
@@ -275,11 +333,25 @@ absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, co
   }
   if (!kept->missing.empty()) {
     if (absl::Status s = tools.backend.Verify(graph, *kept->made); !s.ok()) return s;
-    absl::Status s = tools.keeper.PutVerified(key, *kept, /*pinned=*/true);
+    absl::Status s = tools.keeper.PutVerified(version, key, *kept, /*pinned=*/true);
     if (!s.ok())
       LogWarn("a verified plan is not kept", {{"plan", plan_id}, {"error", s.message()}});
   }
   return BucketPlan{std::move(kept->made)};
+}
+
+absl::StatusOr<BuiltPlan> CompletePlan(const JobTools& tools, CompileJob& job, StoredChoice choice,
+                                       BuildTimes* times) {
+  Stopwatch watch;
+  if (absl::Status s = Complete(tools, job, choice); !s.ok()) return s;
+  times->kernels = watch.Lap();
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  auto served = LoadPlan(tools, job, choice.made, times);
+  if (!served.ok()) return served.status();
+  for (KeptPlans::Kept& kept : choice.kept) {
+    if (kept.made == choice.made) kept.info = (*served)->info;
+  }
+  return BuiltPlan{choice.origin, *std::move(served), std::move(choice.kept)};
 }
 
 absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {
@@ -312,8 +384,10 @@ absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, Buil
       built.key = key;
       return built;
     }
-    // It may have been made since it was looked up.
-    stored = BuildStored(tools, job, times);
+    // It may have been made since it was looked up; what there was no time or memory for stays so.
+    const bool again =
+        !absl::IsDeadlineExceeded(stored.status()) && !absl::IsResourceExhausted(stored.status());
+    if (again) stored = BuildStored(tools, job, times);
     if (stored.ok()) return stored;
     built.lease = *std::move(lease);
   }

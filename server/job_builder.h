@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +78,9 @@ struct BuiltPlan {
   std::shared_ptr<const ServedPlan> plan;  // null: another job makes it, see below
   std::vector<KeptPlans::Kept> kept;       // as StoredChoice has it
   Lease lease;                             // of a lowered one, until others can find it
+  // `plan` is the baseline, so that nobody waits for this one, whose kernels are not all there: see
+  // CompletePlan.
+  std::optional<StoredChoice> better = std::nullopt;
   // Without a plan: who holds the lease of this key, for people.
   std::string waits_for;
   std::string key;
@@ -96,6 +100,11 @@ absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, co
 // The plan of the job's version, or its plan with taps. Of all servers on a cache one makes it.
 // CANCELLED: the job was asked to stop.
 absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);
+
+// Compiles what `choice` lacks, verifies it if that is something, and loads it. A plan that is
+// found wrong is quarantined.
+absl::StatusOr<BuiltPlan> CompletePlan(const JobTools& tools, CompileJob& job, StoredChoice choice,
+                                       BuildTimes* times);
 
 }  // namespace athanor
 

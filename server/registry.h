@@ -111,8 +111,6 @@ class Registry {
   // A plan that may be pinned, beside the one that serves.
   void Keep(ModelVersion& version, const v1::PlanInfo& info,
             std::shared_ptr<const PlanSearch::Found> made);
-  // Whether any version is pinned to a plan of this id.
-  bool IsPinned(const std::string& plan_id) const;
   // `version` is served by `plan`, if any, and by no other while `plan_id` is not empty. NOT_FOUND
   // unless that is the plan's.
   absl::Status PinPlan(const std::shared_ptr<ModelVersion>& version, const std::string& plan_id,

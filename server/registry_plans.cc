@@ -121,15 +121,6 @@ void Registry::Keep(ModelVersion& version, const v1::PlanInfo& info,
   NotePlans(version);
 }
 
-bool Registry::IsPinned(const std::string& plan_id) const {
-  for (const auto& version : List("")) {
-    if (version->pinned_plan() == plan_id) return true;
-    const std::vector<std::string> boxes = version->plans().pinned();
-    if (std::find(boxes.begin(), boxes.end(), plan_id) != boxes.end()) return true;
-  }
-  return false;
-}
-
 absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
                                const std::string& plan_id, std::shared_ptr<const ServedPlan> plan) {
   MutexLock change(change_mu_);

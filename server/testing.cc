@@ -30,6 +30,16 @@ void TestControl::FailCompiles(absl::Status error) {
   error_ = std::move(error);
 }
 
+void TestControl::SetVerdict(absl::Status verdict) {
+  MutexLock lock(mu_);
+  verdict_ = std::move(verdict);
+}
+
+absl::Status TestControl::verdict() {
+  MutexLock lock(mu_);
+  return verdict_;
+}
+
 void TestControl::Search(TestSearch search) {
   MutexLock lock(mu_);
   search_ = std::move(search);

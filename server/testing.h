@@ -80,6 +80,9 @@ class TestControl {
   void HoldRuns() { Set(&hold_runs_, true); }
   void ReleaseRuns() { Set(&hold_runs_, false); }
   void FailCompiles(absl::Status error);
+  // What plans are found to be that are verified again.
+  void SetVerdict(absl::Status verdict);
+  absl::Status verdict();
   // `interrupted` is a backend's, and used by nobody else.
   void SetInterrupted(bool* interrupted, bool value) { Set(interrupted, value); }
 
@@ -106,7 +109,7 @@ class TestControl {
   std::optional<TestSearch> search_;
   PlanSearchOptions search_options_;
   std::vector<std::string> events_;
-  absl::Status error_;
+  absl::Status error_, verdict_;
   std::atomic<int> runs_waiting_{0};
   std::atomic<bool> machine_known_{true};
   std::unique_ptr<Cache> cache_;  // while no server runs it may change

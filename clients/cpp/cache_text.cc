@@ -106,6 +106,12 @@ std::vector<std::string> CacheVerificationLines(const v1::CacheVerification& fou
     lines.push_back(
         absl::StrCat("  ", row.tier(), " ", row.key(), " (", row.about(), "): ", row.why()));
   }
+  if (found.quarantined_size() > 0) {
+    lines.push_back(absl::StrCat("quarantined before: ", found.quarantined_size()));
+  }
+  for (const v1::CacheVerification::BadRow& row : found.quarantined()) {
+    lines.push_back(absl::StrCat("  ", row.tier(), ", ", row.about(), ": ", row.why()));
+  }
   return lines;
 }
 
@@ -179,14 +185,18 @@ json CacheExplanationJson(const v1::BucketExplanation& bucket) {
 }
 
 json CacheVerificationJson(const v1::CacheVerification& found) {
-  json bad = json::array();
-  for (const v1::CacheVerification::BadRow& row : found.bad()) {
-    bad.push_back(
-        {{"tier", row.tier()}, {"key", row.key()}, {"about", row.about()}, {"why", row.why()}});
-  }
+  const auto listed = [](const auto& rows) {
+    json list = json::array();
+    for (const v1::CacheVerification::BadRow& row : rows) {
+      list.push_back(
+          {{"tier", row.tier()}, {"key", row.key()}, {"about", row.about()}, {"why", row.why()}});
+    }
+    return list;
+  };
   return {{"rows", found.rows()},
           {"bytes", found.bytes()},
-          {"bad", bad},
+          {"bad", listed(found.bad())},
+          {"quarantined", listed(found.quarantined())},
           {"database", found.database()}};
 }
 

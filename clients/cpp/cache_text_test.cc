@@ -98,6 +98,15 @@ TEST(CacheTextTest, Verification) {
               ElementsAre("3 rows, 10 B: 1 bad; database: ok",
                           "  kernels ab12 (kernel 01 for znver4): its checksum does not fit"));
   EXPECT_EQ(CacheVerificationJson(found)["bad"][0]["tier"], "kernels");
+  v1::CacheVerification::BadRow& aside = *found.add_quarantined();
+  aside.set_tier("plans");
+  aside.set_about("p-1 of graph 12ab");
+  aside.set_why("it is wrong");
+  const std::vector<std::string> lines = CacheVerificationLines(found);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[2], "quarantined before: 1");
+  EXPECT_EQ(lines[3], "  plans, p-1 of graph 12ab: it is wrong");
+  EXPECT_EQ(CacheVerificationJson(found)["quarantined"][0]["why"], "it is wrong");
 }
 
 TEST(CacheTextTest, Garbage) {

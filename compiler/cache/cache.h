@@ -116,8 +116,14 @@ class Cache {
   std::optional<PlanRow> FindPlan(const PlanKey& key, MissReason* why = nullptr);
   std::optional<PlanRow> FindPlanById(const PlanKey& key, absl::string_view plan_id);
   std::vector<PlanRow> Plans(const PlanKey& key);  // in the order of FindPlan
+  // As Plans, without their bodies: of `stored` only plan_id, kind, how.disabled_rules and
+  // kernel_keys. No checksum is looked at and nothing counted: to see whether to look further.
+  std::vector<PlanRow> PlanHeads(const PlanKey& key);
   // With `row.incumbent` the one before is none any more. A plan of the same id is replaced.
   void PutPlan(const PlanKey& key, const PlanRow& row);
+  // Puts all rows of this plan aside, whatever they were made under: it is wrong. OK once no Find
+  // of any process gives it.
+  absl::Status QuarantinePlan(const PlanKey& key, absl::string_view plan_id, absl::string_view why);
 
   // This key's first, and of those `machine`'s; then the same region's in other boxes.
   std::vector<v1::RegionRecipe> FindRecipes(const RecipeKey& key, const v1::Target& machine,
@@ -131,6 +137,7 @@ class Cache {
   // The bytes of a compiled kernel, at most 256 MiB of which are kept.
   std::optional<std::string> FindKernel(const KernelKey& key, MissReason* why = nullptr);
   void PutKernel(const KernelKey& key, absl::string_view object);
+  bool HasKernel(absl::string_view key);  // KernelKey::Hash; counts nothing
 
   // Whether the check with this CheckKey has passed before.
   bool HasPassed(absl::string_view check_key);

@@ -56,6 +56,23 @@ CacheReader::Outcome CacheReader::Select(Tier tier, absl::string_view where,
   return outcome;
 }
 
+CacheReader::Outcome CacheReader::Read(absl::string_view sql, absl::Span<const Value> bound,
+                                       absl::FunctionRef<void(const Statement&)> take) {
+  Outcome outcome;
+  MutexLock lock(mu_);
+  file_.Refresh();
+  if (file_.db() == nullptr) return outcome;
+  int code = SQLITE_DONE;
+  {
+    Statement statement(file_.db(), sql);
+    for (const Value& value : bound) BindValue(statement, value);
+    while ((code = statement.Step()) == SQLITE_ROW) take(statement);
+  }
+  outcome.readable = code == SQLITE_DONE;
+  if (!outcome.readable) outcome.busy = absl::IsUnavailable(file_.Failed(code, "read"));
+  return outcome;
+}
+
 std::optional<int64_t> CacheReader::Integer(absl::string_view sql, absl::Span<const Value> bound) {
   MutexLock lock(mu_);
   if (!Readable()) return std::nullopt;
@@ -76,6 +93,10 @@ void CacheReader::CountHit(Tier tier) { ++counts_[static_cast<size_t>(tier)].hit
 void CacheReader::CountMiss(Tier tier, MissReason reason, MissReason* why) {
   ++counts_[static_cast<size_t>(tier)].misses[static_cast<size_t>(reason)];
   if (why != nullptr) *why = reason;
+}
+
+void CacheReader::CountBad(Tier tier, int64_t rows) {
+  counts_[static_cast<size_t>(tier)].bad_rows += rows;
 }
 
 void CacheReader::AddCounts(Tier tier, v1::CacheStat::TierStat* stat) const {

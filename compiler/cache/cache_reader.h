@@ -36,6 +36,9 @@ class CacheReader {
   // quarantine. Those that were taken count as used.
   Outcome Select(Tier tier, absl::string_view where, absl::Span<const Value> bound,
                  absl::FunctionRef<bool(const RowView&)> take);
+  // The rows of `sql`, a SELECT, as they are: no checksum is looked at.
+  Outcome Read(absl::string_view sql, absl::Span<const Value> bound,
+               absl::FunctionRef<void(const Statement&)> take);
   // Whether `sql`, a SELECT, gives a row.
   bool Exists(absl::string_view sql, absl::Span<const Value> bound);
   // The first column of its first row; nullopt without one.
@@ -44,6 +47,7 @@ class CacheReader {
   // One lookup of a tier; on a miss its reason goes to `why`, if given.
   void CountHit(Tier tier);
   void CountMiss(Tier tier, MissReason reason, MissReason* why);
+  void CountBad(Tier tier, int64_t rows);  // found wrong by others than the checksum
   // hits, misses by reason, bad rows.
   void AddCounts(Tier tier, v1::CacheStat::TierStat* stat) const;
 

@@ -47,7 +47,7 @@ std::vector<TierTable>* MakeTables() {
         "body",
         "bytes",
         "created_us"},
-       "key",
+       "CAST(key || plan_id AS BLOB)",
        "plan_id || ' of graph ' || substr(graph_hash, 1, 16) || ' ' || dim_box"},
       {Tier::kRecipes,
        {"key", "region_hash", "dim_box", "facts", "semantics_version", "recipe_format", "device",

@@ -50,6 +50,11 @@ void Cache::PutKernel(const KernelKey& key, absl::string_view object) {
   writer_->Put(std::make_shared<const CacheRow>(KernelRow(key, object)));
 }
 
+bool Cache::HasKernel(absl::string_view key) {
+  return !writer_->Pending(Tier::kKernels, key).empty() ||
+         reader_->Exists("SELECT 1 FROM kernels WHERE key = ?", {Bytes{std::string(key)}});
+}
+
 bool Cache::HasPassed(absl::string_view check_key) {
   if (!writer_->Pending(Tier::kChecks, check_key).empty()) {
     reader_->CountHit(Tier::kChecks);

@@ -1,16 +1,22 @@
 // Plans: rows are added by plan id, and of each key and conditions one is the incumbent.
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
 #include "compiler/cache/rows.h"
+#include "deploy/bazel/libs/sha256.h"
 
 namespace athanor {
 namespace {
+
+constexpr std::chrono::seconds kQuarantineWait{10};  // for the writer thread
 
 struct QueuedPlan {
   std::string conditions;
@@ -27,6 +33,23 @@ std::optional<PlanRow> PlanRowOf(const RowView& view, absl::string_view conditio
   row.high = view.Real("high");
   row.compared_with = std::string(view.Text("compared_with"));
   row.conditions_equal = view.Text("conditions") == conditions;
+  return row;
+}
+
+// Of the columns that PlanHeads reads.
+PlanRow HeadOf(const Statement& at, absl::string_view conditions) {
+  PlanRow row;
+  row.stored.mutable_plan()->set_plan_id(at.ValueAt(1));
+  row.stored.mutable_plan()->set_kind(at.ValueAt(3));
+  for (absl::string_view rule : absl::StrSplit(at.BytesAt(4), ',', absl::SkipEmpty())) {
+    row.stored.mutable_how()->add_disabled_rules(std::string(rule));
+  }
+  row.share_of_baseline = at.RealAt(5);
+  const absl::string_view keys = at.BytesAt(6);
+  for (size_t i = 0; i + kSha256Bytes <= keys.size(); i += kSha256Bytes) {
+    row.stored.add_kernel_keys(std::string(keys.substr(i, kSha256Bytes)));
+  }
+  row.conditions_equal = at.BytesAt(0) == conditions;
   return row;
 }
 
@@ -65,14 +88,15 @@ class Queued {
     }
   }
 
-  // What is read from the file, unless a queued row takes its place.
-  void Add(const RowView& view, absl::string_view conditions) {
-    const std::string made_under(view.Text("conditions"));
-    const bool incumbent = view.incumbent() && !incumbents_.contains(made_under);
-    const auto place = places_.find({made_under, std::string(view.Text("plan_id"))});
+  // What is read from the file, unless a queued row takes its place; `make` may find that it is
+  // none.
+  void Add(std::string made_under, std::string plan_id, bool incumbent,
+           absl::FunctionRef<std::optional<PlanRow>()> make) {
+    incumbent = incumbent && !incumbents_.contains(made_under);
+    const auto place = places_.find({std::move(made_under), std::move(plan_id)});
     if (place != places_.end()) {
       rows_[place->second].incumbent |= incumbent;
-    } else if (std::optional<PlanRow> row = PlanRowOf(view, conditions)) {
+    } else if (std::optional<PlanRow> row = make()) {
       row->incumbent = incumbent;
       rows_.push_back(*std::move(row));
     }
@@ -102,7 +126,8 @@ std::vector<PlanRow> Cache::ReadPlans(const PlanKey& key, absl::string_view plan
       "key = ?1 AND (?2 = '' OR plan_id = ?2)"
       " ORDER BY conditions = ?3 DESC, incumbent DESC, created_us DESC",
       {Bytes{hash}, std::string(plan_id), Bytes{conditions}}, [&](const RowView& view) {
-        queued.Add(view, conditions);
+        queued.Add(std::string(view.Text("conditions")), std::string(view.Text("plan_id")),
+                   view.incumbent(), [&] { return PlanRowOf(view, conditions); });
         return ++read < most_read;
       });
   std::vector<PlanRow> rows = std::move(queued.rows());
@@ -138,6 +163,42 @@ std::optional<PlanRow> Cache::FindPlanById(const PlanKey& key, absl::string_view
 
 std::vector<PlanRow> Cache::Plans(const PlanKey& key) {
   return ReadPlans(key, "", SIZE_MAX, nullptr);
+}
+
+std::vector<PlanRow> Cache::PlanHeads(const PlanKey& key) {
+  const KeyFields fields = key.Fields();
+  const std::string hash = GateHash(fields);
+  const std::string conditions = ConditionHash(fields);
+  Queued queued(*writer_, hash, conditions);
+  reader_->Read(
+      "SELECT conditions, plan_id, incumbent, kind, disabled_rules, share_of_baseline, kernel_keys"
+      " FROM plans WHERE key = ?1 ORDER BY conditions = ?2 DESC, incumbent DESC, created_us DESC",
+      {Bytes{hash}, Bytes{conditions}}, [&](const Statement& at) {
+        queued.Add(at.ValueAt(0), at.ValueAt(1), at.IntAt(2) != 0,
+                   [&] { return std::optional(HeadOf(at, conditions)); });
+      });
+  std::vector<PlanRow> rows = std::move(queued.rows());
+  InOrder(rows);
+  return rows;
+}
+
+absl::Status Cache::QuarantinePlan(const PlanKey& key, absl::string_view plan_id,
+                                   absl::string_view why) {
+  // What is still to be written would come after it; what cannot be written does not.
+  Flush(kQuarantineWait).IgnoreError();
+  std::vector<BadRow> bad;
+  const CacheReader::Outcome outcome =
+      reader_->Select(Tier::kPlans, "key = ? AND plan_id = ?",
+                      {Bytes{GateHash(key.Fields())}, std::string(plan_id)}, [&](const auto& view) {
+                        bad.push_back(BadRowOf(Tier::kPlans, view, why));
+                        return true;
+                      });
+  if (!outcome.readable) {
+    return absl::UnavailableError(absl::StrCat("cache ", options_.path, ": it cannot be read"));
+  }
+  reader_->CountBad(Tier::kPlans, static_cast<int64_t>(bad.size()));
+  for (BadRow& row : bad) writer_->Quarantine(std::move(row));
+  return Flush(kQuarantineWait);
 }
 
 void Cache::PutPlan(const PlanKey& key, const PlanRow& row) {

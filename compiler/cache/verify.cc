@@ -28,6 +28,24 @@ std::string Fault(Tier tier, const RowView& row) {
   return "";
 }
 
+constexpr int kMostQuarantined = 100;  // of those that are told of
+
+// What was put aside before, and why.
+absl::Status AddQuarantined(SqliteFile& file, v1::CacheVerification& found) {
+  Statement read(file.db(),
+                 "SELECT tier, key, about, why FROM quarantine ORDER BY found_us DESC LIMIT ?");
+  read.Int(kMostQuarantined);
+  int code = SQLITE_ROW;
+  while ((code = read.Step()) == SQLITE_ROW) {
+    v1::CacheVerification::BadRow& row = *found.add_quarantined();
+    row.set_tier(read.ValueAt(0));
+    row.set_key(absl::BytesToHexString(read.BytesAt(1)));
+    row.set_about(read.ValueAt(2));
+    row.set_why(read.ValueAt(3));
+  }
+  return code == SQLITE_DONE ? absl::OkStatus() : file.Failed(code, "read quarantine");
+}
+
 void AddBad(v1::CacheVerification& found, const BadRow& bad) {
   v1::CacheVerification::BadRow& row = *found.add_bad();
   row.set_tier(std::string(TierName(bad.tier)));
@@ -100,6 +118,7 @@ absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quaranti
   v1::CacheVerification found;
   std::vector<BadRow> bad;
   const auto verify = [&]() -> absl::Status {
+    if (absl::Status s = AddQuarantined(file, found); !s.ok()) return s;
     for (Tier tier : kTiersWithChecksums) {
       if (absl::Status s = VerifyTier(file, tier, found, bad); !s.ok()) return s;
     }

@@ -1,22 +1,13 @@
 #include "server/restore/plan_keeper.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/versions.h"
-#include "deploy/bazel/libs/sha256.h"
 #include "server/log.h"
 #include "server/restore/machine_id.h"
 #include "server/tuner_channel.h"
@@ -24,19 +15,8 @@
 namespace athanor {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr absl::string_view kBaseline = "baseline";  // Plan.kind
 constexpr std::chrono::seconds kMostWait{1};         // for the cache's writer
-
-absl::Status CheckFileName(const std::string& plan_id) {
-  const bool fits = !plan_id.empty() && plan_id.size() <= 128 &&
-                    std::all_of(plan_id.begin(), plan_id.end(),
-                                [](char c) { return absl::ascii_isalnum(c) || c == '-'; });
-  if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("plan id \"", absl::CHexEscape(plan_id), "\": expected letters, digits and -"));
-}
 
 // Of a found plan: it was found without what `policy` leaves out.
 bool Allowed(const internal::StoredPlan& stored, const SearchPolicy& policy) {
@@ -56,12 +36,6 @@ bool Faster(const PlanRow& a, const PlanRow& b) {
     return row.stored.plan().kind() == kBaseline ? 1.0 : row.share_of_baseline;
   };
   return share(a) < share(b);
-}
-
-// A pinned plan's file: the SHA-256 of the rest, the key's GateHash, the serialised StoredPlan.
-std::string FileOf(const PlanKey& key, const internal::StoredPlan& stored) {
-  const std::string rest = GateHash(key.Fields()) + stored.SerializeAsString();
-  return Sha256Of(rest) + rest;
 }
 
 }  // namespace
@@ -169,45 +143,69 @@ std::string PlanKeeper::WhyNot(const PlanKey& key) const {
   return why;
 }
 
-absl::StatusOr<PlanKeeper::Kept> PlanKeeper::Find(const PlanKey& key,
+std::string PlanKeeper::Refusal(const PlanKey& key, const std::string& plan_id) const {
+  const std::string gate = GateHash(key.Fields());
+  MutexLock lock(mu_);
+  const auto refused = refused_.find({gate, plan_id});
+  return refused == refused_.end() ? "" : refused->second;
+}
+
+void PlanKeeper::TakeBack(const PlanKey& key, const std::string& plan_id) {
+  const std::string gate = GateHash(key.Fields());
+  MutexLock lock(mu_);
+  refused_.erase({gate, plan_id});
+}
+
+absl::StatusOr<PlanKeeper::Kept> PlanKeeper::Find(const ModelVersion& version, const PlanKey& key,
                                                   const std::string& plan_id) const {
+  if (const std::string why = Refusal(key, plan_id); !why.empty()) {
+    return absl::NotFoundError(absl::StrCat("plan ", plan_id, " was quarantined: ", why));
+  }
   if (cache_ != nullptr) {
     if (std::optional<PlanRow> row = cache_->FindPlanById(key, plan_id)) {
       return Revived(row->stored);
     }
   }
-  if (std::optional<internal::StoredPlan> pinned = ReadPinned(key, plan_id)) {
+  if (std::optional<internal::StoredPlan> pinned = pins_.Read(version, key, plan_id)) {
     return Revived(*pinned);
   }
   return absl::NotFoundError(absl::StrCat("plan ", plan_id, " is not in the cache: ", WhyNot(key)));
 }
 
-absl::StatusOr<PlanKeeper::Best> PlanKeeper::FindBest(PlanKey key,
-                                                      const SearchPolicy& policy) const {
-  if (cache_ == nullptr) return absl::NotFoundError("there is no cache");
-  std::optional<PlanRow> fastest;
-  std::optional<internal::StoredPlan> baseline;
+PlanKeeper::Rows PlanKeeper::Choose(PlanKey key, const SearchPolicy& policy, bool bodies) const {
+  Rows choice;
   for (const bool approximate : {false, true}) {
     if (approximate && !policy.approximate) continue;
     key.approximate = approximate;
     bool first = true;  // the one to take among these
-    for (const PlanRow& row : cache_->Plans(key)) {
+    for (const PlanRow& row : bodies ? cache_->Plans(key) : cache_->PlanHeads(key)) {
+      const v1::Plan& plan = row.stored.plan();
+      if (!Refusal(key, plan.plan_id()).empty()) continue;
       if (first && Allowed(row.stored, policy)) {
-        if (!fastest || Faster(row, *fastest)) fastest = row;
+        if (!choice.fastest || Faster(row, *choice.fastest)) choice.fastest = row;
         first = false;
       }
-      if (!baseline && row.stored.plan().kind() == kBaseline) baseline = row.stored;
+      if (!choice.baseline && plan.kind() == kBaseline) choice.baseline = row;
     }
   }
-  const internal::StoredPlan* best = fastest ? &fastest->stored : nullptr;
-  if (best == nullptr)
+  return choice;
+}
+
+absl::StatusOr<PlanKeeper::Best> PlanKeeper::FindBest(PlanKey key,
+                                                      const SearchPolicy& policy) const {
+  if (cache_ == nullptr) return absl::NotFoundError("there is no cache");
+  const Rows choice = Choose(key, policy, /*bodies=*/true);
+  if (!choice.fastest) {
     return absl::NotFoundError(absl::StrCat("no plan is in the cache: ", WhyNot(key)));
-  if (!baseline) {
-    return absl::NotFoundError(absl::StrCat("plan ", best->plan().plan_id(),
+  }
+  const internal::StoredPlan& best = choice.fastest->stored;
+  if (!choice.baseline) {
+    return absl::NotFoundError(absl::StrCat("plan ", best.plan().plan_id(),
                                             " is in the cache, but no baseline to go back to"));
   }
-  Best found{Revived(*best), std::nullopt};
-  if (best->plan().plan_id() != baseline->plan().plan_id()) found.baseline = Revived(*baseline);
+  const internal::StoredPlan& baseline = choice.baseline->stored;
+  Best found{Revived(best), std::nullopt};
+  if (best.plan().plan_id() != baseline.plan().plan_id()) found.baseline = Revived(baseline);
   return found;
 }
 
@@ -219,7 +217,8 @@ std::vector<PlanKeeper::Choice> PlanKeeper::FindAll(PlanKey key, const SearchPol
     if (approximate && !policy.approximate) continue;
     key.approximate = approximate;
     for (PlanRow& row : cache_->Plans(key)) {
-      if (!Allowed(row.stored, policy)) continue;
+      const std::string& id = row.stored.plan().plan_id();
+      if (!Allowed(row.stored, policy) || !Refusal(key, id).empty()) continue;
       const auto at = std::upper_bound(rows.begin(), rows.end(), row, Faster);
       rows.insert(at, std::move(row));
     }
@@ -239,10 +238,22 @@ std::vector<PlanKeeper::Choice> PlanKeeper::FindAll(PlanKey key, const SearchPol
   return choices;
 }
 
+std::string PlanKeeper::BestId(PlanKey key, const SearchPolicy& policy) const {
+  if (cache_ == nullptr) return "";
+  const Rows choice = Choose(std::move(key), policy, /*bodies=*/false);
+  if (!choice.fastest || !choice.baseline) return "";
+  const internal::StoredPlan& best = choice.fastest->stored;
+  const bool whole =
+      std::all_of(best.kernel_keys().begin(), best.kernel_keys().end(),
+                  [&](const std::string& kernel) { return cache_->HasKernel(kernel); });
+  return whole ? best.plan().plan_id() : "";
+}
+
 void PlanKeeper::PutBaseline(const PlanKey& key, const PlanSearch::Found& made) {
   if (cache_ == nullptr) return;
   PlanKey exact = key;
   exact.approximate = false;
+  TakeBack(exact, made.plan.plan_id());
   const std::optional<PlanRow> before = cache_->FindPlan(exact);
   const bool first = !before.has_value() || !before->conditions_equal;
   // Again, it would be without what its steps cost.
@@ -255,9 +266,11 @@ void PlanKeeper::PutBaseline(const PlanKey& key, const PlanSearch::Found& made) 
   cache_->PutPlan(exact, row);
 }
 
-absl::Status PlanKeeper::PutVerified(const PlanKey& key, const Kept& kept, bool pinned) {
+absl::Status PlanKeeper::PutVerified(const ModelVersion& version, const PlanKey& key,
+                                     const Kept& kept, bool pinned) {
+  TakeBack(key, kept.made->plan.plan_id());
   if (pinned) {
-    if (absl::Status s = Pin(key, *kept.made, kept.costs); !s.ok()) return s;
+    if (absl::Status s = Pin(version, key, *kept.made, kept.costs); !s.ok()) return s;
   }
   if (cache_ == nullptr) return absl::OkStatus();
   if (auto row = cache_->FindPlanById(key, kept.made->plan.plan_id())) {
@@ -265,6 +278,26 @@ absl::Status PlanKeeper::PutVerified(const PlanKey& key, const Kept& kept, bool 
     cache_->PutPlan(key, *row);
   }
   return absl::OkStatus();
+}
+
+void PlanKeeper::Quarantine(const ModelVersion& version, const PlanKey& key,
+                            const std::string& plan_id, const absl::Status& verdict) {
+  const std::string why = absl::StrCat("verified again and wrong: ", verdict.message());
+  {
+    const std::string gate = GateHash(key.Fields());
+    MutexLock lock(mu_);
+    refused_[{gate, plan_id}] = why;
+  }
+  // Its kernels were kept when they were compiled: the next start would take it for verified.
+  pins_.Remove(version, plan_id);
+  absl::Status quarantined =
+      cache_ == nullptr ? absl::OkStatus() : cache_->QuarantinePlan(key, plan_id, why);
+  LogWarn("a stored plan was quarantined",
+          {{"model", version.name()},
+           {"version", version.version()},
+           {"plan", plan_id},
+           {"why", why},
+           {"in_the_cache", quarantined.ok() ? "OK" : quarantined.ToString()}});
 }
 
 void PlanKeeper::PutFound(const PlanKey& key, const PlanSearch::Found& made,
@@ -279,13 +312,14 @@ void PlanKeeper::PutFound(const PlanKey& key, const PlanSearch::Found& made,
     share *= begun->share_of_baseline;
     break;
   }
+  TakeBack(key, made.plan.plan_id());
   const std::optional<PlanRow> before = cache_->FindPlan(key);
   PlanRow row;
   row.stored = Stored(made, {});
   row.share_of_baseline = row.low = row.high = share;
   // Of a box the full range's plan may be slower than its baseline.
-  row.incumbent = !before.has_value() || !before->conditions_equal ||
-                  share < before->share_of_baseline;
+  row.incumbent =
+      !before.has_value() || !before->conditions_equal || share < before->share_of_baseline;
   row.compared_with = "whole plan";
   cache_->PutPlan(key, row);
 }
@@ -311,59 +345,10 @@ void PlanKeeper::PutSearch(const PlanKey& key, const SearchPolicy& policy,
   cache_->Flush(kMostWait).IgnoreError();  // else it is made again
 }
 
-absl::Status PlanKeeper::Pin(const PlanKey& key, const PlanSearch::Found& made,
+absl::Status PlanKeeper::Pin(const ModelVersion& version, const PlanKey& key,
+                             const PlanSearch::Found& made,
                              const std::vector<v1::PlanCost>& costs) {
-  const std::string& id = made.plan.plan_id();
-  if (absl::Status s = CheckFileName(id); !s.ok()) return s;
-  if (absl::Status s = disk_.MakeDirectory(folder_); !s.ok()) return s;
-  const std::string bytes = FileOf(key, Stored(made, costs));
-  const std::string path = PathOf(id), begun = path + ".new";
-  unlink(begun.c_str());
-  absl::StatusOr<int> fd = disk_.Create(begun);
-  if (!fd.ok()) return fd.status();
-  absl::Cleanup remove = [&] { unlink(begun.c_str()); };
-  absl::Status written = disk_.Write(*fd, bytes, begun);
-  if (written.ok()) written = disk_.Sync(*fd, begun);
-  close(*fd);
-  if (!written.ok()) return written;
-  if (absl::Status s = disk_.Rename(begun, path); !s.ok()) return s;
-  std::move(remove).Cancel();
-  if (absl::Status s = disk_.SyncDirectory(folder_); !s.ok()) return s;
-  return disk_.SyncDirectory(fs::path(folder_).parent_path());  // the first pin made the folder
-}
-
-void PlanKeeper::Unpin(const std::string& plan_id) {
-  if (CheckFileName(plan_id).ok()) unlink(PathOf(plan_id).c_str());
-}
-
-void PlanKeeper::RemoveAllBut(const std::set<std::string>& pinned) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
-    if (!pinned.contains(entry.path().filename().string())) fs::remove(entry.path(), error);
-  }
-}
-
-std::optional<internal::StoredPlan> PlanKeeper::ReadPinned(const PlanKey& key,
-                                                           const std::string& plan_id) const {
-  if (!CheckFileName(plan_id).ok()) return std::nullopt;
-  std::ifstream file(PathOf(plan_id), std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
-  const absl::string_view text = bytes;
-  const absl::string_view rest = text.substr(std::min<size_t>(kSha256Bytes, text.size()));
-  internal::StoredPlan stored;
-  const absl::string_view body = rest.substr(std::min<size_t>(kSha256Bytes, rest.size()));
-  const bool whole = Sha256Of(rest) == text.substr(0, kSha256Bytes) &&
-                     stored.ParseFromArray(body.data(), static_cast<int>(body.size()));
-  if (!whole) {
-    LogWarn("a pinned plan's file is damaged", {{"file", PathOf(plan_id)}});
-    return std::nullopt;
-  }
-  if (rest.substr(0, kSha256Bytes) != GateHash(key.Fields())) {
-    LogWarn("a pinned plan was made for another machine or server", {{"file", PathOf(plan_id)}});
-    return std::nullopt;
-  }
-  return stored;
+  return pins_.Write(version, key, Stored(made, costs));
 }
 
 }  // namespace athanor

@@ -1,23 +1,25 @@
 // Between the server's plans and the cache: what a plan is kept under, from a plan to its row and
-// back, and pinned plans as files of the state directory, since the cache may be deleted.
+// back, and which plans are pinned (pin_files.h).
 //
 //   keeper.SetMachine(machine);
 //   const PlanKey key = keeper.KeyOf(version, version.graph(), policy.ToProto());
-//   absl::StatusOr<PlanKeeper::Kept> kept = keeper.Find(key, "p-12ab");
+//   absl::StatusOr<PlanKeeper::Kept> kept = keeper.Find(version, key, "p-12ab");
 //
 // Thread-safe.
 #ifndef ATHANOR_SERVER_RESTORE_PLAN_KEEPER_H_
 #define ATHANOR_SERVER_RESTORE_PLAN_KEEPER_H_
 
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "compiler/cache/cache.h"
 #include "compiler/ir/graph.h"
 #include "deploy/bazel/libs/mutex.h"
@@ -25,6 +27,7 @@
 #include "server/disk.h"
 #include "server/model_version.h"
 #include "server/plan_search.h"
+#include "server/restore/pin_files.h"
 #include "server/search_policy.h"
 
 namespace athanor {
@@ -35,8 +38,8 @@ KernelKey KernelKeyOf(const v1::Kernel& kernel, const internal::TargetReply& mac
 class PlanKeeper {
  public:
   // Both outlive it. `cache` may be null: then only pinned plans are kept. `state_dir` exists.
-  PlanKeeper(Cache* cache, std::string state_dir, Disk* disk)
-      : cache_(cache), folder_(state_dir + "/plans"), disk_(*disk) {}
+  PlanKeeper(Cache* cache, const std::string& state_dir, Disk* disk)
+      : cache_(cache), pins_(state_dir, disk) {}
 
   // What plans are made for. Before it is known none is found or kept.
   void SetMachine(const internal::TargetReply& machine);
@@ -55,7 +58,8 @@ class PlanKeeper {
     std::vector<v1::PlanCost> costs;
   };
   // NOT_FOUND says what there is instead, and in which column of the key it differs.
-  absl::StatusOr<Kept> Find(const PlanKey& key, const std::string& plan_id) const;
+  absl::StatusOr<Kept> Find(const ModelVersion& version, const PlanKey& key,
+                            const std::string& plan_id) const;
   // The best plan that `policy` allows: no approximate one, none of disabled rules, and without a
   // search the baseline. `baseline` is set if that is another plan.
   struct Best {
@@ -63,6 +67,9 @@ class PlanKeeper {
     std::optional<Kept> baseline;
   };
   absl::StatusOr<Best> FindBest(PlanKey key, const SearchPolicy& policy) const;
+  // The id of the plan that FindBest would give, if the cache has all its kernels, else empty;
+  // neither bodies nor objects are read.
+  std::string BestId(PlanKey key, const SearchPolicy& policy) const;
 
   // Plans that `policy` allows and whose kernels are all there, the best `most` of them and the
   // baseline, with what their time is of the baseline's.
@@ -75,7 +82,12 @@ class PlanKeeper {
   // Of a baseline, whose kernels were checked; `key` as of any plan of its graph.
   void PutBaseline(const PlanKey& key, const PlanSearch::Found& made);
   // A plan that Find gave was verified with the objects that it has now.
-  absl::Status PutVerified(const PlanKey& key, const Kept& kept, bool pinned);
+  absl::Status PutVerified(const ModelVersion& version, const PlanKey& key, const Kept& kept,
+                           bool pinned);
+  // A plan that Find or FindBest gave was verified and is wrong. Neither gives it again, here or
+  // after a start, unless it is put once more.
+  void Quarantine(const ModelVersion& version, const PlanKey& key, const std::string& plan_id,
+                  const absl::Status& verdict);
   // Of a plan that was verified whole and takes `ratio` times as long as plan `from`.
   void PutFound(const PlanKey& key, const PlanSearch::Found& made, const std::string& from,
                 double ratio);
@@ -87,28 +99,37 @@ class PlanKeeper {
   // Known to a server that is started when this returns.
   void PutSearch(const PlanKey& key, const SearchPolicy& policy, const SearchState& state);
 
-  // From when it returns OK, Find has the plan also without a cache; kernels may be missing.
-  absl::Status Pin(const PlanKey& key, const PlanSearch::Found& made,
+  // From when it returns OK, Find has the plan for this version also without a cache; kernels may
+  // be missing.
+  absl::Status Pin(const ModelVersion& version, const PlanKey& key, const PlanSearch::Found& made,
                    const std::vector<v1::PlanCost>& costs);
-  void Unpin(const std::string& plan_id);
-  // At start: what nobody is pinned to goes.
-  void RemoveAllBut(const std::set<std::string>& pinned);
+  void Unpin(const ModelVersion& version, const std::string& plan_id) {
+    pins_.Remove(version, plan_id);
+  }
+  // At start, of all versions there are: PinFiles::Take.
+  void TakePins(absl::Span<const std::shared_ptr<ModelVersion>> versions) { pins_.Take(versions); }
 
  private:
-  std::string PathOf(const std::string& plan_id) const { return folder_ + "/" + plan_id; }
-  std::optional<internal::StoredPlan> ReadPinned(const PlanKey& key,
-                                                 const std::string& plan_id) const;
   internal::StoredPlan Stored(const PlanSearch::Found& made,
                               const std::vector<v1::PlanCost>& costs) const;
   Kept Revived(const internal::StoredPlan& stored) const;
   std::string WhyNot(const PlanKey& key) const;
+  // Why it was quarantined since the start; empty: it was not.
+  std::string Refusal(const PlanKey& key, const std::string& plan_id) const;
+  void TakeBack(const PlanKey& key, const std::string& plan_id);
+  // The row to be served by, and the baseline, from rows as Plans or PlanHeads give them.
+  struct Rows {
+    std::optional<PlanRow> fastest, baseline;
+  };
+  Rows Choose(PlanKey key, const SearchPolicy& policy, bool bodies) const;
 
   Cache* const cache_;
-  const std::string folder_;
-  Disk& disk_;
+  PinFiles pins_;
   mutable Mutex mu_;
   std::optional<internal::TargetReply> machine_ ABSL_GUARDED_BY(mu_);
   std::string clocks_ ABSL_GUARDED_BY(mu_);
+  // By key (GateHash) and plan id, why: also where the cache could not be written.
+  std::map<std::pair<std::string, std::string>, std::string> refused_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

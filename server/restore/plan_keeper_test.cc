@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 
 // output = relu(input), f32 [dim, 4]
 std::shared_ptr<ModelVersion> Version(const std::string& input = "x", const std::string& dim = "b",
-                                      int64_t max = 64) {
+                                      int64_t max = 64, int64_t version = 1) {
   ImportedGraph imported;
   imported.graph.dims = {{dim, 1, max}};
   GraphBuilder b(&imported.graph);
@@ -31,7 +32,7 @@ std::shared_ptr<ModelVersion> Version(const std::string& input = "x", const std:
   b.Output("y", b.Add(Op::kRelu, {x}).value());
   VersionRow row;
   row.name = "m";
-  row.version = 1;
+  row.version = version;
   return ModelVersion::Create(std::move(row), std::move(imported)).value();
 }
 
@@ -82,6 +83,15 @@ class PlanKeeperTest : public testing::Test {
     }
   }
 
+  // The file of the version's pin.
+  std::string PinPath(const std::string& plan_id) const {
+    for (const auto& entry : fs::directory_iterator(folder_ + "/plans")) {
+      const std::string name = entry.path().filename();
+      if (absl::EndsWith(name, "-1-" + plan_id)) return entry.path();
+    }
+    return "no pin of " + plan_id;
+  }
+
   static SearchPolicy Policy(bool search = true) {
     SearchPolicy policy;
     policy.budget.search = search;
@@ -115,7 +125,7 @@ TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
   PlanSearch::Found made = Plan("p-1");
   keeper_->PutBaseline(Key(), made);
   cache_->PutKernel(KernelKeyOf(made.plan.kernels(1), Machine()), made.objects[1].object);
-  auto kept = keeper_->Find(Key(), "p-1");
+  auto kept = keeper_->Find(*version_, Key(), "p-1");
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->made->plan.SerializeAsString(), made.plan.SerializeAsString());
   EXPECT_THAT(kept->missing, ElementsAre(0));
@@ -124,7 +134,7 @@ TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
   cost.set_size("b=4");
   keeper_->PutCosts(Key(), "p-1", {cost});
   keeper_->PutBaseline(Key(), made);  // again: what is known of it stays
-  kept = keeper_->Find(Key(), "p-1");
+  kept = keeper_->Find(*version_, Key(), "p-1");
   EXPECT_THAT(kept->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("object of p-1 a", "object of p-1 b"));
   ASSERT_EQ(kept->costs.size(), 1u);
@@ -135,7 +145,7 @@ TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   const PlanSearch::Found made = Plan("p-1", "3s");
   keeper_->PutFound(Key(made.how), made, "p-0", 0.5);
   PutKernels(made);
-  ASSERT_THAT(keeper_->Find(Key(), "p-1")->missing, IsEmpty());
+  ASSERT_THAT(keeper_->Find(*version_, Key(), "p-1")->missing, IsEmpty());
   internal::TargetReply newer = Machine();
   newer.set_compiler_version("clang 20");
   keeper_->SetMachine(newer);
@@ -143,25 +153,26 @@ TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   for (const v1::Kernel& kernel : made.plan.kernels()) {
     cache_->PutKernel(KernelKeyOf(kernel, newer), "another object");
   }
-  auto kept = keeper_->Find(Key(), "p-1");
+  auto kept = keeper_->Find(*version_, Key(), "p-1");
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_THAT(kept->missing, ElementsAre(0, 1));
   for (KernelObject& object : kept->made->objects) object.object = "another object";
-  ASSERT_EQ(keeper_->PutVerified(Key(), *kept, /*pinned=*/true), absl::OkStatus());
-  kept = keeper_->Find(Key(), "p-1");
+  ASSERT_EQ(keeper_->PutVerified(*version_, Key(), *kept, /*pinned=*/true), absl::OkStatus());
+  kept = keeper_->Find(*version_, Key(), "p-1");
   EXPECT_THAT(kept->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("another object", "another object"));
   // The pin's file says so, too.
   PlanKeeper without(nullptr, folder_, &disk_);
   without.SetMachine(newer);
-  EXPECT_TRUE(without.Find(without.KeyOf(*version_, version_->graph(), made.how), "p-1").ok());
+  EXPECT_TRUE(
+      without.Find(*version_, without.KeyOf(*version_, version_->graph(), made.how), "p-1").ok());
 }
 
 TEST_F(PlanKeeperTest, AMissSaysWhatDiffers) {
   keeper_->PutBaseline(Key(), Plan("p-1"));
   keeper_->SetMachine(Machine("zen5"));
   ASSERT_TRUE(cache_->Flush(std::chrono::seconds(60)).ok());
-  const absl::Status missed = keeper_->Find(Key(), "p-1").status();
+  const absl::Status missed = keeper_->Find(*version_, Key(), "p-1").status();
   EXPECT_EQ(missed.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missed.message()), HasSubstr("cpu \"zen4\" is not \"zen5\""));
 }
@@ -220,11 +231,11 @@ TEST_F(PlanKeeperTest, ASearchThatEndedIsKnownUnderItsConditions) {
 TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
   v1::PlanCost cost;
   cost.set_size("b=4");
-  ASSERT_TRUE(keeper_->Pin(Key(), Plan("p-1", "3s"), {cost}).ok());
-  ASSERT_TRUE(keeper_->Pin(Key(), Plan("p-2", "3s"), {}).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Plan("p-1", "3s"), {cost}).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Plan("p-2", "3s"), {}).ok());
   PlanKeeper alone(nullptr, folder_, &disk_);
   alone.SetMachine(Machine());
-  auto kept = alone.Find(Key(), "p-1");
+  auto kept = alone.Find(*version_, Key(), "p-1");
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_THAT(kept->missing, ElementsAre(0, 1));
   EXPECT_EQ(kept->made->plan.kernels(0).source(), "p-1 a");
@@ -232,20 +243,126 @@ TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
   ASSERT_EQ(kept->costs.size(), 1u);
   // Of another machine, or another graph, it is none.
   alone.SetMachine(Machine("zen5"));
-  EXPECT_FALSE(alone.Find(alone.KeyOf(*version_, version_->graph(), {}), "p-1").ok());
+  EXPECT_FALSE(alone.Find(*version_, alone.KeyOf(*version_, version_->graph(), {}), "p-1").ok());
   alone.SetMachine(Machine());
   const auto other = Version("z");
-  EXPECT_FALSE(alone.Find(alone.KeyOf(*other, other->graph(), {}), "p-1").ok());
-  alone.RemoveAllBut({"p-2"});
-  EXPECT_FALSE(alone.Find(Key(), "p-1").ok());
-  EXPECT_TRUE(alone.Find(Key(), "p-2").ok());
-  alone.Unpin("p-2");
-  EXPECT_FALSE(alone.Find(Key(), "p-2").ok());
+  EXPECT_FALSE(alone.Find(*version_, alone.KeyOf(*other, other->graph(), {}), "p-1").ok());
+  version_->SetPinnedPlan("p-2");
+  alone.TakePins({version_});
+  EXPECT_FALSE(alone.Find(*version_, Key(), "p-1").ok());
+  EXPECT_TRUE(alone.Find(*version_, Key(), "p-2").ok());
+  alone.Unpin(*version_, "p-2");
+  EXPECT_FALSE(alone.Find(*version_, Key(), "p-2").ok());
+}
+
+TEST_F(PlanKeeperTest, APinIsOneVersions) {
+  // The same graph twice, and one of a plan that is only allowed to one of them.
+  const auto second = Version("x", "b", 64, 2);
+  PlanSearch::Found exact = Plan("p-1", "3s"), rough = Plan("p-1", "3s");
+  rough.how.set_approximate(true);
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(exact.how), exact, {}).ok());
+  ASSERT_TRUE(keeper_->Pin(*second, Key(rough.how), rough, {}).ok());
+  PlanKeeper alone(nullptr, folder_, &disk_);
+  alone.SetMachine(Machine());
+  EXPECT_TRUE(alone.Find(*version_, Key(exact.how), "p-1").ok());
+  EXPECT_TRUE(alone.Find(*second, Key(rough.how), "p-1").ok());
+  alone.Unpin(*version_, "p-1");
+  EXPECT_FALSE(alone.Find(*version_, Key(exact.how), "p-1").ok());
+  EXPECT_TRUE(alone.Find(*second, Key(rough.how), "p-1").ok());
+}
+
+TEST_F(PlanKeeperTest, FilesNamedByPlanIdsAloneAreTakenOver) {
+  const auto second = Version("x", "b", 64, 2), third = Version("x", "b", 64, 3);
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Plan("p-1", "3s"), {}).ok());
+  fs::rename(PinPath("p-1"), folder_ + "/plans/p-1");
+  version_->SetPinnedPlan("p-1");
+  second->SetPinnedPlan("p-1");
+  third->SetPinnedPlan("p-2");  // its file was lost
+  keeper_->TakePins({version_, second, third});
+  EXPECT_FALSE(fs::exists(folder_ + "/plans/p-1"));
+  EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok());
+  EXPECT_TRUE(keeper_->Find(*second, Key(), "p-1").ok());
+  EXPECT_FALSE(keeper_->Find(*third, Key(), "p-2").ok());
+  keeper_->TakePins({version_, second, third});
+  EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok()) << "the second start has nothing to do";
+  second->SetPinnedPlan("");
+  keeper_->TakePins({version_, second, third});
+  EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok());
+  EXPECT_FALSE(keeper_->Find(*second, Key(), "p-1").ok());
+}
+
+TEST_F(PlanKeeperTest, AWrongPlanIsNotGivenAgain) {
+  const PlanSearch::Found base = Plan("p-1"), wrong = Plan("p-2", "3s");
+  keeper_->PutBaseline(Key(), base);
+  keeper_->PutFound(Key(), wrong, "p-1", 0.5);
+  PutKernels(base);
+  PutKernels(wrong);
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), wrong, {}).ok());
+  ASSERT_EQ(keeper_->BestId(Key(), Policy()), "p-2");
+  keeper_->Quarantine(*version_, Key(), "p-2", absl::DataLossError("y is off by 3"));
+  const auto expect_gone = [&](PlanKeeper& keeper) {
+    EXPECT_EQ(keeper.Find(*version_, Key(), "p-2").status().code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(keeper.FindBest(Key(), Policy())->plan.made->plan.plan_id(), "p-1");
+    EXPECT_EQ(keeper.BestId(Key(), Policy()), "p-1");
+  };
+  expect_gone(*keeper_);
+  EXPECT_THAT(std::string(keeper_->Find(*version_, Key(), "p-2").status().message()),
+              HasSubstr("y is off by 3"));
+  // Nor after a start, though its kernels are all there.
+  PlanKeeper next(cache_.get(), folder_, &disk_);
+  next.SetMachine(Machine());
+  expect_gone(next);
+  const v1::CacheVerification found = cache_->Verify(false).value();
+  EXPECT_EQ(found.bad_size(), 0);
+  ASSERT_EQ(found.quarantined_size(), 1);
+  EXPECT_EQ(found.quarantined(0).tier(), "plans");
+  EXPECT_THAT(found.quarantined(0).about(), HasSubstr("p-2 of graph"));
+  EXPECT_THAT(found.quarantined(0).why(), HasSubstr("y is off by 3"));
+  // Found and verified once more it is a plan like any other.
+  keeper_->PutFound(Key(), wrong, "p-1", 0.5);
+  EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-2").ok());
+}
+
+TEST_F(PlanKeeperTest, WithoutACacheAWrongPinIsNotGivenAgain) {
+  PlanKeeper alone(nullptr, folder_, &disk_);
+  alone.SetMachine(Machine());
+  ASSERT_TRUE(alone.Pin(*version_, Key(), Plan("p-1", "3s"), {}).ok());
+  alone.Quarantine(*version_, Key(), "p-1", absl::DataLossError("y is off by 3"));
+  EXPECT_FALSE(alone.Find(*version_, Key(), "p-1").ok());
+  PlanKeeper next(nullptr, folder_, &disk_);
+  next.SetMachine(Machine());
+  EXPECT_FALSE(next.Find(*version_, Key(), "p-1").ok());
+}
+
+TEST_F(PlanKeeperTest, WhichIsBestIsSeenWithoutReadingPlansOrKernels) {
+  const PlanSearch::Found base = Plan("p-1"), found = Plan("p-2", "3s");
+  keeper_->PutBaseline(Key(), base);
+  EXPECT_EQ(keeper_->BestId(Key(), Policy()), "") << "its kernels are not there";
+  PutKernels(base);
+  EXPECT_EQ(keeper_->BestId(Key(), Policy()), "p-1");
+  keeper_->PutFound(Key(), found, "p-1", 0.5);
+  EXPECT_EQ(keeper_->BestId(Key(), Policy()), "") << "the best one lacks kernels";
+  PutKernels(found);
+  for (const char* when : {"queued", "written"}) {
+    SCOPED_TRACE(when);
+    const v1::CacheStat before = cache_->Stat();
+    EXPECT_EQ(keeper_->BestId(Key(), Policy()), "p-2");
+    EXPECT_EQ(keeper_->BestId(Key(), Policy(/*search=*/false)), "p-1");
+    SearchPolicy careful = Policy();
+    careful.disabled_rules = {"layout"};
+    EXPECT_EQ(keeper_->BestId(Key(careful.ToProto()), careful), "p-1");
+    const v1::CacheStat after = cache_->Stat();
+    EXPECT_EQ(after.kernels_from_cache(), before.kernels_from_cache());
+    for (int i = 0; i < after.tiers_size(); ++i) {
+      EXPECT_EQ(after.tiers(i).hits(), before.tiers(i).hits()) << after.tiers(i).tier();
+    }
+    ASSERT_TRUE(cache_->Flush(std::chrono::seconds(60)).ok());
+  }
 }
 
 TEST_F(PlanKeeperTest, ADamagedPinIsNone) {
-  ASSERT_TRUE(keeper_->Pin(Key(), Plan("p-1", "3s"), {}).ok());
-  const std::string path = folder_ + "/plans/p-1";
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Plan("p-1", "3s"), {}).ok());
+  const std::string path = PinPath("p-1");
   const auto bytes = static_cast<int64_t>(fs::file_size(path));
   for (int64_t at = 0; at < bytes; ++at) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -254,20 +371,22 @@ TEST_F(PlanKeeperTest, ADamagedPinIsNone) {
     file.seekp(at);
     file.put(static_cast<char>(before ^ 1));
     file.flush();
-    EXPECT_FALSE(keeper_->Find(Key(), "p-1").ok()) << at;
+    EXPECT_FALSE(keeper_->Find(*version_, Key(), "p-1").ok()) << at;
     file.seekp(at);
     file.put(before);
   }
-  EXPECT_TRUE(keeper_->Find(Key(), "p-1").ok());
+  EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok());
   for (int64_t left : {bytes - 1, int64_t{40}, int64_t{3}, int64_t{0}}) {
     fs::resize_file(path, left);
-    EXPECT_FALSE(keeper_->Find(Key(), "p-1").ok()) << left;
+    EXPECT_FALSE(keeper_->Find(*version_, Key(), "p-1").ok()) << left;
   }
 }
 
 TEST_F(PlanKeeperTest, NoPlanIdLeavesItsFolder) {
   for (const char* id : {"", "../registry", "a/b", ".", "p.new"}) {
-    EXPECT_EQ(keeper_->Pin(Key(), Plan(id), {}).code(), absl::StatusCode::kInvalidArgument) << id;
+    EXPECT_EQ(keeper_->Pin(*version_, Key(), Plan(id), {}).code(),
+              absl::StatusCode::kInvalidArgument)
+        << id;
   }
 }
 
@@ -279,11 +398,43 @@ class FullDisk : public Disk {
   }
 };
 
+// What was done to names, in order.
+class NotingDisk : public Disk {
+ public:
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    done.push_back("rename to " + fs::path(to).parent_path().filename().string());
+    return Disk::Rename(from, to);
+  }
+  absl::Status SyncDirectory(const std::string& path) override {
+    done.push_back("sync " + fs::path(path).filename().string());
+    if (path == refuses) return absl::ResourceExhaustedError("sync " + path);
+    return Disk::SyncDirectory(path);
+  }
+
+  std::vector<std::string> done;
+  std::string refuses;
+};
+
+TEST_F(PlanKeeperTest, APinIsPromisedOnceItsNameIsOnTheDisk) {
+  NotingDisk noting;
+  PlanKeeper keeper(cache_.get(), folder_, &noting);
+  keeper.SetMachine(Machine());
+  ASSERT_TRUE(keeper.Pin(*version_, Key(), Plan("p-1", "3s"), {}).ok());
+  EXPECT_THAT(noting.done, ElementsAre("rename to plans", "sync plans",
+                                       "sync " + fs::path(folder_).filename().string()));
+  for (const std::string& folder : {folder_ + "/plans", folder_}) {
+    noting.refuses = folder;
+    EXPECT_EQ(keeper.Pin(*version_, Key(), Plan("p-2", "3s"), {}).code(),
+              absl::StatusCode::kResourceExhausted)
+        << folder;
+  }
+}
+
 TEST_F(PlanKeeperTest, WhatCannotBeWrittenIsNotPromised) {
   FullDisk full;
   PlanKeeper keeper(cache_.get(), folder_, &full);
   keeper.SetMachine(Machine());
-  const absl::Status status = keeper.Pin(Key(), Plan("p-1", "3s"), {});
+  const absl::Status status = keeper.Pin(*version_, Key(), Plan("p-1", "3s"), {});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("no space is left"));
   EXPECT_TRUE(fs::is_empty(folder_ + "/plans"));

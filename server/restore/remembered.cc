@@ -39,7 +39,7 @@ absl::StatusOr<Remembered> FindRemembered(const PlanKeeper& keeper, const ModelV
     const v1::SearchOptions& how = kept.info.search();
     key.approximate = how.approximate();
     key.disabled_rules.assign(how.disabled_rules().begin(), how.disabled_rules().end());
-    absl::StatusOr<PlanKeeper::Kept> body = keeper.Find(key, row.plan_id);
+    absl::StatusOr<PlanKeeper::Kept> body = keeper.Find(version, key, row.plan_id);
     if (row.plan_id == serving) {
       if (!body.ok()) return body.status();
       found.serving = body->made;

@@ -1,7 +1,6 @@
-// Servers that end and start again, with a scripted search and without gRPC.
+// Servers that end and start again.
 #include "server/restore/restore.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -11,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/search_testing.h"
+#include "server/restore/restore_testing.h"
 
 namespace athanor {
 namespace {
@@ -20,56 +19,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 namespace fs = std::filesystem;
-
-class RestoreTest : public SearchTest {
- protected:
-  void SetUp() override {
-    cache_path_ = FreshDirectory() + "/cache.db";
-    control_->RememberIn(cache_path_);
-    SearchTest::SetUp();
-  }
-
-  // As if the process had ended and come back.
-  void Restart() {
-    End();
-    Create();
-  }
-  void End() {
-    core_.reset();
-    seen_ = control_->events().size();
-  }
-  void Create() { core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value(); }
-
-  // Since the last end.
-  std::vector<std::string> Events() const {
-    std::vector<std::string> events = control_->events();
-    events.erase(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(seen_));
-    return events;
-  }
-
-  std::shared_ptr<ModelVersion> Find(const std::string& name) {
-    return core_->registry().Find(name, "").value();
-  }
-
-  // The job that the version names.
-  std::shared_ptr<CompileJob> JobOf(ModelVersion& version) {
-    return core_->workers().Find(version.serving().view().job_id).value();
-  }
-
-  // Stores y = 3 x, and searches until `plans` faster plans were found.
-  void MakeSearched(int plans) {
-    control_->Search({.plans = plans});
-    const auto version = StoreScale("m", 3);
-    ASSERT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_EXHAUSTED);
-    ASSERT_EQ(ServedBy(*version), "found-" + std::to_string(plans));
-  }
-
-  std::string cache_path_;
-  size_t seen_ = 0;
-};
 
 TEST_F(RestoreTest, WhatServedServesAgainAndNothingIsCompiled) {
   MakeSearched(2);
@@ -163,9 +114,9 @@ TEST_F(RestoreTest, APinnedPlanServesWithoutTheCache) {
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_EQ(AwaitEnd(*JobOf(*version)).kernels_from_cache(), 0);
   EXPECT_THAT(Events(), ElementsAre("compile found-1", "verify found-1"));
-  EXPECT_TRUE(fs::exists(options_.state_dir + "/plans/found-1"));
+  EXPECT_EQ(Pins("found-1"), 1);
   ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
-  EXPECT_FALSE(fs::exists(options_.state_dir + "/plans/found-1"));
+  EXPECT_EQ(Pins("found-1"), 0);
 }
 
 TEST_F(RestoreTest, APinThatIsLostIsServedByTheBaselineAndSaysSo) {
@@ -173,7 +124,7 @@ TEST_F(RestoreTest, APinThatIsLostIsServedByTheBaselineAndSaysSo) {
   ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
-  fs::resize_file(options_.state_dir + "/plans/found-1", 50);
+  fs::resize_file(PinPath("found-1"), 50);
   Create();
   const auto version = Find("m");
   const Job job = AwaitEnd(*JobOf(*version));
@@ -184,16 +135,50 @@ TEST_F(RestoreTest, APinThatIsLostIsServedByTheBaselineAndSaysSo) {
 
 TEST_F(RestoreTest, PinFilesGoWithWhoNeedsThem) {
   MakeSearched(1);
-  const std::string file = options_.state_dir + "/plans/found-1";
   ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
   std::ofstream(options_.state_dir + "/plans/p-of-a-killed-server") << "left over";
   Restart();
-  EXPECT_TRUE(fs::exists(file));
+  EXPECT_EQ(Pins("found-1"), 1);
   EXPECT_FALSE(fs::exists(options_.state_dir + "/plans/p-of-a-killed-server"));
   const auto version = Find("m");
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  EXPECT_EQ(Pins("found-1"), 1) << "pinned again it is pinned still";
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   core_->workers().CancelFor(*version);
-  EXPECT_FALSE(fs::exists(file));
+  EXPECT_EQ(Pins("found-1"), 0);
+}
+
+TEST_F(RestoreTest, VersionsOfOneGraphArePinnedEachForItself) {
+  MakeSearched(1);
+  const auto other = StoreScale("other", 5);
+  AwaitEnd(*Start(other));
+  ASSERT_EQ(ServedBy(*other), "found-1");
+  for (const char* name : {"m", "other"}) {
+    ASSERT_TRUE(core_->workers().PinPlan(name, "", "found-1").ok());
+  }
+  EXPECT_EQ(Pins("found-1"), 2);
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  EXPECT_EQ(Pins("found-1"), 1);
+  End();
+  control_->RememberIn(FreshDirectory() + "/cache.db");
+  control_->Search({});
+  Create();
+  const auto version = Find("other");
+  ASSERT_TRUE(Await(*version).ok());
+  EXPECT_EQ(ServedBy(*version), "found-1") << "its file did not go with the other's";
+}
+
+TEST_F(RestoreTest, PinsOfServersBeforeAreTakenOver) {
+  MakeSearched(1);
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  End();
+  fs::rename(PinPath("found-1"), options_.state_dir + "/plans/found-1");
+  control_->RememberIn(FreshDirectory() + "/cache.db");
+  Create();
+  const auto version = Find("m");
+  ASSERT_TRUE(Await(*version).ok());
+  EXPECT_EQ(ServedBy(*version), "found-1");
+  EXPECT_FALSE(fs::exists(options_.state_dir + "/plans/found-1"));
 }
 
 TEST_F(RestoreTest, KeptPlansCanBePinnedAfterARestart) {
@@ -242,17 +227,46 @@ TEST_F(RestoreTest, TheReasonIsInTheJobsMessage) {
   EXPECT_THAT(job.message(), HasSubstr("cpu \"test cpu\" is not \"other cpu\""));
 }
 
-TEST_F(RestoreTest, OnlyMissingKernelsAreCompiled) {
-  MakeSearched(2);
-  ASSERT_TRUE(control_->cache()->Flush(std::chrono::seconds(60)).ok());
+// A pin's row keeps what finds its plan, also over a start that could not serve it.
+TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
+  control_->Search({.plans = 1});
+  auto messages = UploadMessages("m", ScaleModel({3}));
+  messages[0].mutable_header()->set_approximate(true);
+  AwaitEnd(*Start(Store(messages)));
+  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
   End();
-  ASSERT_TRUE(control_->cache()->ExecuteForTest("DELETE FROM kernels").ok());
+  control_->RememberIn(cache_path_, "other cpu");
+  Create();
+  ASSERT_TRUE(Await(*Find("m")).ok());
+  ASSERT_EQ(Find("m")->plan()->info.kind(), "baseline");
+  // What serves was written with the version's rows.
+  End();
+  control_->RememberIn(FreshDirectory() + "/cache.db");
   Create();
   const auto version = Find("m");
   ASSERT_TRUE(Await(*version).ok());
-  EXPECT_EQ(ServedBy(*version), "found-2");
-  EXPECT_THAT(Events(), ElementsAre("compile found-2", "verify found-2"));
-  EXPECT_EQ(AwaitEnd(*JobOf(*version)).stop_reason(), Job::STOP_RESTORED);
+  EXPECT_EQ(ServedBy(*version), "found-1");
+  EXPECT_TRUE(version->plan()->made->how.approximate());
+}
+
+TEST_F(RestoreTest, VersionsThatServeNobodyAreMadeLast) {
+  options_.search_budget = "0";
+  Begin(1);
+  // "m" is served; a newer one of it, and two of "n", were stored and not built.
+  AwaitEnd(*Start(Store("m", ScaleModel({1}))));
+  const std::string newer = "lower " + LoweredId(Store("m", ScaleModel({1, 2})));
+  const std::string older = "lower " + LoweredId(Store("n", ScaleModel({1, 2, 3})));
+  const std::string newest = "lower " + LoweredId(Store("n", ScaleModel({1, 2, 3, 4})));
+  Restart();
+  for (const char* name : {"m", "n"}) {
+    for (const auto& version : core_->registry().List(name)) ASSERT_TRUE(Await(*version).ok());
+  }
+  std::vector<std::string> lowered;
+  for (const std::string& event : Events()) {
+    if (absl::StartsWith(event, "lower ")) lowered.push_back(event);
+  }
+  EXPECT_THAT(lowered, ElementsAre(newest, newer, older))
+      << "first what callers of a name wait for, then the rest";
 }
 
 TEST_F(RestoreTest, AMachineThatIsNotKnownYetIsAskedFor) {

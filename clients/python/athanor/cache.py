@@ -140,7 +140,7 @@ class CacheExplanation:
 
 @dataclasses.dataclass(frozen=True)
 class BadRow:
-    """A row that is damaged: where it is, what it was for, what is wrong with it."""
+    """A row that is damaged or wrong: where it is, what it was for, what is wrong with it."""
 
     tier: str
     key: str  # hex
@@ -160,12 +160,16 @@ class CacheVerification:
         Those that are damaged.
     database : str
         ``"ok"``, or SQLite's words.
+    quarantined : tuple of BadRow
+        Put aside before, the latest first, at most 100: damaged rows, and plans that were verified
+        again and found wrong.
     """
 
     rows: int
     bytes: int
     bad: tuple[BadRow, ...]
     database: str
+    quarantined: tuple[BadRow, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,8 +254,10 @@ def cache_explanations(m: cache_pb2.CacheExplanation) -> list[CacheExplanation]:
 
 def cache_verification(m: cache_pb2.CacheVerification) -> CacheVerification:
     """The message as a plain value."""
-    return CacheVerification(rows=m.rows, bytes=m.bytes, database=m.database,
-                             bad=tuple(BadRow(b.tier, b.key, b.about, b.why) for b in m.bad))
+    return CacheVerification(
+        rows=m.rows, bytes=m.bytes, database=m.database,
+        bad=tuple(BadRow(b.tier, b.key, b.about, b.why) for b in m.bad),
+        quarantined=tuple(BadRow(b.tier, b.key, b.about, b.why) for b in m.quarantined))
 
 
 def cache_garbage(m: cache_pb2.CollectGarbageReply) -> CacheGarbage:
