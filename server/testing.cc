@@ -126,6 +126,7 @@ void TestControl::PassRun() {
 void TestControl::RememberIn(const std::string& path, const std::string& cpu) {
   cache_ = Cache::Open({.path = path}, [](absl::string_view) {});
   machine_.mutable_target()->set_device("cpu");
+  machine_.mutable_target()->set_triple("test-triple");
   machine_.mutable_target()->set_cpu(cpu);
   machine_.mutable_target()->set_threads(1);
   machine_.set_compiler_version("test compiler");

@@ -130,6 +130,7 @@ std::vector<std::string> CacheGarbageLines(const v1::CollectGarbageReply& reply,
 std::string ImportText(const v1::ImportCacheReply& reply) {
   return absl::StrCat("imported from ", reply.origin().empty() ? "nobody known" : reply.origin(),
                       ": ", reply.recipes_added(), " recipes (", reply.recipes_known(),
+                      " were here), ", reply.plans_added(), " plans (", reply.plans_known(),
                       " were here), ", reply.kernels_added(), " kernels (", reply.kernels_known(),
                       " were here); ",
                       reply.signed_by().empty() ? "signed by nobody trusted"
@@ -215,6 +216,8 @@ json CacheGarbageJson(const v1::CollectGarbageReply& reply, bool dry_run) {
 json ImportJson(const v1::ImportCacheReply& reply) {
   return {{"recipes_added", reply.recipes_added()},
           {"recipes_known", reply.recipes_known()},
+          {"plans_added", reply.plans_added()},
+          {"plans_known", reply.plans_known()},
           {"kernels_added", reply.kernels_added()},
           {"kernels_known", reply.kernels_known()},
           {"origin", reply.origin()},

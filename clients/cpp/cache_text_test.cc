@@ -128,14 +128,16 @@ TEST(CacheTextTest, Import) {
   v1::ImportCacheReply reply;
   reply.set_recipes_added(2);
   reply.set_kernels_known(1);
+  reply.set_plans_added(3);
   EXPECT_EQ(ImportText(reply),
-            "imported from nobody known: 2 recipes (0 were here), 0 kernels (1 were here); signed "
-            "by nobody trusted");
+            "imported from nobody known: 2 recipes (0 were here), 3 plans (0 were here), 0 kernels "
+            "(1 were here); signed by nobody trusted");
   reply.set_origin("athanord on host");
   reply.set_signed_by("ab");
   EXPECT_THAT(ImportText(reply), HasSubstr("from athanord on host:"));
   EXPECT_THAT(ImportText(reply), HasSubstr("signed by ab"));
   EXPECT_EQ(ImportJson(reply)["recipes_added"], 2);
+  EXPECT_EQ(ImportJson(reply)["plans_added"], 3);
 }
 
 }  // namespace

@@ -84,19 +84,22 @@ absl::Status CollectGarbage(Context* context, const Options& options) {
 }
 
 struct Exported {
-  int64_t recipes = 0, kernels = 0;
+  int64_t recipes = 0, plans = 0, kernels = 0;
   bool is_signed = false;
 };
 
 void ShowExported(Context* context, const Options& options, const Exported& all) {
-  const std::string none = all.recipes + all.kernels == 0 ? "; the cache holds none yet" : "";
-  Show(context,
-       {absl::StrCat("exported ", all.recipes, " recipes, ", all.kernels, " kernels to ",
-                     options.file, all.is_signed ? ", signed" : ", unsigned", none)},
-       {{"file", options.file},
-        {"recipes", all.recipes},
-        {"kernels", all.kernels},
-        {"signed", all.is_signed}});
+  const std::string none =
+      all.recipes + all.plans + all.kernels == 0 ? "; the cache holds none yet" : "";
+  Show(
+      context,
+      {absl::StrCat("exported ", all.recipes, " recipes, ", all.plans, " plans, ", all.kernels,
+                    " kernels to ", options.file, all.is_signed ? ", signed" : ", unsigned", none)},
+      {{"file", options.file},
+       {"recipes", all.recipes},
+       {"plans", all.plans},
+       {"kernels", all.kernels},
+       {"signed", all.is_signed}});
 }
 
 // Into a file beside it first: what is cut off leaves nothing behind.
@@ -114,6 +117,7 @@ absl::Status Export(Context* context, const Options& options) {
       request,
       [&](const v1::CacheBundleChunk& chunk) {
         all.recipes += chunk.record().has_recipe() ? 1 : 0;
+        all.plans += chunk.record().has_plan() ? 1 : 0;
         all.kernels += chunk.record().has_kernel() ? 1 : 0;
         if (chunk.has_trailer()) all.is_signed = !chunk.trailer().signature().empty();
         return google::protobuf::util::SerializeDelimitedToOstream(chunk, &file)
@@ -186,12 +190,17 @@ void AddCache(CLI::App* app, Context* context) {
   gc->add_flag("--failures", options->failures, "all failures too, not only the expired");
   gc->add_flag("--quarantine", options->quarantine, "what was put aside as damaged, too");
   gc->add_flag("--dry_run", options->dry_run, "only says what would go");
-  CLI::App* give = add("export", "Writes its recipes to a file", Export);
+  CLI::App* give =
+      add("export", "Writes its recipes to a file, or all that serves a model", Export);
   give->add_option("FILE", options->file, "the bundle")->required();
-  give->add_option("--model", options->model, "only those of NAME or NAME/VERSION");
-  give->add_flag("--binaries", options->binaries,
-                 "the compiled kernels too; the server signs them (--cache_signing_key)");
-  add("import", "Takes in the recipes, and signed kernels, of a bundle: all or none", Import)
+  CLI::Option* binaries =
+      give->add_flag("--binaries", options->binaries,
+                     "plans and compiled kernels too; the server signs them (--cache_signing_key)");
+  give->add_option("--model", options->model,
+                   "only the plans and kernels of NAME, or of NAME/VERSION; with --binaries")
+      ->needs(binaries);
+  add("import", "Takes in the recipes, and signed plans and kernels, of a bundle: all or none",
+      Import)
       ->add_option("FILE", options->file, "what export wrote")
       ->required();
 }

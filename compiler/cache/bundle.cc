@@ -197,6 +197,57 @@ absl::Status CheckKernel(const v1::KernelBinary& kernel) {
                   CheckNeeded("compiler_version", kernel.compiler_version())});
 }
 
+absl::Status CheckPlanKey(const v1::CachedPlanKey& key) {
+  if (key.threads() < 1) return Invalid("key.threads: ", key.threads(), "; at least 1");
+  if (key.approximate() != 0 && key.approximate() != 1) {
+    return Invalid("key.approximate: ", key.approximate(), "; 0 or 1");
+  }
+  return FirstOf({CheckHash("key.graph_hash", key.graph_hash()),
+                  CheckHash("key.interface_hash", key.interface_hash()), CheckDimBox(key.dim_box()),
+                  CheckNeeded("key.device", key.device()), CheckText("key.triple", key.triple()),
+                  CheckNeeded("key.cpu", key.cpu()), CheckText("key.features", key.features()),
+                  CheckText("key.rule_set", key.rule_set()),
+                  CheckText("key.disabled_rules", key.disabled_rules()),
+                  CheckNeeded("key.compiler_version", key.compiler_version()),
+                  CheckText("key.libraries", key.libraries()),
+                  CheckText("key.driver", key.driver()), CheckText("key.clocks", key.clocks())});
+}
+
+bool IsShare(double share) { return std::isfinite(share) && share > 0; }
+
+// What a plan does is read by whoever loads it, which refuses what does not fit together.
+absl::Status CheckPlan(const v1::CachedPlan& plan) {
+  if (plan.kernel_keys_size() != plan.plan().kernels_size()) {
+    return Invalid("kernel_keys: ", plan.kernel_keys_size(), "; the plan has ",
+                   plan.plan().kernels_size(), " kernels");
+  }
+  for (const std::string& key : plan.kernel_keys()) {
+    if (key.size() != kSha256Bytes) {
+      return Invalid("kernel_keys: one has ", key.size(), " bytes; a key has ", kSha256Bytes);
+    }
+  }
+  if (plan.plan().kind() != "baseline" && plan.plan().kind() != "search") {
+    return Invalid("plan.kind: ", Quoted(plan.plan().kind()), " is neither baseline nor search");
+  }
+  if (!IsShare(plan.share_of_baseline()) || !IsShare(plan.low()) || !IsShare(plan.high())) {
+    return Invalid("share_of_baseline: ", plan.share_of_baseline(), " (", plan.low(), " to ",
+                   plan.high(), ") is no share of a time");
+  }
+  return FirstOf({CheckPlanKey(plan.key()), CheckNeeded("plan.plan_id", plan.plan().plan_id()),
+                  CheckText("compared_with", plan.compared_with())});
+}
+
+absl::Status CheckSearch(const v1::EndedSearch& search) {
+  if (search.options().size() != kSha256Bytes) {
+    return Invalid("options: ", search.options().size(), " bytes; a hash has ", kSha256Bytes);
+  }
+  if (!std::isfinite(search.seconds()) || search.seconds() < 0 || search.candidates() < 0) {
+    return Invalid("seconds and candidates: ", search.seconds(), " and ", search.candidates(),
+                   "; neither is negative");
+  }
+  return CheckPlanKey(search.key());
+}
+
 // "record 3 (recipe of region 12ab34cd): "
 std::string NameOf(size_t index, const v1::CacheBundleRecord& record) {
   constexpr size_t kShownDigits = 12;
@@ -206,7 +257,10 @@ std::string NameOf(size_t index, const v1::CacheBundleRecord& record) {
   const std::string what =
       record.has_recipe()   ? Cat(" (recipe of region ", shown(record.recipe().region_hash()), ")")
       : record.has_kernel() ? Cat(" (kernel ", shown(record.kernel().source_hash()), ")")
-                            : "";
+      : record.has_plan()   ? Cat(" (plan ", Quoted(record.plan().plan().plan_id()), ")")
+      : record.has_search()
+          ? Cat(" (search of graph ", shown(record.search().key().graph_hash()), ")")
+          : "";
   return Cat("bundle: record ", index, what, ": ");
 }
 
@@ -247,6 +301,13 @@ v1::CacheBundleChunk BundleWriter::Linked(v1::CacheBundleRecord record) {
   return chunk;
 }
 
+absl::StatusOr<v1::CacheBundleChunk> BundleWriter::Record(v1::CacheBundleRecord record) {
+  if (!record.has_recipe() && !header_.binaries()) {
+    return absl::FailedPreconditionError("bundle: its header promises that it holds no binaries");
+  }
+  return Linked(std::move(record));
+}
+
 v1::CacheBundleChunk BundleWriter::Record(v1::RegionRecipe recipe) {
   v1::CacheBundleRecord record;
   *record.mutable_recipe() = std::move(recipe);
@@ -254,12 +315,9 @@ v1::CacheBundleChunk BundleWriter::Record(v1::RegionRecipe recipe) {
 }
 
 absl::StatusOr<v1::CacheBundleChunk> BundleWriter::Record(v1::KernelBinary kernel) {
-  if (!header_.binaries()) {
-    return absl::FailedPreconditionError("bundle: its header promises that it holds no binaries");
-  }
   v1::CacheBundleRecord record;
   *record.mutable_kernel() = std::move(kernel);
-  return Linked(std::move(record));
+  return Record(std::move(record));
 }
 
 absl::StatusOr<v1::CacheBundleChunk> BundleWriter::Trailer() const {
@@ -376,8 +434,12 @@ absl::Status BundleReader::CheckLimits(const v1::CacheBundleRecord& record) cons
 absl::Status BundleReader::CheckRecord(const v1::CacheBundleRecord& record) const {
   if (HasUnknownFields(record)) return Invalid("it has fields that are not known here");
   if (record.has_recipe()) return CheckRecipe(record.recipe(), terms_.recipe_format);
-  if (!record.has_kernel()) return Invalid("it is neither a recipe nor a kernel");
+  if (record.kind_case() == v1::CacheBundleRecord::KIND_NOT_SET) {
+    return Invalid("it is neither a recipe nor a kernel, plan or search");
+  }
   if (!header_.binaries()) return Invalid("the header promises that there are no binaries");
+  if (record.has_plan()) return CheckPlan(record.plan());
+  if (record.has_search()) return CheckSearch(record.search());
   return CheckKernel(record.kernel());
 }
 

@@ -1,5 +1,5 @@
-// Bundles carry recipes, and signed ones kernels too, from one machine's cache to another's: a
-// header, records, a trailer. Reading one runs and loads nothing.
+// Bundles carry recipes, and signed ones plans, ended searches and kernels too, from one machine's
+// cache to another's: a header, records, a trailer. Reading one runs and loads nothing.
 //
 //   auto writer = BundleWriter::Create(header, key);   // no key: unsigned, recipes only
 //   Send(writer->Header());
@@ -54,8 +54,9 @@ class BundleWriter {
 
   v1::CacheBundleChunk Header() const;
   v1::CacheBundleChunk Record(v1::RegionRecipe recipe);
-  // FAILED_PRECONDITION: the header promised no binaries.
+  // FAILED_PRECONDITION: the header promised no binaries, and it is no recipe.
   absl::StatusOr<v1::CacheBundleChunk> Record(v1::KernelBinary kernel);
+  absl::StatusOr<v1::CacheBundleChunk> Record(v1::CacheBundleRecord record);
   absl::StatusOr<v1::CacheBundleChunk> Trailer() const;
 
  private:

@@ -84,14 +84,21 @@ enum class MissReason : uint8_t { kAbsent, kGate, kBadRow, kExpired, kNoCache, k
 inline constexpr int kMissReasonCount = 6;
 absl::string_view MissReasonName(MissReason reason);  // a word for metrics: "bad_row"
 
-// How far an export has come.
+enum class ExportStage : uint8_t { kRecipes, kPlans, kSearches, kKernels, kEnd };
+
+// What is exported, and how far that has come.
 struct ExportCursor {
   int64_t semantics_version = 0;  // recipes of others mean something else
   int64_t recipe_format = 0;
-  bool kernels = false;  // wanted
+  bool binaries = false;  // kernels and plans, too
+  // Only what these name: the best plan under each condition and the baselines, the searches that
+  // have ended, and the plans' kernels. REQUIRES: binaries.
+  std::optional<std::vector<PlanKey>> of = std::nullopt;
   // Moved on by Cache::Export.
-  bool at_kernels = false;
-  int64_t rowid = 0;
+  ExportStage stage = ExportStage::kRecipes;
+  int64_t rowid = 0;                      // of everything
+  size_t next = 0;                        // of `of` and `kernels`
+  std::vector<std::string> kernels = {};  // KernelKey::Hash, each once
 };
 
 struct BundleOrigin {
@@ -170,8 +177,8 @@ class Cache {
   // file.
   absl::StatusOr<v1::CacheVerification> Verify(bool quarantine);
   absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(const v1::CollectGarbageRequest& request);
-  // The next records for a bundle, without links, some MiB of them: recipes, then kernels where
-  // they are wanted; none: the end. Bad rows are left out.
+  // The next records for a bundle, without links, some MiB of them: recipes, then plans, searches
+  // and kernels where they are wanted; none: the end. Bad rows are left out.
   absl::StatusOr<std::vector<v1::CacheBundleRecord>> Export(ExportCursor* at);
   // All of a bundle's records, or none. What is here already stays.
   absl::StatusOr<v1::ImportCacheReply> Import(absl::Span<const v1::CacheBundleRecord> records,

@@ -140,8 +140,18 @@ absl::Status InsertCheck(SqliteFile& file, const CacheRow& row) {
   return Done(file, insert, "write checks");
 }
 
-// A plan that is the incumbent stays it until another one is: a second Put only repeats.
+// A plan that is the incumbent stays it until another one is: a second Put only repeats. One of a
+// bundle's takes the place of a slower one only.
 absl::Status SetIncumbent(SqliteFile& file, const CacheRow& row) {
+  if (row.imported && row.incumbent) {
+    if (sqlite3_changes(file.db()) == 0) return absl::OkStatus();  // it was here
+    Statement better(file.db(),
+                     "SELECT 1 FROM plans WHERE key = ?1 AND conditions = ?2 AND plan_id != ?3 AND"
+                     " incumbent = 1 AND share_of_baseline <= (SELECT share_of_baseline FROM plans"
+                     " WHERE key = ?1 AND conditions = ?2 AND plan_id = ?3)");
+    for (int i = 0; i < 3; ++i) BindValue(better, row.values[i]);
+    if (better.Step() == SQLITE_ROW) return absl::OkStatus();
+  }
   if (row.incumbent) {
     Statement others(file.db(),
                      "UPDATE plans SET incumbent = (plan_id = ?3) WHERE key = ?1 AND"

@@ -5,6 +5,7 @@
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
+#include "compiler/cache/plan_records.h"
 #include "compiler/cache/rows.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -140,19 +141,8 @@ std::optional<SearchState> Cache::FindSearch(const PlanKey& key, const v1::Searc
 
 void Cache::PutSearch(const PlanKey& key, const v1::SearchOptions& options,
                       const SearchState& state) {
-  const KeyFields fields = key.Fields();
-  const std::string hash = GateHash(fields), conditions = ConditionHash(fields);
-  const std::string hashed_options = HashOfOptions(options);
-  CacheRow out{.tier = Tier::kSearches, .key = absl::StrCat(hash, conditions, hashed_options)};
-  out.values = ValuesOf(Tier::kSearches, {},
-                        {{"key", Bytes{hash}},
-                         {"conditions", Bytes{conditions}},
-                         {"options", Bytes{hashed_options}},
-                         {"stop", int64_t{state.stop}},
-                         {"seconds", state.seconds},
-                         {"candidates", state.candidates}});
-  out.value = state;
-  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+  writer_->Put(std::make_shared<const CacheRow>(
+      SearchCacheRow(key.Fields(), HashOfOptions(options), state)));
 }
 
 std::optional<internal::TargetReply> Cache::FindTarget(absl::string_view machine,

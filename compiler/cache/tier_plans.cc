@@ -10,6 +10,7 @@
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
+#include "compiler/cache/plan_records.h"
 #include "compiler/cache/rows.h"
 #include "deploy/bazel/libs/sha256.h"
 
@@ -51,12 +52,6 @@ PlanRow HeadOf(const Statement& at, absl::string_view conditions) {
   }
   row.conditions_equal = at.BytesAt(0) == conditions;
   return row;
-}
-
-std::string JoinedKeys(const internal::StoredPlan& stored) {
-  std::string keys;
-  for (const std::string& key : stored.kernel_keys()) keys += key;
-  return keys;
 }
 
 // Those of equal conditions first, then incumbents; among equals the order stays.
@@ -203,20 +198,8 @@ absl::Status Cache::QuarantinePlan(const PlanKey& key, absl::string_view plan_id
 
 void Cache::PutPlan(const PlanKey& key, const PlanRow& row) {
   const KeyFields fields = key.Fields();
-  CacheRow out{.tier = Tier::kPlans, .key = GateHash(fields), .incumbent = row.incumbent};
-  const std::string conditions = ConditionHash(fields);
-  out.values = ValuesOf(Tier::kPlans, fields,
-                        {{"key", Bytes{out.key}},
-                         {"conditions", Bytes{conditions}},
-                         {"plan_id", row.stored.plan().plan_id()},
-                         {"kind", row.stored.plan().kind()},
-                         {"share_of_baseline", row.share_of_baseline},
-                         {"low", row.low},
-                         {"high", row.high},
-                         {"compared_with", row.compared_with},
-                         {"kernel_keys", Bytes{JoinedKeys(row.stored)}},
-                         {"body", Bytes{row.stored.SerializeAsString()}}});
-  out.value = QueuedPlan{conditions, row};
+  CacheRow out = PlanCacheRow(fields, row);
+  out.value = QueuedPlan{ConditionHash(fields), row};
   writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
 }
 

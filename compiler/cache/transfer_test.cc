@@ -1,4 +1,5 @@
 // Rows into bundles and out of them: all of a bundle or nothing, and nothing that is here goes.
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +13,10 @@
 namespace athanor {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 using Records = std::vector<v1::CacheBundleRecord>;
 
 const BundleOrigin kFrom{
@@ -21,7 +24,7 @@ const BundleOrigin kFrom{
 
 // All pages; `pages`, if given, is how many there were.
 Records ExportAll(Cache& cache, bool kernels, int* pages = nullptr) {
-  ExportCursor at{.semantics_version = 1, .recipe_format = 1, .kernels = kernels};
+  ExportCursor at{.semantics_version = 1, .recipe_format = 1, .binaries = kernels};
   Records all;
   for (;;) {
     absl::StatusOr<Records> page = cache.Export(&at);
@@ -41,6 +44,49 @@ v1::CacheBundleRecord RecipeRecord(int region, const std::string& genome, double
   recipe.set_dim_box(key.dim_box);
   recipe.set_format(static_cast<int32_t>(key.recipe_format));
   return record;
+}
+
+// Of some plans only.
+Records ExportOf(Cache& cache, std::vector<PlanKey> keys) {
+  ExportCursor at{
+      .semantics_version = 1, .recipe_format = 1, .binaries = true, .of = std::move(keys)};
+  Records all;
+  for (;;) {
+    absl::StatusOr<Records> page = cache.Export(&at);
+    EXPECT_TRUE(page.ok()) << page.status();
+    if (!page.ok() || page->empty()) return all;
+    all.insert(all.end(), page->begin(), page->end());
+  }
+}
+
+// "plan p-1", "search", "kernel 2": what travels, in order.
+std::vector<std::string> Names(const Records& records) {
+  std::vector<std::string> names;
+  for (const v1::CacheBundleRecord& record : records) {
+    if (record.has_recipe()) names.push_back("recipe " + record.recipe().genome());
+    if (record.has_plan()) names.push_back("plan " + record.plan().plan().plan_id());
+    if (record.has_search()) names.push_back("search");
+    if (record.has_kernel()) names.push_back("kernel " + record.kernel().object());
+  }
+  return names;
+}
+
+// A plan of kernels `kernels` (TestKernelKey).
+PlanRow PlanOf(const std::string& id, std::vector<int> kernels, double share, bool incumbent) {
+  PlanRow row;
+  v1::Plan& plan = *row.stored.mutable_plan();
+  plan.set_plan_id(id);
+  plan.set_kind(share == 1 ? "baseline" : "search");
+  for (int kernel : kernels) {
+    plan.add_kernels()->set_source(absl::StrCat("kernel ", kernel));
+    row.stored.add_kernel_keys(TestKernelKey(kernel).Hash());
+  }
+  if (share != 1) row.stored.mutable_how()->set_budget("30s");
+  row.stored.add_costs()->set_size("n=1");
+  row.incumbent = incumbent;
+  row.share_of_baseline = row.low = row.high = share;
+  row.compared_with = "whole plan";
+  return row;
 }
 
 class TransferTest : public CacheTest {
@@ -94,6 +140,96 @@ TEST_F(TransferTest, WhatOneCacheExportsAnotherFinds) {
   EXPECT_EQ(kept->recipes_known(), 2);
   EXPECT_EQ(kept->kernels_known(), 3);
   EXPECT_EQ(kept->recipes_added() + kept->kernels_added(), 0);
+}
+
+TEST_F(TransferTest, APlanTravelsWithItsKernelsAndItsSearch) {
+  auto here = Open();
+  const PlanKey mine = TestPlanKey(1), other = TestPlanKey(2);
+  for (int i = 0; i < 5; ++i) here->PutKernel(TestKernelKey(i), TestObject(i));
+  here->PutPlan(mine, PlanOf("p-base", {0, 1}, 1, false));
+  here->PutPlan(mine, PlanOf("p-best", {1, 2}, 0.5, true));
+  here->PutPlan(mine, PlanOf("p-before", {3}, 0.8, false));
+  here->PutPlan(other, PlanOf("p-other", {4}, 1, true));
+  v1::SearchOptions options;
+  options.set_budget("30s");
+  here->PutSearch(mine, options, {v1::CompileJob::STOP_STAGNATION, 12.5, 40});
+  here->PutSearch(other, options, {v1::CompileJob::STOP_BUDGET, 30, 99});
+  here->PutRecipe(TestRecipeKey(1), TestRecipe("tile 4"));
+  const Records records = ExportOf(*here, {mine, mine});
+  EXPECT_THAT(Names(records), UnorderedElementsAre(
+                                  "plan p-base", "plan p-best", "search", "kernel " + TestObject(0),
+                                  "kernel " + TestObject(1), "kernel " + TestObject(2)));
+
+  auto there = OpenOther();
+  absl::StatusOr<v1::ImportCacheReply> kept = there->Import(records, kFrom);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->plans_added(), 2);
+  EXPECT_EQ(kept->kernels_added(), 3);
+  const auto same = [&](const PlanRow& a, const PlanRow& b) {
+    EXPECT_EQ(a.stored.SerializeAsString(), b.stored.SerializeAsString());
+    EXPECT_EQ(a.incumbent, b.incumbent);
+    EXPECT_EQ(a.conditions_equal, b.conditions_equal);
+    EXPECT_EQ(a.share_of_baseline, b.share_of_baseline);
+    EXPECT_EQ(a.compared_with, b.compared_with);
+  };
+  same(there->FindPlan(mine).value(), here->FindPlan(mine).value());
+  same(there->FindPlanById(mine, "p-base").value(), here->FindPlanById(mine, "p-base").value());
+  EXPECT_FALSE(there->FindPlan(other).has_value());
+  const auto search = there->FindSearch(mine, options);
+  ASSERT_TRUE(search.has_value());
+  EXPECT_EQ(search->stop, v1::CompileJob::STOP_STAGNATION);
+  EXPECT_EQ(search->seconds, 12.5);
+  EXPECT_EQ(search->candidates, 40);
+  EXPECT_THAT(there->Verify(false)->bad(), IsEmpty());
+  kept = there->Import(records, kFrom);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->plans_added(), 0);
+  EXPECT_EQ(kept->plans_known(), 2);
+  // Under other conditions it is served, and searched for again.
+  PlanKey more_threads = mine;
+  more_threads.made_under.target.set_threads(64);
+  EXPECT_FALSE(there->FindPlan(more_threads)->conditions_equal);
+  EXPECT_FALSE(there->FindSearch(more_threads, options).has_value());
+}
+
+TEST_F(TransferTest, PlansOfAllTravelWithBinaries) {
+  auto here = Open();
+  here->PutKernel(TestKernelKey(0), TestObject(0));
+  here->PutPlan(TestPlanKey(1), PlanOf("p-1", {0}, 1, true));
+  here->PutPlan(TestPlanKey(2), PlanOf("p-2", {0}, 1, true));
+  EXPECT_THAT(ExportAll(*here, false), IsEmpty());
+  EXPECT_THAT(Names(ExportAll(*here, true)),
+              ElementsAre("plan p-1", "plan p-2", "kernel " + TestObject(0)));
+}
+
+TEST_F(TransferTest, AnImportedPlanServesOnlyWhereItIsFaster) {
+  const PlanKey key = TestPlanKey(1);
+  const auto imported = [&](double ours, double theirs) {
+    auto here = Cache::Open({.path = folder_ + "/here.db"}, [](absl::string_view) {});
+    here->PutPlan(key, PlanOf("p-ours", {}, ours, true));
+    auto from = OpenOther();
+    from->PutPlan(key, PlanOf("p-theirs", {}, theirs, true));
+    EXPECT_TRUE(here->Import(ExportOf(*from, {key}), kFrom).ok());
+    const std::string found = here->FindPlan(key)->stored.plan().plan_id();
+    EXPECT_EQ(here->Plans(key).size(), 2u);
+    EXPECT_EQ(here->Plans(key)[0].incumbent + here->Plans(key)[1].incumbent, 1);
+    here.reset();
+    from.reset();
+    for (const char* name : {"/here.db", "/other.db"}) std::filesystem::remove(folder_ + name);
+    return found;
+  };
+  EXPECT_EQ(imported(/*ours=*/1, /*theirs=*/0.5), "p-theirs");
+  EXPECT_EQ(imported(0.5, 0.8), "p-ours");
+  EXPECT_EQ(imported(0.5, 0.5), "p-ours");
+}
+
+TEST_F(TransferTest, APlansKeyHasAFieldForEachColumn) {
+  const auto* message = v1::CachedPlanKey::descriptor();
+  const KeyFields fields = PlanKey().Fields();
+  for (const KeyField& field : fields) {
+    EXPECT_NE(message->FindFieldByName(std::string(field.column)), nullptr) << field.column;
+  }
+  EXPECT_EQ(message->field_count(), static_cast<int>(fields.size()));
 }
 
 TEST_F(TransferTest, PagesEndAndMissNothing) {

@@ -334,9 +334,61 @@ TEST_F(CacheServiceTest, BinariesNeedAKeyToSignWith) {
   const grpc::Status refused = Export(test, request, &chunks);
   EXPECT_EQ(refused.error_code(), StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(refused.error_message(), HasSubstr("--cache_signing_key"));
-  request = {};
+}
+
+TEST_F(CacheServiceTest, AModelTravelsWithAllThatServesIt) {
+  TestServer from(With('a')), to(With(0, 'a'));
+  from.Upload("m", ScaleModel({1, 2}));
+  from.Upload("other", ScaleModel({1, 2, 3}));
+  v1::ExportCacheRequest request;
   request.set_model("m");
-  EXPECT_EQ(Export(test, request, &chunks).error_code(), StatusCode::UNIMPLEMENTED);
+  request.set_binaries(true);
+  Chunks chunks;
+  const grpc::Status given = Export(from, request, &chunks);
+  ASSERT_TRUE(given.ok()) << given.error_message();
+  ASSERT_EQ(chunks.size(), 4u) << "a header, a plan, its kernel, a trailer";
+  EXPECT_EQ(chunks[1].record().plan().plan().plan_id(), from.Get("m").plan_id());
+  v1::ImportCacheReply reply;
+  const grpc::Status status = Import(to, chunks, &reply);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(reply.plans_added(), 1);
+  EXPECT_EQ(reply.kernels_added(), 1);
+  to.Upload("m", ScaleModel({1, 2}));
+  EXPECT_EQ(to.Infer("m", {3, 4}), (std::vector<float>{3, 8}));
+  EXPECT_EQ(to.Get("m").plan_id(), from.Get("m").plan_id());
+  EXPECT_THAT(to.control->events(), IsEmpty()) << "neither lowered nor compiled";
+  to.Upload("other", ScaleModel({1, 2, 3}));
+  EXPECT_FALSE(to.control->events().empty());
+}
+
+TEST_F(CacheServiceTest, WhatOfAModelCannotBeExportedIsSaid) {
+  TestServer test(With('a'));
+  test.Upload("m", ScaleModel({1, 2}));
+  struct Case {
+    const char *model, *version;
+    bool binaries;
+    StatusCode code;
+    const char* says;
+  };
+  const Case cases[] = {
+      {"m", "", false, StatusCode::INVALID_ARGUMENT, "ask for binaries"},
+      {"", "1", true, StatusCode::INVALID_ARGUMENT, "version: \"1\" of no model"},
+      {"nobody", "", true, StatusCode::NOT_FOUND, "model \"nobody\" does not exist"},
+      {"m", "7", true, StatusCode::NOT_FOUND, "has no version 7"},
+      {"m", "x", true, StatusCode::INVALID_ARGUMENT, "version \"x\""},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.says);
+    v1::ExportCacheRequest request;
+    request.set_model(c.model);
+    request.set_version(c.version);
+    request.set_binaries(c.binaries);
+    Chunks chunks;
+    const grpc::Status refused = Export(test, request, &chunks);
+    EXPECT_EQ(refused.error_code(), c.code);
+    EXPECT_THAT(refused.error_message(), HasSubstr(c.says));
+    EXPECT_THAT(chunks, IsEmpty());
+  }
 }
 
 // What is wrong with a bundle names its record, and nothing of it is kept.

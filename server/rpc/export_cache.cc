@@ -2,12 +2,16 @@
 
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/bundle.h"
+#include "compiler/ir/message.h"
 #include "compiler/ir/versions.h"
+#include "server/bucket_grid.h"
 #include "server/log.h"
 #include "server/rpc/cache_service.h"
 #include "server/rpc/call.h"
@@ -27,10 +31,15 @@ std::string OriginHere() {
 
 // What cannot be exported as asked.
 absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& keys) {
-  if (!asked.model().empty() || !asked.version().empty()) {
-    return absl::UnimplementedError(
-        "model: the cache does not know yet which recipes are a model's; without one all are "
-        "exported");
+  if (asked.model().empty() && !asked.version().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version: ", Quoted(asked.version()), " of no model; give the model, too"));
+  }
+  if (!asked.model().empty() && !asked.binaries()) {
+    return absl::InvalidArgumentError(
+        "binaries: false, and what is kept of one model are plans and kernels, which hold code: "
+        "ask "
+        "for binaries; recipes are not kept by model, without one all are exported");
   }
   if (asked.binaries() && !keys.signing) {
     return absl::FailedPreconditionError(
@@ -38,6 +47,33 @@ absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& ke
         "(--cache_signing_key)");
   }
   return absl::OkStatus();
+}
+
+// What the plans of the asked versions are kept under, in every bucket: as baselines are, and as
+// their searches keep them.
+absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCacheRequest& asked) {
+  auto found = core.registry().Find(asked.model(), asked.version());
+  if (!found.ok()) return found.status();
+  std::vector<std::shared_ptr<ModelVersion>> versions = {*found};
+  if (asked.version().empty()) versions = core.registry().List(asked.model());
+  if (!core.keeper().ready()) {
+    return absl::FailedPreconditionError(
+        "model: no plan was looked up since the server started: the machine it would be for is not "
+        "known yet");
+  }
+  std::vector<PlanKey> keys;
+  for (const std::shared_ptr<ModelVersion>& version : versions) {
+    const v1::SearchOptions how = core.workers().PolicyOf(*version).ToProto();
+    const std::shared_ptr<const BucketGrid> grid = version->plans().view().grid;
+    for (int bucket = 0; bucket < grid->size(); ++bucket) {
+      const Graph graph = bucket == BucketGrid::kFullRange
+                              ? version->graph()
+                              : NarrowedTo(version->graph(), grid->box(bucket));
+      keys.push_back(core.keeper().KeyOf(*version, graph, {}));
+      keys.push_back(core.keeper().KeyOf(*version, graph, how));
+    }
+  }
+  return keys;
 }
 
 // Writes one chunk after the other. At any time a piece of work or a write is outstanding, and only
@@ -48,20 +84,21 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       : slot_(core), core_(core), context_(context) {}
 
   void Begin(const grpc::ByteBuffer& bytes) {
-    v1::ExportCacheRequest request;
     absl::Status status = slot_.status();
-    if (status.ok()) status = ParseRequest(bytes, &request);
-    if (status.ok()) status = CheckAsked(request, core_.cache_keys());
-    if (status.ok()) status = MakeWriter(request.binaries());
+    if (status.ok()) status = ParseRequest(bytes, &request_);
+    if (status.ok()) status = CheckAsked(request_, core_.cache_keys());
+    if (status.ok()) status = MakeWriter(request_.binaries());
     if (!status.ok()) {
       Finish(EndCall(kMethod, *context_, status));
       return;
     }
     at_.semantics_version = kSemanticsVersion;
     at_.recipe_format = kRecipeFormat;
-    at_.kernels = request.binaries();
+    at_.binaries = request_.binaries();
     // The header goes once it is known that there is a cache.
-    core_.cache_queue().Submit([this] { ReadPage(); });
+    core_.cache_queue().Submit([this] {
+      if (FindKeys()) ReadPage();
+    });
   }
 
   void OnWriteDone(bool ok) override {
@@ -92,6 +129,18 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     return absl::OkStatus();
   }
 
+  // Whether it goes on.
+  bool FindKeys() {
+    if (request_.model().empty()) return true;
+    absl::StatusOr<std::vector<PlanKey>> keys = KeysOf(core_, request_);
+    if (keys.ok()) {
+      at_.of = *std::move(keys);
+    } else {
+      Finish(EndCall(kMethod, *context_, keys.status()));
+    }
+    return keys.ok();
+  }
+
   void ReadPage() {
     absl::StatusOr<std::vector<v1::CacheBundleRecord>> page = core_.cache().Export(&at_);
     if (!page.ok()) {
@@ -112,13 +161,10 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void WriteNext() {
     v1::CacheBundleRecord record = std::move(page_.front());
     page_.pop_front();
-    if (!record.has_kernel()) {
-      ++recipes_;
-      return Write(writer_->Record(std::move(*record.mutable_recipe())));
-    }
-    ++kernels_;
-    absl::StatusOr<v1::CacheBundleChunk> chunk =
-        writer_->Record(std::move(*record.mutable_kernel()));
+    recipes_ += record.has_recipe() ? 1 : 0;
+    plans_ += record.has_plan() ? 1 : 0;
+    kernels_ += record.has_kernel() ? 1 : 0;
+    absl::StatusOr<v1::CacheBundleChunk> chunk = writer_->Record(std::move(record));
     if (!chunk.ok()) {
       Finish(EndCall(kMethod, *context_, chunk.status()));
       return;
@@ -146,7 +192,9 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       return;
     }
     LogInfo("cache exported", {{"request", RequestId(*context_)},
+                               {"model", request_.model()},
                                {"recipes", recipes_},
+                               {"plans", plans_},
                                {"kernels", kernels_},
                                {"signed", core_.cache_keys().signing.has_value()}});
     StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
@@ -156,10 +204,12 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   ServerCore& core_;
   grpc::CallbackServerContext* const context_;
   std::optional<BundleWriter> writer_;
+  v1::ExportCacheRequest request_;
   ExportCursor at_;
   std::deque<v1::CacheBundleRecord> page_;
   bool begun_ = false;
   int64_t recipes_ = 0;
+  int64_t plans_ = 0;
   int64_t kernels_ = 0;
   grpc::ByteBuffer bytes_;
 };

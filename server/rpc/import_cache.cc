@@ -83,6 +83,7 @@ class ImportCall final : public ChunkReads {
                                {"origin", kept->origin()},
                                {"signed_by", kept->signed_by()},
                                {"recipes_added", kept->recipes_added()},
+                               {"plans_added", kept->plans_added()},
                                {"kernels_added", kept->kernels_added()}});
     const grpc::Status sent = SerializeReply(*kept, reply_bytes_);
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());

@@ -186,7 +186,7 @@ def test_an_empty_recipe_tier_is_a_bundle(servers, tmp_path: pathlib.Path) -> No
     one, two = servers("one"), servers("two")
     path = tmp_path / "empty.bundle"
     text = cli(one, "cache", "export", path)
-    assert "exported 0 recipes, 0 kernels" in text and "the cache holds none yet" in text
+    assert "exported 0 recipes, 0 plans, 0 kernels" in text and "the cache holds none yet" in text
     with two.client() as client:
         taken = client.cache_import(path)
         assert (taken.recipes_added, taken.kernels_added, taken.signed_by) == (0, 0, "")
@@ -226,6 +226,44 @@ def test_kernels_travel_between_servers_that_trust(servers, keys, tmp_path: path
     assert f"({made.kernels} were here)" in cli(two, "cache", "import", path)
     assert f"{made.kernels} kernels to" in cli(one, "cache", "export", tmp_path / "c",
                                                "--binaries")
+
+
+def test_a_model_travels_and_nothing_is_compiled(servers, keys, tmp_path: pathlib.Path) -> None:
+    private, public = keys["ours"]
+    one = servers("one", f"--cache_signing_key={private}", "--search_budget=20c")
+    two = servers("two", f"--cache_trusted_keys={public}", "--search_budget=20c")
+    path = tmp_path / "m.bundle"
+    with one.client() as client:
+        model = client.upload(graph(), name="m", buckets={"b": [(1, 1), (2, 8)]})
+        served = model.wait("optimised", timeout=300).info().plan_id
+        other = athanor.Graph("other", dims={"b": (1, 8)})
+        other.output("y", athanor.exp(other.input("x", ("b", 3), "f32")))
+        client.upload(other, name="other").wait("optimised", timeout=300)
+        made = client.cache_export(path, "m", binaries=True)
+        assert made.signed and made.recipes == 0
+        # A plan of the full range and two boxes at least.
+        assert made.plans >= 3
+        assert 0 < made.kernels < client.cache_stat().tiers["kernels"].rows
+        with pytest.raises(athanor.InvalidArgument, match="ask for binaries"):
+            client.cache_export(tmp_path / "none", "m")
+        with pytest.raises(athanor.NotFound, match="nobody"):
+            client.cache_export(tmp_path / "none", "nobody", binaries=True)
+    text = cli(one, "cache", "export", "--model", "m/1", "--binaries", tmp_path / "by-cli")
+    assert f"{made.plans} plans, {made.kernels} kernels to" in text
+    with two.client() as client:
+        taken = client.cache_import(path)
+        assert (taken.plans_added, taken.kernels_added) == (made.plans, made.kernels)
+        model = client.upload(graph(), name="m", buckets={"b": [(1, 1), (2, 8)]})
+        assert model.wait("optimised", timeout=300).info().plan_id == served
+        w = np.linspace(-1, 1, 64, dtype=np.float32).reshape(16, 4)
+        for rows in (1, 2, 8):
+            x = np.ones((rows, 16), np.float32)
+            np.testing.assert_allclose(model.infer({"x": x})["y"], np.maximum(x @ w, 0), rtol=1e-5)
+        stat = client.cache_stat()
+        assert (stat.kernels_compiled, stat.candidates_measured) == (0, 0)
+        assert client.job(model.info().compile_job_id).stop_reason == "STOP_RESTORED"
+        assert client.cache_verify().bad == ()
+    assert f"0 plans ({made.plans} were here)" in cli(two, "cache", "import", path)
 
 
 def rewrite(source: pathlib.Path, target: pathlib.Path, change) -> pathlib.Path:

@@ -198,7 +198,7 @@ class CacheImport:
 
     Attributes
     ----------
-    recipes_added, recipes_known, kernels_added, kernels_known : int
+    recipes_added, recipes_known, plans_added, plans_known, kernels_added, kernels_known : int
         New here, and here already.
     origin : str
         The server that the bundle says it comes from.
@@ -212,6 +212,8 @@ class CacheImport:
     kernels_known: int
     origin: str
     signed_by: str
+    plans_added: int
+    plans_known: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,6 +223,7 @@ class CacheExport:
     recipes: int
     kernels: int
     signed: bool
+    plans: int
 
 
 def cache_stat(m: cache_pb2.CacheStat) -> CacheStat:
@@ -270,7 +273,8 @@ def cache_import(m: cache_pb2.ImportCacheReply) -> CacheImport:
     """The message as a plain value."""
     return CacheImport(recipes_added=m.recipes_added, recipes_known=m.recipes_known,
                        kernels_added=m.kernels_added, kernels_known=m.kernels_known,
-                       origin=m.origin, signed_by=m.signed_by)
+                       origin=m.origin, signed_by=m.signed_by,
+                       plans_added=m.plans_added, plans_known=m.plans_known)
 
 
 class BundleFile:
@@ -286,7 +290,7 @@ class BundleFile:
         self._path = pathlib.Path(path)
         self._partial = self._path.with_name(self._path.name + ".partial")
         self._file: BinaryIO | None = None
-        self._recipes = self._kernels = 0
+        self._recipes = self._plans = self._kernels = 0
         self._signed = False
 
     def __enter__(self) -> BundleFile:
@@ -296,6 +300,7 @@ class BundleFile:
     def add(self, chunk: cache_pb2.CacheBundleChunk) -> None:
         """The next chunk: its length as a varint, then itself."""
         self._recipes += chunk.record.HasField("recipe")
+        self._plans += chunk.record.HasField("plan")
         self._kernels += chunk.record.HasField("kernel")
         self._signed |= bool(chunk.trailer.signature)
         data = chunk.SerializeToString()
@@ -311,7 +316,7 @@ class BundleFile:
     @property
     def written(self) -> CacheExport:
         """What it holds so far."""
-        return CacheExport(self._recipes, self._kernels, self._signed)
+        return CacheExport(self._recipes, self._kernels, self._signed, self._plans)
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Iterator[cache_pb2.CacheBundleChunk]:

@@ -229,21 +229,24 @@ class Client:
 
     def cache_export(self, path: str | os.PathLike[str], name: str = "", version: str = "", *,
                      binaries: bool = False, timeout: float | None = None) -> CacheExport:
-        """Writes the cache's recipes into a bundle, to be imported by other servers.
+        """Writes the cache's recipes, or what serves a model, into a bundle for other servers.
 
         Parameters
         ----------
         path : str or path
             The file, which is there once all of it is.
         name, version : str
-            Only those of a model; else all.
+            Only the plans and kernels of a model, or of one of its versions: with them another
+            server compiles nothing for it. They are binaries.
         binaries : bool
-            The compiled kernels too. The server signs them.
+            Plans and compiled kernels too. The server signs them.
 
         Raises
         ------
         FailedPrecondition
             If binaries are asked for and the server has no key to sign with.
+        InvalidArgument
+            If a model is named without `binaries`.
         """
         call = calls.cache_export(name, version, binaries)
         with cache.BundleFile(path) as file, calls.translated():
@@ -253,7 +256,7 @@ class Client:
 
     def cache_import(self, path: str | os.PathLike[str],
                      timeout: float | None = None) -> CacheImport:
-        """Takes the recipes, and signed kernels, of a bundle into the cache: all or none of them.
+        """Takes the recipes, and signed plans and kernels, of a bundle: all or none of them.
 
         Raises
         ------

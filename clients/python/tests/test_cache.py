@@ -28,7 +28,7 @@ def write(path: pathlib.Path, chunks: list[cache_pb2.CacheBundleChunk]) -> cache
 
 def test_a_bundle_comes_back_as_it_was_written(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "a.bundle"
-    assert write(path, CHUNKS) == athanor.CacheExport(recipes=1, kernels=1, signed=True)
+    assert write(path, CHUNKS) == athanor.CacheExport(recipes=1, kernels=1, signed=True, plans=0)
     assert list(cache.read_bundle(path)) == CHUNKS
     assert [p.name for p in tmp_path.iterdir()] == ["a.bundle"]
     # As protobuf's own delimited messages: a varint, then so many bytes.
