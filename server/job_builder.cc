@@ -332,7 +332,10 @@ absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, co
     kept->made->objects[i] = *std::move(object);
   }
   if (!kept->missing.empty()) {
-    if (absl::Status s = tools.backend.Verify(graph, *kept->made); !s.ok()) return s;
+    if (absl::Status s = tools.backend.Verify(graph, *kept->made); !s.ok()) {
+      if (IsWrong(s)) tools.keeper.Quarantine(version, key, plan_id, s);
+      return s;
+    }
     absl::Status s = tools.keeper.PutVerified(version, key, *kept, /*pinned=*/true);
     if (!s.ok())
       LogWarn("a verified plan is not kept", {{"plan", plan_id}, {"error", s.message()}});
