@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <thread>
 
@@ -43,15 +42,20 @@ absl::StatusOr<TlsContext> MakeTls(const HttpOptions& options) {
 class HttpServer::Impl final : private httplib::Server {
  public:
   Impl(const HttpOptions& options, std::vector<HttpPage> pages, TlsContext tls,
-       std::unique_ptr<Listener> listener, int stop_fd)
+       std::unique_ptr<Listener> listener, int stop_fd, int wake_fd)
       : limits_(options.limits),
         pages_(std::move(pages)),
         tls_(std::move(tls)),
         listener_(std::move(listener)),
-        stop_fd_(stop_fd) {
+        stop_fd_(stop_fd),
+        wake_fd_(wake_fd) {
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       Answer(request, &response);
       return HandlerResponse::Handled;
+    });
+    // cpp-httplib says to HEAD alone that there are byte ranges.
+    set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
+      response.headers.erase("Accept-Ranges");
     });
     thread_ = std::thread([this] { Listen(); });
     pthread_setname_np(thread_.native_handle(), "http-listen");
@@ -69,26 +73,21 @@ class HttpServer::Impl final : private httplib::Server {
 
  private:
   void Listen() {
-    ConnectionQueue queue(limits_.threads, limits_.most_waiting, [this](int fd) { Serve(fd); });
-    HttpLimits at_once = limits_;
-    at_once.write = at_once.linger = std::chrono::milliseconds(0);
+    ConnectionQueue queue(limits_, wake_fd_, [this](Connection& whole) { Serve(whole); });
     for (int fd = listener_->Accept(stop_fd_); fd >= 0; fd = listener_->Accept(stop_fd_)) {
-      if (queue.Push(fd)) continue;
-      // This thread waits for nobody, for no TLS handshake either.
-      Connection connection(fd, nullptr, stop_fd_, at_once);
-      if (tls_ == nullptr) connection.Refuse("503 Service Unavailable");
+      auto connection = std::make_unique<Connection>(fd, tls_.get(), limits_);
+      if (queue.Push(connection)) continue;
+      connection->Refuse("503 Service Unavailable");
+      connection->Advance();
     }
   }
 
-  void Serve(int fd) {
-    Connection connection(fd, tls_.get(), stop_fd_, limits_);
-    if (!connection.Accept()) return;
+  void Serve(Connection& connection) {
     bool closed = false;
     process_request(connection, /*close_connection=*/true, closed, [](httplib::Request& request) {
       request.ranges.clear();
       request.headers.erase("Accept-Encoding");
     });
-    connection.RefuseIfFailed();
   }
 
   void Answer(const httplib::Request& request, httplib::Response* response) const {
@@ -118,6 +117,7 @@ class HttpServer::Impl final : private httplib::Server {
   const TlsContext tls_;
   const std::unique_ptr<Listener> listener_;
   const int stop_fd_;
+  const int wake_fd_;  // closed by the queue
   std::thread thread_;
 };
 
@@ -132,9 +132,15 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions&
   absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(options.listen);
   if (!listener.ok()) return listener.status();
   const int stop_fd = eventfd(0, EFD_CLOEXEC);
-  if (stop_fd < 0) return absl::ResourceExhaustedError("--http_listen: no descriptor left");
+  const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (stop_fd < 0 || wake_fd < 0) {
+    for (const int fd : {stop_fd, wake_fd}) {
+      if (fd >= 0) close(fd);
+    }
+    return absl::ResourceExhaustedError("--http_listen: no descriptor left");
+  }
   return std::unique_ptr<HttpServer>(new HttpServer(std::make_unique<Impl>(
-      options, std::move(pages), *std::move(tls), *std::move(listener), stop_fd)));
+      options, std::move(pages), *std::move(tls), *std::move(listener), stop_fd, wake_fd)));
 }
 
 }  // namespace athanor

@@ -5,11 +5,13 @@
 //   (*http)->port();
 //
 // GET and HEAD of the pages; other paths are 404, other methods 405. cpp-httplib parses and
-// answers; every connection is one request with a limit of time and size (connection.h), on one of
-// a few threads of its own, so that whoever is slow or floods it is refused and disturbs no call.
-// Rejected: keep-alive, because an idle connection would hold a thread; compression and byte
-// ranges, because they let a request of a few bytes cost much. Stopped by the destructor, which
-// waits for nobody. Thread-safe; pages are made on its threads.
+// answers; every connection is one request with a limit of time and size (connection.h). It comes
+// to one of a few threads of the server's own when its request is whole, and leaves it for as long
+// as the answer is not read (connection_queue.h): whoever is slow, silent or floods it disturbs
+// neither calls nor others who ask. Rejected: keep-alive, because idle connections would take the
+// places of others; compression and byte ranges, because they let a request of a few bytes cost
+// much. Stopped by the destructor, which waits for nobody. Thread-safe; pages are made on its
+// threads.
 #ifndef ATHANOR_SERVER_HTTP_HTTP_SERVER_H_
 #define ATHANOR_SERVER_HTTP_HTTP_SERVER_H_
 

@@ -6,7 +6,6 @@
 #include <openssl/rsa.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,6 +52,10 @@ class Wire {
       sent += static_cast<size_t>(n);
     }
     return true;
+  }
+  // Until nothing that is said arrives any more; nothing is read.
+  void AwaitClosed() {
+    while (Say("x")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   void EndSaying() { shutdown(fd_, SHUT_WR); }
   // All that comes until the other side closes.
@@ -115,9 +118,13 @@ TEST_F(HttpServerTest, PagesAreMadeForEachWhoAsks) {
 
 TEST_F(HttpServerTest, HeadIsTheSameWithoutTheBody) {
   Start();
-  const std::string head = Exchange("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_THAT(head, StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(head, testing::EndsWith("\r\n\r\n"));
+  for (const char* path : {"/", "/large", "/none"}) {
+    const std::string head = Exchange(absl::StrCat("HEAD ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"));
+    EXPECT_THAT(head, StartsWith("HTTP/1.1 "));
+    EXPECT_THAT(head, testing::EndsWith("\r\n\r\n"));
+    const std::string whole = Get(path);
+    EXPECT_EQ(head, whole.substr(0, whole.find("\r\n\r\n") + 4)) << path;
+  }
 }
 
 TEST_F(HttpServerTest, OtherPathsAre404AndSayWhatThereIs) {
@@ -216,18 +223,57 @@ TEST_F(HttpServerTest, WhoIsTooSlowIsTold) {
   while (!absl::StrContains(answer, "200 OK")) answer = Get("/numbers");
 }
 
+// Clients who say nothing, or half of what they have to say: as many as there are threads, and
+// more.
+TEST_F(HttpServerTest, WhoSaysNothingHoldsNoThread) {
+  HttpOptions options;
+  options.limits.read = std::chrono::hours(1);
+  options.limits.threads = 1;
+  Start(options);
+  std::vector<std::unique_ptr<Wire>> silent;
+  for (const char* said :
+       {"", "G", "GET /numbers HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\n\r"}) {
+    silent.push_back(std::make_unique<Wire>(server_->port()));
+    silent.back()->Say(said);
+  }
+  EXPECT_THAT(Get("/numbers"), HasSubstr("\r\n\r\nn 1\n"));
+  // They are still listened to.
+  silent[1]->Say("ET /numbers HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_THAT(silent[1]->Hear(), HasSubstr("\r\n\r\nn 2\n"));
+  silent[2]->Say("\r\n");
+  EXPECT_THAT(silent[2]->Hear(), HasSubstr("\r\n\r\nn 3\n"));
+  silent[3]->Say("\n");
+  EXPECT_THAT(silent[3]->Hear(), HasSubstr("<p>page</p>"));
+}
+
+TEST_F(HttpServerTest, WhoDoesNotReadHoldsNoThread) {
+  HttpOptions options;
+  options.limits.write = options.limits.linger = std::chrono::hours(1);
+  options.limits.threads = 1;
+  options.limits.most_unread = 2;
+  Start(options);
+  std::vector<std::unique_ptr<Wire>> deaf;
+  for (int i = 0; i < 3; ++i) {
+    deaf.push_back(std::make_unique<Wire>(server_->port()));
+    deaf.back()->Say("GET /huge HTTP/1.1\r\nHost: a\r\n\r\n");
+    // Its answer is made: the one thread makes them in turn.
+    EXPECT_THAT(Get("/numbers"), HasSubstr(absl::StrCat("\r\n\r\nn ", i + 1, "\n")));
+  }
+  // Too many answers are held: the oldest is given up, the others are sent to their end.
+  deaf[0]->AwaitClosed();
+  for (int i : {1, 2}) EXPECT_GT(deaf[i]->Hear().size(), size_t{64} << 20);
+}
+
 TEST_F(HttpServerTest, WhoDoesNotReadIsLetGo) {
   HttpOptions options;
   options.limits.write = std::chrono::milliseconds(100);
-  options.limits.threads = 1;
   Start(options);
   Wire deaf(server_->port());
   deaf.Say("GET /huge HTTP/1.1\r\nHost: a\r\n\r\n");
-  // The one thread is free again after the limit.
-  EXPECT_THAT(Get("/numbers"), HasSubstr("n 1\n"));
+  deaf.AwaitClosed();
 }
 
-TEST_F(HttpServerTest, AFloodIsRefusedAndEndsWithItself) {
+TEST_F(HttpServerTest, OfAFloodTheOldestAreClosed) {
   HttpOptions options;
   options.limits.read = std::chrono::hours(1);
   options.limits.threads = 2;
@@ -235,25 +281,15 @@ TEST_F(HttpServerTest, AFloodIsRefusedAndEndsWithItself) {
   Start(options);
   constexpr int kSilent = 50;
   std::vector<std::unique_ptr<Wire>> silent;
-  std::vector<pollfd> waits;
-  for (int i = 0; i < kSilent; ++i) {
-    silent.push_back(std::make_unique<Wire>(server_->port()));
-    waits.push_back({silent.back()->fd(), POLLIN, 0});
+  for (int i = 0; i < kSilent; ++i) silent.push_back(std::make_unique<Wire>(server_->port()));
+  // In the order they came, and told so.
+  for (int i = 0; i < kSilent - 4; ++i) {
+    EXPECT_THAT(silent[i]->Hear(), StartsWith("HTTP/1.1 503 ")) << i;
   }
-  // All but those that have a thread or a place in the queue hear so at once.
-  int refused = 0;
-  while (refused < kSilent - 6) {
-    poll(waits.data(), waits.size(), -1);
-    for (int i = 0; i < kSilent; ++i) {
-      if (waits[i].revents == 0) continue;
-      EXPECT_THAT(silent[i]->Hear(), StartsWith("HTTP/1.1 503 "));
-      waits[i].fd = -1;
-      ++refused;
-    }
-  }
-  silent.clear();
-  std::string answer;
-  while (!absl::StrContains(answer, "200 OK")) answer = Get("/numbers");
+  // The last ones are here still, and so is the server.
+  EXPECT_THAT(Get("/numbers"), HasSubstr("200 OK"));
+  silent.back()->Say("GET /numbers HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_THAT(silent.back()->Hear(), HasSubstr("200 OK"));
 }
 
 TEST_F(HttpServerTest, StoppingWaitsForNobody) {
@@ -310,12 +346,15 @@ TEST_F(HttpServerTest, UnderTls) {
   options.tls_cert = testing::TempDir() + "/http-cert.pem";
   options.tls_key = testing::TempDir() + "/http-key.pem";
   options.listen = "127.0.0.1:0";
+  options.limits.read = std::chrono::hours(1);
+  options.limits.threads = 1;
   auto missing = HttpServer::Start(options, Pages());
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("--tls_cert: '"));
   WriteSelfSigned(options.tls_cert, options.tls_key);
   Start(options);
   // In plain, there is no answer that could be read.
   EXPECT_THAT(Get("/numbers"), Not(HasSubstr("200 OK")));
+  Wire silent(server_->port());  // says nothing, and holds no thread
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   Wire wire(server_->port());
   SSL* tls = SSL_new(context);
