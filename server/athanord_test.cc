@@ -85,7 +85,9 @@ class AthanordTest : public testing::Test {
 
 TEST_F(AthanordTest, WrongFlagsEndWithTwo) {
   for (const char* flag :
-       {"--no_such_flag=1", "--threads=many", "--device=cuda:0", "--listen=0.0.0.0:0", "serve"}) {
+       {"--no_such_flag=1", "--threads=many", "--device=cuda:0", "--listen=0.0.0.0:0",
+        "--listen=127.0.0.1:99999", "--http_listen=127.0.0.1:99999", "--http_listen=localhost:-1",
+        "serve"}) {
     auto process = Start({flag});
     EXPECT_EQ(process->Wait(), 2) << flag;
     EXPECT_THAT(process->Output(), HasSubstr("athanord: "));

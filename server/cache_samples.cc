@@ -6,22 +6,19 @@
 
 namespace athanor {
 
-void AddCacheSamples(const v1::CacheStat& stat, std::vector<MetricSample>* samples) {
+void AddCacheSamples(const CacheCounts& counts, std::vector<MetricSample>* samples) {
   const auto add = [samples](Metric metric, int64_t value, std::vector<std::string> labels = {}) {
     samples->push_back({metric, std::move(labels), static_cast<double>(value)});
   };
-  add(Metric::kCandidates, stat.candidates_measured());
-  add(Metric::kKernelsCompiled, stat.kernels_compiled());
-  add(Metric::kCacheBytes, stat.bytes());
-  for (const v1::CacheStat::TierStat& tier : stat.tiers()) {
-    add(Metric::kCacheHits, tier.hits(), {tier.tier()});
-    int64_t other = tier.misses();
-    for (const auto& [reason, misses] : tier.misses_by_reason()) {
-      add(Metric::kCacheMisses, misses, {tier.tier(), reason});
-      other -= misses;
-    }
-    if (other > 0 || tier.misses_by_reason().empty()) {
-      add(Metric::kCacheMisses, other, {tier.tier(), "other"});
+  add(Metric::kCandidates, counts.candidates_measured);
+  add(Metric::kKernelsCompiled, counts.kernels_compiled);
+  add(Metric::kCacheBytes, counts.bytes);
+  for (const CacheCounts::Tier& tier : counts.tiers) {
+    const std::string name(tier.name);
+    add(Metric::kCacheHits, tier.hits, {name});
+    for (int i = 0; i < kMissReasonCount; ++i) {
+      const std::string reason(MissReasonName(static_cast<MissReason>(i)));
+      add(Metric::kCacheMisses, tier.misses[i], {name, reason});
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "server/listen_address.h"
 #include "server/search_policy.h"
 
 namespace athanor {
@@ -330,16 +331,10 @@ absl::StatusOr<int64_t> ParseWithUnit(absl::string_view text, absl::Span<const U
   return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number with a unit"));
 }
 
-bool IsLoopback(absl::string_view listen) {
-  const size_t colon = listen.rfind(':');
-  absl::string_view host = listen.substr(0, colon);
-  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.") ||
-         absl::StartsWith(listen, "unix:");
-}
-
-absl::Status CheckReach(absl::string_view flag, const std::string& address,
-                        const ServerOptions& options) {
-  const bool safe = address.empty() || IsLoopback(address) || !options.tls_cert.empty();
+absl::Status CheckAddress(absl::string_view flag, const std::string& address, bool paths,
+                          const ServerOptions& options) {
+  if (absl::Status s = CheckListenAddress(flag, address, paths); !s.ok()) return s;
+  const bool safe = IsLoopback(address) || !options.tls_cert.empty();
   if (safe || options.insecure) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(flag, "=", address,
@@ -411,9 +406,10 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
   }
-  if (absl::Status s = CheckReach("--listen", options->listen, *options); !s.ok()) return s;
-  if (absl::Status s = CheckReach("--http_listen", options->http_listen, *options); !s.ok()) {
-    return s;
+  if (absl::Status s = CheckAddress("--listen", options->listen, true, *options); !s.ok()) return s;
+  if (!options->http_listen.empty()) {
+    absl::Status s = CheckAddress("--http_listen", options->http_listen, false, *options);
+    if (!s.ok()) return s;
   }
   if (options->max_chunk_bytes > options->max_message_bytes) {
     return absl::InvalidArgumentError(

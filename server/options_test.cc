@@ -132,10 +132,21 @@ TEST(OptionsTest, OtherInterfacesNeedTlsOrInsecure) {
   EXPECT_EQ(Parse({})->http_listen, "");
   EXPECT_THAT(Error({"--http_listen=0.0.0.0:8080"}),
               HasSubstr("--http_listen=0.0.0.0:8080: others can reach"));
-  EXPECT_THAT(Error({"--http_listen=:8080"}), HasSubstr("--insecure"));
+  EXPECT_THAT(Error({"--http_listen=127.example.com:1"}), HasSubstr("others can reach"));
   EXPECT_TRUE(Parse({"--http_listen=0.0.0.0:8080", "--insecure"}).ok());
   EXPECT_TRUE(Parse({"--http_listen=0.0.0.0:1", "--tls_cert=c", "--tls_key=k"}).ok());
   EXPECT_TRUE(Parse({"--http_listen=[::1]:8080"}).ok());
+}
+
+TEST(OptionsTest, AddressesAreReadWithTheFlags) {
+  EXPECT_THAT(Error({"--http_listen=127.0.0.1:99999"}),
+              HasSubstr("--http_listen=127.0.0.1:99999: '99999' is no port"));
+  EXPECT_THAT(Error({"--http_listen=localhost:-1"}), HasSubstr("--http_listen=localhost:-1"));
+  EXPECT_THAT(Error({"--http_listen=unix:/tmp/a"}), HasSubstr("--http_listen=unix:/tmp/a"));
+  EXPECT_THAT(Error({"--http_listen=:8080", "--insecure"}), HasSubstr("it has no host"));
+  EXPECT_THAT(Error({"--listen=127.0.0.1:99999"}), HasSubstr("--listen=127.0.0.1:99999: '99999'"));
+  EXPECT_THAT(Error({"--listen="}), HasSubstr("--listen=: it has no port"));
+  EXPECT_TRUE(Parse({"--listen=unix:/tmp/a"}).ok());
 }
 
 TEST(OptionsTest, EveryRowIsInTheHelpAndTakesItsOwnDefault) {

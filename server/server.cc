@@ -61,7 +61,7 @@ Server::Server(std::unique_ptr<ServerCore> core)
   core_->metrics().AddCollector([core = core_.get(), started = std::chrono::system_clock::now()](
                                     std::vector<MetricSample>* samples) {
     AddCoreSamples(*core, started, samples);
-    AddCacheSamples(core->cache().Stat(), samples);
+    AddCacheSamples(core->cache().Counts(), samples);
   });
 }
 
@@ -71,8 +71,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   auto core = ServerCore::Create(options, std::move(backends), disk);
   if (!core.ok()) return core.status();
   std::unique_ptr<Server> server(new Server(*std::move(core)));
-  if (absl::Status s = server->Listen(); !s.ok()) return s;
+  // No call is taken by a server that ends because of its other address.
   if (absl::Status s = server->ListenForHttp(); !s.ok()) return s;
+  if (absl::Status s = server->Listen(); !s.ok()) return s;
   return server;
 }
 

@@ -6,6 +6,7 @@
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509.h>
+#include <sqlite3.h>
 
 #include <atomic>
 #include <chrono>
@@ -14,6 +15,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/http/server_status.h"
 #include "server/metrics/exposition_testing.h"
 #include "server/testing.h"
 
@@ -303,12 +305,42 @@ TEST(ServerTest, TheHttpSideIsOffUnlessAskedFor) {
   EXPECT_EQ(test.server->http_port(), 0);
   ServerOptions options;
   options.state_dir = FreshDirectory();
-  options.listen = "127.0.0.1:0";
   options.http_listen = "127.0.0.1:" + std::to_string(test.server->port());
+  options.listen = options.http_listen;  // it is not come to
   auto taken = Server::Start(options, EvaluatorFactory(test.control));
   ASSERT_FALSE(taken.ok());
   EXPECT_THAT(std::string(taken.status().message()),
               HasSubstr("--http_listen=" + options.http_listen));
+}
+
+thread_local int statements = 0;  // of SQL, that this thread began
+
+int CountStatement(unsigned, void*, void*, void*) {
+  ++statements;
+  return 0;
+}
+
+int CountStatementsOf(sqlite3* db, char**, const sqlite3_api_routines*) {
+  return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, CountStatement, nullptr);
+}
+
+// Whoever asks every second would keep those who look plans up waiting.
+TEST(ServerTest, MetricsAndStatusAskNoTable) {
+  const auto watch = reinterpret_cast<void (*)()>(CountStatementsOf);
+  ASSERT_EQ(sqlite3_auto_extension(watch), SQLITE_OK);
+  ServerOptions options;
+  options.cache = FreshDirectory() + "/cache.db";
+  TestServer test(options);
+  sqlite3_cancel_auto_extension(watch);
+  test.Upload("m", ScaleModel({1}));
+  ServerCore& core = test.server->core();
+  statements = 0;
+  core.cache().Stat();
+  EXPECT_GT(statements, 0);
+  statements = 0;
+  EXPECT_THAT(core.metrics().Text(), HasSubstr("athanor_cache_hits_total{tier=\"plans\"}"));
+  EXPECT_EQ(ServerStatus(core)["models"].size(), 1u);
+  EXPECT_EQ(statements, 0);
 }
 
 TEST(ServerTest, APortInUseIsNamed) {

@@ -135,6 +135,17 @@ v1::CacheStat Cache::Stat() {
   return stat;
 }
 
+CacheCounts Cache::Counts() const {
+  CacheCounts counts;
+  for (int i = 0; i < kTierCount; ++i) {
+    counts.tiers.push_back(reader_->TierCounts(static_cast<Tier>(i)));
+  }
+  counts.kernels_compiled = work_.kernels_compiled;
+  counts.candidates_measured = work_.candidates_measured;
+  if (!options_.path.empty()) counts.bytes = FileBytes(options_.path);
+  return counts;
+}
+
 void Cache::FlushBeforeMaintenance() {
   // Rows that cannot be written now are no concern of what is in the file.
   Flush(kFlushBeforeMaintenance).IgnoreError();

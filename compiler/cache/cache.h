@@ -13,6 +13,7 @@
 #ifndef ATHANOR_COMPILER_CACHE_CACHE_H_
 #define ATHANOR_COMPILER_CACHE_CACHE_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -83,6 +84,19 @@ struct SearchState {
 enum class MissReason : uint8_t { kAbsent, kGate, kBadRow, kExpired, kNoCache, kBusy };
 inline constexpr int kMissReasonCount = 6;
 absl::string_view MissReasonName(MissReason reason);  // a word for metrics: "bad_row"
+
+// What this process has counted since it opened the cache, and the size of the file.
+struct CacheCounts {
+  struct Tier {
+    absl::string_view name;  // as in CacheStat
+    int64_t hits = 0;
+    std::array<int64_t, kMissReasonCount> misses{};  // by MissReason
+  };
+  std::vector<Tier> tiers;  // all of them
+  int64_t kernels_compiled = 0;
+  int64_t candidates_measured = 0;
+  int64_t bytes = 0;  // as in CacheStat
+};
 
 enum class ExportStage : uint8_t { kRecipes, kPlans, kSearches, kKernels, kEnd };
 
@@ -169,7 +183,10 @@ class Cache {
   LeaseTable& leases() { return leases_; }
   int64_t data_version();  // changes when another process has written; -1 without a file
 
+  // Adds up all rows of all tiers, while Finds wait: for those who ask once.
   v1::CacheStat Stat();
+  // Asks no table, so whoever asks every second disturbs nobody.
+  CacheCounts Counts() const;
   // Why FindPlan hits or misses, and what searches of its graph do not try since it failed;
   // `bucket` is left to the caller.
   v1::BucketExplanation Explain(const PlanKey& key);

@@ -112,6 +112,13 @@ void CacheReader::AddCounts(Tier tier, v1::CacheStat::TierStat* stat) const {
   }
 }
 
+CacheCounts::Tier CacheReader::TierCounts(Tier tier) const {
+  const Counts& counted = counts_[static_cast<size_t>(tier)];
+  CacheCounts::Tier counts{.name = TierName(tier), .hits = counted.hits};
+  for (int i = 0; i < kMissReasonCount; ++i) counts.misses[i] = counted.misses[i];
+  return counts;
+}
+
 int64_t CacheReader::data_version() {
   MutexLock lock(mu_);
   file_.Refresh();

@@ -50,6 +50,7 @@ class CacheReader {
   void CountBad(Tier tier, int64_t rows);  // found wrong by others than the checksum
   // hits, misses by reason, bad rows.
   void AddCounts(Tier tier, v1::CacheStat::TierStat* stat) const;
+  CacheCounts::Tier TierCounts(Tier tier) const;  // takes no lock
 
   int64_t data_version();
   absl::Status Execute(const std::string& sql);

@@ -28,6 +28,7 @@ constexpr char kScript[] =
 #include "server/http/page_script.inc"
     ;
 constexpr char kMissing[] = "\u2013";
+constexpr size_t kBucketsUnfolded = 8;
 
 std::string DurationText(double seconds) {
   const auto s = static_cast<int64_t>(seconds);
@@ -248,11 +249,45 @@ class Page {
     if (const std::string dims = Text(m + "dims"); !dims.empty()) {
       absl::StrAppend(&cell, "<p class=\"small quiet\"><code>", dims, "</code></p>");
     }
+    absl::StrAppend(&cell, BucketList(m));
     if (const std::string why = Text(m + "batching.reason"); !why.empty()) {
       absl::StrAppend(&cell, "<p class=\"small quiet\">requests share no calls over <code>",
                       Text(m + "batching.dim"), "</code>: ", why, "</p>");
     }
     return cell;
+  }
+
+  // The boxes by their ranges: the plan of each, or why the full range's serves it. Beyond a few
+  // they are folded away.
+  std::string BucketList(const std::string& m) const {
+    const Json& buckets = At(m + "buckets");
+    if (buckets.empty()) return "";
+    std::string items;
+    size_t own = 0;
+    for (const Json& bucket : buckets) {
+      const auto text = [&](const char* key) {
+        return Escaped(bucket.at(key).get_ref<const std::string&>());
+      };
+      absl::StrAppend(&items, "<li><code>", text("ranges"), "</code> ");
+      const std::string reason = text("reason");
+      if (bucket.at("plan").is_null()) {
+        absl::StrAppend(&items, "<span class=\"quiet\">full range\u2019s plan",
+                        reason.empty() ? "" : ": ", reason, "</span></li>");
+        continue;
+      }
+      ++own;
+      absl::StrAppend(&items, "<code class=\"plan\">", text("plan"), "</code>",
+                      bucket.at("state") == "PINNED" ? " pinned" : "", "</li>");
+    }
+    const std::string summary =
+        absl::StrCat(own, " of ", buckets.size(), " buckets with plans of ", "their own");
+    if (At(m + "buckets_left_out") != 0) {
+      absl::StrAppend(&items, "<li class=\"quiet\">", Field(m + "buckets_left_out", "count"),
+                      " more are not listed</li>");
+    }
+    return absl::StrCat("<details class=\"small\"",
+                        buckets.size() <= kBucketsUnfolded ? " open" : "", "><summary>", summary,
+                        "</summary><ul class=\"buckets\">", items, "</ul></details>");
   }
 
   std::string JobCell(const std::string& m) const {
@@ -302,8 +337,8 @@ class Page {
       const char* name;
       const char* key;
     };
-    for (const Line& line : {Line{"call", "call"}, Line{"queue", "queue"}, Line{"run", "exec"},
-                             Line{"stall", "stall"}}) {
+    for (const Line& line : {Line{"call", "call"}, Line{"queue", "queue"}, Line{"batch", "batch"},
+                             Line{"run", "exec"}, Line{"stall", "stall"}}) {
       const std::string path = absl::StrCat(m, "latency.", line.key, ".");
       absl::StrAppend(&cell, "<span class=\"quiet\">", line.name, "</span><span>",
                       Field(path + "p50", "seconds"), " <span class=\"unit\">p50</span> ",

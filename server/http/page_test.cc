@@ -27,6 +27,8 @@ Json Model(const std::string& name) {
           {"deterministic", false},
           {"error", ""},
           {"dims", "b=1..64"},
+          {"buckets", Json::array()},
+          {"buckets_left_out", 0},
           {"plan",
            {{"id", "p-1"},
             {"pinned", false},
@@ -41,6 +43,7 @@ Json Model(const std::string& name) {
           {"latency",
            {{"call", Latency(0.00125)},
             {"queue", Latency(0.00002)},
+            {"batch", Latency(0.0004)},
             {"exec", Latency(1.5)},
             {"stall", Latency(nullptr)}}},
           {"memory", {{"parameters", 1024}, {"prepared", 0}, {"arenas", 100}, {"all", 1124}}}};
@@ -76,6 +79,7 @@ TEST(PageTest, HoldsTheNumbersWithoutItsScript) {
         "data-path=\"models.0.requests.ok\" data-as=\"count\">41<",
         "data-path=\"models.0.latency.call.p50\" data-as=\"seconds\">1.25 ms<",
         "data-path=\"models.0.latency.queue.p99\" data-as=\"seconds\">20 \u00b5s<",
+        "data-path=\"models.0.latency.batch.p50\" data-as=\"seconds\">400 \u00b5s<",
         "data-path=\"models.0.latency.stall.p50\" data-as=\"seconds\">\u2013<",
         "data-path=\"memory.used\" data-as=\"bytes\">1.0 MiB<",
         "data-path=\"server.uptime\" data-as=\"duration\">1 h 2 min<",
@@ -97,6 +101,32 @@ TEST(PageTest, WhetherRequestsShareRuns) {
   EXPECT_THAT(page,
               HasSubstr("share no calls over <code>b</code>: &quot;p&quot; (Softmax): &lt;mi"));
   EXPECT_THAT(page, Not(HasSubstr("rows a run")));
+}
+
+TEST(PageTest, WhichBucketsHavePlans) {
+  Json model = Model("m");
+  EXPECT_THAT(StatusPage(Status({model})), Not(HasSubstr("<details")));
+  const auto bucket = [](const char* ranges, Json plan, const char* state, const char* reason) {
+    return Json{{"ranges", ranges}, {"plan", plan}, {"state", state}, {"reason", reason}};
+  };
+  model["buckets"] = {bucket("b=1..1", "p-2", "OWN_PLAN", ""),
+                      bucket("b=2..8", "p-3", "PINNED", ""),
+                      bucket("b=9..64", nullptr, "FULL_RANGE", "no memory for <it>")};
+  std::string page = StatusPage(Status({model}));
+  for (const char* text :
+       {"<details class=\"small\" open><summary>2 of 3 buckets with plans of their own</summary>",
+        "<li><code>b=1..1</code> <code class=\"plan\">p-2</code></li>",
+        "<li><code>b=2..8</code> <code class=\"plan\">p-3</code> pinned</li>",
+        "<li><code>b=9..64</code> <span class=\"quiet\">full range\u2019s plan: no memory for "
+        "&lt;it&gt;</span></li></ul></details>"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+  EXPECT_THAT(page, Not(HasSubstr("more are not listed")));
+  for (int i = 0; i < 6; ++i) model["buckets"].push_back(model["buckets"][2]);
+  model["buckets_left_out"] = 36;
+  page = StatusPage(Status({model}));
+  EXPECT_THAT(page, HasSubstr("<details class=\"small\"><summary>2 of 9 buckets"));
+  EXPECT_THAT(page, HasSubstr("data-as=\"count\">36</span> more are not listed"));
 }
 
 TEST(PageTest, NothingFromUsersIsMarkup) {

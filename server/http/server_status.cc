@@ -1,5 +1,6 @@
 #include "server/http/server_status.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -85,12 +86,30 @@ Json Job(const v1::CompileJob& job) {
           {"search", Search(job)}};
 }
 
-std::string DimsText(const v1::Model& model) {
+// "b=1..64 s=1..128"
+template <typename Dims>
+std::string DimsText(const Dims& dims) {
   std::string text;
-  for (const v1::GraphDim& dim : model.dims()) {
+  for (const auto& dim : dims) {
     absl::StrAppend(&text, text.empty() ? "" : " ", dim.name(), "=", dim.min(), "..", dim.max());
   }
   return text;
+}
+
+// The boxes beside the full range.
+Json Buckets(const v1::Model& model) {
+  Json buckets = Json::array();
+  for (const v1::BucketState& bucket : model.buckets()) {
+    if (buckets.size() == kMostBucketsListed) break;
+    const bool own = !bucket.plan_id().empty();
+    buckets.push_back({{"ranges", DimsText(bucket.bucket())},
+                       {"plan", own ? Json(bucket.plan_id()) : Json()},
+                       {"state", bucket.pinned() ? "PINNED"
+                                 : own           ? "OWN_PLAN"
+                                                 : "FULL_RANGE"},
+                       {"reason", bucket.reason()}});
+  }
+  return buckets;
 }
 
 Json Plan(const v1::Model& model) {
@@ -116,8 +135,10 @@ Json VersionStatus(ServerCore& core, const ModelVersion& version) {
           {"serving", model.serving()},
           {"deterministic", model.deterministic()},
           {"error", model.error()},
-          {"dims", DimsText(model)},
+          {"dims", DimsText(model.dims())},
           {"plan", Plan(model)},
+          {"buckets", Buckets(model)},
+          {"buckets_left_out", std::max<int>(model.buckets_size() - kMostBucketsListed, 0)},
           {"job", job.ok() ? Job((*job)->state()) : Json()},
           {"counted_alone", core.metrics().IsOwn(version.metrics())},
           {"requests", Requests(cells)},

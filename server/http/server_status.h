@@ -23,6 +23,8 @@ namespace athanor {
 
 // Versions listed, by name, the newest first; the others are only counted.
 inline constexpr size_t kMostVersionsListed = 200;
+// And of each version; as many as it may have unless --max_buckets says more.
+inline constexpr int kMostBucketsListed = 64;
 
 // Times in seconds, sizes in bytes, shares as parts of 1; null where nothing is known yet. Counts
 // begin when the server starts, latencies are of all calls since. Texts are of users as they are:

@@ -134,6 +134,37 @@ TEST_F(ServerStatusTest, RequestsThatShareCalls) {
   EXPECT_EQ(batching["splits"], 1);
 }
 
+TEST_F(ServerStatusTest, BucketsWithTheirPlans) {
+  control_->Search({.plans = 1, .stop = v1::CompileJob::STOP_EXHAUSTED});
+  auto messages = UploadMessages("m", ReluModel());
+  v1::DimBuckets* of = messages[0].mutable_header()->add_buckets();
+  of->set_dim("b");
+  for (const auto& [min, max] : {std::pair(1, 1), std::pair(2, 64)}) {
+    v1::DimBuckets::Range* range = of->add_ranges();
+    range->set_min(min);
+    range->set_max(max);
+  }
+  auto version = Store(messages);
+  Json buckets = Model("m")["buckets"];
+  ASSERT_EQ(buckets.size(), 2u);
+  EXPECT_EQ(buckets[0], (Json{{"ranges", "b=1..1"},
+                              {"plan", nullptr},
+                              {"state", "FULL_RANGE"},
+                              {"reason", "not compiled yet"}}));
+  EXPECT_EQ(buckets[1]["ranges"], "b=2..64");
+  const std::string shape = Shape();
+  auto job = StartSearching(version);
+  buckets = Model("m")["buckets"];
+  const v1::Model model = core_->registry().Describe(*version);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(buckets[i]["state"], "OWN_PLAN");
+    EXPECT_EQ(buckets[i]["plan"], model.buckets(i).plan_id());
+    EXPECT_EQ(buckets[i]["reason"], "");
+  }
+  EXPECT_NE(Shape(), shape);
+  EXPECT_EQ(Model("m")["buckets_left_out"], 0);
+}
+
 TEST_F(ServerStatusTest, MetricsOfTheCore) {
   auto version = StoreScale("a\"b\\c", 3);
   auto job = StartSearching(version);

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import urllib.error
@@ -29,13 +30,15 @@ SAMPLE = re.compile(
 
 @pytest.fixture(scope="module")
 def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with an HTTP side, which holds a model with a name that is markup."""
+    """A server with an HTTP side, which holds a model with buckets and a name that is markup."""
     state = tmp_path_factory.mktemp("http") / "state"
     running = Server(state, "--http_listen=127.0.0.1:0").start()
     with running.client() as client:
-        model = client.upload(mlp.mlp_graph(config=CONFIG), name=EVIL)
+        model = client.upload(mlp.mlp_graph(config=CONFIG), name=EVIL, batch_dim="b",
+                              buckets={"b": [(1, 1), (2, CONFIG.batch)]})
         for _ in range(20):
             infer(model)
+        assert list(model.watch(timeout=120))[-1].phase == "DONE"
     yield running
     running.kill()
 
@@ -127,6 +130,28 @@ def test_the_page_is_whole_without_its_script(http_server: Server) -> None:
         for key in path.split("."):
             value = value[int(key) if isinstance(value, list) else key]
         assert page.fields[path] == str(value), path
+
+
+def test_the_page_lists_buckets_and_the_wait_for_a_batch(http_server: Server) -> None:
+    model = status_of(http_server)["models"][0]
+    page = Page(get(http_server, "/"))
+    assert [bucket["ranges"] for bucket in model["buckets"]] == ["b=1..1", "b=2..16"]
+    assert [bucket["state"] for bucket in model["buckets"]] == ["OWN_PLAN", "OWN_PLAN"]
+    assert page.classes["plan"] == [bucket["plan"] for bucket in model["buckets"]]
+    assert "models.0.latency.batch.p99" in page.fields
+
+
+def test_idle_connections_keep_nobody_out(http_server: Server) -> None:
+    host, port = http_server.http_address.rsplit(":", 1)
+    idle = [socket.create_connection((host, int(port))) for _ in range(70)]
+    try:
+        for part in (b"G", b"GET /metrics HTTP/1.1\r\n"):
+            for one in idle[-50:]:  # the oldest are closed
+                one.sendall(part)
+            assert metric(get(http_server, "/metrics"), "athanor_models", state="READY") == 1
+    finally:
+        for one in idle:
+            one.close()
 
 
 def chromium(server: Server, *flags: str) -> str:
