@@ -95,6 +95,24 @@ TEST_F(AthanordTest, WrongFlagsEndWithTwo) {
   }
 }
 
+// A file can be opened of a directory too; what reading it threw was caught by nobody.
+TEST_F(AthanordTest, CertificatesThatCannotBeReadEndWithTwo) {
+  const std::string missing = directory_ + "/missing.pem", empty = directory_ + "/empty.pem";
+  std::ofstream(empty).flush();
+  for (const std::string& file : {directory_, missing, empty}) {
+    auto process = Start({"--listen=127.0.0.1:0", "--state_dir=" + directory_ + "/state",
+                          "--tls_cert=" + file, "--tls_key=" + file});
+    EXPECT_EQ(process->Wait(), 2) << file;
+    EXPECT_THAT(process->Output(), HasSubstr("--tls_cert: cannot read '" + file + "'"));
+  }
+  const std::string wrong = directory_ + "/wrong.pem";
+  std::ofstream(wrong) << "-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n";
+  auto process = Start({"--listen=127.0.0.1:0", "--state_dir=" + directory_ + "/state",
+                        "--tls_cert=" + wrong, "--tls_key=" + wrong});
+  EXPECT_EQ(process->Wait(), 2);
+  EXPECT_THAT(process->Output(), HasSubstr("--tls_cert='" + wrong + "'"));
+}
+
 TEST_F(AthanordTest, HelpAndVersionEndWithZero) {
   auto help = Start({"--help"});
   EXPECT_EQ(help->Wait(), 0);

@@ -39,7 +39,8 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
       memory_return_({}, &ReturnMemory),
       ledger_(
           MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
-          [this] { metrics_.server().Count(Metric::kRefusals, Refusal::kMemory); }) {}
+          [this] { metrics_.server().Count(Metric::kRefusals, Refusal::kMemory); }),
+      upload_rate_(options_.upload_rate) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {

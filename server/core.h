@@ -24,6 +24,7 @@
 #include "server/metrics/metrics.h"
 #include "server/options.h"
 #include "server/plan_loader.h"
+#include "server/rate_limit.h"
 #include "server/registry.h"
 #include "server/restore/plan_keeper.h"
 #include "server/server_ledger.h"
@@ -63,6 +64,7 @@ class ServerCore {
   void StartDraining() { draining_.store(true, std::memory_order_release); }
   int64_t active_calls() const { return calls_.load() + streams_.load(); }
   std::atomic<int64_t>& uploads() { return uploads_; }
+  RateLimit& upload_rate() { return upload_rate_; }  // of uploads and imports, in bytes
 
  private:
   friend class CallSlot;
@@ -83,6 +85,7 @@ class ServerCore {
   std::atomic<int64_t> calls_{0};
   std::atomic<int64_t> streams_{0};
   std::atomic<int64_t> uploads_{0};
+  RateLimit upload_rate_;
   Timer timer_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<PlanKeeper> keeper_;

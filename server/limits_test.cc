@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/cache/cache_testing.h"
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -131,6 +133,50 @@ void UploadIdle() {
   ExpectRefused(writer->Finish(), grpc::StatusCode::DEADLINE_EXCEEDED, {"50 ms", "--upload_idle"});
 }
 
+// At a byte a second nothing that follows the header is read in time.
+void UploadRate() {
+  TestServer fast({.upload_rate = 1 << 30});
+  fast.Upload("m", Weights(3));
+  TestServer slow({.upload_rate = 1});
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
+  v1::UploadModelResponse reply;
+  auto writer = slow.models->UploadModel(&context, &reply);
+  for (const auto& message : UploadMessages("m", Weights(3))) writer->Write(message);
+  writer->WritesDone();
+  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  while (slow.server->core().uploads() > 0) std::this_thread::yield();
+  EXPECT_FALSE(slow.server->core().registry().Find("m", "").ok());
+}
+
+ServerOptions WithCache(ServerOptions options = {}) {
+  options.cache = FreshDirectory() + "/cache.db";
+  return options;
+}
+
+void ImportBytes() {
+  TestServer from(WithCache());
+  from.control->cache()->PutRecipe(TestRecipeKey(0), TestRecipe("tile 4"));
+  ASSERT_TRUE(from.control->cache()->Flush(std::chrono::seconds(60)).ok());
+  grpc::ClientContext exporting;
+  auto reader = from.cache_stub->Export(&exporting, {});
+  std::vector<v1::CacheBundleChunk> chunks;
+  for (v1::CacheBundleChunk chunk; reader->Read(&chunk);) chunks.push_back(chunk);
+  ASSERT_TRUE(reader->Finish().ok());
+  const auto import = [&](ServerOptions options) {
+    TestServer to(WithCache(std::move(options)));
+    grpc::ClientContext context;
+    v1::ImportCacheReply reply;
+    auto writer = to.cache_stub->Import(&context, &reply);
+    for (const v1::CacheBundleChunk& chunk : chunks) writer->Write(chunk);
+    writer->WritesDone();
+    return writer->Finish();
+  };
+  EXPECT_TRUE(import({}).ok());
+  ExpectRefused(import({.max_import_bytes = 100}), kExhausted,
+                {"at most 100", "--max_import_bytes"});
+}
+
 // Calls that run or wait, until the destructor lets them end.
 class Held {
  public:
@@ -174,6 +220,28 @@ void Pending() {
   ExpectRefused(held.test.Infer(FloatRequest("m", {1})), kExhausted, {"2 calls", "--max_pending"});
 }
 
+std::unique_ptr<inference::GRPCInferenceService::Stub> OtherConnection(const TestServer& test) {
+  grpc::ChannelArguments own;
+  own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return inference::GRPCInferenceService::NewStub(grpc::CreateCustomChannel(
+      absl::StrCat("127.0.0.1:", test.server->port()), grpc::InsecureChannelCredentials(), own));
+}
+
+// What is more never leaves the client, and keeps nobody else out.
+void ConnectionCalls() {
+  Held held({.threads = 2, .max_connection_calls = 2, .contexts = 2});
+  for (int i = 0; i < 2; ++i) held.Call(held.test.inference_stub.get());
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  inference::ModelInferResponse reply;
+  EXPECT_EQ(
+      held.test.inference_stub->ModelInfer(&context, FloatRequest("m", {1}), &reply).error_code(),
+      grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(held.test.server->core().active_calls(), 2);
+  const auto other = OtherConnection(held.test);
+  held.Call(other.get());
+}
+
 void Queue() {
   Held held({.threads = 1, .max_queue = 2, .contexts = 1});
   for (int i = 0; i < 3; ++i) held.Call(held.test.inference_stub.get());
@@ -183,11 +251,7 @@ void Queue() {
 
 void ClientPercent() {
   Held held({.threads = 1, .max_queue = 4, .max_client_percent = 25, .contexts = 1});
-  grpc::ChannelArguments own;
-  own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const auto other = inference::GRPCInferenceService::NewStub(
-      grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", held.test.server->port()),
-                                grpc::InsecureChannelCredentials(), own));
+  const auto other = OtherConnection(held.test);
   for (int i = 0; i < 2; ++i) held.Call(held.test.inference_stub.get());
   held.Call(other.get());
   ExpectRefused(held.test.Infer(FloatRequest("m", {1})), kExhausted,
@@ -327,29 +391,61 @@ void Streams() {
   EXPECT_THAT(test.Infer("served", {2}), testing::ElementsAre(2));
 }
 
-// A client that says what HTTP/2 clients say first, and then nothing; true once it is closed.
-bool IsClosed(int port) {
+int Connect(int port) {
   const int end = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  bool closed = connect(end, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  EXPECT_EQ(connect(end, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return end;
+}
+
+// What is read until it is closed.
+std::string ReadAll(int end) {
+  std::string all;
+  char bytes[256];
+  for (ssize_t got = 0; (got = read(end, bytes, sizeof(bytes))) > 0;) all.append(bytes, got);
+  return all;
+}
+
+// A client that says what HTTP/2 clients say first, and then nothing, until it is closed.
+void AwaitClose(int port) {
+  const int end = Connect(port);
   const std::string hello =
       std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string("\0\0\0\4\0\0\0\0\0", 9);
-  closed = closed && write(end, hello.data(), hello.size()) == static_cast<ssize_t>(hello.size());
-  char bytes[256];
-  ssize_t got = 0;
-  while (closed && (got = read(end, bytes, sizeof(bytes))) > 0) {
-  }
+  EXPECT_EQ(write(end, hello.data(), hello.size()), static_cast<ssize_t>(hello.size()));
+  (void)ReadAll(end);
   close(end);
-  return closed && got <= 0;
+}
+
+// One connection is the test's own, for its calls.
+void MaxConnections() {
+  TestServer test({.max_connections = 2});
+  test.Upload("m", Weights(1));
+  const int held = Connect(test.server->port());
+  char first = 0;
+  EXPECT_EQ(read(held, &first, 1), 1);  // gRPC's settings: it has been taken
+  const int refused = Connect(test.server->port());
+  EXPECT_THAT(ReadAll(refused), HasSubstr("2 connections are open, the most allowed "
+                                          "(--max_connections)"));
+  close(refused);
+  EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));
+  const MetricCells& metrics = test.server->core().metrics().server();
+  EXPECT_GE(metrics.value(Metric::kRefusals, static_cast<int>(Refusal::kConnections)), 1);
+  close(held);
+  // Its place is free once gRPC has seen that it is closed.
+  inference::ModelInferResponse reply;
+  for (bool served = false; !served;) {
+    grpc::ClientContext context;
+    served = OtherConnection(test)->ModelInfer(&context, FloatRequest("m", {1}), &reply).ok();
+  }
 }
 
 void Keepalive() {
   TestServer test({.keepalive_ms = 100});
   test.Upload("m", Weights(1));
-  EXPECT_TRUE(IsClosed(test.server->port()));
+  AwaitClose(test.server->port());
   EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));
 }
 
@@ -364,9 +460,13 @@ const std::map<std::string, void (*)()>& Cases() {
       {"max_rank", Rank},
       {"max_dims", Dims},
       {"max_name_bytes", NameBytes},
+      {"max_import_bytes", ImportBytes},
       {"max_models", Models},
       {"max_uploads", Uploads},
       {"upload_idle", UploadIdle},
+      {"upload_rate", UploadRate},
+      {"max_connections", MaxConnections},
+      {"max_connection_calls", ConnectionCalls},
       {"max_pending", Pending},
       {"max_streams", Streams},
       {"keepalive", Keepalive},

@@ -53,7 +53,8 @@ int Serve(const ServerOptions& options, const sigset_t& ending) {
       TunerBackends::Create(options, std::move(tuner));
   if (!backends.ok()) return Fail(backends.status(), 1);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options, *backends);
-  if (!server.ok()) return Fail(server.status(), 1);
+  // What only turns out when it is used: a flag's file or address that is none.
+  if (!server.ok()) return Fail(server.status(), absl::IsInvalidArgument(server.status()) ? 2 : 1);
   LogInfo("serving", {{"version", kVersion},
                       {"listen", options.listen},
                       {"port", (*server)->port()},

@@ -91,7 +91,7 @@ constexpr FlagRow kFlags[] = {
     {"max_tensor_bytes", FlagType::kBytes, &O::max_tensor_bytes, 1, kTop, "largest tensor taken",
      kLimit},
     {"max_import_bytes", FlagType::kBytes, &O::max_import_bytes, 1, kTop,
-     "largest bundle that the cache imports, by its records"},
+     "largest bundle that the cache imports, by its records", kLimit},
     {"max_nodes", FlagType::kInt, &O::max_nodes, 1, 10'000'000, "most nodes in a graph", kLimit},
     {"max_rank", FlagType::kInt, &O::max_rank, 1, 16, "most axes of a tensor in a graph", kLimit},
     {"max_dims", FlagType::kInt, &O::max_dims, 0, 64, "most dims of a graph", kLimit},
@@ -102,6 +102,14 @@ constexpr FlagRow kFlags[] = {
     {"max_uploads", FlagType::kInt, &O::max_uploads, 1, 10'000, "uploads taken at once", kLimit},
     {"upload_idle", FlagType::kDuration, &O::upload_idle_ms, 10, kTop,
      "an upload that sends nothing for this long is given up", kLimit},
+    {"upload_rate", FlagType::kBytes, &O::upload_rate, 0, kTop,
+     "bytes a second that uploads and imports may bring together; more is read later; 0: no limit",
+     kLimit},
+    {"max_connections", FlagType::kInt, &O::max_connections, 1, 1'000'000,
+     "connections of gRPC clients at once; more are closed at once", kLimit},
+    {"max_connection_calls", FlagType::kInt, &O::max_connection_calls, 1, kMaxMessage,
+     "calls of one connection at once; its client holds back what is more until others have ended",
+     kLimit},
     {"max_pending", FlagType::kInt, &O::max_pending, 1, 1'000'000,
      "requests held at once, waiting or running; more are refused", kLimit},
     {"max_streams", FlagType::kInt, &O::max_streams, 1, 1'000'000,
@@ -279,7 +287,8 @@ absl::Status ReadArgs(const std::vector<std::string>& args, Settings* settings) 
 
 absl::Status ReadConfig(const std::string& path, Settings* settings) {
   std::ifstream file(path);
-  if (!file) {
+  file.peek();  // a file can be opened of a directory too
+  if (file.fail()) {
     return absl::InvalidArgumentError(absl::StrCat("--config: cannot read '", path, "'"));
   }
   std::string line;

@@ -58,6 +58,9 @@ struct ServerOptions {
   int64_t max_models = 10'000;
   int64_t max_uploads = 16;
   int64_t upload_idle_ms = 60'000;
+  int64_t upload_rate = 0;  // bytes a second; 0: no bound
+  int64_t max_connections = 4'096;
+  int64_t max_connection_calls = 1'024;
   int64_t max_pending = 1'024;
   int64_t max_streams = 256;
   int64_t keepalive_ms = 60'000;

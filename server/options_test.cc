@@ -82,6 +82,7 @@ TEST(OptionsTest, ErrorsNameTheFlagAndItsSource) {
   EXPECT_THAT(Error({}, {{"ATHANOR_MEMORY_LIMIT", "big"}}), HasSubstr("ATHANOR_MEMORY_LIMIT"));
   EXPECT_THAT(Error({"serve"}), HasSubstr("flags begin with --"));
   EXPECT_THAT(Error({"--config=/nonexistent"}), HasSubstr("/nonexistent"));
+  EXPECT_THAT(Error({"--config=/"}), HasSubstr("--config: cannot read '/'"));
   EXPECT_THAT(Error({"--log_level=loud"}), HasSubstr("--log_level=loud"));
   EXPECT_THAT(Error({"--tls_cert=a.pem"}), HasSubstr("--tls_key"));
   const std::string path = testing::TempDir() + "/bad.conf";

@@ -1,6 +1,7 @@
 #include "server/registry.h"
 
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -33,8 +34,8 @@ absl::StatusOr<int64_t> ParseVersion(absl::string_view text) {
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> ModelFromRow(const VersionRow& row,
                                                            const ServerOptions& options) {
-  GraphLimits limits;
-  limits.max_nodes = options.max_nodes;
+  GraphLimits limits;  // what was taken is kept, whatever the flags say now
+  limits.max_nodes = limits.max_tensor_bytes = std::numeric_limits<int64_t>::max();
   absl::StatusOr<ImportedGraph> graph = ImportGraph(row.graph, limits);
   if (!graph.ok()) return graph.status();
   return ModelVersion::Create(row, *std::move(graph), BatchLimitsOf(options));

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,8 +22,13 @@ namespace {
 
 absl::StatusOr<std::string> ReadFile(absl::string_view flag, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat(flag, ": cannot read '", path, "'"));
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  std::ostringstream text;
+  // Of a directory too a file can be opened; reading it fails.
+  if (!file || !(text << file.rdbuf())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": cannot read '", path, "'; give a PEM file that is not empty"));
+  }
+  return std::move(text).str();
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions& options) {
@@ -81,30 +86,57 @@ absl::Status Server::Listen() {
   const ServerOptions& options = core_->options();
   auto credentials = Credentials(options);
   if (!credentials.ok()) return credentials.status();
+  absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open("listen", options.listen);
+  if (!listener.ok()) return listener.status();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(options.listen, *credentials, &port_);
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, *credentials);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
-  // A second server on the same port is an error, not half of the requests.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // What is more waits at the client, not in gRPC's memory here.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(options.max_connection_calls));
   SetKeepalive(options.keepalive_ms, &builder);
   builder.RegisterService(&inference_);
   builder.RegisterService(&models_);
   builder.RegisterService(&compile_);
   builder.RegisterService(&cache_);
   grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr || port_ == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--listen=", options.listen, ": cannot listen there; is the port in use?"));
+  if (grpc_ == nullptr) {
+    if (options.tls_cert.empty()) return absl::InternalError("gRPC's server does not start");
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls_cert='", options.tls_cert, "', --tls_key='", options.tls_key,
+                     "': these are no certificate chain and its private key (PEM)"));
   }
+  if (absl::Status s = AcceptConnections(*std::move(listener)); !s.ok()) return s;
   TellHealth("", true);
   core_->registry().SetServingHook(
       [this](const std::string& name, bool serving) { TellHealth(name, serving); });
   for (const auto& version : core_->registry().List("")) {
     core_->registry().TellServing(version->name());
   }
+  return absl::OkStatus();
+}
+
+absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
+  const ServerOptions& options = core_->options();
+  ConnectionOptions connections;
+  connections.most = options.max_connections;
+  connections.plain = options.tls_cert.empty();
+  connections.take = [acceptor = acceptor_.get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  };
+  connections.refused = [core = core_.get()] {
+    core->metrics().server().Count(Metric::kRefusals, Refusal::kConnections);
+  };
+  auto started = Connections::Start(std::move(listener), std::move(connections));
+  if (!started.ok()) return started.status();
+  connections_ = *std::move(started);
+  port_ = connections_->port();
   return absl::OkStatus();
 }
 
@@ -140,6 +172,7 @@ bool Server::Drain() {
   }
   const int64_t left = core_->active_calls();
   core_->registry().SetServingHook(nullptr);
+  connections_.reset();
   // Calls that are still there are cancelled.
   grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(left > 0 ? 0 : 100));
   grpc_->Wait();

@@ -7,11 +7,13 @@
 #define ATHANOR_SERVER_SERVER_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/server_builder.h>
 
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/connections.h"
 #include "server/core.h"
 #include "server/http/http_server.h"
 #include "server/rpc/cache_service.h"
@@ -40,6 +42,7 @@ class Server {
  private:
   explicit Server(std::unique_ptr<ServerCore> core);
   absl::Status Listen();
+  absl::Status AcceptConnections(std::unique_ptr<Listener> listener);
   absl::Status ListenForHttp();
   void TellHealth(const std::string& name, bool serving);
 
@@ -48,7 +51,9 @@ class Server {
   ModelService models_;
   CompileService compile_;
   CacheService cache_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<Connections> connections_;  // uses the acceptor while gRPC's server runs
   std::unique_ptr<HttpServer> http_;
   int port_ = 0;
   bool drained_ = false;

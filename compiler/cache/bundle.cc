@@ -426,7 +426,8 @@ absl::Status BundleReader::CheckLimits(const v1::CacheBundleRecord& record) cons
   const auto bytes = static_cast<int64_t>(record.ByteSizeLong());
   if (bytes_ + bytes > terms_.max_bytes) {
     return absl::ResourceExhaustedError(
-        Cat("with it the records have ", bytes_ + bytes, " bytes; at most ", terms_.max_bytes));
+        Cat("with it the records have ", bytes_ + bytes, " bytes; at most ", terms_.max_bytes,
+            terms_.max_bytes_by.empty() ? "" : Cat(" (", terms_.max_bytes_by, ")")));
   }
   return absl::OkStatus();
 }

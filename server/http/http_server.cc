@@ -9,9 +9,10 @@
 #include <cstdint>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/connection_queue.h"
-#include "server/http/listener.h"
+#include "server/listener.h"
 
 namespace athanor {
 namespace {
@@ -129,7 +130,12 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions&
                                                               std::vector<HttpPage> pages) {
   absl::StatusOr<TlsContext> tls = MakeTls(options);
   if (!tls.ok()) return tls.status();
-  absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(options.listen);
+  if (absl::StartsWith(options.listen, "unix:")) {
+    return absl::InvalidArgumentError(absl::StrCat("--http_listen=", options.listen,
+                                                   ": give host:port; it has no sockets of paths"));
+  }
+  absl::StatusOr<std::unique_ptr<Listener>> listener =
+      Listener::Open("http_listen", options.listen);
   if (!listener.ok()) return listener.status();
   const int stop_fd = eventfd(0, EFD_CLOEXEC);
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -52,8 +52,8 @@ constexpr Text kCodes[] = {
     "UNAUTHENTICATED",
 };
 constexpr Text kReason[] = {"reason"};
-constexpr Text kRefusals[] = {"draining", "pending",      "queue",  "uploads",
-                              "memory",   "compile_jobs", "streams"};
+constexpr Text kRefusals[] = {"draining", "pending",      "queue",   "uploads",
+                              "memory",   "compile_jobs", "streams", "connections"};
 // By number of v1::CompileJob::StopReason.
 constexpr Text kStopReasons[] = {
     "",         "baseline_only", "error",     "cancelled", "model_deleted", "shutdown",
@@ -162,7 +162,7 @@ constexpr MetricRow kTable[] = {
      kCounter,
      kOfServer,
      "",
-     "Calls and jobs refused for what the server is at or holds.",
+     "Calls, jobs and connections refused for what the server is at or holds.",
      kReason,
      kRefusals,
      {}},

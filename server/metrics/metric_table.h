@@ -96,7 +96,8 @@ enum class Refusal : uint8_t {
   kUploads,
   kMemory,
   kCompileJobs,
-  kStreams
+  kStreams,
+  kConnections
 };
 enum class CompilePhase : uint8_t { kLower, kKernels, kCheck, kLoad };
 

@@ -443,7 +443,7 @@ TEST_F(CacheServiceTest, AnImportKeepsToItsLimits) {
   Fill(from);
   const grpc::Status refused = Import(to, ExportAll(from, false));
   EXPECT_EQ(refused.error_code(), StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(refused.error_message(), AllOf(HasSubstr("record "), HasSubstr("at most 400")));
+  EXPECT_THAT(refused.error_message(), AllOf(HasSubstr("record "), HasSubstr("at most 400 (--max_import_bytes)")));
   EXPECT_EQ(RowsOf(to, "recipes"), 0);
   EXPECT_EQ(to.server->core().ledger().used(HeldKind::kUploads), 0);
 }

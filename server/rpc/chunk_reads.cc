@@ -1,10 +1,16 @@
 #include "server/rpc/chunk_reads.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
 
 namespace athanor {
+namespace {
+
+constexpr std::chrono::milliseconds kLookAgain{100};
+
+}  // namespace
 
 void ChunkReads::Begin() {
   absl::Status admitted = slot_.status();
@@ -22,6 +28,18 @@ void ChunkReads::OnReadDone(bool ok) {
 }
 
 void ChunkReads::Read() {
+  const Timer::Clock::time_point now = Timer::Clock::now();
+  ReadAt(now + core_.upload_rate().Take(static_cast<int64_t>(bytes_.Length()), now));
+}
+
+// A pause is cut short when the call is cancelled: reading ends it.
+void ChunkReads::ReadAt(Timer::Clock::time_point when) {
+  const Timer::Clock::time_point now = Timer::Clock::now();
+  if (now >= when || context_->IsCancelled()) return ReadNow();
+  core_.timer().At(std::min(when, now + kLookAgain), [this, when] { ReadAt(when); });
+}
+
+void ChunkReads::ReadNow() {
   idle_ = std::make_shared<Idle>();
   timer_ = core_.timer().At(
       Timer::Clock::now() + std::chrono::milliseconds(core_.options().upload_idle_ms),

@@ -1,5 +1,5 @@
-// What calls share to which clients stream chunks: admission, one read at a time, an end for those
-// that say nothing.
+// What calls share to which clients stream chunks: admission, one read at a time and no faster than
+// --upload_rate, an end for those that say nothing.
 #ifndef ATHANOR_SERVER_RPC_CHUNK_READS_H_
 #define ATHANOR_SERVER_RPC_CHUNK_READS_H_
 
@@ -16,8 +16,9 @@
 namespace athanor {
 
 // Each chunk is worked on by `queue`, so that a slow disk slows its own upload only. What keeps the
-// call from ending twice: at any time either a read, a piece of work or nothing is outstanding, and
-// only its end goes on. OnDone, the derived class's, takes the call off ServerCore::uploads.
+// call from ending twice: at any time either a read, a piece of work, a pause or nothing is
+// outstanding, and only its end goes on. OnDone, the derived class's, takes the call off
+// ServerCore::uploads.
 class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   // Counts the call among the uploads; one too many is refused.
@@ -48,6 +49,8 @@ class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     std::atomic<bool> decided{false};
   };
 
+  void ReadAt(Timer::Clock::time_point when);
+  void ReadNow();
   // False if the timer was first.
   bool StopIdleTimer();
 

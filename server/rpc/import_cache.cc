@@ -25,7 +25,9 @@ BundleTerms TermsOf(ServerCore& core) {
   terms.max_bytes = core.options().max_import_bytes;
   // What cannot stay need not come in.
   const int64_t limit = core.options().cache_limit;
-  if (limit > 0) terms.max_bytes = std::min(terms.max_bytes, limit);
+  const bool lower = limit > 0 && limit < terms.max_bytes;
+  if (lower) terms.max_bytes = limit;
+  terms.max_bytes_by = lower ? "--cache_limit" : "--max_import_bytes";
   return terms;
 }
 
