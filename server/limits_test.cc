@@ -72,11 +72,12 @@ void GraphBytes() {
 
 void TensorBytes() {
   ExpectBound({.max_tensor_bytes = 64}, Weights(16), Weights(17), kInvalid,
-              {"68 bytes", "the limit is 64"});
+              {"68 bytes", "the limit is 64", "--max_tensor_bytes"});
 }
 
 void Nodes() {
-  ExpectBound({.max_nodes = 3}, Weights(1), ChainModel({1}), kInvalid, {"nodes; the limit is 3"});
+  ExpectBound({.max_nodes = 3}, Weights(1), ChainModel({1}), kInvalid,
+              {"nodes; the limit is 3", "--max_nodes"});
 }
 
 // y = relu(x) of x f32 with `sizes`, under `name`.
@@ -91,19 +92,58 @@ TestModel ReluOf(std::vector<Dim> dims, Shape sizes, const std::string& name = "
 
 void Rank() {
   ExpectBound({.max_rank = 2}, ReluOf({}, {2, 3}), ReluOf({}, {2, 3, 4}), kInvalid,
-              {"3 entries", "the limit is 2"});
+              {"3 entries", "the limit is 2", "--max_rank"});
 }
 
 void Dims() {
   const Dim b{"b", 1, 8}, s{"s", 1, 8};
   ExpectBound({.max_dims = 1}, ReluOf({b}, {Expr::Symbol("b")}),
               ReluOf({b, s}, {Expr::Symbol("b"), Expr::Symbol("s")}), kInvalid,
-              {"2 dims; the limit is 1"});
+              {"2 dims; the limit is 1", "--max_dims"});
 }
 
 void NameBytes() {
   ExpectBound({.max_name_bytes = 5}, ReluOf({}, {2}, "clamp"), ReluOf({}, {2}, "clamps"), kInvalid,
-              {"\"clamps\"", "6 bytes long; the limit is 5"});
+              {"\"clamps\"", "6 bytes long; the limit is 5", "--max_name_bytes"});
+}
+
+// y = x + literal, of so many elements.
+TestModel AddLiteral(int64_t elements) {
+  Graph graph;
+  GraphBuilder builder(&graph);
+  const NodeId x = builder.Input("x", {DType::kF32, {elements}}).value();
+  const NodeId literal = builder.Constant(Tensor::Zeros(DType::kF32, {elements})).value();
+  builder.Output("y", builder.Add(Op::kAdd, {x, literal}, {}, "sum").value());
+  return ModelOf(graph, {});
+}
+
+void AttrBytes() {
+  ExpectBound({.max_attr_bytes = 16}, AddLiteral(4), AddLiteral(5), kInvalid,
+              {"literal has 20 bytes; the limit is 16", "--max_attr_bytes"});
+}
+
+// y = relu(z) of z f32 [size], where a second input tells b.
+TestModel ReluOfSize(const Expr& size) {
+  Graph graph;
+  graph.dims = {{"b", 1, 8}};
+  GraphBuilder builder(&graph);
+  builder.Input("x", {DType::kF32, {Expr::Symbol("b")}}).value();
+  const NodeId z = builder.Input("z", {DType::kF32, {size}}).value();
+  builder.Output("y", builder.Add(Op::kRelu, {z}, {}, "clamp").value());
+  return ModelOf(graph, {});
+}
+
+void ExprSize() {
+  const Expr b = Expr::Symbol("b");
+  ExpectBound({.max_expr_size = 8}, ReluOfSize(b * b + b + 1),
+              ReluOfSize(b * b * b * b + b * b + b), kInvalid,
+              {"\"z\"", "shape[0]", "more than 8 terms and factors", "--max_expr_size"});
+}
+
+void Nesting() {
+  const Expr b = Expr::Symbol("b"), once = MinOf(b, 4);
+  ExpectBound({.max_nesting = 1}, ReluOfSize(once), ReluOfSize(MaxOf(FloorDiv(once, 2), 1)),
+              kInvalid, {"\"z\"", "shape[0]", "deeper than 1 levels", "--max_nesting"});
 }
 
 void Models() {
@@ -334,7 +374,7 @@ void Taps() {
   TestServer test({.max_taps = 2});
   test.Upload("m", ChainModel({1}));
   EXPECT_TRUE(test.Infer(TapRequest("x,w")).ok());
-  ExpectRefused(test.Infer(TapRequest("x,w,hidden")), kInvalid, {"more than 2"});
+  ExpectRefused(test.Infer(TapRequest("x,w,hidden")), kInvalid, {"more than 2", "--max_taps"});
 }
 
 void Wait() {
@@ -419,6 +459,12 @@ void AwaitClose(int port) {
   close(end);
 }
 
+grpc::StatusCode Ask(inference::GRPCInferenceService::Stub& stub) {
+  grpc::ClientContext context;
+  inference::ModelInferResponse reply;
+  return stub.ModelInfer(&context, FloatRequest("m", {1}), &reply).error_code();
+}
+
 // One connection is the test's own, for its calls.
 void MaxConnections() {
   TestServer test({.max_connections = 2});
@@ -433,12 +479,10 @@ void MaxConnections() {
   EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));
   const MetricCells& metrics = test.server->core().metrics().server();
   EXPECT_GE(metrics.value(Metric::kRefusals, static_cast<int>(Refusal::kConnections)), 1);
+  EXPECT_EQ(Ask(*OtherConnection(test)), grpc::StatusCode::UNAVAILABLE);
   close(held);
   // Its place is free once gRPC has seen that it is closed.
-  inference::ModelInferResponse reply;
-  for (bool served = false; !served;) {
-    grpc::ClientContext context;
-    served = OtherConnection(test)->ModelInfer(&context, FloatRequest("m", {1}), &reply).ok();
+  while (Ask(*OtherConnection(test)) != grpc::StatusCode::OK) {
   }
 }
 
@@ -460,6 +504,9 @@ const std::map<std::string, void (*)()>& Cases() {
       {"max_rank", Rank},
       {"max_dims", Dims},
       {"max_name_bytes", NameBytes},
+      {"max_attr_bytes", AttrBytes},
+      {"max_expr_size", ExprSize},
+      {"max_nesting", Nesting},
       {"max_import_bytes", ImportBytes},
       {"max_models", Models},
       {"max_uploads", Uploads},

@@ -55,6 +55,9 @@ struct ServerOptions {
   int64_t max_rank = 16;
   int64_t max_dims = 64;
   int64_t max_name_bytes = 1'024;
+  int64_t max_attr_bytes = int64_t{64} << 20;
+  int64_t max_expr_size = 256;
+  int64_t max_nesting = 16;
   int64_t max_models = 10'000;
   int64_t max_uploads = 16;
   int64_t upload_idle_ms = 60'000;

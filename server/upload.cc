@@ -151,7 +151,10 @@ absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
   limits.max_dims = options_.max_dims;
   limits.max_name_bytes = options_.max_name_bytes;
   limits.max_tensor_bytes = options_.max_tensor_bytes;
-  absl::StatusOr<ImportedGraph> graph = ImportGraph(header.graph(), limits);
+  limits.max_attr_bytes = options_.max_attr_bytes;
+  limits.max_expr_size = options_.max_expr_size;
+  absl::StatusOr<ImportedGraph> graph = ImportGraph(
+      header.graph(), limits, static_cast<int>(options_.max_nesting));
   if (!graph.ok()) return graph.status();
   row_.name = header.name();
   row_.format = header.format();

@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/expr_proto.h"
 #include "compiler/frontend/names.h"
+#include "compiler/ir/limit_text.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -36,13 +37,14 @@ bool IsKindOf(AttrType type, Kind kind) {
   return false;
 }
 
-absl::Status CheckRank(std::string_view what, int64_t rank, const GraphLimits& limits) {
-  if (rank <= limits.max_rank) return absl::OkStatus();
-  return Invalid(what, " has ", rank, " entries, one per axis; the limit is ", limits.max_rank);
+absl::Status CheckRank(std::string_view what, int64_t rank, const MessageLimits& limits) {
+  if (rank <= limits.graph.max_rank) return absl::OkStatus();
+  return Invalid(what, " has ", rank, " entries, one per axis; ",
+                 LimitIs(limits.graph.max_rank, "max_rank"));
 }
 
 absl::StatusOr<AttrValue> IndexMapFrom(std::string_view what, const v1::IndexMapAttr& message,
-                                       const GraphLimits& limits) {
+                                       const MessageLimits& limits) {
   absl::StatusOr<Shape> shape = ShapeFromProto(Cat(what, ".shape"), message.shape(), limits);
   if (!shape.ok()) return shape.status();
   absl::StatusOr<Shape> coordinates =
@@ -52,7 +54,7 @@ absl::StatusOr<AttrValue> IndexMapFrom(std::string_view what, const v1::IndexMap
 }
 
 absl::StatusOr<AttrValue> TensorFrom(std::string_view what, const v1::TensorLiteral& message,
-                                     const GraphLimits& limits) {
+                                     const MessageLimits& limits) {
   absl::StatusOr<DType> dtype = DTypeFromProto(Cat(what, ".dtype"), message.dtype());
   if (!dtype.ok()) return dtype.status();
   if (absl::Status s = CheckRank(Cat(what, ".shape"), message.shape_size(), limits); !s.ok()) {
@@ -104,11 +106,12 @@ absl::StatusOr<DType> DTypeFromProto(std::string_view what, std::string_view nam
 }
 
 absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& messages,
-                                     const GraphLimits& limits) {
+                                     const MessageLimits& limits) {
   if (absl::Status s = CheckRank(what, messages.size(), limits); !s.ok()) return s;
   Shape shape;
   for (const v1::SizeExpr& message : messages) {
-    absl::StatusOr<Expr> expr = ExprFromProto(message, {.max_size = limits.max_expr_size});
+    absl::StatusOr<Expr> expr = ExprFromProto(
+        message, {.max_depth = limits.max_nesting, .max_size = limits.graph.max_expr_size});
     if (!expr.ok()) return Prefixed(Cat(what, "[", shape.size(), "]: "), expr.status());
     shape.push_back(*std::move(expr));
   }
@@ -116,7 +119,7 @@ absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& mes
 }
 
 absl::StatusOr<AttrValue> AttrFromProto(std::string_view name, AttrType type,
-                                        const v1::AttrValue& message, const GraphLimits& limits) {
+                                        const v1::AttrValue& message, const MessageLimits& limits) {
   const std::string what = Cat("attribute ", name);
   if (!IsKindOf(type, message.kind_case())) {
     return Invalid(what, " is of type ", KindName(message.kind_case()), "; it must be of type ",

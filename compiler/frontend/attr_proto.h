@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "compiler/frontend/frontend.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/op.h"
 #include "proto/athanor/v1/graph.pb.h"
@@ -20,14 +21,19 @@ namespace athanor {
 
 using SizeExprs = google::protobuf::RepeatedPtrField<v1::SizeExpr>;
 
+struct MessageLimits {
+  GraphLimits graph;
+  int max_nesting = kMaxNesting;
+};
+
 // The dtype of that name; `what` says whose it is.
 absl::StatusOr<DType> DTypeFromProto(std::string_view what, std::string_view name);
 
 absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& messages,
-                                     const GraphLimits& limits);
+                                     const MessageLimits& limits);
 
 absl::StatusOr<AttrValue> AttrFromProto(std::string_view name, AttrType type,
-                                        const v1::AttrValue& message, const GraphLimits& limits);
+                                        const v1::AttrValue& message, const MessageLimits& limits);
 
 void ShapeToProto(const Shape& shape, SizeExprs* messages);
 v1::AttrValue AttrToProto(const AttrValue& value);

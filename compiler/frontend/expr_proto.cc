@@ -13,7 +13,8 @@ class Reader {
 
   absl::StatusOr<Expr> Sum(const v1::SizeExpr& message, int depth) {
     if (depth > limits_.max_depth) {
-      return Invalid("size expression is nested deeper than ", limits_.max_depth, " levels");
+      return Invalid("size expression is nested deeper than ", limits_.max_depth,
+                     " levels (--max_nesting)");
     }
     Expr sum;
     for (const v1::SizeExpr::Term& term : message.terms()) {
@@ -34,12 +35,12 @@ class Reader {
     return Invalid(
         "size expression overflows: its coefficients must fit in 64 bits, and multiplied "
         "out it must have at most ",
-        limits_.max_size, " terms");
+        limits_.max_size, " terms (--max_expr_size)");
   }
 
   absl::Status Spend() {
     if (--left_ >= 0) return absl::OkStatus();
-    return Invalid("size expression has more than ", limits_.max_size, " terms and factors");
+    return Invalid("size expression has more than ", limits_.max_size, " terms and factors (--max_expr_size)");
   }
 
   absl::StatusOr<Expr> Product(const v1::SizeExpr::Term& term, int depth) {

@@ -27,11 +27,15 @@ struct ImportedGraph {
   std::vector<std::string> parameter_hashes;
 };
 
+constexpr int kMaxNesting = 16;  // of floor_div, min and max in a size of a message, at most
+
 // From a serialised athanor.v1.Graph. Bytes that are no such message are INVALID_ARGUMENT with the
 // field where they go wrong.
-absl::StatusOr<ImportedGraph> ImportGraph(std::string_view bytes, const GraphLimits& limits = {});
+absl::StatusOr<ImportedGraph> ImportGraph(std::string_view bytes, const GraphLimits& limits = {},
+                                          int max_nesting = kMaxNesting);
 // Nodes may come in any order; the result is ordered, and an order that is valid already is kept.
-absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphLimits& limits = {});
+absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphLimits& limits = {},
+                                          int max_nesting = kMaxNesting);
 // The graph alone.
 absl::StatusOr<Graph> GraphFromProto(const v1::Graph& message, const GraphLimits& limits = {});
 

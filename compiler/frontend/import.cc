@@ -16,6 +16,7 @@
 #include "compiler/frontend/names.h"
 #include "compiler/frontend/parse.h"
 #include "compiler/ir/check.h"
+#include "compiler/ir/limit_text.h"
 #include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
 
@@ -28,8 +29,8 @@ constexpr size_t kShownCycle = 16;
 // Imports one message. Positions are indices into message.nodes(), ids those of the graph.
 class Importer {
  public:
-  Importer(const v1::Graph& message, const GraphLimits& limits)
-      : message_(message), limits_(limits) {}
+  Importer(const v1::Graph& message, const MessageLimits& limits)
+      : message_(message), limits_(limits.graph), message_limits_(limits) {}
 
   absl::StatusOr<ImportedGraph> Run() {
     absl::Status s = CheckName("graph name", message_.name(), limits_);
@@ -74,6 +75,7 @@ class Importer {
 
   const v1::Graph& message_;
   const GraphLimits limits_;
+  const MessageLimits message_limits_;
   Graph graph_;
   Bounds bounds_;  // of the dims
   std::vector<std::string> hashes_;
@@ -101,8 +103,8 @@ absl::Status Importer::CheckDim(const v1::GraphDim& dim) const {
 
 absl::Status Importer::AddDims() {
   if (message_.dims_size() > limits_.max_dims) {
-    return Invalid("the graph has ", message_.dims_size(), " dims; the limit is ",
-                   limits_.max_dims);
+    return Invalid("the graph has ", message_.dims_size(), " dims; ",
+                   LimitIs(limits_.max_dims, "max_dims"));
   }
   absl::flat_hash_set<std::string> names;
   for (const v1::GraphDim& dim : message_.dims()) {
@@ -131,8 +133,8 @@ absl::Status Importer::ReadOp(int position) {
 
 absl::Status Importer::ReadNames() {
   if (message_.nodes_size() > limits_.max_nodes) {
-    return Invalid("the graph has ", message_.nodes_size(), " nodes; the limit is ",
-                   limits_.max_nodes);
+    return Invalid("the graph has ", message_.nodes_size(), " nodes; ",
+                   LimitIs(limits_.max_nodes, "max_nodes"));
   }
   for (int i = 0; i < message_.nodes_size(); ++i) {
     const std::string& name = message_.nodes(i).name();
@@ -228,7 +230,7 @@ absl::Status Importer::Cycle(const std::vector<int>& missing) const {
 absl::StatusOr<TensorType> Importer::ReadType(const v1::GraphNode& node) const {
   absl::StatusOr<DType> dtype = DTypeFromProto("dtype", node.dtype());
   if (!dtype.ok()) return dtype.status();
-  absl::StatusOr<Shape> shape = ShapeFromProto("shape", node.shape(), limits_);
+  absl::StatusOr<Shape> shape = ShapeFromProto("shape", node.shape(), message_limits_);
   if (!shape.ok()) return shape.status();
   return TensorType{*dtype, *std::move(shape)};
 }
@@ -275,7 +277,7 @@ absl::StatusOr<Attrs> Importer::ReadAttrs(const v1::GraphNode& node, const OpRow
                      known.empty() ? std::string("none") : JoinNames(known));
     }
     absl::StatusOr<AttrValue> value =
-        AttrFromProto(*name, spec->type, node.attrs().at(*name), limits_);
+        AttrFromProto(*name, spec->type, node.attrs().at(*name), message_limits_);
     if (!value.ok()) return value.status();
     attrs.emplace(*name, *std::move(value));
   }
@@ -353,16 +355,18 @@ absl::Status Importer::AddOutputs() {
 
 }  // namespace
 
-absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphLimits& limits) {
-  absl::StatusOr<ImportedGraph> imported = Importer(message, limits).Run();
+absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphLimits& limits,
+                                          int max_nesting) {
+  absl::StatusOr<ImportedGraph> imported = Importer(message, {limits, max_nesting}).Run();
   if (!imported.ok()) return Shortened(imported.status());
   return imported;
 }
 
-absl::StatusOr<ImportedGraph> ImportGraph(std::string_view bytes, const GraphLimits& limits) {
+absl::StatusOr<ImportedGraph> ImportGraph(std::string_view bytes, const GraphLimits& limits,
+                                          int max_nesting) {
   v1::Graph message;
   if (absl::Status s = ParseMessage(bytes, &message); !s.ok()) return s;
-  return ImportGraph(message, limits);
+  return ImportGraph(message, limits, max_nesting);
 }
 
 absl::StatusOr<Graph> GraphFromProto(const v1::Graph& message, const GraphLimits& limits) {

@@ -276,7 +276,8 @@ absl::Status RequestBinder::ReadTaps(std::string_view names, const RequestLimits
       continue;
     }
     if (static_cast<int64_t>(options->taps.size()) == limits.max_taps) {
-      return Invalid("parameter taps names more than ", limits.max_taps, " nodes, the most allowed");
+      return Invalid("parameter taps names more than ", limits.max_taps, 
+                     " nodes, the most allowed (--max_taps)");
     }
     if (absl::Status s = AddTap(name, options); !s.ok()) return s;
     name.clear();

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/ir/limit_text.h"
 #include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
 
@@ -49,8 +50,8 @@ std::string AttrNames(const OpRow& row) {
 
 absl::Status CheckName(std::string_view what, std::string_view name, const GraphLimits& limits) {
   if (static_cast<int64_t>(name.size()) > limits.max_name_bytes) {
-    return Invalid(what, " ", Quoted(name), " is ", name.size(), " bytes long; the limit is ",
-                   limits.max_name_bytes);
+    return Invalid(what, " ", Quoted(name), " is ", name.size(), " bytes long; ",
+                   LimitIs(limits.max_name_bytes, "max_name_bytes"));
   }
   if (!IsValidUtf8(name)) return Invalid(what, " ", Quoted(name), " is not valid UTF-8");
   return absl::OkStatus();
@@ -68,8 +69,8 @@ absl::Status NodeChecker::CheckExpr(const Expr& expr, int axes) const {
     return absl::OkStatus();
   }
   if (ExprSize(expr, limits_.max_expr_size) > limits_.max_expr_size) {
-    return Invalid("expression is too large; the limit is ", limits_.max_expr_size,
-                   " terms, atoms and arguments");
+    return Invalid("expression has too many terms, atoms and arguments; ",
+                   LimitIs(limits_.max_expr_size, "max_expr_size"));
   }
   std::set<std::string> symbols;
   expr.CollectSymbols(&symbols);
@@ -108,7 +109,7 @@ absl::Status NodeChecker::CheckSize(int axis, const Expr& size, int64_t* bytes) 
 absl::Status NodeChecker::CheckType(const TensorType& type) const {
   if (!IsKnown(type.dtype)) return Invalid("dtype ", static_cast<int>(type.dtype), " is unknown");
   if (static_cast<int64_t>(type.shape.size()) > limits_.max_rank) {
-    return Invalid("rank ", type.shape.size(), " is above the limit of ", limits_.max_rank);
+    return Invalid("rank ", type.shape.size(), " is too high; ", LimitIs(limits_.max_rank, "max_rank"));
   }
   int64_t bytes = DTypeBytes(type.dtype);
   for (size_t i = 0; i < type.shape.size(); ++i) {
@@ -117,7 +118,8 @@ absl::Status NodeChecker::CheckType(const TensorType& type) const {
   if (bytes > limits_.max_tensor_bytes) {
     return Invalid("type ", TypeToString(type), " takes ",
                    bytes == INT64_MAX ? std::string("more than 2^63") : Cat(bytes),
-                   " bytes at the dims' largest sizes; the limit is ", limits_.max_tensor_bytes);
+                   " bytes at the dims' largest sizes; ",
+                   LimitIs(limits_.max_tensor_bytes, "max_tensor_bytes"));
   }
   return absl::OkStatus();
 }
@@ -125,7 +127,7 @@ absl::Status NodeChecker::CheckType(const TensorType& type) const {
 absl::Status NodeChecker::CheckShapeAttr(const Shape& shape) const {
   // Sizes are checked with the type that comes of them.
   if (static_cast<int64_t>(shape.size()) > limits_.max_rank) {
-    return Invalid("rank ", shape.size(), " is above the limit of ", limits_.max_rank);
+    return Invalid("rank ", shape.size(), " is too high; ", LimitIs(limits_.max_rank, "max_rank"));
   }
   for (size_t i = 0; i < shape.size(); ++i) {
     if (absl::Status s = CheckExpr(shape[i], 0); !s.ok()) return Prefixed(Cat("axis ", i, ": "), s);
@@ -136,8 +138,8 @@ absl::Status NodeChecker::CheckShapeAttr(const Shape& shape) const {
 absl::Status NodeChecker::CheckMapAttr(const IndexMap& map) const {
   if (absl::Status s = CheckShapeAttr(map.shape); !s.ok()) return s;
   if (static_cast<int64_t>(map.coordinates.size()) > limits_.max_rank) {
-    return Invalid(map.coordinates.size(), " coordinates are above the rank limit of ",
-                   limits_.max_rank);
+    return Invalid(map.coordinates.size(), " coordinates, one per axis; ",
+                   LimitIs(limits_.max_rank, "max_rank"));
   }
   for (size_t i = 0; i < map.coordinates.size(); ++i) {
     absl::Status s = CheckExpr(map.coordinates[i], static_cast<int>(map.shape.size()));
@@ -148,12 +150,13 @@ absl::Status NodeChecker::CheckMapAttr(const IndexMap& map) const {
 
 absl::Status NodeChecker::CheckTensorAttr(const Tensor& value) const {
   if (static_cast<int64_t>(value.bytes.size()) > limits_.max_attr_bytes) {
-    return Invalid("literal has ", value.bytes.size(), " bytes; the limit is ",
-                   limits_.max_attr_bytes, " (larger tensors are parameters)");
+    return Invalid("literal has ", value.bytes.size(), " bytes; ",
+                   LimitIs(limits_.max_attr_bytes, "max_attr_bytes"),
+                   "; larger tensors are parameters");
   }
   TensorType type{value.dtype, {}};
   if (static_cast<int64_t>(value.shape.size()) > limits_.max_rank) {
-    return Invalid("rank ", value.shape.size(), " is above the limit of ", limits_.max_rank);
+    return Invalid("rank ", value.shape.size(), " is too high; ", LimitIs(limits_.max_rank, "max_rank"));
   }
   for (int64_t size : value.shape) type.shape.push_back(size);
   if (absl::Status s = CheckType(type); !s.ok()) return s;
@@ -187,7 +190,7 @@ absl::Status NodeChecker::CheckAttr(const AttrSpec& spec, const AttrValue& value
     case AttrType::kInts:
       if (static_cast<int64_t>(std::get<std::vector<int64_t>>(value).size()) > limits_.max_rank) {
         return Invalid("holds ", std::get<std::vector<int64_t>>(value).size(),
-                       " axes; the rank limit is ", limits_.max_rank);
+                       " axes; ", LimitIs(limits_.max_rank, "max_rank"));
       }
       return absl::OkStatus();
     case AttrType::kShape: return CheckShapeAttr(std::get<Shape>(value));

@@ -60,7 +60,7 @@ absl::StatusOr<NodeId> GraphBuilder::Constant(Tensor value) {
 
 absl::Status GraphBuilder::CheckNew(Op op, const std::string& name) const {
   if (static_cast<int64_t>(graph_->nodes.size()) >= limits_.max_nodes) {
-    return Invalid("the graph has more than ", limits_.max_nodes, " nodes, the limit");
+    return Invalid("the graph has more than ", limits_.max_nodes, " nodes, the limit (--max_nodes)");
   }
   if (absl::Status s = CheckName("name", name, limits_); !s.ok()) return s;
   if (names_.contains(name)) {

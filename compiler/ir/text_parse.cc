@@ -82,7 +82,7 @@ class GraphParser {
       return in_.Error(Cat("dim ", *name, ": bounds must be [min, max] with 0 <= min <= max"));
     }
     if (static_cast<int64_t>(graph_.dims.size()) >= limits_.max_dims) {
-      return in_.Error(Cat("more dims than ", limits_.max_dims, ", the limit"));
+      return in_.Error(Cat("more dims than ", limits_.max_dims, ", the limit (--max_dims)"));
     }
     graph_.dims.push_back({std::string(*name), (*bounds)[0], (*bounds)[1]});
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/graph.h"
+#include "compiler/ir/limit_text.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -25,7 +26,8 @@ absl::Status CheckDim(const Dim& dim, const GraphLimits& limits) {
 
 absl::Status CheckDims(const Graph& graph, const GraphLimits& limits) {
   if (static_cast<int64_t>(graph.dims.size()) > limits.max_dims) {
-    return Invalid("the graph has ", graph.dims.size(), " dims; the limit is ", limits.max_dims);
+    return Invalid("the graph has ", graph.dims.size(), " dims; ",
+                   LimitIs(limits.max_dims, "max_dims"));
   }
   absl::flat_hash_set<std::string> names;
   for (const Dim& dim : graph.dims) {
@@ -75,7 +77,8 @@ absl::Status CheckNode(const Graph& graph, NodeId id, const NodeChecker& checker
 
 absl::Status CheckNodes(const Graph& graph, const GraphLimits& limits) {
   if (static_cast<int64_t>(graph.nodes.size()) > limits.max_nodes) {
-    return Invalid("the graph has ", graph.nodes.size(), " nodes; the limit is ", limits.max_nodes);
+    return Invalid("the graph has ", graph.nodes.size(), " nodes; ",
+                   LimitIs(limits.max_nodes, "max_nodes"));
   }
   const Bounds bounds = graph.DimBounds();
   const NodeChecker checker(graph.dims, bounds, limits);
@@ -99,8 +102,8 @@ absl::Status CheckNodes(const Graph& graph, const GraphLimits& limits) {
 absl::Status CheckOutputs(const Graph& graph, const GraphLimits& limits) {
   if (graph.outputs.empty()) return Invalid("the graph has no outputs; it needs at least one");
   if (static_cast<int64_t>(graph.outputs.size()) > limits.max_nodes) {
-    return Invalid("the graph has ", graph.outputs.size(), " outputs; the limit is ",
-                   limits.max_nodes);
+    return Invalid("the graph has ", graph.outputs.size(), " outputs; ",
+                   LimitIs(limits.max_nodes, "max_nodes"));
   }
   absl::flat_hash_set<std::string> names;
   for (size_t i = 0; i < graph.outputs.size(); ++i) {

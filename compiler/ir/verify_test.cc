@@ -90,7 +90,7 @@ TEST(Verify, RefusesBrokenTypes) {
       {"more than 2^63 bytes", type({DType::kF32, {huge, 4}})},
       {"more than 2^63 bytes", type({DType::kF32, {huge, 0, huge}})},
       {"the limit is 1099511627776", type({DType::kF32, {1 << 20, 1 << 20, B()}})},
-      {"rank 17 is above the limit of 16", type({DType::kF32, Shape(17, 1)})},
+      {"rank 17 is too high; the limit is 16 (--max_rank)", type({DType::kF32, Shape(17, 1)})},
   };
   for (const Broken& broken : cases) ExpectRefused(broken);
 }
