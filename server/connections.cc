@@ -8,10 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
 
 namespace athanor {
 namespace {
@@ -22,19 +19,6 @@ constexpr std::chrono::milliseconds kLookAgain{10};
 ino_t InodeOf(int fd) {
   struct stat about{};
   return fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode) ? about.st_ino : 0;
-}
-
-// What an HTTP/2 server says that closes at once: its settings, and GOAWAY (RFC 9113, 6.8), whose
-// text clients show.
-std::string GoAway(int64_t most) {
-  constexpr char kEnhanceYourCalm = 0xb;
-  const std::string text =
-      absl::StrCat(most, " connections are open, the most allowed (--max_connections)");
-  const size_t size = 8 + text.size();
-  std::string frames("\0\0\0\4\0\0\0\0\0", 9);  // SETTINGS
-  frames += {0, static_cast<char>(size >> 8), static_cast<char>(size), 7, 0, 0, 0, 0, 0};
-  frames += {0, 0, 0, 0, 0, 0, 0, kEnhanceYourCalm};
-  return frames + text;
 }
 
 }  // namespace
@@ -79,24 +63,10 @@ void Connections::Accept() {
     if (open_.Add(fd, OpenSockets::Clock::now())) {
       options_.take(fd);
     } else {
-      Refuse(fd);
+      options_.refused();
+      close(fd);
     }
   }
-}
-
-// Waits for nobody: what does not go at once does not go.
-void Connections::Refuse(int fd) const {
-  options_.refused();
-  if (options_.plain) {
-    const std::string frames = GoAway(options_.most);
-    (void)!send(fd, frames.data(), frames.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    shutdown(fd, SHUT_WR);
-    // Closed with bytes unread, the connection would be reset and take the text with it.
-    char bytes[256];
-    while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
-    }
-  }
-  close(fd);
 }
 
 }  // namespace athanor

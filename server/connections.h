@@ -3,6 +3,9 @@
 //
 //   auto connections = Connections::Start(std::move(listener), {.most = 4096, .take = ...});
 //
+// Who is refused is told nothing: to a client that was greeted and then sent away (GOAWAY), gRPC's
+// own connects again at once, and its call never fails; one that is not greeted fails UNAVAILABLE.
+//
 // Whom a socket belongs to once it was handed over, it does not say when it closes it. What was
 // handed over is looked at only when it seems too many: a descriptor that is closed, or another
 // file's by now, counts no more.
@@ -48,7 +51,6 @@ class OpenSockets {
 
 struct ConnectionOptions {
   int64_t most = 1;
-  bool plain = true;              // without TLS, so that who is refused can be told why
   std::function<void(int)> take;  // owns the descriptor
   std::function<void()> refused;  // one more
 };
@@ -64,7 +66,6 @@ class Connections {
  private:
   Connections(std::unique_ptr<Listener> listener, ConnectionOptions options, int stop_fd);
   void Accept();
-  void Refuse(int fd) const;
 
   const std::unique_ptr<Listener> listener_;
   const ConnectionOptions options_;

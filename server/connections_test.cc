@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -82,7 +83,7 @@ TEST(OpenSocketsTest, ADescriptorThatIsAnotherFilesCountsNoMore) {
   for (const int fd : {pair[0], pair[1], other[0], other[1]}) close(fd);
 }
 
-TEST(ConnectionsTest, TakesSoManyAndTellsOthersWhy) {
+TEST(ConnectionsTest, TakesSoManyAndClosesOthers) {
   std::atomic<int> taken = -1, refused = 0;
   auto connections = Connections::Start(
       ListenAt("127.0.0.1:0"),
@@ -91,30 +92,8 @@ TEST(ConnectionsTest, TakesSoManyAndTellsOthersWhy) {
   const int first = ConnectTo(AF_INET, (*connections)->port());
   while (taken < 0) std::this_thread::yield();
   const int second = ConnectTo(AF_INET, (*connections)->port());
-  const std::string told = ReadAll(second);
-  EXPECT_EQ(refused, 1);
-  EXPECT_THAT(told, HasSubstr("1 connections are open, the most allowed (--max_connections)"));
-  // SETTINGS without settings, then GOAWAY with ENHANCE_YOUR_CALM.
-  EXPECT_EQ(told.substr(0, 9), std::string("\0\0\0\4\0\0\0\0\0", 9));
-  ASSERT_GT(told.size(), 26u);
-  EXPECT_EQ(told[12], 7);
-  EXPECT_EQ(static_cast<unsigned char>(told[11]), told.size() - 18);
-  EXPECT_EQ(told[25], 0xb);
-  close(first);
-  close(taken);
-  close(second);
-}
-
-TEST(ConnectionsTest, UnderTlsNothingIsSaid) {
-  std::atomic<int> taken = -1;
-  auto connections = Connections::Start(
-      ListenAt("127.0.0.1:0"),
-      {.most = 1, .plain = false, .take = [&](int fd) { taken = fd; }, .refused = [] {}});
-  ASSERT_TRUE(connections.ok());
-  const int first = ConnectTo(AF_INET, (*connections)->port());
-  while (taken < 0) std::this_thread::yield();
-  const int second = ConnectTo(AF_INET, (*connections)->port());
   EXPECT_THAT(ReadAll(second), IsEmpty());
+  EXPECT_EQ(refused, 1);
   for (const int fd : {first, second, taken.load()}) close(fd);
 }
 
@@ -158,8 +137,9 @@ TEST(ListenerTest, WhatIsNoAddressIsRefused) {
 }
 
 TEST(ListenerTest, ASocketFileIsOneServersAndGoesWithIt) {
-  const std::string path = ::testing::TempDir() + "/athanor.sock";
-  unlink(path.c_str());
+  char folder[] = "/tmp/athanor-XXXXXX";  // a path of a socket is short
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/athanor.sock";
   {
     const std::unique_ptr<Listener> first = ListenAt("unix:" + path);
     EXPECT_EQ(first->port(), 0);
@@ -175,6 +155,7 @@ TEST(ListenerTest, ASocketFileIsOneServersAndGoesWithIt) {
   ASSERT_EQ(bind(dead, reinterpret_cast<sockaddr*>(&left), sizeof(left)), 0);
   close(dead);
   ListenAt("unix:" + path);
+  rmdir(folder);
 }
 
 }  // namespace

@@ -124,7 +124,6 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
   const ServerOptions& options = core_->options();
   ConnectionOptions connections;
   connections.most = options.max_connections;
-  connections.plain = options.tls_cert.empty();
   connections.take = [acceptor = acceptor_.get()](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;

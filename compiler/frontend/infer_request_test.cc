@@ -229,7 +229,7 @@ TEST(InferRequestTest, NumberOfTapsIsBounded) {
   const RequestBinder binder = Binder(ModelGraph());
   EXPECT_TRUE(binder.Bind(m.request, {.max_taps = 2}).ok());
   EXPECT_EQ(binder.Bind(m.request, {.max_taps = 1}).status().message(),
-            "parameter taps names more than 1 nodes, the most allowed");
+            "parameter taps names more than 1 nodes, the most allowed (--max_taps)");
 }
 
 TEST(InferRequestTest, TapsOfDtypesThatCannotTravel) {

@@ -171,7 +171,7 @@ TEST(GraphBuilder, RefusesAtOnceAndNamesTheNode) {
   EXPECT_EQ(graph.nodes.size(), 2u);
   EXPECT_TRUE(builder.Add(Op::kExp, {x}).ok());
   EXPECT_EQ(builder.Add(Op::kExp, {x}).status().message(),
-            "%3 (Exp): the graph has more than 3 nodes, the limit");
+            "%3 (Exp): the graph has more than 3 nodes, the limit (--max_nodes)");
 }
 
 TEST(GraphBuilder, ContinuesAGraph) {
