@@ -52,7 +52,7 @@ std::shared_ptr<const PlanSearch::Found> WorkerSearches::Adopt(CompileJob& job,
   if (made->plan.kind() != kSearchedPlan || id == serving.plan.plan_id()) return nullptr;
   // How it compares with a plan that is not kept any more, nobody knows.
   const bool known =
-      serving.plan.kind() != kSearchedPlan || keeper_.Find(key, serving.plan.plan_id()).ok();
+      serving.plan.kind() != kSearchedPlan || keeper_.Find(version, key, serving.plan.plan_id()).ok();
   if (!known) return nullptr;
   auto served = loader_.Load(version, version.graph(), made);
   if (!served.ok()) {
