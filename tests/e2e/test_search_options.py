@@ -131,7 +131,9 @@ def test_a_model_deleted_during_its_search(searching: Server) -> None:
 
 def test_a_third_model_while_two_are_searched_for(searching: Server) -> None:
     with searching.client() as client:
-        models = [upload(client, name) for name in ("first", "second")]
+        # Equal searches would be made one after the other.
+        models = [upload(client, name, budget=budget)
+                  for name, budget in (("first", "exhaust:9h"), ("second", "exhaust:8h"))]
         jobs = [model.info().compile_job_id for model in models]
         for job in jobs:
             when(client, job, searched)
@@ -151,7 +153,8 @@ def test_an_upload_waits_for_no_step_of_a_search(own_server: Server) -> None:
     with own_server.client() as client:
         builders = own_server.children()
         assert len(builders) == 1, "one worker, and nothing to search yet"
-        models = [upload(client, name, budget="exhaust") for name in ("first", "second")]
+        models = [upload(client, name, budget=budget)
+                  for name, budget in (("first", "exhaust:9h"), ("second", "exhaust:8h"))]
         jobs = [model.info().compile_job_id for model in models]
         for job in jobs:
             when(client, job, searched)
