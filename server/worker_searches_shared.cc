@@ -29,9 +29,7 @@ std::optional<WorkerSearches::Waits> WorkerSearches::TakeLease(
   // An equal one may have ended while this one waited, or since its plan was looked up.
   const SearchPolicy& policy = job->policy();
   const bool waited = !job->state().waits_for().empty();
-  const bool ended =
-      policy.automatic &&
-      keeper_.SearchEnded(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy);
+  const bool ended = policy.automatic && !Due(keeper_, version, policy);
   std::shared_ptr<const PlanSearch::Found> better;
   if (waited || ended) better = Adopt(*job, **serving);
   const std::shared_ptr<const ServedPlan> plan = version.plan();
