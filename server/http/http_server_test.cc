@@ -23,6 +23,8 @@
 namespace athanor {
 namespace {
 
+constexpr size_t kHuge = size_t{16} << 20;  // more than the sockets' buffers take
+
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -85,7 +87,7 @@ class HttpServerTest : public testing::Test {
             {"/numbers", "text/plain", [this] { return absl::StrCat("n ", ++asked_, "\n"); }},
             {"/large", "text/plain", [] { return std::string(4 << 20, 'x'); }},
             // More than sockets hold by themselves.
-            {"/huge", "text/plain", [] { return std::string(64 << 20, 'x'); }}};
+            {"/huge", "text/plain", [] { return std::string(kHuge, 'x'); }}};
   }
 
   std::string Exchange(const std::string& bytes) {
@@ -261,7 +263,7 @@ TEST_F(HttpServerTest, WhoDoesNotReadHoldsNoThread) {
   }
   // Too many answers are held: the oldest is given up, the others are sent to their end.
   deaf[0]->AwaitClosed();
-  for (int i : {1, 2}) EXPECT_GT(deaf[i]->Hear().size(), size_t{64} << 20);
+  for (int i : {1, 2}) EXPECT_GT(deaf[i]->Hear().size(), kHuge);
 }
 
 TEST_F(HttpServerTest, WhoDoesNotReadIsLetGo) {
