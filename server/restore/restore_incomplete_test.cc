@@ -69,8 +69,10 @@ TEST_F(RestoreTest, ACheckThatHadNoTimeSaysNothingOfThePlan) {
   control_->Search({});
   Create();
   AwaitEnd(*JobOf(*Find("m")));
-  EXPECT_EQ(Find("m")->plan()->info.kind(), "baseline");
+  EXPECT_THAT(Events(), Contains("verify found-1"));
   EXPECT_THAT(Quarantined(), IsEmpty());
+  // Compiled again its kernels are, byte for byte, those it was verified with before.
+  EXPECT_EQ(ServedBy(*Find("m")), "found-1");
 }
 
 TEST_F(RestoreTest, TheBaselineServesUntilAFoundPlanIsWhole) {
