@@ -2,7 +2,9 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/box_testing.h"
@@ -33,7 +35,12 @@ class PinnedBoxesTest : public BoxTest {
     return core_->workers().PinPlan("m", "", plan_id).status();
   }
   bool HasFile(const std::string& plan_id) {
-    return std::filesystem::exists(options_.state_dir + "/plans/" + plan_id);
+    std::error_code none;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(options_.state_dir + "/plans", none)) {
+      if (absl::EndsWith(entry.path().string(), "-" + plan_id)) return true;
+    }
+    return false;
   }
   void RestartAndAwait() {
     Restart();
