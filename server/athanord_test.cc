@@ -110,7 +110,7 @@ TEST_F(AthanordTest, CertificatesThatCannotBeReadEndWithTwo) {
   auto process = Start({"--listen=127.0.0.1:0", "--state_dir=" + directory_ + "/state",
                         "--tls_cert=" + wrong, "--tls_key=" + wrong});
   EXPECT_EQ(process->Wait(), 2);
-  EXPECT_THAT(process->Output(), HasSubstr("--tls_cert='" + wrong + "'"));
+  EXPECT_THAT(process->Output(), HasSubstr("--tls_cert: '" + wrong + "' holds no certificate"));
 }
 
 TEST_F(AthanordTest, HelpAndVersionEndWithZero) {

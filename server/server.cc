@@ -16,6 +16,7 @@
 #include "server/http/server_status.h"
 #include "server/http/status_pages.h"
 #include "server/log.h"
+#include "server/tls.h"
 
 namespace athanor {
 namespace {
@@ -37,6 +38,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Serve
   if (!cert.ok()) return cert.status();
   absl::StatusOr<std::string> key = ReadFile("--tls_key", options.tls_key);
   if (!key.ok()) return key.status();
+  if (absl::Status s = MakeTls(options.tls_cert, options.tls_key).status(); !s.ok()) return s;
   grpc::SslServerCredentialsOptions tls;
   tls.pem_key_cert_pairs.push_back({*std::move(key), *std::move(cert)});
   return grpc::SslServerCredentials(tls);
@@ -104,12 +106,7 @@ absl::Status Server::Listen() {
   builder.RegisterService(&compile_);
   builder.RegisterService(&cache_);
   grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr) {
-    if (options.tls_cert.empty()) return absl::InternalError("gRPC's server does not start");
-    return absl::InvalidArgumentError(
-        absl::StrCat("--tls_cert='", options.tls_cert, "', --tls_key='", options.tls_key,
-                     "': these are no certificate chain and its private key (PEM)"));
-  }
+  if (grpc_ == nullptr) return absl::InternalError("gRPC's server does not start");
   if (absl::Status s = AcceptConnections(*std::move(listener)); !s.ok()) return s;
   TellHealth("", true);
   core_->registry().SetServingHook(

@@ -13,26 +13,18 @@
 #include "absl/strings/str_cat.h"
 #include "server/http/connection_queue.h"
 #include "server/listener.h"
+#include "server/tls.h"
 
 namespace athanor {
 namespace {
 
-using TlsContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
-
-absl::StatusOr<TlsContext> MakeTls(const HttpOptions& options) {
-  TlsContext tls(nullptr, &SSL_CTX_free);
-  if (options.tls_cert.empty()) return tls;
-  tls.reset(SSL_CTX_new(TLS_server_method()));
-  if (tls == nullptr) return absl::ResourceExhaustedError("--http_listen: no memory for TLS");
-  SSL_CTX_set_min_proto_version(tls.get(), TLS1_2_VERSION);
-  SSL_CTX_set_mode(tls.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  if (SSL_CTX_use_certificate_chain_file(tls.get(), options.tls_cert.c_str()) != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--tls_cert: '", options.tls_cert, "' holds no certificate chain (PEM)"));
-  }
-  if (SSL_CTX_use_PrivateKey_file(tls.get(), options.tls_key.c_str(), SSL_FILETYPE_PEM) != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--tls_key: '", options.tls_key,
-                                                   "' holds no private key (PEM) of --tls_cert"));
+// None without a certificate.
+absl::StatusOr<TlsContext> TlsOf(const HttpOptions& options) {
+  if (options.tls_cert.empty()) return TlsContext(nullptr, &SSL_CTX_free);
+  absl::StatusOr<TlsContext> tls = MakeTls(options.tls_cert, options.tls_key);
+  if (tls.ok()) {
+    SSL_CTX_set_mode(tls->get(),
+                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   }
   return tls;
 }
@@ -128,7 +120,7 @@ int HttpServer::port() const { return impl_->port(); }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options,
                                                               std::vector<HttpPage> pages) {
-  absl::StatusOr<TlsContext> tls = MakeTls(options);
+  absl::StatusOr<TlsContext> tls = TlsOf(options);
   if (!tls.ok()) return tls.status();
   if (absl::StartsWith(options.listen, "unix:")) {
     return absl::InvalidArgumentError(absl::StrCat("--http_listen=", options.listen,
