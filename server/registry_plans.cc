@@ -127,7 +127,8 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
   const std::string has = plan == nullptr ? "" : plan->info.plan_id();
   if (!plan_id.empty() && has != plan_id) {
     std::vector<std::string> ids;
-    for (const v1::PlanInfo& info : version->ToProto(true).plans()) {
+    const v1::Model model = version->ToProto(true);
+    for (const v1::PlanInfo& info : model.plans()) {
       ids.push_back(Quoted(info.plan_id()));
     }
     return absl::NotFoundError(absl::StrCat(version->Describe(), " has no plan ", Quoted(plan_id),
