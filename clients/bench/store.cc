@@ -122,15 +122,16 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Acce
 // One transaction, so that two processes that open a new file together make its tables once.
 absl::Status Store::Prepare(Access access) {
   int64_t application = 0, version = 0, tables = 0;
-  const auto read = [this](const char* sql, int64_t* value) {
-    Statement statement(db_, sql);
-    const bool row = statement.Step() == SQLITE_ROW;
-    if (row) *value = statement.IntColumn(0);
-    return row;
-  };
   const auto look = [&] {
-    return read("PRAGMA application_id", &application) && read("PRAGMA user_version", &version) &&
-           read("SELECT count(*) FROM sqlite_schema", &tables);
+    // In one statement: another process may be making it.
+    Statement statement(db_,
+                        "SELECT a.application_id, v.user_version, (SELECT count(*) FROM "
+                        "sqlite_schema) FROM pragma_application_id a, pragma_user_version v");
+    if (statement.Step() != SQLITE_ROW) return false;
+    application = statement.IntColumn(0);
+    version = statement.IntColumn(1);
+    tables = statement.IntColumn(2);
+    return true;
   };
   if (!look()) return Error("is no results file of athanor-bench");
   const bool is_new = access == Access::kWrite && tables == 0 && version == 0;
