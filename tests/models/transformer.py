@@ -15,21 +15,13 @@ from collections.abc import Mapping
 import numpy as np
 import numpy_ops as ops
 from onnx_writer import OnnxWriter
+from weights import SeededArrays
 
 Arrays = Mapping[str, np.ndarray]
 
 
-class Weights:
+class Weights(SeededArrays):
     """Weights by name, f32, drawn from one seed."""
-
-    def __init__(self, seed: int) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
-        self._random = np.random.default_rng(seed)
-
-    def normal(self, *shape: int, deviation: float = 0.1, mean: float = 0.0) -> np.ndarray:
-        """Normal values."""
-        values = self._random.standard_normal(shape, np.float32)
-        return values * np.float32(deviation) + np.float32(mean)
 
     def linear(self, name: str, outputs: int, inputs: int, bias: bool = True,
                gain: float = 1.0) -> None:

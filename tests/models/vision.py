@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy_ops as ops
 from onnx_writer import OnnxWriter
+from weights import SeededArrays
 
 EPSILON = 1e-5
 Arrays = Mapping[str, np.ndarray]
@@ -25,17 +26,8 @@ RELU_MEAN = 1 / math.sqrt(2 * math.pi)
 RELU_DEVIATION = math.sqrt(0.5 - RELU_MEAN**2)
 
 
-class ConvWeights:
+class ConvWeights(SeededArrays):
     """Weights of convolutions, norms and linear layers by name, f32, drawn from one seed."""
-
-    def __init__(self, seed: int) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
-        self._random = np.random.default_rng(seed)
-
-    def normal(self, *shape: int, deviation: float = 0.1, mean: float = 0.0) -> np.ndarray:
-        """Normal values."""
-        values = self._random.standard_normal(shape, np.float32)
-        return values * np.float32(deviation) + np.float32(mean)
 
     def filters(self, *shape: int, gain: float) -> np.ndarray:
         """Filters [out, ...] without a mean that keep values' size up to `gain`."""
