@@ -1,0 +1,8 @@
+// Handlers: resampling.
+#include "compiler/frontend/onnx/handler.h"
+
+namespace athanor::onnx {
+
+absl::Span<const HandlerRow> ResizeRows() { return {}; }
+
+}  // namespace athanor::onnx
