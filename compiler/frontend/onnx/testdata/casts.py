@@ -1,0 +1,45 @@
+"""Writes casts.txt, what ml_dtypes says of the element types that are codes: `python casts.py`.
+
+Lines are "decode TYPE" and each code's number as bits of f32, and "encode TYPE MODE" and, for
+every f16 by its bits in order, the code it casts to: "FIRST:CODE" where that changes (hexadecimal).
+MODE is "saturate" as onnx.numpy_helper.saturate_cast, else "plain".
+"""
+
+import pathlib
+
+import ml_dtypes
+import numpy as np
+from onnx.numpy_helper import saturate_cast
+
+TYPES = {
+    "float8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8e5m2": ml_dtypes.float8_e5m2,
+    "float8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "float8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "float4e2m1": ml_dtypes.float4_e2m1fn,
+    "float6e2m3": ml_dtypes.float6_e2m3fn,
+    "float6e3m2": ml_dtypes.float6_e3m2fn,
+}
+
+
+def main() -> None:
+    lines = []
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for name, dtype in TYPES.items():
+        codes = np.arange(1 << ml_dtypes.finfo(dtype).bits, dtype=np.uint8)
+        bits = codes.view(dtype).astype(np.float32).view(np.uint32)
+        lines.append(f"decode {name} " + " ".join(f"{b:x}" for b in bits))
+        for mode in ("saturate", "plain"):
+            if mode == "saturate" and not name.startswith("float8"):
+                continue
+            cast = saturate_cast(every, np.dtype(dtype)) if mode == "saturate" else every.astype(dtype)
+            code = cast.view(np.uint8)
+            first = np.flatnonzero(np.concatenate(([True], code[1:] != code[:-1])))
+            runs = " ".join(f"{i:x}:{code[i]:x}" for i in first)
+            lines.append(f"encode {name} {mode} {runs}")
+    path = pathlib.Path(__file__).with_name("casts.txt")
+    path.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
