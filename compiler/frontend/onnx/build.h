@@ -39,6 +39,8 @@ class OpBuilder {
 
   const absl::Status& status() const { return status_; }
   void Fail(absl::Status status);  // kept if it is the first
+  // The status, and none from here on: the next node starts afresh.
+  absl::Status TakeStatus() { return std::exchange(status_, absl::OkStatus()); }
   const Bounds& bounds() const { return bounds_; }
   const Graph& graph() const { return *graph_; }
 
