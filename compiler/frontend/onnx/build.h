@@ -134,6 +134,8 @@ class OpBuilder {
  private:
   NodeId AddNode(Op op, std::vector<NodeId> inputs, Attrs attrs);
   Value Checked(const Value& index, const Expr& size);  // negatives resolved, guards applied
+  // Row-major positions of the elements at indices per axis; -1 where one is outside.
+  Value Flat(const Shape& shape, absl::Span<const Value> at);
 
   Graph* graph_;
   GraphBuilder builder_;
