@@ -30,6 +30,8 @@ namespace athanor {
   /* leaves */ X(Input) X(Parameter) X(Constant) X(Iota) X(RandomBits)                        \
   /* elementwise, one operand */                                                              \
   X(Log2) X(Exp2) X(Sin) X(Sqrt) X(Recip) X(Exp) X(Log) X(Tanh) X(Erf) X(Floor) X(Round)      \
+  X(Cos) X(Tan) X(Asin) X(Acos) X(Atan) X(Sinh) X(Cosh) X(Asinh) X(Acosh) X(Atanh) X(Log1p)   \
+  X(Expm1)                                                                                    \
   X(Not) X(Cast) X(Bitcast)                                                                   \
   /* elementwise, two operands */                                                             \
   X(Add) X(Mul) X(Mod) X(Div) X(TruncDiv) X(FloorDiv) X(Pow) X(Min) X(Max) X(And) X(Or)       \

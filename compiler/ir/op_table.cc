@@ -60,6 +60,45 @@ void AddLeaves(Rows* rows) {
               "Equal seeds and shapes give equal bits on every backend.");
 }
 
+// As C's functions of the same name; these rows stand between Round and Not.
+void AddTrigonometry(Rows* rows) {
+  ATHANOR_UNARY(Cos, C::kFloats, 4,
+                "Cosine of radians, for the whole range of the dtype (full argument reduction). "
+                "+-inf and NaN give NaN. f16 and bf16 compute in f32 and round once; f64 in f64.");
+  ATHANOR_UNARY(Tan, C::kFloats, 4,
+                "Tangent of radians, for the whole range of the dtype. +-inf and NaN give NaN, -0 "
+                "gives -0. Precision as Cos.");
+  ATHANOR_UNARY(Asin, C::kFloats, 4,
+                "Arcsine, in [-pi/2, pi/2]. Outside [-1, 1] and for NaN NaN, -0 gives -0. "
+                "Precision as Cos.");
+  ATHANOR_UNARY(Acos, C::kFloats, 4,
+                "Arccosine, in [0, pi]. Outside [-1, 1] and for NaN NaN, 1 gives +0. Precision as "
+                "Cos.");
+  ATHANOR_UNARY(Atan, C::kFloats, 4,
+                "Arctangent, in [-pi/2, pi/2]. +-inf gives +-pi/2, -0 gives -0, NaN gives NaN. "
+                "Precision as Cos.");
+  ATHANOR_UNARY(Sinh, C::kFloats, 4,
+                "Hyperbolic sine. +-inf and overflow give +-inf, -0 gives -0, NaN gives NaN. "
+                "Precision as Cos.");
+  ATHANOR_UNARY(Cosh, C::kFloats, 4,
+                "Hyperbolic cosine. +-inf and overflow give +inf, NaN gives NaN. Precision as Cos.");
+  ATHANOR_UNARY(Asinh, C::kFloats, 4,
+                "Inverse hyperbolic sine. +-inf gives +-inf, -0 gives -0, NaN gives NaN. Precision "
+                "as Cos.");
+  ATHANOR_UNARY(Acosh, C::kFloats, 4,
+                "Inverse hyperbolic cosine, not negative. Below 1 and for NaN NaN, 1 gives +0, "
+                "+inf gives +inf. Precision as Cos.");
+  ATHANOR_UNARY(Atanh, C::kFloats, 4,
+                "Inverse hyperbolic tangent. +-1 gives +-inf, beyond them and for NaN NaN, -0 "
+                "gives -0. Precision as Cos.");
+  ATHANOR_UNARY(Log1p, C::kFloats, 4,
+                "log(1 + x) without rounding the sum. -1 gives -inf, below it and for NaN NaN, "
+                "+inf gives +inf, -0 gives -0. Precision as Cos.");
+  ATHANOR_UNARY(Expm1, C::kFloats, 4,
+                "e^x - 1 without rounding the power. -inf gives -1, +inf and overflow give +inf, "
+                "-0 gives -0, NaN gives NaN. Precision as Cos.");
+}
+
 void AddUnary(Rows* rows) {
   ATHANOR_UNARY(Log2, C::kFloats, 2,
                 "log to base 2. +-0 gives -inf, negative gives NaN, +inf gives +inf, NaN gives NaN. "
@@ -85,6 +124,7 @@ void AddUnary(Rows* rows) {
   ATHANOR_UNARY(Round, C::kFloats, 0,
                 "The nearest integral value, ties to even; the sign is kept, so -0.3 gives -0. "
                 "Infinities and NaN stay themselves.");
+  AddTrigonometry(rows);
   ATHANOR_UNARY(Not, C::kLogical, 0, "Logical not of bool; every bit flipped for integers.");
   ATHANOR_ROW(Cast, kElementwise, 1, 1,
               ATHANOR_ATTRS(Required("dtype", AttrType::kDType, "the result's dtype")), InferCast, 0,

@@ -207,6 +207,42 @@ ATHANOR_REFERENCE(Tanh) {
 ATHANOR_REFERENCE(Erf) {
   return Transcendental(inputs, result, [](auto x) { return std::erf(x); });
 }
+ATHANOR_REFERENCE(Cos) {
+  return Transcendental(inputs, result, [](auto x) { return std::cos(x); });
+}
+ATHANOR_REFERENCE(Tan) {
+  return Transcendental(inputs, result, [](auto x) { return std::tan(x); });
+}
+ATHANOR_REFERENCE(Asin) {
+  return Transcendental(inputs, result, [](auto x) { return std::asin(x); });
+}
+ATHANOR_REFERENCE(Acos) {
+  return Transcendental(inputs, result, [](auto x) { return std::acos(x); });
+}
+ATHANOR_REFERENCE(Atan) {
+  return Transcendental(inputs, result, [](auto x) { return std::atan(x); });
+}
+ATHANOR_REFERENCE(Sinh) {
+  return Transcendental(inputs, result, [](auto x) { return std::sinh(x); });
+}
+ATHANOR_REFERENCE(Cosh) {
+  return Transcendental(inputs, result, [](auto x) { return std::cosh(x); });
+}
+ATHANOR_REFERENCE(Asinh) {
+  return Transcendental(inputs, result, [](auto x) { return std::asinh(x); });
+}
+ATHANOR_REFERENCE(Acosh) {
+  return Transcendental(inputs, result, [](auto x) { return std::acosh(x); });
+}
+ATHANOR_REFERENCE(Atanh) {
+  return Transcendental(inputs, result, [](auto x) { return std::atanh(x); });
+}
+ATHANOR_REFERENCE(Log1p) {
+  return Transcendental(inputs, result, [](auto x) { return std::log1p(x); });
+}
+ATHANOR_REFERENCE(Expm1) {
+  return Transcendental(inputs, result, [](auto x) { return std::expm1(x); });
+}
 ATHANOR_REFERENCE(Sqrt) {
   return Exact1(inputs, result, [](double x) { return std::sqrt(x); });
 }

@@ -78,6 +78,57 @@ TEST(ReferenceElementwiseTest, EdgesOfFunctions) {
   EXPECT_EQ(Run1(Op::kRelu, DType::kU8, 200), 200);
 }
 
+TEST(ReferenceElementwiseTest, EdgesOfTrigonometry) {
+  for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    for (Op op : {Op::kTan, Op::kAsin, Op::kAtan, Op::kSinh, Op::kAsinh, Op::kAtanh, Op::kLog1p,
+                  Op::kExpm1}) {
+      EXPECT_EQ(Run1(op, t, -0.0), 0) << OpName(op);
+      EXPECT_TRUE(std::signbit(Run1(op, t, -0.0))) << OpName(op);
+      EXPECT_FALSE(std::signbit(Run1(op, t, 0.0))) << OpName(op);
+    }
+    for (Op op : {Op::kCos, Op::kTan, Op::kAsin, Op::kAcos, Op::kAtan, Op::kSinh, Op::kCosh,
+                  Op::kAsinh, Op::kAcosh, Op::kAtanh, Op::kLog1p, Op::kExpm1}) {
+      EXPECT_TRUE(std::isnan(Run1(op, t, kNan))) << OpName(op);
+    }
+    for (Op op : {Op::kCos, Op::kTan, Op::kAsin, Op::kAcos, Op::kAtanh}) {
+      EXPECT_TRUE(std::isnan(Run1(op, t, kInf))) << OpName(op);
+      EXPECT_TRUE(std::isnan(Run1(op, t, -kInf))) << OpName(op);
+    }
+    for (Op op : {Op::kAsin, Op::kAcos, Op::kAtanh}) {
+      EXPECT_TRUE(std::isnan(Run1(op, t, 1.5))) << OpName(op);
+      EXPECT_TRUE(std::isnan(Run1(op, t, -1.5))) << OpName(op);
+    }
+    EXPECT_EQ(Run1(Op::kCos, t, -0.0), 1);
+    EXPECT_EQ(Run1(Op::kAcos, t, 1), 0);
+    EXPECT_FALSE(std::signbit(Run1(Op::kAcos, t, 1)));
+    EXPECT_NEAR(Run1(Op::kAcos, t, -1), M_PI, 0.01);
+    EXPECT_NEAR(Run1(Op::kAsin, t, -1), -M_PI_2, 0.01);
+    EXPECT_NEAR(Run1(Op::kAtan, t, -kInf), -M_PI_2, 0.01);
+    EXPECT_EQ(Run1(Op::kSinh, t, -kInf), -kInf);
+    EXPECT_EQ(Run1(Op::kSinh, t, -10000), -kInf);
+    EXPECT_EQ(Run1(Op::kCosh, t, 0), 1);
+    EXPECT_EQ(Run1(Op::kCosh, t, -kInf), kInf);
+    EXPECT_EQ(Run1(Op::kCosh, t, -10000), kInf);
+    EXPECT_EQ(Run1(Op::kAsinh, t, -kInf), -kInf);
+    EXPECT_EQ(Run1(Op::kAcosh, t, 1), 0);
+    EXPECT_EQ(Run1(Op::kAcosh, t, kInf), kInf);
+    EXPECT_TRUE(std::isnan(Run1(Op::kAcosh, t, 0.5)));
+    EXPECT_EQ(Run1(Op::kAtanh, t, 1), kInf);
+    EXPECT_EQ(Run1(Op::kAtanh, t, -1), -kInf);
+    EXPECT_EQ(Run1(Op::kLog1p, t, -1), -kInf);
+    EXPECT_EQ(Run1(Op::kLog1p, t, kInf), kInf);
+    EXPECT_TRUE(std::isnan(Run1(Op::kLog1p, t, -1.5)));
+    EXPECT_EQ(Run1(Op::kExpm1, t, -kInf), -1);
+    EXPECT_EQ(Run1(Op::kExpm1, t, -1000), -1);
+    EXPECT_EQ(Run1(Op::kExpm1, t, kInf), kInf);
+    EXPECT_EQ(Run1(Op::kExpm1, t, 30000), kInf);
+  }
+  // What a composition of the older rows would lose.
+  EXPECT_EQ(Run1(Op::kLog1p, DType::kF32, std::ldexp(1, -40)), std::ldexp(1, -40));
+  EXPECT_EQ(Run1(Op::kExpm1, DType::kF64, std::ldexp(1, -80)), std::ldexp(1, -80));
+  EXPECT_EQ(Run1(Op::kSinh, DType::kF32, std::ldexp(1, -40)), std::ldexp(1, -40));
+}
+
 TEST(ReferenceElementwiseTest, RoundsToEvenAndKeepsSigns) {
   EXPECT_EQ(Run1(Op::kRound, DType::kF32, 2.5), 2);
   EXPECT_EQ(Run1(Op::kRound, DType::kF64, 3.5), 4);

@@ -35,6 +35,9 @@ const Case kIndependent[] = {
         %3 = Contract(%0, %1) {spec="bk,kn->bn"} %4 = IndexMap(%2) {map=map[b, 5]($1)} %5 = Add(%3, %4)
         %6 = Relu(%5) %7 = Constant {value=f32[] {2.0}} %8 = IndexMap(%7) {map=map[b, 5]()}
         %9 = Mul(%6, %8) output "y" = %9)"},
+    {R"(%0 = Input "x" : f32[b, 3] %1 = Cos(%0) %2 = Tan(%0) %3 = Asin(%1) %4 = Acos(%1) %5 = Atan(%2)
+        %6 = Sinh(%3) %7 = Cosh(%4) %8 = Asinh(%5) %9 = Acosh(%7) %10 = Atanh(%1) %11 = Log1p(%9)
+        %12 = Expm1(%6) output "a" = %8 output "b" = %10 output "c" = %11 output "d" = %12)"},
     // Along other axes: softmax, norms, reductions.
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = Parameter "g" : f32[6] %2 = Softmax(%0) {axis=1}
         %3 = LayerNorm(%2, %1, %1) {epsilon=1e-5} %4 = RmsNorm(%3, %1) {epsilon=1e-5}

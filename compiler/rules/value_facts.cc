@@ -150,7 +150,22 @@ ValueFacts ValueFactsOf(Op op, const Attrs& attrs, absl::Span<const ValueFacts> 
     case Op::kTanh:
     case Op::kErf:
     case Op::kSin:
-      facts.magnitude = 1;  // 1, and an error
+    case Op::kCos:
+    case Op::kAsin:
+    case Op::kAtan:
+      facts.magnitude = 1;  // 1 or pi/2, and an error
+      break;
+    case Op::kAcos:
+      facts = {.nonnegative = true, .magnitude = 2};
+      break;
+    case Op::kCosh:
+      facts.nonnegative = facts.positive = true;
+      break;
+    case Op::kAcosh:
+      facts.nonnegative = true;
+      break;
+    case Op::kExpm1:
+      facts.no_minus_infinity = true;
       break;
     case Op::kExp:
     case Op::kExp2:

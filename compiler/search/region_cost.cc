@@ -39,6 +39,18 @@ double ElementFlops(Op op) {
     case Op::kSin:
     case Op::kTanh:
     case Op::kErf:
+    case Op::kCos:
+    case Op::kTan:
+    case Op::kAsin:
+    case Op::kAcos:
+    case Op::kAtan:
+    case Op::kSinh:
+    case Op::kCosh:
+    case Op::kAsinh:
+    case Op::kAcosh:
+    case Op::kAtanh:
+    case Op::kLog1p:
+    case Op::kExpm1:
     case Op::kRandomBits:
       return 20;
     case Op::kPow:

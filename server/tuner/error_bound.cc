@@ -70,6 +70,7 @@ class NodeBound {
   void Elementwise();
   double Element(int64_t i);
   double Monotone(int64_t i);
+  double Tangent(int64_t i);
   double Power(int64_t i);
   double Modulo(int64_t i);
   // The op itself on numbers that no dtype has rounded.
@@ -147,6 +148,8 @@ double NodeBound::Exact(std::vector<double> operands) {
   return Value(result, 0);
 }
 
+// Also of Cosh: it changes most towards one of the ends. Outside a function's domain the distance
+// is unknown.
 double NodeBound::Monotone(int64_t i) {
   const double x = a(0, i), e = ea(0, i);
   if (e == kUnknown) return kUnknown;
@@ -156,6 +159,13 @@ double NodeBound::Monotone(int64_t i) {
   if (node_.op == Op::kRecip && low <= 0 && x + e >= 0) return kUnknown;
   const double at = Exact({x});
   return std::max(Distance(Exact({low}), at), Distance(Exact({x + e}), at));
+}
+
+// Between two poles it only rises.
+double NodeBound::Tangent(int64_t i) {
+  const double x = a(0, i), e = ea(0, i);
+  const auto branch = [](double at) { return std::floor(at / M_PI + 0.5); };
+  return e < M_PI_2 && branch(x - e) == branch(x + e) ? Monotone(i) : kUnknown;
 }
 
 double NodeBound::Power(int64_t i) {
@@ -211,7 +221,10 @@ double NodeBound::Element(int64_t i) {
       return Distance(a(1, i), a(2, i)) + ea(1, i) + ea(2, i);
     }
     case Op::kSin:
+    case Op::kCos:
       return std::min(ea(0, i), 2.0);
+    case Op::kTan:
+      return ea(0, i) == 0 ? 0 : Tangent(i);
     case Op::kBitcast:
       return ea(0, i) == 0 ? 0 : kUnknown;
     default:

@@ -69,6 +69,12 @@ const Row kRows[] = {
        %7 = Log(%4) %8 = Pow(%6, %5) %9 = Max(%5, %7) %10 = Recip(%3)
        output "a" = %5 output "b" = %8 output "c" = %9 output "d" = %10 })",
      1e-2},
+    {"trigonometry", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n] %1 = Exp(%0)
+       %2 = Cos(%1) %3 = Atan(%1) %4 = Asinh(%1) %5 = Log1p(%1) %6 = Sinh(%3) %7 = Cosh(%3)
+       %8 = Expm1(%2) %9 = Tan(%2) %10 = Acosh(%7) %11 = Asin(%2) %12 = Acos(%2) %13 = Atanh(%2)
+       output "a" = %4 output "b" = %5 output "c" = %6 output "d" = %8 output "e" = %9
+       output "f" = %7 })",
+     1e-3},
     {"moved", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 4] %1 = Exp(%0)
        %2 = IndexMap(%1) {map=map[4, n + 2]($1 - 1, $0), fill=f32[] {-7.0}}
        %3 = MaxReduce(%2) {axes=[1]} output "a" = %2 output "b" = %3 })",

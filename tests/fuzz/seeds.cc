@@ -97,6 +97,30 @@ constexpr std::string_view kFloats = R"(graph "floats" {
 }
 )";
 
+constexpr std::string_view kTrigonometry = R"(graph "trigonometry" {
+  dim b in [1, 4]
+  %0 = Input "x" : f16[b, 3]
+  %1 = Cos(%0) : f16[b, 3]
+  %2 = Tan(%1) : f16[b, 3]
+  %3 = Asin(%1) : f16[b, 3]
+  %4 = Acos(%1) : f16[b, 3]
+  %5 = Atan(%0) : f16[b, 3]
+  %6 = Sinh(%5) : f16[b, 3]
+  %7 = Cosh(%6) : f16[b, 3]
+  %8 = Asinh(%0) : f16[b, 3]
+  %9 = Acosh(%7) : f16[b, 3]
+  %10 = Atanh(%1) : f16[b, 3]
+  %11 = Log1p(%9) : f16[b, 3]
+  %12 = Expm1(%8) : f16[b, 3]
+  output "tan" = %2
+  output "asin" = %3
+  output "acos" = %4
+  output "atanh" = %10
+  output "log1p" = %11
+  output "expm1" = %12
+}
+)";
+
 constexpr std::string_view kIntegers = R"(graph "integers" {
   dim b in [1, 4]
   %0 = Input "x" : i32[b]
@@ -154,8 +178,8 @@ constexpr std::string_view kConstants = R"(graph "constants" {
 
 std::vector<Graph> SeedGraphs() {
   std::vector<Graph> graphs;
-  for (std::string_view text :
-       {kMlp, kAttention, kTables, kScatter, kFloats, kIntegers, kMaps, kConstants}) {
+  for (std::string_view text : {kMlp, kAttention, kTables, kScatter, kFloats, kTrigonometry,
+                                kIntegers, kMaps, kConstants}) {
     absl::StatusOr<Graph> graph = ParseGraph(text);
     if (!graph.ok()) {
       std::fprintf(stderr, "seed: %s\n%.60s...\n", graph.status().ToString().c_str(), text.data());

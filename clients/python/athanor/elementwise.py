@@ -64,6 +64,66 @@ def sin(x: Node) -> Node:
     return _unary("Sin", x)
 
 
+def cos(x: Node) -> Node:
+    """Cosine of radians; floats."""
+    return _unary("Cos", x)
+
+
+def tan(x: Node) -> Node:
+    """Tangent of radians; floats."""
+    return _unary("Tan", x)
+
+
+def asin(x: Node) -> Node:
+    """Arcsine; NaN outside [-1, 1]; floats."""
+    return _unary("Asin", x)
+
+
+def acos(x: Node) -> Node:
+    """Arccosine; NaN outside [-1, 1]; floats."""
+    return _unary("Acos", x)
+
+
+def atan(x: Node) -> Node:
+    """Arctangent; floats."""
+    return _unary("Atan", x)
+
+
+def sinh(x: Node) -> Node:
+    """Hyperbolic sine; floats."""
+    return _unary("Sinh", x)
+
+
+def cosh(x: Node) -> Node:
+    """Hyperbolic cosine; floats."""
+    return _unary("Cosh", x)
+
+
+def asinh(x: Node) -> Node:
+    """Inverse hyperbolic sine; floats."""
+    return _unary("Asinh", x)
+
+
+def acosh(x: Node) -> Node:
+    """Inverse hyperbolic cosine; NaN below 1; floats."""
+    return _unary("Acosh", x)
+
+
+def atanh(x: Node) -> Node:
+    """Inverse hyperbolic tangent; NaN outside [-1, 1]; floats."""
+    return _unary("Atanh", x)
+
+
+def log1p(x: Node) -> Node:
+    """log(1 + x), also for small `x`; floats."""
+    return _unary("Log1p", x)
+
+
+def expm1(x: Node) -> Node:
+    """exp(x) - 1, also for small `x`; floats."""
+    return _unary("Expm1", x)
+
+
 def sqrt(x: Node) -> Node:
     """Square root; floats."""
     return _unary("Sqrt", x)

@@ -31,6 +31,42 @@ std::string LibmName(Op op, const std::string& element) {
     case Op::kErf:
       name = "erf";
       break;
+    case Op::kCos:
+      name = "cos";
+      break;
+    case Op::kTan:
+      name = "tan";
+      break;
+    case Op::kAsin:
+      name = "asin";
+      break;
+    case Op::kAcos:
+      name = "acos";
+      break;
+    case Op::kAtan:
+      name = "atan";
+      break;
+    case Op::kSinh:
+      name = "sinh";
+      break;
+    case Op::kCosh:
+      name = "cosh";
+      break;
+    case Op::kAsinh:
+      name = "asinh";
+      break;
+    case Op::kAcosh:
+      name = "acosh";
+      break;
+    case Op::kAtanh:
+      name = "atanh";
+      break;
+    case Op::kLog1p:
+      name = "log1p";
+      break;
+    case Op::kExpm1:
+      name = "expm1";
+      break;
     case Op::kMod:
       name = "fmod";
       break;

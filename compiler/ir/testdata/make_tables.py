@@ -83,6 +83,15 @@ MP = {"Log2": lambda x: mpmath.log(x) / mpmath.log(2), "Exp2": lambda x: mpmath.
       "Sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "Silu": lambda x: x / (1 + mpmath.exp(-x)),
       "Gelu": lambda x: x * mpmath.erfc(-x / mpmath.sqrt(2)) / 2, "GeluTanh": gelu_tanh}
 POSITIVE = {"Log2", "Log", "Sqrt"}
+# Written behind the others, each with numbers of its own; where the function is defined.
+EVERYWHERE = (-math.inf, math.inf)
+MORE = {"Cos": (mpmath.cos, EVERYWHERE), "Tan": (mpmath.tan, EVERYWHERE),
+        "Asin": (mpmath.asin, (-1, 1)), "Acos": (mpmath.acos, (-1, 1)),
+        "Atan": (mpmath.atan, EVERYWHERE), "Sinh": (mpmath.sinh, EVERYWHERE),
+        "Cosh": (mpmath.cosh, EVERYWHERE), "Asinh": (mpmath.asinh, EVERYWHERE),
+        "Acosh": (mpmath.acosh, (1, math.inf)), "Atanh": (mpmath.atanh, (-1, 1)),
+        "Log1p": (mpmath.log1p, (-1, math.inf)), "Expm1": (mpmath.expm1, EVERYWHERE)}
+LARGE_TOO = {"Cos", "Tan", "Atan", "Asinh", "Acosh", "Log1p"}
 
 
 def inputs_of(name: str, dtype: str, rng: random.Random) -> list:
@@ -97,6 +106,32 @@ def inputs_of(name: str, dtype: str, rng: random.Random) -> list:
     if name not in POSITIVE:
         values += [-v for v in values]
     return list(dict.fromkeys(v for v in values if math.isfinite(v)))
+
+
+def more_inputs_of(name: str, dtype: str, ends: tuple) -> list:
+    _, digits, low, high = FORMATS[dtype]
+    rng = random.Random(f"{name} {dtype}")
+    values = [1.0, 0.5, 1.5, 2.0, 3.0, 0.1, 0.7, 5.25, 11.0, 2.0 ** -10, 1 - 2.0 ** -7,
+              1 + 2.0 ** -7, 2.0 ** (low - digits + 1), 2.0 ** low, 2.0 ** (low + 3)]
+    values += [rng.uniform(0.01, 1) for _ in range(10)]
+    values += [rng.uniform(1, 8) for _ in range(10)]
+    if name in LARGE_TOO:
+        values += [2.0 ** (high - 1) * 1.3, 100.7, 12345.0]
+    values = [round_fraction(dtype, Fraction(v)) for v in values]
+    values += [-v for v in values]
+    # The ends themselves are infinities, or exact.
+    inside = (v for v in values if math.isfinite(v) and ends[0] < v < ends[1])
+    return list(dict.fromkeys(inside))
+
+
+def more_rows() -> list:
+    rows = []
+    for name, (function, ends) in MORE.items():
+        for dtype in ("f16", "bf16", "f32", "f64"):
+            for value in more_inputs_of(name, dtype, ends):
+                result = round_fraction(dtype, to_fraction(function(mpmath.mpf(value))), value < 0)
+                rows.append(f"{name} {dtype} {code_of(dtype, value)} {code_of(dtype, result)}")
+    return rows
 
 
 def function_rows(rng: random.Random) -> list:
@@ -184,8 +219,9 @@ def philox_rows() -> list:
 def main() -> None:
     directory = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
     rng = random.Random(20240611)
-    for name, rows in (("functions", function_rows(rng)), ("encode", encode_rows(rng)),
-                       ("decode", decode_rows(rng)), ("philox", philox_rows())):
+    for name, rows in (("functions", function_rows(rng) + more_rows()),
+                       ("encode", encode_rows(rng)), ("decode", decode_rows(rng)),
+                       ("philox", philox_rows())):
         (directory / f"{name}.txt").write_text("\n".join(rows) + "\n")
 
 
