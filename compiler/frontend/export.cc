@@ -70,4 +70,16 @@ v1::Graph GraphToProto(const Graph& graph, absl::Span<const std::string> paramet
   return message;
 }
 
+v1::Graph GraphToProto(const ImportedGraph& imported) {
+  v1::Graph message = GraphToProto(imported.graph, imported.parameter_hashes);
+  const std::vector<NodeId> inputs = imported.graph.InputIds();
+  for (size_t i = 0; i < imported.input_elements.size(); ++i) {
+    message.mutable_nodes(inputs[i])->set_element(imported.input_elements[i]);
+  }
+  for (size_t i = 0; i < imported.output_elements.size(); ++i) {
+    message.mutable_outputs(static_cast<int>(i))->set_element(imported.output_elements[i]);
+  }
+  return message;
+}
+
 }  // namespace athanor

@@ -25,6 +25,9 @@ struct ImportedGraph {
   Graph graph;
   // SHA-256 (32 bytes) of each parameter's bytes, in the order of graph.ParameterIds().
   std::vector<std::string> parameter_hashes;
+  // What values mean where that is no dtype (element.h), in the order of graph.InputIds() and of
+  // graph.outputs; empty: themselves. Part of no hash.
+  std::vector<std::string> input_elements, output_elements;
 };
 
 constexpr int kMaxNesting = 16;  // of floor_div, min and max in a size of a message, at most
@@ -42,6 +45,8 @@ absl::StatusOr<Graph> GraphFromProto(const v1::Graph& message, const GraphLimits
 // Nodes without a name get one. `parameter_hashes` as in ImportedGraph; empty leaves the hashes
 // out, and then ImportGraph refuses the message if there are parameters.
 v1::Graph GraphToProto(const Graph& graph, absl::Span<const std::string> parameter_hashes = {});
+// With what is known beside the graph; ImportGraph gives it back.
+v1::Graph GraphToProto(const ImportedGraph& imported);
 
 }  // namespace athanor
 

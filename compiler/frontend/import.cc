@@ -12,6 +12,7 @@
 #include "compiler/frontend/attr_proto.h"
 #include "compiler/frontend/datatype.h"
 #include "compiler/frontend/dim_binding.h"
+#include "compiler/frontend/element.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/names.h"
 #include "compiler/frontend/parse.h"
@@ -25,6 +26,18 @@ namespace {
 
 constexpr size_t kHashBytes = 32;
 constexpr size_t kShownCycle = 16;
+
+// Whether `dtype` is what carries the values of `element`.
+absl::Status CheckElement(const std::string& element, DType dtype) {
+  if (element.empty()) return absl::OkStatus();
+  const onnx::ElemRow* row = FindElement(element);
+  if (row == nullptr) {
+    return Invalid("element ", Quoted(element), " is unknown, or a dtype; leave it out");
+  }
+  if (onnx::WireOf(row->elem) == dtype) return absl::OkStatus();
+  return Invalid("element ", Quoted(element), " travels as ", DTypeName(onnx::WireOf(row->elem)),
+                 ", not as ", DTypeName(dtype));
+}
 
 // Imports one message. Positions are indices into message.nodes(), ids those of the graph.
 class Importer {
@@ -44,7 +57,8 @@ class Importer {
     if (s.ok()) s = VerifyBindable(graph_);
     if (s.ok()) s = DimBinding::Create(graph_).status();
     if (!s.ok()) return s;
-    return ImportedGraph{std::move(graph_), std::move(hashes_)};
+    return ImportedGraph{std::move(graph_), std::move(hashes_), std::move(input_elements_),
+                         std::move(output_elements_)};
   }
 
  private:
@@ -79,6 +93,7 @@ class Importer {
   Graph graph_;
   Bounds bounds_;  // of the dims
   std::vector<std::string> hashes_;
+  std::vector<std::string> input_elements_, output_elements_;
   absl::flat_hash_map<std::string, int> positions_;  // by name
   std::vector<Op> ops_;                              // by position
   std::vector<std::vector<int>> operands_;           // by position: positions
@@ -258,6 +273,10 @@ absl::StatusOr<Node> Importer::ReadDeclared(const v1::GraphNode& node, Op op,
     }
   }
   if (absl::Status s = checker.CheckDeclared(op, *type, *attrs); !s.ok()) return s;
+  if (op == Op::kInput) {
+    if (absl::Status s = CheckElement(node.element(), type->dtype); !s.ok()) return s;
+    input_elements_.push_back(node.element());
+  }
   return Node{op, {}, *std::move(attrs), *std::move(type), node.name()};
 }
 
@@ -327,6 +346,9 @@ absl::Status Importer::AddNodes() {
     if (op != Op::kParameter && !message.content_hash().empty()) {
       return Invalid(Describe(position), "has a content_hash; only a Parameter has one");
     }
+    if (op != Op::kInput && !message.element().empty()) {
+      return Invalid(Describe(position), "has an element; only an Input and an output have one");
+    }
     absl::StatusOr<Node> node = IsDeclared(op) ? ReadDeclared(message, op, checker)
                                                : ReadInferred(position, op, checker);
     if (!node.ok()) return Prefixed(Describe(position), node.status());
@@ -348,7 +370,11 @@ absl::Status Importer::AddOutputs() {
       return Unimplemented(what, " has dtype ", DTypeName(dtype), ", which cannot travel in a "
                            "reply; Bitcast it to u8 or Cast it to f16");
     }
+    if (absl::Status s = CheckElement(output.element(), dtype); !s.ok()) {
+      return Prefixed(Cat(what, ": "), s);
+    }
     graph_.outputs.push_back({output.name(), id});
+    output_elements_.push_back(output.element());
   }
   return absl::OkStatus();
 }

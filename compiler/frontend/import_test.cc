@@ -64,6 +64,32 @@ TEST(ImportTest, ReadsAGraph) {
   EXPECT_TRUE(GraphFromProto(Good().graph).ok());
 }
 
+TEST(ImportTest, ElementsTravelBesideTheGraph) {
+  GraphMessage m;
+  m.Input("q", "i8", {"4"}).Input("x", "u8", {"4"});
+  m.Output("a", "x").Output("b", "q");
+  NodeOf(m, "q").set_element("int4");
+  m.graph.mutable_outputs(0)->set_element("float8e4m3fn");
+  const ImportedGraph imported = ImportGraph(m.graph).value();
+  EXPECT_EQ(imported.input_elements, (std::vector<std::string>{"int4", ""}));
+  EXPECT_EQ(imported.output_elements, (std::vector<std::string>{"float8e4m3fn", ""}));
+  const ImportedGraph again = ImportGraph(GraphToProto(imported)).value();
+  EXPECT_EQ(again.input_elements, imported.input_elements);
+  EXPECT_EQ(again.output_elements, imported.output_elements);
+}
+
+TEST(BadGraphTest, Elements) {
+  GraphMessage carrier = Good();
+  NodeOf(carrier, "x").set_element("int4");
+  ExpectInvalid(carrier, "node \"x\" (Input): element \"int4\" travels as i8, not as f32");
+  GraphMessage unknown = Good();
+  unknown.graph.mutable_outputs(0)->set_element("float32");
+  ExpectInvalid(unknown, "output \"out\": element \"float32\" is unknown, or a dtype");
+  GraphMessage inner = Good();
+  NodeOf(inner, "y").set_element("int4");
+  ExpectInvalid(inner, "node \"y\" (Relu): has an element; only an Input and an output have one");
+}
+
 TEST(ImportTest, NodesComeInAnyOrder) {
   GraphMessage reversed = Good();
   auto* nodes = reversed.graph.mutable_nodes();

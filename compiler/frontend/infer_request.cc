@@ -14,6 +14,8 @@ namespace {
 using inference::InferParameter;
 using inference::ModelInferRequest;
 
+constexpr std::string_view kFixedValue = "value";  // of Input: the only contents it takes
+constexpr int64_t kShownValues = 16;
 constexpr std::string_view kParameters[] = {"wait", "timeout_us", "priority", "taps"};
 
 std::string_view TypeName(InferParameter::ParameterChoiceCase choice) {
@@ -82,9 +84,36 @@ absl::Status CheckBools(std::string_view bytes) {
   return absl::OkStatus();
 }
 
+// Of a carrier of one byte.
+absl::Status CheckElements(const onnx::ElemRow& row, std::string_view bytes) {
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const int value = row.carrier == DType::kI8 ? static_cast<int8_t>(bytes[i])
+                                                : static_cast<uint8_t>(bytes[i]);
+    if (value >= row.low && value <= row.high) continue;
+    return Invalid("element ", i, " is ", value, "; ", row.name, " has ", row.low, " to ",
+                   row.high);
+  }
+  return absl::OkStatus();
+}
+
+// "[1, -2, 3, ...]", in one row whatever the shape is.
+std::string ValuesText(const athanor::Tensor& tensor) {
+  std::string text = "[";
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    if (i > 0) text += ", ";
+    if (i == kShownValues) return text + "...]";
+    const Scalar value = LoadScalar(tensor, i);
+    text += IsFloat(value.dtype)      ? Cat(value.f)
+            : IsUnsigned(value.dtype) ? Cat(value.u)
+                                      : Cat(value.i);
+  }
+  return text + "]";
+}
+
 }  // namespace
 
-absl::StatusOr<RequestBinder> RequestBinder::Create(const Graph& graph) {
+absl::StatusOr<RequestBinder> RequestBinder::Create(const Graph& graph,
+                                                    absl::Span<const std::string> elements) {
   absl::StatusOr<DimBinding> dims = DimBinding::Create(graph);
   if (!dims.ok()) return dims.status();
   for (NodeId id : graph.InputIds()) {
@@ -93,14 +122,21 @@ absl::StatusOr<RequestBinder> RequestBinder::Create(const Graph& graph) {
                            DTypeName(graph.node(id).type.dtype), " cannot travel in a request");
     }
   }
-  return RequestBinder(graph, *std::move(dims));
+  return RequestBinder(graph, *std::move(dims), elements);
 }
 
-RequestBinder::RequestBinder(const Graph& graph, DimBinding dims)
+RequestBinder::RequestBinder(const Graph& graph, DimBinding dims,
+                             absl::Span<const std::string> elements)
     : dims_(std::move(dims)), indices_(graph) {
   for (NodeId id : graph.InputIds()) {
-    input_positions_[graph.node(id).name] = static_cast<int>(inputs_.size());
-    inputs_.push_back({graph.node(id).name, DatatypeOf(graph.node(id).type.dtype)});
+    const Node& node = graph.node(id);
+    Input input{node.name, DatatypeOf(node.type.dtype)};
+    if (inputs_.size() < elements.size()) input.element = FindElement(elements[inputs_.size()]);
+    if (input.element != nullptr && input.element->bits == 8) input.element = nullptr;
+    const auto value = node.attrs.find(kFixedValue);
+    if (value != node.attrs.end()) input.fixed = std::get<athanor::Tensor>(value->second);
+    input_positions_[node.name] = static_cast<int>(inputs_.size());
+    inputs_.push_back(std::move(input));
   }
   for (const Output& output : graph.outputs) {
     output_positions_[output.name] = static_cast<int>(outputs_.size());
@@ -208,12 +244,25 @@ absl::Status RequestBinder::BindBytes(const ModelInferRequest& request,
       if (!view.ok()) return Prefixed(Cat("input ", Quoted(name), ": "), view.status());
       bound->inputs.push_back(*view);
     }
-    if (datatype.dtype != DType::kBool) continue;
-    if (absl::Status s = CheckBools(bound->inputs.back()); !s.ok()) {
+    if (absl::Status s = CheckContents(inputs_[i], bound->inputs.back()); !s.ok()) {
       return Prefixed(Cat("input ", Quoted(name), ": "), s);
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status RequestBinder::CheckContents(const Input& input, std::string_view bytes) {
+  const DType dtype = input.datatype->dtype;
+  if (dtype == DType::kBool) {
+    if (absl::Status s = CheckBools(bytes); !s.ok()) return s;
+  }
+  if (input.element != nullptr) {
+    if (absl::Status s = CheckElements(*input.element, bytes); !s.ok()) return s;
+  }
+  if (!input.fixed.has_value() || bytes == input.fixed->bytes) return absl::OkStatus();
+  return Invalid("is ", ValuesText({dtype, input.fixed->shape, std::string(bytes)}),
+                 "; this version was uploaded with values that make it ",
+                 ValuesText(*input.fixed));
 }
 
 absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "absl/types/span.h"
 #include "compiler/frontend/datatype.h"
 #include "compiler/frontend/dim_binding.h"
+#include "compiler/frontend/element.h"
 #include "compiler/frontend/index_check.h"
 #include "compiler/ir/graph.h"
 #include "proto/inference/open_inference_grpc.pb.h"
@@ -55,7 +57,9 @@ struct BoundRequest {
 class RequestBinder {
  public:
   // `graph` as ImportGraph gives it; it is not kept.
-  static absl::StatusOr<RequestBinder> Create(const Graph& graph);
+  // `elements` as in ImportedGraph::input_elements, or none.
+  static absl::StatusOr<RequestBinder> Create(const Graph& graph,
+                                              absl::Span<const std::string> elements = {});
 
   // Besides INVALID_ARGUMENT: UNIMPLEMENTED names a tap whose dtype cannot travel.
   absl::StatusOr<BoundRequest> Bind(const inference::ModelInferRequest& request,
@@ -67,13 +71,15 @@ class RequestBinder {
   struct Input {
     std::string name;
     const DatatypeRow* datatype;
+    const onnx::ElemRow* element = nullptr;  // whose values not all of the datatype's are
+    std::optional<athanor::Tensor> fixed;    // the only contents it takes
   };
   struct Inner {
     NodeId node;
     DType dtype;
   };
 
-  RequestBinder(const Graph& graph, DimBinding dims);
+  RequestBinder(const Graph& graph, DimBinding dims, absl::Span<const std::string> elements);
   absl::StatusOr<std::vector<int>> MatchInputs(const inference::ModelInferRequest& request) const;
   absl::Status CheckDatatype(const InputTensor& tensor, const Input& input) const;
   absl::Status CheckRawCount(const inference::ModelInferRequest& request) const;
@@ -81,6 +87,7 @@ class RequestBinder {
                         absl::Span<const int> tensor_of, BoundRequest* bound) const;
   absl::Status BindBytes(const inference::ModelInferRequest& request,
                          absl::Span<const int> tensor_of, BoundRequest* bound) const;
+  static absl::Status CheckContents(const Input& input, std::string_view bytes);
   absl::Status BindOutputs(const inference::ModelInferRequest& request, BoundRequest* bound) const;
   absl::Status ReadOptions(const Parameters& parameters, const RequestLimits& limits,
                            RequestOptions* options) const;

@@ -309,6 +309,44 @@ TEST(InferRequestTest, RawBoolsAreZeroOrOne) {
             "input \"x\": element 2 is byte 2; BOOL bytes must be 0 or 1");
 }
 
+TEST(InferRequestTest, ElementsBelowAByteHaveTheirRange) {
+  const auto error = [](DType dtype, const std::string& element, const std::string& bytes) {
+    const Graph graph = Identity(dtype, {static_cast<int64_t>(bytes.size())});
+    const RequestBinder binder = RequestBinder::Create(graph, {element}).value();
+    RequestMessage m;
+    m.Tensor("x", dtype == DType::kI8 ? "INT8" : "UINT8", {static_cast<int64_t>(bytes.size())});
+    m.Raw(bytes);
+    return std::string(binder.Bind(m.request).status().message());
+  };
+  EXPECT_EQ(error(DType::kI8, "int4", "\xf8\x07"), "");
+  EXPECT_EQ(error(DType::kI8, "int4", "\x01\x08"),
+            "input \"x\": element 1 is 8; int4 has -8 to 7");
+  EXPECT_EQ(error(DType::kI8, "int2", "\xfd"), "input \"x\": element 0 is -3; int2 has -2 to 1");
+  EXPECT_EQ(error(DType::kU8, "uint2", "\x04"), "input \"x\": element 0 is 4; uint2 has 0 to 3");
+  EXPECT_EQ(error(DType::kU8, "float6e2m3", "\x40"),
+            "input \"x\": element 0 is 64; float6e2m3 has 0 to 63");
+  EXPECT_EQ(error(DType::kU8, "float8e4m3fnuz", "\xff"), "");
+}
+
+TEST(InferRequestTest, AFixedInputTakesItsOneValue) {
+  Graph graph = Identity(DType::kI64, {2});
+  graph.nodes[0].attrs["value"] = Tensor::Of<int64_t>(DType::kI64, {2}, {1, -2});
+  const auto error = [&](const std::vector<int64_t>& values) {
+    RequestMessage m;
+    m.Tensor("x", "INT64", {static_cast<int64_t>(values.size())}).Raw(Bytes(values));
+    return ErrorOf(graph, m.request);
+  };
+  EXPECT_EQ(error({1, -2}), "no error");
+  EXPECT_EQ(error({1, 2}),
+            "input \"x\": is [1, 2]; this version was uploaded with values that make it [1, -2]");
+  EXPECT_NE(error({1}), "no error");
+  // Typed contents are held against it too.
+  RequestMessage m;
+  m.Tensor("x", "INT64", {2}).tensor().mutable_contents()->add_int64_contents(1);
+  m.tensor().mutable_contents()->add_int64_contents(-2);
+  EXPECT_EQ(ErrorOf(graph, m.request), "no error");
+}
+
 // Adds `values` to the contents field of `row`.
 template <typename T>
 void Fill(inference::InferTensorContents* c, const DatatypeRow& row, const std::vector<T>& values) {
