@@ -31,6 +31,7 @@ Scalar Integer(DType dtype, int64_t value) {
 }  // namespace
 
 Scalar IdentityOf(Op op, DType dtype) {
+  if (op == Op::kMul) return IsFloat(dtype) ? Scalar::Float(dtype, 1.0) : Integer(dtype, 1);
   if (IsFloat(dtype)) {
     return Scalar::Float(dtype, op == Op::kAdd ? 0.0 : -std::numeric_limits<double>::infinity());
   }
@@ -74,6 +75,7 @@ Var PointLowering::Compute(NodeId id, const Coordinates& coordinates) {
       return Gather(node, coordinates);
     case Op::kSumReduce:
     case Op::kMaxReduce:
+    case Op::kMulReduce:
       return Reduction(node, coordinates);
     case Op::kContract:
       return Contraction(node, coordinates);
@@ -222,8 +224,8 @@ Var PointLowering::Reduction(const Node& node, const Coordinates& coordinates) {
     }
     return At(node.inputs[0], point);
   };
-  Op op = node.op == Op::kSumReduce ? Op::kAdd : Op::kMax;
-  DType accumulator = op == Op::kAdd ? AccumulatorOf(node.type.dtype) : node.type.dtype;
+  Op op = node.op == Op::kSumReduce ? Op::kAdd : node.op == Op::kMulReduce ? Op::kMul : Op::kMax;
+  DType accumulator = op == Op::kMax ? node.type.dtype : AccumulatorOf(node.type.dtype);
   if (node.type.dtype == DType::kBool) op = Op::kOr;
   Var v = Combine(op, accumulator, extents, LanesFree(coordinates), term);
   return e_.Cast(v, node.type.dtype);

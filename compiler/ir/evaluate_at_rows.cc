@@ -44,6 +44,7 @@ absl::Status Cutter::Depend(NodeId n) {
       return DependScatter(n);
     case Op::kSumReduce:
     case Op::kMaxReduce:
+    case Op::kMulReduce:
       return DependReduce(n);
     case Op::kContract:
       return DependContract(n);

@@ -115,6 +115,8 @@ std::vector<OpCase> Cases() {
       {Op::kSumReduce, {{{3, 2}}}, {{"axes", std::vector<int64_t>{}}}},
       {Op::kMaxReduce, {{{3, 2, 5}}}, {{"axes", std::vector<int64_t>{1}}}},
       {Op::kMaxReduce, {{{3, 0}}}, {{"axes", std::vector<int64_t>{1}}}},
+      {Op::kMulReduce, {{{3, 2, 5}}}, {{"axes", std::vector<int64_t>{0, 2}}}},
+      {Op::kMulReduce, {{{3, 0}}}, {{"axes", std::vector<int64_t>{1}}}},
       {Op::kContract, {{{2, 3, 4}}, {{2, 4, 5}}}, {{"spec", std::string("bmk,bkn->bnm")}}},
       {Op::kContract, {{{2, 3}}, {{4, 3, 5}}}, {{"spec", std::string("ak,bkc->bc")}}},
       {Op::kContract, {{{2, 0}}, {{0, 3}}}, {{"spec", std::string("mk,kn->mn")}}},

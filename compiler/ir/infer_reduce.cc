@@ -110,6 +110,10 @@ absl::StatusOr<TensorType> InferMaxReduce(TypeSpan inputs, const Attrs& attrs, c
   return InferReduce(inputs[0], attrs, DTypeClass::kComputing);
 }
 
+absl::StatusOr<TensorType> InferMulReduce(TypeSpan inputs, const Attrs& attrs, const Bounds&) {
+  return InferReduce(inputs[0], attrs, DTypeClass::kNumeric);
+}
+
 absl::StatusOr<TensorType> InferContract(TypeSpan inputs, const Attrs& attrs,
                                          const Bounds& bounds) {
   absl::StatusOr<ContractSpec> spec = ContractSpec::Parse(GetAttr<std::string>(attrs, "spec"));

@@ -38,7 +38,7 @@ namespace athanor {
   X(Xor) X(Shift) X(LessThan)                                                                 \
   /* elementwise, three operands */ X(Select)                                                 \
   /* movement and indexing */ X(IndexMap) X(Gather) X(Scatter)                                \
-  /* reductions */ X(SumReduce) X(MaxReduce)                                                  \
+  /* reductions */ X(SumReduce) X(MaxReduce) X(MulReduce)                                     \
   /* composites */                                                                            \
   X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm) X(RmsNorm)           \
   X(Attention) X(EmbeddingBag)

@@ -233,6 +233,12 @@ void AddReductions(Rows* rows) {
               "The maximum over `axes`, which leave the shape, by the order of Max: any NaN gives "
               "NaN. Where they are empty: -inf, the integer minimum (0 for unsigned), false. No "
               "axes: the operand.");
+  ATHANOR_ROW(MulReduce, kReduction, 1, 1, ATHANOR_ATTRS(axes), InferMulReduce, 0,
+              "The product over `axes`, which leave the shape; 1 where they are empty. Integers "
+              "wrap; f16 and bf16 accumulate in f32 and round once; f32 in f32, f64 in f64, in any "
+              "order: a product of some elements that leaves the range may make the result 0, "
+              "infinite or NaN where another order's does not. No axes: the operand. For bool use "
+              "Not of MaxReduce of Not.");
 }
 
 void AddActivations(Rows* rows) {

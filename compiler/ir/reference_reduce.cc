@@ -39,6 +39,25 @@ std::vector<Value> Fold(const Tensor& operand, const std::vector<Value>& values,
   return result;
 }
 
+// By an operation on floats and on bit patterns of integers; `initial` is what it does not change.
+template <typename Function>
+void Accumulate(const Tensor& operand, const Attrs& attrs, int initial, Function function,
+                Tensor* result) {
+  const auto& axes = GetAttr<std::vector<int64_t>>(attrs, "axes");
+  if (!IsFloat(result->dtype)) {
+    StoreBitPatterns(Fold(operand, LoadBitPatterns(operand), axes, result->elements(),
+                          static_cast<uint64_t>(initial), function),
+                     result);
+    return;
+  }
+  WithReal(result->dtype, [&](auto zero) {
+    using Real = decltype(zero);
+    StoreReals(Fold(operand, LoadReals<Real>(operand), axes, result->elements(),
+                    static_cast<Real>(initial), function),
+               result);
+  });
+}
+
 // A contraction's letters with their sizes, the result's first, the summed ones behind them.
 struct Axes {
   std::string result;
@@ -139,19 +158,14 @@ std::vector<Value> ContractValues(const ContractSpec& spec, const Tensor& lhs, c
 
 absl::Status ReferenceSumReduce(absl::Span<const Tensor* const> inputs, const Attrs& attrs,
                                 const Expr::Env& dims, Tensor* result) {
-  const auto& axes = GetAttr<std::vector<int64_t>>(attrs, "axes");
-  const auto add = [](auto sum, auto value) { return sum + value; };
-  if (!IsFloat(result->dtype)) {
-    StoreBitPatterns(
-        Fold(*inputs[0], LoadBitPatterns(*inputs[0]), axes, result->elements(), uint64_t{0}, add),
-        result);
-    return absl::OkStatus();
-  }
-  WithReal(result->dtype, [&](auto zero) {
-    StoreReals(Fold(*inputs[0], LoadReals<decltype(zero)>(*inputs[0]), axes, result->elements(),
-                    zero, add),
-               result);
-  });
+  Accumulate(*inputs[0], attrs, 0, [](auto sum, auto value) { return sum + value; }, result);
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceMulReduce(absl::Span<const Tensor* const> inputs, const Attrs& attrs,
+                                const Expr::Env& dims, Tensor* result) {
+  Accumulate(
+      *inputs[0], attrs, 1, [](auto product, auto value) { return product * value; }, result);
   return absl::OkStatus();
 }
 

@@ -63,6 +63,35 @@ TEST(ReferenceReduceTest, MaxPropagatesNanAndOrdersZeros) {
   EXPECT_EQ(ValuesOf(MaxOver(Of(DType::kBool, {2}, {0, 1}), {0})), (Values{1}));
 }
 
+TEST(ReferenceReduceTest, ProductsOverAnyAxes) {
+  const auto product = [](const Tensor& x, Axes axes) {
+    return RunOp(Op::kMulReduce, {x}, {{"axes", axes}});
+  };
+  const Tensor x = Of(DType::kF32, {2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  EXPECT_EQ(ValuesOf(product(x, {0})), (Values{7, 16, 27, 40, 55, 72}));
+  EXPECT_EQ(ValuesOf(product(x, {1, 2})), (Values{720, 665280}));
+  EXPECT_EQ(product(x, {}), x);
+  for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8, DType::kU64}) {
+    EXPECT_EQ(ValuesOf(product(Of(t, {2, 0}, {}), {1})), (Values{1, 1})) << DTypeName(t);
+    EXPECT_EQ(product(Of(t, {0, 2}, {}), {1}).elements(), 0);
+  }
+  EXPECT_EQ(ValuesOf(product(Of(DType::kF64, {}, {3}), {})), (Values{3}));
+  EXPECT_EQ(ValuesOf(product(Of(DType::kI8, {2}, {-128, -1}), {0})), (Values{-128}));
+  EXPECT_EQ(ValuesOf(product(Of(DType::kU8, {3}, {100, 100, 3}), {0})), (Values{48}));
+  const int64_t big = (int64_t{1} << 40) + 1;
+  EXPECT_EQ(LoadScalar(product(Tensor::Of<int64_t>(DType::kI64, {2}, {big, big}), {0}), 0).i,
+            (int64_t{1} << 41) + 1);
+  // Beyond f16 on the way, rounded once: 1.0009765625^3 is 1.00293254...
+  EXPECT_EQ(ValuesOf(product(Of(DType::kF16, {3}, {60000, 2, 0.25}), {0})), (Values{30000}));
+  const double next = 1 + std::ldexp(1, -10);
+  EXPECT_EQ(ValuesOf(product(Of(DType::kF16, {3}, {next, next, next}), {0})),
+            (Values{1 + 3 * std::ldexp(1, -10)}));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(ValuesOf(product(Of(DType::kF32, {2}, {0, kInf}), {0}))[0]));
+  EXPECT_TRUE(std::isnan(ValuesOf(product(Of(DType::kF32, {2}, {nan, 0}), {0}))[0]));
+  EXPECT_TRUE(std::signbit(ValuesOf(product(Of(DType::kF32, {2}, {-0.0, 3}), {0}))[0]));
+}
+
 Tensor Contract(const Tensor& a, const Tensor& b, const char* spec) {
   return RunOp(Op::kContract, {a, b}, {{"spec", std::string(spec)}});
 }

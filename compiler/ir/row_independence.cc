@@ -345,6 +345,7 @@ constexpr RowRule kRules[] = {
     Across(Op::kScatter, Scattered, "writes by index across"),
     Across(Op::kSumReduce, Reduced, "sums across"),
     Across(Op::kMaxReduce, Reduced, "takes the maximum across"),
+    Across(Op::kMulReduce, Reduced, "multiplies across"),
     Across(Op::kContract, Contracted, "sums across"),
     Apart(Op::kSigmoid),
     Apart(Op::kGelu),

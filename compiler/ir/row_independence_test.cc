@@ -41,7 +41,8 @@ const Case kIndependent[] = {
     // Along other axes: softmax, norms, reductions.
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = Parameter "g" : f32[6] %2 = Softmax(%0) {axis=1}
         %3 = LayerNorm(%2, %1, %1) {epsilon=1e-5} %4 = RmsNorm(%3, %1) {epsilon=1e-5}
-        %5 = SumReduce(%4) {axes=[1]} %6 = MaxReduce(%4) {axes=[1, 2]} output "y" = %5 output "m" = %6)"},
+        %5 = SumReduce(%4) {axes=[1]} %6 = MaxReduce(%4) {axes=[1, 2]} %7 = MulReduce(%4) {axes=[2]}
+        output "y" = %5 output "m" = %6 output "p" = %7)"},
     // Reductions of axes before the rows.
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = IndexMap(%0) {map=map[6, s, b]($2, $1, $0)}
         %2 = SumReduce(%1) {axes=[0, 1]} %3 = MaxReduce(%1) {axes=[0]} %4 = IndexMap(%3) {map=map[b, s]($1, $0)}
@@ -120,6 +121,8 @@ const Case kRefused[] = {
      "\"t\" (SumReduce): sums across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = MaxReduce(%0) {axes=[0, 1]} output "y" = %1)",
      "%1 (MaxReduce): takes the maximum across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4] %1 = MulReduce(%0) {axes=[0]} output "y" = %1)",
+     "%1 (MulReduce): multiplies across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b] %1 = LayerNorm(%0, %0, %0) {epsilon=1e-5} output "y" = %1)",
      "%1 (LayerNorm): normalises across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b] %1 = RmsNorm(%0, %0) {epsilon=1e-5} output "y" = %1)",

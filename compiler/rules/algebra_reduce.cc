@@ -96,7 +96,7 @@ Specs ReduceNothing(const TermLanguage& language, const FactsAnalysis& facts) {
   const egraph::Condition none("has no axes", {"axes"},
                                [t](const Match& m) { return AxesOf(t, m, "axes").empty(); });
   Specs specs;
-  for (const std::string op : {"SumReduce", "MaxReduce"}) {
+  for (const std::string op : {"SumReduce", "MaxReduce", "MulReduce"}) {
     specs.push_back({.name = "reduce_nothing." + op,
                      .premises = {"(" + op + "[?axes] ?x)"},
                      .conclusions = {"?x"},
@@ -107,7 +107,8 @@ Specs ReduceNothing(const TermLanguage& language, const FactsAnalysis& facts) {
 
 void ReduceNothingExample(ExampleBuilder& e) {
   const NodeId x = e.Input({e.Size(), e.Size()});
-  e.Output(e.x().Reduce(e.Coin() ? Op::kSumReduce : Op::kMaxReduce, x, {}));
+  constexpr Op kReductions[] = {Op::kSumReduce, Op::kMaxReduce, Op::kMulReduce};
+  e.Output(e.x().Reduce(kReductions[e.Pick(0, 2)], x, {}));
 }
 
 }  // namespace
@@ -124,8 +125,8 @@ std::vector<RuleRow> ReductionRows() {
        ReduceTwice<Op::kSumReduce>, nullptr, nullptr, ReduceTwiceExample<Op::kSumReduce>},
       {"max_of_maxima", kFamily, kExact, "max(max(x)) = max(x) over both their axes",
        ReduceTwice<Op::kMaxReduce>, nullptr, nullptr, ReduceTwiceExample<Op::kMaxReduce>},
-      {"reduce_nothing", kFamily, kExact, "the sum or maximum over no axes is x", ReduceNothing,
-       nullptr, nullptr, ReduceNothingExample},
+      {"reduce_nothing", kFamily, kExact, "the sum, maximum or product over no axes is x",
+       ReduceNothing, nullptr, nullptr, ReduceNothingExample},
   };
 }
 

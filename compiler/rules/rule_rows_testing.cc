@@ -25,6 +25,7 @@ constexpr int kMaxAlternatives = 12;  // graphs compared of one example
 bool SumsFloats(const Node& node) {
   switch (node.op) {
     case Op::kSumReduce:
+    case Op::kMulReduce:
     case Op::kContract:
     case Op::kSoftmax:
     case Op::kLayerNorm:

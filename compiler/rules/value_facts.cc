@@ -198,6 +198,9 @@ ValueFacts ValueFactsOf(Op op, const Attrs& attrs, absl::Span<const ValueFacts> 
       facts.nonnegative = operands[0].nonnegative;
       facts.magnitude = MagnitudeOfSum(operands[0].magnitude, terms);
       break;
+    case Op::kMulReduce:
+      facts.nonnegative = operands[0].nonnegative;
+      break;
     case Op::kContract:
       facts.magnitude =
           MagnitudeOfSum(Product(operands[0].magnitude, operands[1].magnitude), terms);

@@ -67,6 +67,7 @@ void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
       return VisitGather(node, coordinates);
     case Op::kSumReduce:
     case Op::kMaxReduce:
+    case Op::kMulReduce:
       result_.reductions.push_back({id, coordinates, inside_reduction_});
       return VisitReduction(node, coordinates);
     case Op::kContract:

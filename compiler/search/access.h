@@ -23,7 +23,7 @@ struct Access {
 struct Accesses {
   std::vector<Access> loads;  // nodes with memory
   std::vector<Access>
-      reductions;  // SumReduce, MaxReduce, Contract, EmbeddingBag, Attention computed inline
+      reductions;  // Sum-, Max-, MulReduce, Contract, EmbeddingBag, Attention computed inline
   std::vector<Expr> indices;  // other uses of coordinates: Iota, the conditions of filled maps
   int widest_bytes = 1;       // of the dtypes computed with
 };

@@ -197,7 +197,7 @@ void Grouping::MakeRoot(NodeId n) {
     }
   } else if (root.op == Op::kAttention) {
     g.anchor = n;
-  } else if (root.op == Op::kSumReduce || root.op == Op::kMaxReduce) {
+  } else if (OpInfo(root.op).op_class == OpClass::kReduction) {
     const auto& axes = GetAttr<std::vector<int64_t>>(root.attrs, "axes");
     int64_t last = static_cast<int64_t>(node(root.inputs[0]).type.shape.size()) - 1;
     g.inline_ = true;
@@ -247,6 +247,7 @@ bool Grouping::CanInline(NodeId n) {
       return false;
     case Op::kSumReduce:
     case Op::kMaxReduce:
+    case Op::kMulReduce:
       return fusion_.rules.reductions && CanInlineReduction(n, root);
     case Op::kContract:
     case Op::kAttention:

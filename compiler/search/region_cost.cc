@@ -134,6 +134,7 @@ double NodeCosts::At(const Expr::Env& sizes, Op op, const Attrs& attrs,
       return moved / machine_.cache_bytes_per_second;
     case Op::kSumReduce:
     case Op::kMaxReduce:
+    case Op::kMulReduce:
       moved += Bytes(*operands[0], sizes);
       return Elements(*operands[0], sizes) / machine_.f32_flops_per_second +
              moved / machine_.cache_bytes_per_second;

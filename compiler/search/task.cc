@@ -49,7 +49,7 @@ Expr NodeFlops(const Graph& graph, const Node& node) {
   if (node.op == Op::kContract) return ContractFlops(graph, node);
   if (node.op == Op::kAttention) return AttentionFlops(graph, node);
   if (OpInfo(node.op).op_class == OpClass::kElementwise) return Product(node.type.shape);
-  if (node.op == Op::kSumReduce || node.op == Op::kMaxReduce) {
+  if (OpInfo(node.op).op_class == OpClass::kReduction) {
     return Product(graph.node(node.inputs[0]).type.shape);
   }
   return 0;

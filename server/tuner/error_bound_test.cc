@@ -24,6 +24,10 @@ const Row kRows[] = {
     {"sum", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 50]
        %1 = SumReduce(%0) {axes=[1]} output "y" = %1 })",
      1e-4},
+    {"product", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 9] %1 = Exp(%0)
+       %2 = MulReduce(%0) {axes=[1]} %3 = Tanh(%1) %4 = MulReduce(%3) {axes=[1]}
+       output "y" = %2 output "z" = %4 })",
+     1e-3},
     {"contract", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n, 64]
        %1 = Parameter "w" : f32[64, 24] %2 = Contract(%0, %1) {spec="mk,kn->mn"}
        output "y" = %2 })",

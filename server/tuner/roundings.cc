@@ -26,6 +26,7 @@ double Terms(const Graph& graph, const Node& node, const Expr::Env& dims) {
   };
   switch (node.op) {
     case Op::kSumReduce:
+    case Op::kMulReduce:
       return elements(0) / std::max(Elements(node.type.shape, dims), 1.0);
     case Op::kContract: {
       const auto spec = ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));

@@ -288,6 +288,27 @@ TEST(PlanTest, ReductionsOverAnyAxes) {
   }
 }
 
+// Of numbers near 1, so that no product of some leaves the range.
+TEST(PlanTest, ProductsOverAnyAxes) {
+  std::mt19937 rng(12);
+  for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kU64}) {
+    for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1}, {0, 2}, {0, 1, 2}, {}}) {
+      Build x({{"b", 0, 16}});
+      NodeId a = x.In("a", t, {S("b"), 6, 35});
+      x.Out(x.Op_(Op::kMulReduce, {a}, {{"axes", axes}}));
+      x.Out(x.Op_(Op::kMulReduce, {x.Op_(Op::kMul, {a, a})}, {{"axes", axes}}));
+      for (int64_t b : {0, 1, 5}) {
+        Tensor v = RandomTensor(t, {b, 6, 35}, rng);
+        for (int64_t i = 0; i < v.elements() && IsFloat(t); ++i) {
+          const double near = (i % 5 == 0 ? -1 : 1) * (1 + LoadScalar(v, i).f / 128);
+          StoreScalar(v, i, Scalar::Float(t, near));
+        }
+        ExpectMatchesReference(x.g, {v}, {}, 10);
+      }
+    }
+  }
+}
+
 TEST(PlanTest, DiamondIsOneKernel) {
   std::mt19937 rng(13);
   Build x({{"n", 1, 1000}});

@@ -345,6 +345,7 @@ REDUCTIONS = [
     row("sum", NUMERIC, np.sum),
     row("max", COMPUTING, np.max),
     row("min", COMPUTING, np.min),
+    row("prod", NUMERIC, np.prod),
 ]
 
 
@@ -359,11 +360,15 @@ def test_reduction(run: Callable, name: str, dtypes: Sequence[str], reference: C
         x = values_of(d, 5 * 7 * 3)
         if d in FLOATS:
             x = floats(d, 105, special=False)
-            if name != "sum":
+            if name in ("max", "min"):
                 x[17], x[40] = np.nan, -np.inf
+            if name == "prod":  # no product of some leaves the range of any dtype
+                x = (1 + np.abs(x) / 128).astype(x.dtype)
+                x[17], x[40] = -x[17], np.nan
         inputs[d] = x.reshape(5, 7, 3)
         g.output(d, function(g.input(d, ("n", 7, 3), d), axes, keepdims=axes == 1))
-        same = {} if name != "sum" or d in FLOATS else {"dtype": array_type(d)}
+        adds = name in ("sum", "prod")
+        same = {} if not adds or d in FLOATS else {"dtype": array_type(d)}
         with np.errstate(all="ignore"):
             wants[d] = np.asarray(reference(wide(inputs[d]), axis=axes, keepdims=axes == 1, **same))
     results = run(g, inputs)
@@ -372,6 +377,9 @@ def test_reduction(run: Callable, name: str, dtypes: Sequence[str], reference: C
         if name == "sum" and d in FLOATS:
             bound = 105 * eps("f32" if d != "f64" else "f64") * float(
                 np.abs(inputs[d].astype(np.float64)).sum())
+        if name == "prod" and d in FLOATS:
+            bound = 105 * eps("f32" if d != "f64" else "f64") * float(
+                np.nanmax(np.abs(wants[d].astype(np.float64)), initial=0))
         assert_close(results[d], wants[d], absolute=bound, what=d)
 
 

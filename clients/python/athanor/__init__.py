@@ -141,6 +141,7 @@ from athanor.reductions import (
     max,
     mean,
     min,
+    prod,
     rms_norm,
     softmax,
     sum,
@@ -166,7 +167,7 @@ __all__ = [
     "greater", "greater_equal", "invert", "isnan", "layer_norm", "left_shift", "less", "less_equal",
     "log", "log1p", "log2", "matmul", "max", "maximum", "maximum_of", "mean", "min", "minimum",
     "minimum_of", "mod", "multiply", "negative", "not_equal", "pad", "permute", "plus", "power",
-    "recip", "relu", "reshape", "right_shift", "rms_norm", "round", "scatter", "sigmoid", "silu",
-    "sin", "sinh", "softmax", "sqrt", "squeeze", "stack", "subtract", "sum", "tan", "tanh",
+    "prod", "recip", "relu", "reshape", "right_shift", "rms_norm", "round", "scatter", "sigmoid",
+    "silu", "sin", "sinh", "softmax", "sqrt", "squeeze", "stack", "subtract", "sum", "tan", "tanh",
     "transpose", "trunc_div", "unsqueeze", "variance", "where",
 ]

@@ -67,6 +67,11 @@ def min(x: Node, axes: Axes = None, keepdims: bool = False) -> Node:  # noqa: A0
     return turn(max(turn(x), axes, keepdims))
 
 
+def prod(x: Node, axes: Axes = None, keepdims: bool = False) -> Node:
+    """The product over `axes` (None: all) in the dtype of `x`; f16 and bf16 accumulate in f32."""
+    return _reduce("MulReduce", x, axes, keepdims, "numeric")
+
+
 def mean(x: Node, axes: Axes = None, keepdims: bool = False) -> Node:
     """The mean over `axes`; floats. f16 and bf16 compute in f32 and round once; of nothing NaN."""
     (x,) = operands("mean", x)
