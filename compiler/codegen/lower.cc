@@ -285,7 +285,10 @@ absl::Status LowerScatter(KernelBuilder& b) {
         Expr to = b.at.Offset(b.choice.root, place({b.emitter.Symbol(index)}, last));
         kir::Var value = b.at.At(b.root.inputs[2], place(position, last));
         if (mode != "set") {
-          Op op = mode == "add" ? Op::kAdd : mode == "max" ? Op::kMax : Op::kMin;
+          Op op = mode == "add"   ? Op::kAdd
+                  : mode == "mul" ? Op::kMul
+                  : mode == "max" ? Op::kMax
+                                  : Op::kMin;
           kir::Var old = b.emitter.Load(b.out, to, lanes, b.at.mask());
           value = b.emitter.Compute(op, b.root.type.dtype, {old, value});
         }

@@ -134,7 +134,7 @@ std::vector<OpCase> Cases() {
        {{{6, 3}}, {{0}, 6}, {{2}, 0, {0, 0}, {DType::kI64}}},
        {{"mode", std::string("sum")}}},
   };
-  for (const char* mode : {"set", "add", "max", "min"}) {
+  for (const char* mode : {"set", "add", "mul", "max", "min"}) {
     cases.push_back({Op::kScatter,
                      {{{2, 4, 3}}, {{5}, 4}, {{2, 5, 3}}},
                      {{"axis", int64_t{1}}, {"mode", std::string(mode)}}});

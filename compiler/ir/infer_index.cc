@@ -71,11 +71,12 @@ absl::StatusOr<TensorType> InferScatter(TypeSpan inputs, const Attrs& attrs, con
   const TensorType& data = inputs[0];
   const int64_t axis = GetAttr<int64_t>(attrs, "axis");
   const std::string& mode = GetAttr<std::string>(attrs, "mode");
-  if (mode != "set" && mode != "add" && mode != "max" && mode != "min") {
-    return Invalid("mode=", Quoted(mode), " must be \"set\", \"add\", \"max\" or \"min\"");
+  const bool computes = mode == "add" || mode == "mul";
+  if (mode != "set" && !computes && mode != "max" && mode != "min") {
+    return Invalid("mode=", Quoted(mode), " must be \"set\", \"add\", \"mul\", \"max\" or \"min\"");
   }
   absl::Status s = CheckDType("data, operand 0,", data.dtype,
-                              mode == "add" ? DTypeClass::kNumeric : DTypeClass::kComputing);
+                              computes ? DTypeClass::kNumeric : DTypeClass::kComputing);
   if (s.ok()) s = CheckAxis("axis", axis, data.shape);
   if (s.ok()) s = CheckIndices("indices, operand 1,", inputs[1].dtype);
   if (s.ok()) s = CheckSameDType("data", data.dtype, "updates", inputs[2].dtype);

@@ -211,15 +211,15 @@ void AddIndexing(Rows* rows) {
   ATHANOR_ROW(Scatter, kMovement, 3, 3,
               ATHANOR_ATTRS(Required("axis", AttrType::kInt, "data's axis that indices select"),
                             Required("mode", AttrType::kString,
-                                     "\"set\", \"add\", \"max\" or \"min\"")),
+                                     "\"set\", \"add\", \"mul\", \"max\" or \"min\"")),
               InferScatter, 0,
               "Operands data, indices (any integer dtype) and updates, shaped as Gather(data, "
               "indices) would be. The result is data with updates[p, i, s] put at [p, indices[i], "
               "s]: `set` replaces, and among equal places the last in row-major order of updates "
-              "stays; `add`, `max` and `min` combine with what is there as Add, Max and Min do, in "
-              "row-major order of updates; f16 and bf16 sums accumulate in f32 and round once. "
-              "An index outside is an error as in Gather, and nothing outside is written. bool has "
-              "no `add`.");
+              "stays; `add`, `mul`, `max` and `min` combine with what is there as Add, Mul, Max and Min "
+              "do, in row-major order of updates; f16 and bf16 sums and products accumulate in f32 "
+              "and round once. An index outside is an error as in Gather, and nothing outside is "
+              "written. bool has no `add` and no `mul`.");
 }
 
 void AddReductions(Rows* rows) {

@@ -68,11 +68,12 @@ void CopyElements(const Tensor& from, int64_t from_element, int64_t count, Tenso
               to->bytes.begin() + to_element * bytes);
 }
 
-enum class Combine { kAdd, kMax, kMin };
+enum class Combine { kAdd, kMul, kMax, kMin };
 
 template <typename Value>
 Value Combined(Combine combine, Value old_value, Value update) {
   if (combine == Combine::kAdd) return old_value + update;
+  if (combine == Combine::kMul) return old_value * update;
   if constexpr (std::is_floating_point_v<Value>) {
     return combine == Combine::kMax ? MaxOfReals(old_value, update) : MinOfReals(old_value, update);
   }
@@ -115,7 +116,9 @@ absl::Status ScatterCombined(absl::Span<const Tensor* const> inputs, int64_t axi
   }
   std::vector<uint64_t> values = LoadBitPatterns(*inputs[0]);
   const std::vector<uint64_t> updates = LoadBitPatterns(*inputs[2]);
-  const bool is_signed = IsSigned(result->dtype) && combine != Combine::kAdd;
+  // Sums and products of bit patterns wrap as they should.
+  const bool is_signed =
+      IsSigned(result->dtype) && (combine == Combine::kMax || combine == Combine::kMin);
   absl::Status status = ForEachUpdate(inputs, axis, [&](int64_t to, int64_t from) {
     values[to] = is_signed
                      ? static_cast<uint64_t>(Combined(combine, static_cast<int64_t>(values[to]),
@@ -213,6 +216,7 @@ ATHANOR_REFERENCE(Scatter) {
   const int64_t axis = GetAttr<int64_t>(attrs, "axis");
   const auto& mode = GetAttr<std::string>(attrs, "mode");
   if (mode == "add") return ScatterCombined(inputs, axis, Combine::kAdd, result);
+  if (mode == "mul") return ScatterCombined(inputs, axis, Combine::kMul, result);
   if (mode == "max") return ScatterCombined(inputs, axis, Combine::kMax, result);
   if (mode == "min") return ScatterCombined(inputs, axis, Combine::kMin, result);
   result->bytes = inputs[0]->bytes;

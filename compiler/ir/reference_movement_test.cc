@@ -147,6 +147,8 @@ TEST(ReferenceMovementTest, ScatterModes) {
     const Tensor updates = Of(t, {3}, {25, 1, 2});
     EXPECT_EQ(ValuesOf(Scatter(data, indices, updates, 0, "set")), (Values{10, 2, 30, 1}));
     EXPECT_EQ(ValuesOf(Scatter(data, indices, updates, 0, "add")), (Values{10, 47, 30, 41}));
+    const double twice = t == DType::kU8 ? 20 * 25 * 2 % 256 : 20 * 25 * 2;
+    EXPECT_EQ(ValuesOf(Scatter(data, indices, updates, 0, "mul")), (Values{10, twice, 30, 40}));
     EXPECT_EQ(ValuesOf(Scatter(data, indices, updates, 0, "max")), (Values{10, 25, 30, 40}));
     EXPECT_EQ(ValuesOf(Scatter(data, indices, updates, 0, "min")), (Values{10, 2, 30, 1}));
   }
@@ -158,6 +160,13 @@ TEST(ReferenceMovementTest, ScatterModes) {
   EXPECT_EQ(
       ValuesOf(Scatter(negative, Of(DType::kI32, {1}, {0}), Of(DType::kI8, {1}, {-5}), 0, "max")),
       (Values{-3}));
+  EXPECT_EQ(
+      ValuesOf(Scatter(negative, Of(DType::kI32, {1}, {0}), Of(DType::kI8, {1}, {-100}), 0, "mul")),
+      (Values{44}));
+  // Beyond f16 on the way, and rounded once.
+  EXPECT_EQ(ValuesOf(Scatter(Of(DType::kF16, {1}, {60000}), Of(DType::kI32, {2}, {0, 0}),
+                             Of(DType::kF16, {2}, {2, 0.25}), 0, "mul")),
+            (Values{30000}));
 }
 
 TEST(ReferenceMovementTest, ScatterKeepsNanAndNamesTheIndexOutside) {

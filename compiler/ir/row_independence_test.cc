@@ -77,7 +77,8 @@ const Case kIndependent[] = {
     {R"(%0 = Parameter "t" : f32[5, 9] %1 = Input "ids" : i32[b, 3] %2 = Gather(%0, %1) {axis=1}
         %3 = IndexMap(%2) {map=map[b, 5]($1, $0, 2)} output "y" = %3)"},
     {R"(%0 = Input "x" : f32[b, 6, s] %1 = Input "ids" : u8[2, 3] %2 = Gather(%0, %1) {axis=1} %3 = Exp(%2)
-        %4 = Scatter(%0, %1, %3) {axis=1, mode="add"} output "y" = %4)"},
+        %4 = Scatter(%0, %1, %3) {axis=1, mode="add"} %5 = Scatter(%4, %1, %3) {axis=1, mode="mul"}
+        output "y" = %5)"},
     {R"(%0 = Input "x" : f32[b, 6, s] %1 = IndexMap(%0) {map=map[6, s, b]($2, $0, $1)} %2 = Constant {value=i32[2] {1, 1}}
         %3 = Gather(%1, %2) {axis=0} %4 = Scatter(%1, %2, %3) {axis=0, mode="max"}
         %5 = IndexMap(%4) {map=map[b, s, 6]($2, $1, $0)} output "y" = %5)"},
@@ -152,6 +153,9 @@ const Case kRefused[] = {
      "%3 (Scatter): writes by index across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b, 3] %1 = Input "ids" : i32[2] %2 = Input "u" : f32[2, 3]
         %3 = Scatter(%0, %1, %2) {axis=0, mode="set"} output "y" = %3)",
+     "%3 (Scatter): writes by index across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[9, 4] %1 = Input "ids" : i64[b] %2 = Input "u" : f32[b, 4]
+        %3 = Scatter(%0, %1, %2) {axis=0, mode="mul"} output "y" = %3)",
      "%3 (Scatter): writes by index across the rows of dim b"},
     {R"(%0 = Parameter "t" : f32[9, 4] %1 = Input "ids" : i64[s] %2 = Input "offsets" : i32[b]
         %3 = EmbeddingBag "bag"(%0, %1, %2) {mode="sum"} output "y" = %3)",

@@ -22,8 +22,10 @@ bool OnlyChooses(const Node& node) {
     case Op::kMaxReduce:
     case Op::kLessThan:
       return true;
-    case Op::kScatter:
-      return GetAttr<std::string>(node.attrs, "mode") != "add";
+    case Op::kScatter: {
+      const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
+      return mode != "add" && mode != "mul";
+    }
     case Op::kEmbeddingBag:
       return GetAttr<std::string>(node.attrs, "mode") == "max";
     default:

@@ -397,11 +397,14 @@ absl::StatusOr<Graph> WidenScatters(const Graph& graph) {
     std::vector<NodeId> inputs;
     for (NodeId i : node.inputs) inputs.push_back(at[i]);
     const DType dtype = node.type.dtype, wide = AccumulatorOf(dtype);
-    if (node.op == Op::kScatter && wide != dtype &&
-        GetAttr<std::string>(node.attrs, "mode") == "add") {
-      NodeId sum =
+    const auto computes = [&] {
+      const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
+      return mode == "add" || mode == "mul";
+    };
+    if (node.op == Op::kScatter && wide != dtype && computes()) {
+      NodeId result =
           x.Add(node.op, {x.Cast(inputs[0], wide), inputs[1], x.Cast(inputs[2], wide)}, node.attrs);
-      at[n] = x.Cast(sum, dtype);
+      at[n] = x.Cast(result, dtype);
       continue;
     }
     at[n] = static_cast<NodeId>(out.nodes.size());

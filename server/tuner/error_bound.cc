@@ -80,15 +80,18 @@ class NodeBound {
   double Exact(std::vector<double> operands);
 
   absl::Status Sum();
-  absl::Status Factors();
+  absl::Status Products();
   absl::Status Contraction();
   absl::Status Bags();
   absl::Status Moved();
   absl::Status Scattered();
   void AddSumRounding(const Errors& magnitudes, int64_t terms);
 
-  Tensor Magnitude(int operand) const;
-  Tensor Widened(int operand) const;  // |a| + e(a)
+  // |a|, |a| + e(a), the larger of that and 1, the smaller of |a| - e(a) and 1, which is 1 for 0.
+  enum FactorKind { kMagnitude, kWidened, kLarge, kSmall, kFactorKinds };
+  Tensor Factor(int operand, FactorKind kind) const;
+  Tensor Magnitude(int operand) const { return Factor(operand, kMagnitude); }
+  Tensor Widened(int operand) const { return Factor(operand, kWidened); }
   Tensor ErrorTensor(int operand) const;
   // The op's reference function on other operands, with these attributes.
   absl::StatusOr<Errors> Apply(std::vector<const Tensor*> operands, const Attrs& attrs) const;
@@ -116,15 +119,16 @@ Tensor FromDoubles(std::vector<int64_t> shape, const Errors& values, DType dtype
 // f32 tensors are summed in f64 by the reference functions, f64 ones in something slower.
 DType Carrier(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-Tensor NodeBound::Magnitude(int operand) const {
+Tensor NodeBound::Factor(int operand, FactorKind kind) const {
   Errors m(in_[operand]->elements());
-  for (size_t i = 0; i < m.size(); ++i) m[i] = std::fabs(a(operand, i));
-  return FromDoubles(in_[operand]->shape, m, Carrier(in_[operand]->dtype));
-}
-
-Tensor NodeBound::Widened(int operand) const {
-  Errors m(in_[operand]->elements());
-  for (size_t i = 0; i < m.size(); ++i) m[i] = std::fabs(a(operand, i)) + ea(operand, i);
+  for (size_t i = 0; i < m.size(); ++i) {
+    const double magnitude = std::fabs(a(operand, i)), e = ea(operand, i);
+    m[i] = kind == kMagnitude ? magnitude
+           : kind == kWidened ? magnitude + e
+           : kind == kLarge   ? std::max(magnitude + e, 1.0)
+           : magnitude == 0   ? 1
+                              : std::clamp(magnitude - e, 0.0, 1.0);
+  }
   return FromDoubles(in_[operand]->shape, m, Carrier(in_[operand]->dtype));
 }
 
@@ -299,33 +303,30 @@ absl::Status NodeBound::Sum() {
   return absl::OkStatus();
 }
 
-// Of |a| + e(a) less that of |a|. Known where no product of some of the elements leaves the range:
-// where neither the product of all that are above 1 does nor that of all below 1.
-absl::Status NodeBound::Factors() {
+// The product of |a| + e(a) less that of |a|. Known where no product of some elements leaves the
+// range: where neither the product of all that are above 1 does nor that of all below 1.
+absl::Status NodeBound::Products() {
   if (!IsFloat(v_.dtype)) {
     for (size_t i = 0; any_ && i < e_.size(); ++i) e_[i] = kUnknown;
     return absl::OkStatus();
   }
-  const Tensor magnitude = Magnitude(0), widened = Widened(0);
-  Tensor large = widened, small = magnitude;
-  for (int64_t i = 0; i < magnitude.elements(); ++i) {
-    const DType dtype = magnitude.dtype;
-    const double least = a(0, i) == 0 ? 1 : std::fabs(a(0, i)) - ea(0, i);
-    StoreScalar(large, i, Scalar::Float(dtype, std::max(LoadScalar(widened, i).f, 1.0)));
-    StoreScalar(small, i, Scalar::Float(dtype, std::clamp(least, 0.0, 1.0)));
-  }
-  Errors products[4];
-  const Tensor* const operands[] = {&magnitude, &widened, &large, &small};
-  for (int k = 0; k < 4; ++k) {
-    absl::StatusOr<Errors> product = Apply({operands[k]}, node_.attrs);
+  const bool scatter = node_.op == Op::kScatter;
+  Errors products[kFactorKinds];
+  for (FactorKind kind : {kMagnitude, kWidened, kLarge, kSmall}) {
+    const Tensor first = Factor(0, kind), updates = scatter ? Factor(2, kind) : Tensor();
+    absl::StatusOr<Errors> product =
+        scatter ? Apply({&first, in_[1], &updates}, node_.attrs) : Apply({&first}, node_.attrs);
     if (!product.ok()) return product.status();
-    products[k] = *std::move(product);
+    products[kind] = *std::move(product);
   }
   for (size_t i = 0; i < e_.size(); ++i) {
-    const bool inside = std::isfinite(products[2][i]) && products[3][i] >= kSmallestNormalF32;
-    e_[i] = inside ? products[1][i] - products[0][i] : kUnknown;
+    const bool inside =
+        std::isfinite(products[kLarge][i]) && products[kSmall][i] >= kSmallestNormalF32;
+    e_[i] = inside ? products[kWidened][i] - products[kMagnitude][i] : kUnknown;
   }
-  AddSumRounding(products[1], in_[0]->elements() / std::max<int64_t>(v_.elements(), 1));
+  const int64_t terms =
+      scatter ? in_[1]->elements() + 1 : in_[0]->elements() / std::max<int64_t>(v_.elements(), 1);
+  AddSumRounding(products[kWidened], terms);
   return absl::OkStatus();
 }
 
@@ -398,6 +399,7 @@ absl::Status NodeBound::Scattered() {
     return absl::OkStatus();
   }
   const std::string mode = GetAttr<std::string>(node_.attrs, "mode");
+  if (mode == "mul") return Products();
   Attrs attrs = node_.attrs;
   // The largest error of what could be chosen.
   if (mode == "min") attrs.find("mode")->second = std::string("max");
@@ -421,7 +423,7 @@ absl::StatusOr<Errors> NodeBound::Compute() {
       status = Sum();
       break;
     case Op::kMulReduce:
-      status = Factors();
+      status = Products();
       break;
     case Op::kContract:
       status = Contraction();

@@ -66,7 +66,8 @@ const Row kRows[] = {
     {"scatter", R"(graph "g" { dim n in [1, 99] %0 = Input "d" : f32[20, 4]
        %1 = Input "i" : i32[n] %2 = Input "u" : f32[n, 4] %3 = Tanh(%2)
        %4 = Scatter(%0, %1, %3) {axis=0, mode="add"} %5 = Scatter(%0, %1, %3) {axis=0, mode="min"}
-       output "a" = %4 output "m" = %5 })",
+       %6 = Scatter(%0, %1, %3) {axis=0, mode="mul"}
+       output "a" = %4 output "m" = %5 output "p" = %6 })",
      1e-4},
     {"arithmetic", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n] %1 = Input "z" : f32[n]
        %2 = Mul(%0, %0) %3 = Exp(%0) %4 = Add(%2, %3) %5 = Div(%1, %4) %6 = Sqrt(%4)

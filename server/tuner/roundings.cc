@@ -45,8 +45,10 @@ double Terms(const Graph& graph, const Node& node, const Expr::Env& dims) {
     }
     case Op::kEmbeddingBag:
       return GetAttr<std::string>(node.attrs, "mode") == "max" ? 0 : elements(1);
-    case Op::kScatter:
-      return GetAttr<std::string>(node.attrs, "mode") == "add" ? elements(1) + 1 : 0;
+    case Op::kScatter: {
+      const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
+      return mode == "add" || mode == "mul" ? elements(1) + 1 : 0;
+    }
     default:
       return 0;
   }
@@ -71,7 +73,7 @@ bool Rounds(const Graph& graph, const Node& node) {
     case Op::kScatter:
     case Op::kEmbeddingBag: {
       const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
-      return mode == "add" || mode == "sum" || mode == "mean";
+      return mode == "add" || mode == "mul" || mode == "sum" || mode == "mean";
     }
     default:
       return OpInfo(node.op).op_class != OpClass::kLeaf;

@@ -214,7 +214,7 @@ TEST(PlanTest, GatherScatterBags) {
                              {RandomTensor(DType::kF32, {11, 20}, rng)});
     }
   }
-  for (const char* mode : {"set", "add", "max", "min"}) {
+  for (const char* mode : {"set", "add", "mul", "max", "min"}) {
     for (int64_t axis : {0, 1}) {
       for (DType t : {DType::kF32, DType::kBF16, DType::kI64}) {
         Build x;

@@ -581,7 +581,7 @@ def test_gather(run: Callable, ids: str) -> None:
     np.testing.assert_array_equal(results["columns"], x[:, j])
 
 
-@pytest.mark.parametrize("mode", ["set", "add", "max", "min"])
+@pytest.mark.parametrize("mode", ["set", "add", "mul", "max", "min"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "u8"])
 def test_scatter(run: Callable, mode: str, dtype: str) -> None:
     """Equal indices among them."""
@@ -595,7 +595,8 @@ def test_scatter(run: Callable, mode: str, dtype: str) -> None:
                                   g.input("updates", ("n", 2), dtype), 0, mode))
     want = data.astype(np.float64)
     for i, update in zip(ids, updates.astype(np.float64), strict=True):
-        combine = {"set": lambda a, b: b, "add": np.add, "max": np.maximum, "min": np.minimum}
+        combine = {"set": lambda a, b: b, "add": np.add, "mul": np.multiply, "max": np.maximum,
+                   "min": np.minimum}
         want[i] = combine[mode](want[i], update)
     got = run(g, {"data": data, "ids": ids, "updates": updates})["y"]
     np.testing.assert_array_equal(got.astype(np.float64), want)

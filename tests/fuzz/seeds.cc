@@ -62,10 +62,12 @@ constexpr std::string_view kScatter = R"(graph "scatter" {
   %3 = Scatter "s"(%0, %1, %2) {axis=0, mode="add"} : bf16[7, 3]
   %4 = Scatter(%3, %1, %2) {axis=0, mode="set"} : bf16[7, 3]
   %5 = SumReduce(%4) {axes=[0]} : bf16[3]
+  %8 = Scatter(%0, %1, %2) {axis=0, mode="mul"} : bf16[7, 3]
   %6 = MaxReduce(%4) {axes=[0, 1]} : bf16[]
   %7 = MulReduce(%2) {axes=[0]} : bf16[3]
   output "sum" = %5
   output "product" = %7
+  output "scaled" = %8
   output "max" = %6
 }
 )";

@@ -320,13 +320,14 @@ def gather(data: Node, indices: object, axis: int = 0) -> Node:
 
 def scatter(data: Node, indices: object, updates: object, axis: int = 0,
             mode: str = "set") -> Node:
-    """`data` with `updates` put at `indices` of `axis`; `mode` is set, add, max or min."""
+    """`data` with `updates` put at `indices` of `axis`; `mode` is set, add, mul, max or min."""
     nodes = operands("Scatter", data, indices, updates)
     data, indices, updates = nodes
     axis = check_axis("Scatter", data, axis)
-    if mode not in ("set", "add", "max", "min"):
-        raise fail("Scatter", nodes, f'mode={mode!r} must be "set", "add", "max" or "min"')
-    check_kind("Scatter", [data], "numeric" if mode == "add" else "computing")
+    if mode not in ("set", "add", "mul", "max", "min"):
+        raise fail("Scatter", nodes,
+                   f'mode={mode!r} must be "set", "add", "mul", "max" or "min"')
+    check_kind("Scatter", [data], "numeric" if mode in ("add", "mul") else "computing")
     check_kind("Scatter", [indices], "integers")
     same_dtype("Scatter", [data, updates])
     place = [*data._shape[:axis], *indices._shape, *data._shape[axis + 1:]]
