@@ -133,6 +133,9 @@ TEST(ImportTest, EveryTypeOfAttributeSurvives) {
   m.Node("att", "Attention", {"x", "x", "x"}).attr("causal").set_b(true);
   m.attr("scale").set_f(0.25);
   m.Constant("c", "i8", {3}, "abc");
+  m.Input("axes", "i8", {"2"}).attr("value").mutable_tensor()->set_dtype("i8");
+  m.attr("value").mutable_tensor()->add_shape(2);
+  m.attr("value").mutable_tensor()->set_data("ab");
   m.Node("pad", "IndexMap", {"c"});
   *m.attr("map").mutable_index_map()->add_shape() = ExprToProto(5);
   *m.attr("map").mutable_index_map()->add_coordinates() = ExprToProto(Expr::Axis(0) - 1);

@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/contents.h"
 #include "compiler/frontend/names.h"
+#include "compiler/ir/input_value.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -14,8 +15,6 @@ namespace {
 using inference::InferParameter;
 using inference::ModelInferRequest;
 
-constexpr std::string_view kFixedValue = "value";  // of Input: the only contents it takes
-constexpr int64_t kShownValues = 16;
 constexpr std::string_view kParameters[] = {"wait", "timeout_us", "priority", "taps"};
 
 std::string_view TypeName(InferParameter::ParameterChoiceCase choice) {
@@ -96,20 +95,6 @@ absl::Status CheckElements(const onnx::ElemRow& row, std::string_view bytes) {
   return absl::OkStatus();
 }
 
-// "[1, -2, 3, ...]", in one row whatever the shape is.
-std::string ValuesText(const athanor::Tensor& tensor) {
-  std::string text = "[";
-  for (int64_t i = 0; i < tensor.elements(); ++i) {
-    if (i > 0) text += ", ";
-    if (i == kShownValues) return text + "...]";
-    const Scalar value = LoadScalar(tensor, i);
-    text += IsFloat(value.dtype)      ? Cat(value.f)
-            : IsUnsigned(value.dtype) ? Cat(value.u)
-                                      : Cat(value.i);
-  }
-  return text + "]";
-}
-
 }  // namespace
 
 absl::StatusOr<RequestBinder> RequestBinder::Create(const Graph& graph,
@@ -133,8 +118,7 @@ RequestBinder::RequestBinder(const Graph& graph, DimBinding dims,
     Input input{node.name, DatatypeOf(node.type.dtype)};
     if (inputs_.size() < elements.size()) input.element = FindElement(elements[inputs_.size()]);
     if (input.element != nullptr && input.element->bits == 8) input.element = nullptr;
-    const auto value = node.attrs.find(kFixedValue);
-    if (value != node.attrs.end()) input.fixed = std::get<athanor::Tensor>(value->second);
+    if (const auto* value = ValueOf(node)) input.fixed = *value;
     input_positions_[node.name] = static_cast<int>(inputs_.size());
     inputs_.push_back(std::move(input));
   }
@@ -259,10 +243,11 @@ absl::Status RequestBinder::CheckContents(const Input& input, std::string_view b
   if (input.element != nullptr) {
     if (absl::Status s = CheckElements(*input.element, bytes); !s.ok()) return s;
   }
-  if (!input.fixed.has_value() || bytes == input.fixed->bytes) return absl::OkStatus();
-  return Invalid("is ", ValuesText({dtype, input.fixed->shape, std::string(bytes)}),
-                 "; this version was uploaded with values that make it ",
-                 ValuesText(*input.fixed));
+  if (!input.fixed.has_value()) return absl::OkStatus();
+  const std::optional<ValueDifference> other = DifferenceFrom(*input.fixed, bytes);
+  if (!other) return absl::OkStatus();
+  return Invalid(other->element, other->element.empty() ? "is " : " is ", other->got,
+                 "; this version was uploaded with values that make it ", other->wanted);
 }
 
 absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,

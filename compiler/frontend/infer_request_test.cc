@@ -121,6 +121,49 @@ TEST(InferRequestTest, WrongShapes) {
   EXPECT_NE(ErrorOf(m).find("it must be in [1, 8]"), std::string::npos);
 }
 
+// A graph that returns its one input, which takes one value only.
+Graph Pinned(Tensor value) {
+  Graph graph;
+  GraphBuilder builder(&graph);
+  const TensorType type{value.dtype, Shape(value.shape.begin(), value.shape.end())};
+  builder.Output("y", builder.Input("axes", type, std::move(value)).value());
+  return graph;
+}
+
+TEST(InferRequestTest, AnInputWithAValueTakesNoOtherContents) {
+  const Graph graph = Pinned(Tensor::Of<int64_t>(DType::kI64, {1}, {1}));
+  RequestMessage m;
+  m.Tensor("axes", "INT64", {1}).Raw(Bytes<int64_t>({1}));
+  EXPECT_TRUE(Binder(graph).Bind(m.request).ok());
+  m.request.set_raw_input_contents(0, Bytes<int64_t>({0}));
+  EXPECT_EQ(ErrorOf(graph, m.request),
+            "input \"axes\": is [0]; this version was uploaded with values that make it [1]");
+  // In typed contents too, which are converted first; a scalar has no brackets.
+  const Graph scalar = Pinned(Tensor::Of<uint8_t>(DType::kBool, {}, {1}));
+  RequestMessage typed;
+  typed.Tensor("axes", "BOOL", {});
+  typed.tensor().mutable_contents()->add_bool_contents(true);
+  EXPECT_TRUE(Binder(scalar).Bind(typed.request).ok());
+  typed.tensor().mutable_contents()->set_bool_contents(0, false);
+  EXPECT_EQ(ErrorOf(scalar, typed.request),
+            "input \"axes\": is false; this version was uploaded with values that make it true");
+  // Of many elements the first that differs; a wrong shape is refused as ever.
+  std::vector<int64_t> many(40, 3);
+  const Graph large = Pinned(Tensor::Of<int64_t>(DType::kI64, {40}, many));
+  many[33] = 4;
+  RequestMessage l;
+  l.Tensor("axes", "INT64", {40}).Raw(Bytes<int64_t>(many));
+  EXPECT_EQ(
+      ErrorOf(large, l.request),
+      "input \"axes\": element 33 is 4; this version was uploaded with values that make it 3");
+  l.request.mutable_inputs(0)->set_shape(0, 39);
+  EXPECT_NE(ErrorOf(large, l.request).find("axis 0 is 39; it must be 40"), std::string::npos);
+  // Nothing is a value as well.
+  RequestMessage none;
+  none.Tensor("axes", "INT64", {0}).Raw("");
+  EXPECT_TRUE(Binder(Pinned(Tensor::Zeros(DType::kI64, {0}))).Bind(none.request).ok());
+}
+
 TEST(InferRequestTest, UnknownMissingAndDuplicateInputs) {
   RequestMessage m = Good();
   m.request.mutable_inputs(1)->set_name("q");

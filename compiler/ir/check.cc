@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/ir/input_value.h"
 #include "compiler/ir/limit_text.h"
 #include "compiler/ir/magnitude.h"
 #include "compiler/ir/message.h"
@@ -242,7 +243,7 @@ absl::StatusOr<TensorType> NodeChecker::Infer(Op op, absl::Span<const TensorType
 absl::Status NodeChecker::CheckDeclared(Op op, const TensorType& type, const Attrs& attrs) const {
   if (absl::Status s = CheckAttrs(OpInfo(op), attrs); !s.ok()) return s;
   if (absl::Status s = CheckType(type); !s.ok()) return s;
-  if (op != Op::kParameter) return absl::OkStatus();
+  if (op != Op::kParameter) return CheckInputValue(type, attrs, bounds_);
   if (absl::Status s = CheckMagnitude(type, attrs); !s.ok()) return s;
   for (size_t i = 0; i < type.shape.size(); ++i) {
     if (type.shape[i].constant()) continue;

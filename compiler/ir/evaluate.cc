@@ -1,10 +1,13 @@
 // The reference evaluator: every node by its op's reference function, in order.
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "compiler/ir/graph.h"
+#include "compiler/ir/input_value.h"
 
 namespace athanor {
 
@@ -56,6 +59,17 @@ absl::Status CheckBytes(const Graph& graph, NodeId id, const Tensor& tensor) {
                     absl::StrCat("has ", tensor.bytes.size(), " bytes, its shape needs ", bytes)));
 }
 
+absl::Status CheckValue(const Graph& graph, NodeId id, std::string_view bytes) {
+  const Tensor* value = ValueOf(graph.node(id));
+  if (value == nullptr) return absl::OkStatus();
+  const std::optional<ValueDifference> other = DifferenceFrom(*value, bytes);
+  if (!other) return absl::OkStatus();
+  return AtNode(graph, id,
+                absl::InvalidArgumentError(
+                    absl::StrCat(other->element, other->element.empty() ? "is " : " is ",
+                                 other->got, "; its attribute value makes it ", other->wanted)));
+}
+
 // Checks the caller's tensors and solves the dims. Byte counts come last: only a shape that fits
 // its declaration is known to have a count.
 absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const NodeId> ids,
@@ -72,7 +86,9 @@ absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const Nod
   }
   absl::StatusOr<Expr::Env> dims = given != nullptr ? *given : BindDims(graph, shapes);
   for (size_t i = 0; i < ids.size() && dims.ok(); ++i) {
-    if (absl::Status s = CheckBytes(graph, ids[i], inputs[i]); !s.ok()) return s;
+    absl::Status s = CheckBytes(graph, ids[i], inputs[i]);
+    if (s.ok()) s = CheckValue(graph, ids[i], inputs[i].bytes);
+    if (!s.ok()) return s;
   }
   return dims;
 }

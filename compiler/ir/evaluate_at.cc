@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/evaluate_at_internal.h"
+#include "compiler/ir/input_value.h"
 #include "compiler/ir/reference_util.h"
 
 namespace athanor {
@@ -91,6 +92,11 @@ absl::Status Cutter::Start() {
     if (bytes_[i].size() != bytes) {
       return absl::InvalidArgumentError(absl::StrCat(
           graph_.Describe(ids[i]), ": has ", bytes_[i].size(), " bytes, its shape needs ", bytes));
+    }
+    const Tensor* value = ValueOf(graph_.node(ids[i]));
+    if (value != nullptr && value->bytes != bytes_[i]) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          graph_.Describe(ids[i]), ": its bytes are not those of its attribute value"));
     }
     leaf_bytes_[ids[i]] = bytes_[i];
   }

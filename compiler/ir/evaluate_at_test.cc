@@ -372,6 +372,11 @@ TEST(EvaluateAtTest, Errors) {
   EXPECT_EQ(at(inside, {{0}}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(at({inside[0]}, {{0}, {}}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(at({inside[0], inside[0]}, {{0}, {}}).code(), absl::StatusCode::kInvalidArgument);
+  Graph pinned = graph;
+  pinned.nodes[0].attrs["value"] = inside[0];
+  EXPECT_TRUE(EvaluateAt(pinned, dims, {{1}, {}}, BytesOf(inside), kNoLimit).ok());
+  EXPECT_EQ(EvaluateAt(pinned, dims, {{1}, {}}, BytesOf(TableInputs(1)), kNoLimit).status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(EvaluateAt(graph, {}, {{0}, {}}, BytesOf(inside), kNoLimit).status().code(),
             absl::StatusCode::kInvalidArgument);
 }

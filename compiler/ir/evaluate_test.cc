@@ -108,6 +108,33 @@ TEST(EvaluateTest, RefusesTensorsThatDoNotFit) {
   EXPECT_NE(refused({cut, kW}).find("has 7 bytes, its shape needs 8"), std::string::npos);
 }
 
+TEST(EvaluateTest, AnInputWithAValueTakesNoOtherContents) {
+  Graph g;
+  GraphBuilder b(&g);
+  const Tensor value = Of(DType::kF32, {2}, {0.0, 1});
+  const NodeId x = b.Input("axes", {DType::kF32, {2}}, value).value();
+  b.Output("y", b.Add(Op::kExp, {x}).value());
+  EXPECT_TRUE(Evaluate(g, {value}).ok());
+  EXPECT_TRUE(EvaluateAll(g, {value}).ok());
+  // Bit for bit: the other zero is another value.
+  const absl::StatusOr<std::vector<Tensor>> y = Evaluate(g, {Of(DType::kF32, {2}, {-0.0, 1})});
+  EXPECT_EQ(y.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MessageOf(y.status()),
+            "\"axes\" (Input): is [-0.0, 1.0]; its attribute value makes it [0.0, 1.0]");
+  EXPECT_EQ(b.Input("z", {DType::kI64, {}}, value).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  // Of many, the first that differs.
+  Values many(100, 7);
+  const NodeId long_one =
+      b.Input("long", {DType::kI64, {100}}, Of(DType::kI64, {100}, many)).value();
+  b.Output("l", long_one);
+  Values other = many;
+  other[73] = -5;
+  EXPECT_NE(MessageOf(Evaluate(g, {value, Of(DType::kI64, {100}, other)}).status())
+                .find("\"long\" (Input): element 73 is -5; its attribute value makes it 7"),
+            std::string::npos);
+}
+
 TEST(EvaluateTest, AnErrorOfAnOpNamesItsNode) {
   Graph g;
   GraphBuilder b(&g);

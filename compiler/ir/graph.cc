@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "compiler/ir/check.h"
+#include "compiler/ir/input_value.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -44,12 +45,15 @@ GraphBuilder::GraphBuilder(Graph* graph, const GraphLimits& limits)
   }
 }
 
-absl::StatusOr<NodeId> GraphBuilder::Input(std::string name, TensorType type) {
-  return AddDeclared(Op::kInput, std::move(name), std::move(type));
+absl::StatusOr<NodeId> GraphBuilder::Input(std::string name, TensorType type,
+                                           std::optional<Tensor> value) {
+  Attrs attrs;
+  if (value) attrs.emplace(kInputValue, *std::move(value));
+  return AddDeclared(Op::kInput, std::move(name), std::move(type), std::move(attrs));
 }
 
 absl::StatusOr<NodeId> GraphBuilder::Parameter(std::string name, TensorType type) {
-  return AddDeclared(Op::kParameter, std::move(name), std::move(type));
+  return AddDeclared(Op::kParameter, std::move(name), std::move(type), {});
 }
 
 absl::StatusOr<NodeId> GraphBuilder::Constant(Tensor value) {
@@ -77,14 +81,15 @@ NodeId GraphBuilder::Append(Node node) {
   return static_cast<NodeId>(graph_->nodes.size() - 1);
 }
 
-absl::StatusOr<NodeId> GraphBuilder::AddDeclared(Op op, std::string name, TensorType type) {
+absl::StatusOr<NodeId> GraphBuilder::AddDeclared(Op op, std::string name, TensorType type,
+                                                 Attrs attrs) {
   const NodeChecker checker(graph_->dims, bounds_, limits_);
   absl::Status status = CheckNew(op, name);
-  if (status.ok()) status = checker.CheckDeclared(op, type, {});
+  if (status.ok()) status = checker.CheckDeclared(op, type, attrs);
   if (!status.ok()) {
     return Prefixed(DescribeNew(op, name, graph_->nodes.size()) + ": ", status);
   }
-  return Append(Node{op, {}, {}, std::move(type), std::move(name)});
+  return Append(Node{op, {}, std::move(attrs), std::move(type), std::move(name)});
 }
 
 absl::StatusOr<NodeId> GraphBuilder::Add(Op op, std::vector<NodeId> inputs, Attrs attrs,

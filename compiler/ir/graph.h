@@ -12,6 +12,7 @@
 #define ATHANOR_COMPILER_IR_GRAPH_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,7 +80,9 @@ class GraphBuilder {
   // The graph's dims are complete; it may already hold nodes.
   explicit GraphBuilder(Graph* graph, const GraphLimits& limits = {});
 
-  absl::StatusOr<NodeId> Input(std::string name, TensorType type);
+  // `value`: the only contents it takes (input_value.h).
+  absl::StatusOr<NodeId> Input(std::string name, TensorType type,
+                               std::optional<Tensor> value = std::nullopt);
   absl::StatusOr<NodeId> Parameter(std::string name, TensorType type);
   absl::StatusOr<NodeId> Constant(Tensor value);
   absl::StatusOr<NodeId> Add(Op op, std::vector<NodeId> inputs, Attrs attrs = {},
@@ -87,7 +90,7 @@ class GraphBuilder {
   void Output(std::string name, NodeId node) { graph_->outputs.push_back({std::move(name), node}); }
 
  private:
-  absl::StatusOr<NodeId> AddDeclared(Op op, std::string name, TensorType type);
+  absl::StatusOr<NodeId> AddDeclared(Op op, std::string name, TensorType type, Attrs attrs);
   absl::Status CheckNew(Op op, const std::string& name) const;
   NodeId Append(Node node);
 

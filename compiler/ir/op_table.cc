@@ -32,9 +32,13 @@ AttrSpec Optional(std::string_view name, AttrType type, std::string_view doc,
   ATHANOR_ROW(name, kElementwise, 2, 2, {}, InferElementwise<dtype_class>, ulp, semantics)
 
 void AddLeaves(Rows* rows) {
-  rows->push_back({Op::kInput, "Input", OpClass::kLeaf, 0, 0, {}, InferDeclared, nullptr, 0,
+  rows->push_back({Op::kInput, "Input", OpClass::kLeaf, 0, 0,
+                   ATHANOR_ATTRS(Optional("value", AttrType::kTensor,
+                                          "the only contents it takes; others are refused")),
+                   InferDeclared, nullptr, 0,
                    "A tensor of the request. Any dtype; the shape may use dims. bool bytes are 0 "
-                   "or 1."});
+                   "or 1. With `value`, of its dtype and shape, a request whose bytes differ is an "
+                   "error."});
   rows->push_back({Op::kParameter, "Parameter", OpClass::kLeaf, 0, 0,
                    ATHANOR_ATTRS(Optional("magnitude", AttrType::kInt,
                                           "every element is finite and at most 2^it in size")),

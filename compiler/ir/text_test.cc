@@ -29,6 +29,7 @@ constexpr std::string_view kEverything = R"text(graph "all \"kinds\" of\nvalues"
   %11 = MaxReduce(%0) {axes=[]} : f32[b, 4]
   %12 = Attention(%0, %9, %11) {causal=true, scale=0.1} : f32[b, 4]
   %13 = RmsNorm(%0, %1) {epsilon=0.0} : f32[b, 4]
+  %14 = Input "axes" {value=i64[2] {1, -1}} : i64[2]
   output "grown" = %8
   output "" = %0
 }

@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "compiler/ir/input_value.h"
 
 namespace athanor {
 namespace {
@@ -83,7 +86,11 @@ class Widening {
   }
 
   absl::StatusOr<NodeId> Make(GraphBuilder& builder, const Node& node) {
-    if (node.op == Op::kInput) return builder.Input(node.name, node.type);
+    if (node.op == Op::kInput) {
+      const Tensor* value = ValueOf(node);
+      return builder.Input(node.name, node.type,
+                           value == nullptr ? std::nullopt : std::optional<Tensor>(*value));
+    }
     if (node.op == Op::kParameter) return builder.Parameter(node.name, node.type);
     std::vector<NodeId> in;
     for (NodeId n : node.inputs) in.push_back(made_[n]);

@@ -96,6 +96,12 @@ TEST(WidenToF64, IntegersStay) {
   EXPECT_EQ(CanonicalHash(Twin(text)), CanonicalHash(Parsed(text)));
 }
 
+TEST(WidenToF64, AnInputsValueStays) {
+  const std::string text = R"(graph "g" { %0 = Input "x" {value=i64[2] {1, 2}} : i64[2]
+    %1 = Mul(%0, %0) output "y" = %1 })";
+  EXPECT_EQ(CanonicalHash(Twin(text)), CanonicalHash(Parsed(text)));
+}
+
 TEST(WidenToF64, AnF64GraphIsItsOwnTwin) {
   const std::string text = R"(graph "g" { %0 = Input "x" : f64[3, 4] %1 = Exp(%0)
     %2 = SumReduce(%1) {axes=[1]} output "y" = %2 })";

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/compare.h"
+#include "compiler/ir/input_value.h"
 
 namespace athanor {
 namespace {
@@ -300,7 +301,10 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
     // A generator of its own per tensor: one more input changes no other.
     Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), options);
     const bool parameter = graph.node(id).op == Op::kParameter;
-    Tensor drawn = filler.Draw(roles[id], type.dtype, elements, parameter);
+    // What an input's value says is all that it takes.
+    const Tensor* value = ValueOf(graph.node(id));
+    Tensor drawn = value == nullptr ? filler.Draw(roles[id], type.dtype, elements, parameter)
+                                    : Tensor{type.dtype, {elements}, value->bytes};
     inputs.push_back({*std::move(shape), std::move(drawn)});
   }
   return inputs;

@@ -6,7 +6,7 @@
 // Floats are mostly normal, in a mix of scales with some zeros, never all alike; masks of attention
 // hide some keys with -inf. Integers that select (indices of Gather and Scatter, ids and offsets of
 // EmbeddingBag, also through movement, Cast and Select) are valid and unevenly spread; others are
-// small or have any bits. The same arguments give the same bytes.
+// small or have any bits. An Input with a value has that. The same arguments give the same bytes.
 #ifndef ATHANOR_SERVER_TUNER_INPUTS_H_
 #define ATHANOR_SERVER_TUNER_INPUTS_H_
 
@@ -51,7 +51,9 @@ inline constexpr int64_t kMaxDrawn = 65'521;
 // The same tensors of any size, by their first elements.
 struct DrawnInput {
   std::vector<int64_t> shape;
-  Tensor drawn;  // a list of at most kMaxDrawn, but for offsets of bags: those are all there
+  // A list of at most kMaxDrawn, but for offsets of bags and what an Input's value says: those are
+  // all there.
+  Tensor drawn;
 };
 // Besides, RESOURCE_EXHAUSTED names offsets that are too many.
 absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,

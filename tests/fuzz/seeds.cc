@@ -153,12 +153,14 @@ constexpr std::string_view kMaps = R"(graph "maps" {
   dim k in [1, 3]
   %0 = Input "image" : u8[2*h + k, 5]
   %1 = Input "like" : u32[k, min(h, 6)]
+  %6 = Input "axes" {value=i64[2] {0, -1}} : i64[2]
   %2 = IndexMap "window"(%0) {map=map[h, k, 5](2*$0 + $1, 4 - $2)} : u8[h, k, 5]
   %3 = IndexMap(%2) {map=map[5*h, k](floordiv($0, 5), $1, $0 - 5*floordiv($0, 5))} : u8[5*h, k]
   %4 = IndexMap "pad"(%3) {fill=u8[] {9}, map=map[5*h + 2, max(k, 2)]($0 - 1, $1)} : u8[5*h + 2, max(k, 2)]
   %5 = IndexMap(%1) {map=map[3](0, 3)} : u32[3]
   output "pad" = %4
   output "like" = %5
+  output "axes" = %6
 }
 )";
 

@@ -8,6 +8,7 @@
 #include "compiler/frontend/contents.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/parse.h"
+#include "compiler/ir/input_value.h"
 #include "compiler/ir/message.h"
 #include "compiler/ir/row_independence.h"
 #include "compiler/ir/row_independence_testing.h"
@@ -96,7 +97,9 @@ std::vector<Tensor> SmallArguments(const Graph& graph, const Expr::Env& env) {
   for (const std::vector<NodeId>& ids : {graph.InputIds(), graph.ParameterIds()}) {
     for (NodeId id : ids) {
       const TensorType& type = graph.node(id).type;
-      arguments.push_back(SmallTensor(type.dtype, *ShapeAt(type.shape, env), &random));
+      const Tensor* value = ValueOf(graph.node(id));
+      arguments.push_back(
+          value != nullptr ? *value : SmallTensor(type.dtype, *ShapeAt(type.shape, env), &random));
     }
   }
   return arguments;
@@ -239,7 +242,10 @@ bool MakeRequest(const Graph& graph, bool raw, inference::ModelInferRequest* req
     const TensorType& type = graph.node(id).type;
     const std::optional<std::vector<int64_t>> shape = ShapeAt(type.shape, env);
     if (!shape) return false;
-    const Tensor tensor = SmallTensor(type.dtype, *shape, &random);
+    const Tensor* value = ValueOf(graph.node(id));
+    // A number of another type may carry other bits of a NaN.
+    if (value != nullptr && !raw && IsFloat(type.dtype)) return false;
+    const Tensor tensor = value != nullptr ? *value : SmallTensor(type.dtype, *shape, &random);
     auto* out = request->add_inputs();
     out->set_name(graph.node(id).name);
     out->set_datatype(std::string(DatatypeOf(type.dtype)->name));
