@@ -65,9 +65,10 @@ absl::Status Cutter::DependContract(NodeId n) {
 
 absl::Status Cutter::DependRows(NodeId n, int64_t axis) {
   const Node& node = graph_.node(n);
-  const int64_t length = ShapeOf(n)[axis];
+  // Of TopK the result is shorter than the rows it follows from.
+  const int64_t length = ShapeOf(node.inputs[0])[axis], kept = ShapeOf(n)[axis];
   const int64_t inner = Product(ShapeOf(n).subspan(axis + 1));
-  const auto first_of = [&](int64_t p) { return p - p / inner % length * inner; };
+  const auto first_of = [&](int64_t p) { return p / inner / kept * length * inner + p % inner; };
   Positions firsts;
   for (int64_t p : wanted_[n]) firsts.push_back(first_of(p));
   SortDistinct(&firsts);
@@ -76,7 +77,7 @@ absl::Status Cutter::DependRows(NodeId n, int64_t axis) {
   Positions picks;
   for (int64_t p : wanted_[n]) {
     const auto row = std::lower_bound(firsts.begin(), firsts.end(), first_of(p)) - firsts.begin();
-    picks.push_back(row * length + p / inner % length);
+    picks.push_back(row * kept + p / inner % kept);
   }
   std::vector<Handle> operands = {
       Pull(node.inputs[0], {rows, length}, Sums(firsts, UpTo(length, inner)))};
@@ -84,7 +85,7 @@ absl::Status Cutter::DependRows(NodeId n, int64_t axis) {
     if (absl::Status s = Spend(n, length); !s.ok()) return s;
     operands.push_back(Pull(node.inputs[i], {length}, UpTo(length)));
   }
-  recipes_[n] = [this, n, rows, length, operands,
+  recipes_[n] = [this, n, rows, kept, operands,
                  picks = std::move(picks)]() -> absl::StatusOr<NodeId> {
     std::vector<NodeId> ids;
     for (Handle operand : operands) {
@@ -94,9 +95,10 @@ absl::Status Cutter::DependRows(NodeId n, int64_t axis) {
     }
     Attrs attrs = graph_.node(n).attrs;
     if (attrs.contains("axis")) attrs.find("axis")->second = int64_t{1};
+    if (attrs.contains("k")) attrs.find("k")->second = Shape{kept};
     return Add(
         Op::kGather,
-        {Flatten(builder_.Add(graph_.node(n).op, std::move(ids), std::move(attrs)), {rows, length}),
+        {Flatten(builder_.Add(graph_.node(n).op, std::move(ids), std::move(attrs)), {rows, kept}),
          IndexLiteral({Count(picks)}, picks)},
         {{"axis", int64_t{0}}});
   };

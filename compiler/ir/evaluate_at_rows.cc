@@ -49,6 +49,9 @@ absl::Status Cutter::Depend(NodeId n) {
     case Op::kContract:
       return DependContract(n);
     case Op::kSoftmax:
+    case Op::kSort:
+    case Op::kTopK:
+    case Op::kCumulate:
       return DependRows(n, GetAttr<int64_t>(node.attrs, "axis"));
     case Op::kLayerNorm:
     case Op::kRmsNorm:

@@ -75,6 +75,9 @@ ATHANOR_INFER(LayerNorm);
 ATHANOR_INFER(RmsNorm);
 ATHANOR_INFER(Attention);
 ATHANOR_INFER(EmbeddingBag);
+ATHANOR_INFER(Sort);
+ATHANOR_INFER(TopK);
+ATHANOR_INFER(Cumulate);
 #undef ATHANOR_INFER
 
 }  // namespace athanor

@@ -41,7 +41,8 @@ namespace athanor {
   /* reductions */ X(SumReduce) X(MaxReduce) X(MulReduce)                                     \
   /* composites */                                                                            \
   X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm) X(RmsNorm)           \
-  X(Attention) X(EmbeddingBag)
+  X(Attention) X(EmbeddingBag)                                                                \
+  X(Sort) X(TopK) X(Cumulate)
 
 enum class Op : uint8_t {
 #define ATHANOR_X(name) k##name,

@@ -317,6 +317,39 @@ void AddModels(Rows* rows) {
               "outside the table is read. N > 0 needs B > 0.");
 }
 
+void AddOrder(Rows* rows) {
+  const AttrSpec axis = Required("axis", AttrType::kInt, "the axis along which it runs");
+  ATHANOR_ROW(Sort, kComposite, 1, 1,
+              ATHANOR_ATTRS(axis, Optional("descending", AttrType::kBool, "the largest first",
+                                           AttrValue(false))),
+              InferSort, 0,
+              "Positions along `axis`, i64, in the order of their elements; equal elements in the "
+              "order of their positions, either way. NaN is above all numbers and equal to NaN: "
+              "last, or with `descending` first. -0 and +0 are equal, false is below true. An empty "
+              "axis gives an empty result.");
+  ATHANOR_ROW(TopK, kComposite, 1, 1,
+              ATHANOR_ATTRS(axis,
+                            Required("k", AttrType::kShape,
+                                     "one size: how many; provably at most that of the axis"),
+                            Optional("largest", AttrType::kBool, "the largest, not the smallest",
+                                     AttrValue(true))),
+              InferTopK, 0,
+              "The first k positions, i64, of Sort along `axis`, descending for `largest`: of equal "
+              "elements those of the lowest positions, and NaN before every number for `largest`, "
+              "after them else.");
+  ATHANOR_ROW(Cumulate, kComposite, 1, 1,
+              ATHANOR_ATTRS(axis, Required("op", AttrType::kString, "\"add\" or \"mul\""),
+                            Optional("exclusive", AttrType::kBool, "without the element itself",
+                                     AttrValue(false)),
+                            Optional("reverse", AttrType::kBool, "from the last to the first",
+                                     AttrValue(false))),
+              InferCumulate, 0,
+              "Each element becomes the sum or product of the elements up to it along `axis`; with "
+              "`exclusive` of those before it, of none 0 or 1. Only what it includes has influence. "
+              "Integers wrap; f16 and bf16 accumulate in f32 and round each result once; f32 in "
+              "f32, f64 in f64, in any order, as SumReduce and MulReduce.");
+}
+
 #undef ATHANOR_BINARY
 #undef ATHANOR_UNARY
 #undef ATHANOR_ATTRS
@@ -336,6 +369,7 @@ absl::Span<const OpRow> OpTable() {
     AddActivations(rows);
     AddNorms(rows);
     AddModels(rows);
+    AddOrder(rows);
     return rows;
   }();
   return table;

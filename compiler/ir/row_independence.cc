@@ -30,8 +30,9 @@ using Flow = std::vector<std::vector<int>>;
 // How an op treats rows. Statuses are refusals: what the op does, without the node's name.
 struct RowRule {
   Op op;
-  // Of the ops whose attributes hold no sizes: all that these ops are told of sizes is the shapes
-  // of their operands, which outside the axis of rows are the same for any number of rows.
+  // Of the ops whose attributes hold no sizes but those of their results: all that these ops are
+  // told of sizes is the shapes of their operands, which outside the axis of rows are the same for
+  // any number of rows.
   Flow (*flow)(const Walk& walk, const Node& node);
   std::string_view mixes;  // what the op does across an axis that its flow mixes
   absl::StatusOr<Rows> (*prove)(const Walk& walk, const Node& node, const RowRule& rule);
@@ -356,6 +357,9 @@ constexpr RowRule kRules[] = {
     Across(Op::kRmsNorm, AcrossLast, "normalises across"),
     Across(Op::kAttention, Attended, "attends across"),
     Across(Op::kEmbeddingBag, Bagged, "its offsets count ids across"),
+    Across(Op::kSort, AcrossAxis, "sorts across"),
+    Across(Op::kTopK, AcrossAxis, "selects across"),
+    Across(Op::kCumulate, AcrossAxis, "accumulates across"),
 };
 
 constexpr Op kOps[] = {

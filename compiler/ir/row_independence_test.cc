@@ -43,6 +43,8 @@ const Case kIndependent[] = {
         %3 = LayerNorm(%2, %1, %1) {epsilon=1e-5} %4 = RmsNorm(%3, %1) {epsilon=1e-5}
         %5 = SumReduce(%4) {axes=[1]} %6 = MaxReduce(%4) {axes=[1, 2]} %7 = MulReduce(%4) {axes=[2]}
         output "y" = %5 output "m" = %6 output "p" = %7)"},
+    {R"(%0 = Input "x" : f32[b, s, 6] %1 = Sort(%0) {axis=1} %2 = TopK(%0) {axis=2, k=shape[3]}
+        %3 = Cumulate(%0) {axis=1, op="add"} output "y" = %1 output "t" = %2 output "c" = %3)"},
     // Reductions of axes before the rows.
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = IndexMap(%0) {map=map[6, s, b]($2, $1, $0)}
         %2 = SumReduce(%1) {axes=[0, 1]} %3 = MaxReduce(%1) {axes=[0]} %4 = IndexMap(%3) {map=map[b, s]($1, $0)}
@@ -124,6 +126,12 @@ const Case kRefused[] = {
      "%1 (MaxReduce): takes the maximum across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = MulReduce(%0) {axes=[0]} output "y" = %1)",
      "%1 (MulReduce): multiplies across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4] %1 = Sort(%0) {axis=0} output "y" = %1)",
+     "%1 (Sort): sorts across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4] %1 = TopK(%0) {axis=0, k=shape[1]} output "y" = %1)",
+     "%1 (TopK): selects across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[3*b] %1 = Cumulate(%0) {axis=0, op="mul"} output "y" = %1)",
+     "%1 (Cumulate): accumulates across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b] %1 = LayerNorm(%0, %0, %0) {epsilon=1e-5} output "y" = %1)",
      "%1 (LayerNorm): normalises across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b] %1 = RmsNorm(%0, %0) {epsilon=1e-5} output "y" = %1)",

@@ -24,6 +24,8 @@ bool OnlyChooses(const Node& node) {
     case Op::kRelu:
     case Op::kMaxReduce:
     case Op::kLessThan:
+    case Op::kSort:
+    case Op::kTopK:
       return true;
     case Op::kScatter: {
       const std::string& mode = GetAttr<std::string>(node.attrs, "mode");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/rules/decompose_sort.h"
 #include "compiler/rules/rule_example.h"
 
 namespace athanor {
@@ -34,6 +35,15 @@ NodeId Expansion::Cast(NodeId n, DType dtype) {
 
 NodeId Expansion::Map(NodeId n, Shape shape, std::vector<Expr> coordinates) {
   return Add(Op::kIndexMap, {n}, {{"map", IndexMap{std::move(shape), std::move(coordinates)}}});
+}
+
+NodeId Expansion::MapInside(NodeId n, Shape shape, std::vector<Expr> coordinates) {
+  if (!status_.ok()) return 0;
+  Attrs attrs = {{"map", IndexMap{std::move(shape), std::move(coordinates)}}};
+  absl::StatusOr<NodeId> proved = builder_.Add(Op::kIndexMap, {n}, attrs);
+  if (proved.ok()) return *proved;
+  attrs["fill"] = Tensor::Zeros(Type(n).dtype, {});
+  return Add(Op::kIndexMap, {n}, std::move(attrs));
 }
 
 NodeId Expansion::Reduce(Op op, NodeId n, std::vector<int64_t> axes) {
@@ -351,6 +361,11 @@ constexpr DecompositionRow kRows[] = {
      AttentionExample},
     {Op::kEmbeddingBag, "embedding_bag", "select rows by bag, reduce", ExpandEmbeddingBag,
      EmbeddingBagExample},
+    {Op::kSort, "sort", "each position written where its element's rank is", ExpandSort,
+     SortExample},
+    {Op::kTopK, "top_k", "the beginning of sort", ExpandTopK, TopKExample},
+    {Op::kCumulate, "cumulate", "the sum or product of what is selected for each element",
+     ExpandCumulate, CumulateExample},
 };
 
 }  // namespace

@@ -36,6 +36,9 @@ class Expansion {
   NodeId Sub(NodeId a, NodeId b) { return Add(Op::kAdd, {a, Add(Op::kMul, {b, FillLike(b, -1)})}); }
   NodeId Cast(NodeId n, DType dtype);
   NodeId Map(NodeId n, Shape shape, std::vector<Expr> coordinates);
+  // The same of coordinates that are inside: where that is not proved, the map has a fill, which
+  // is never read.
+  NodeId MapInside(NodeId n, Shape shape, std::vector<Expr> coordinates);
   NodeId Reduce(Op op, NodeId n, std::vector<int64_t> axes);
   // `n` without `axis`, repeated along it again to `shape`.
   NodeId Repeat(NodeId n, int64_t axis, Shape shape);
@@ -64,8 +67,8 @@ absl::Span<const DecompositionRow> DecompositionRows();
 // Replaces every node that `wanted` holds for.
 absl::StatusOr<Graph> Decompose(const Graph& graph, absl::FunctionRef<bool(const Node&)> wanted);
 
-// Every Scatter that adds in low precision as one that adds in the accumulator's dtype and rounds
-// once: the kernel adds where the result lies.
+// Every Scatter that adds or multiplies in low precision as one that does so in the accumulator's
+// dtype and rounds once: the kernel computes where the result lies.
 absl::StatusOr<Graph> WidenScatters(const Graph& graph);
 
 }  // namespace athanor

@@ -61,6 +61,26 @@ void ExpectSame(Op op, const std::vector<Tensor>& inputs, const Attrs& attrs,
   EXPECT_TRUE(same.ok()) << OpName(op) << " " << DTypeName(dtype) << ": " << same;
 }
 
+// Sort, TopK and, of numbers, Cumulate along each axis.
+void ExpectOrders(const Tensor& x) {
+  for (int64_t axis = 0; axis < static_cast<int64_t>(x.shape.size()); ++axis) {
+    for (bool way : {false, true}) {
+      ExpectSame(Op::kSort, {x}, {{"axis", axis}, {"descending", way}}, 0);
+      for (int64_t k : {int64_t{0}, (x.shape[axis] + 1) / 2, x.shape[axis]}) {
+        ExpectSame(Op::kTopK, {x}, {{"axis", axis}, {"k", Shape{k}}, {"largest", way}}, 0);
+      }
+      for (bool reverse : {false, true}) {
+        if (x.dtype == DType::kBool) continue;
+        for (const char* op : {"add", "mul"}) {
+          ExpectSame(
+              Op::kCumulate, {x},
+              {{"axis", axis}, {"op", std::string(op)}, {"exclusive", way}, {"reverse", reverse}});
+        }
+      }
+    }
+  }
+}
+
 TEST(DecomposeTest, EveryCompositeHasOneRow) {
   std::set<Op> rows;
   for (const DecompositionRow& r : DecompositionRows()) EXPECT_TRUE(rows.insert(r.op).second);
@@ -133,8 +153,24 @@ INSTANTIATE_TEST_SUITE_P(Floats, DecomposeFloatTest,
                          testing::Values(DType::kF16, DType::kBF16, DType::kF32, DType::kF64),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
+TEST_P(DecomposeFloatTest, OrderAndCumulation) {
+  std::mt19937 rng(6);
+  DType t = GetParam();
+  Tensor edges = Tensor::Zeros(t, {3, 4});
+  const double values[] = {kInf, -0.0, std::nan(""), 0.0, -kInf, -30, -std::nan(""), 2, 2, 0, 1, 1};
+  for (int i = 0; i < 12; ++i) StoreScalar(edges, i, Scalar::Float(t, values[i]));
+  ExpectOrders(edges);
+  for (std::vector<int64_t> shape :
+       {std::vector<int64_t>{0}, {1}, {17}, {3, 0}, {0, 3}, {5, 7}, {2, 5, 3}, {2, 3, 4, 1}}) {
+    ExpectOrders(Random(t, shape, rng));
+  }
+}
+
 TEST(DecomposeTest, IntegersToo) {
   std::mt19937 rng(5);
+  for (DType t : {DType::kBool, DType::kI8, DType::kI32, DType::kI64, DType::kU8, DType::kU64}) {
+    ExpectOrders(Random(t, {3, 11}, rng));
+  }
   for (DType t : {DType::kI8, DType::kI32, DType::kI64, DType::kU8}) {
     ExpectSame(Op::kRelu, {Random(t, {17}, rng)}, {});
     ExpectSame(Op::kContract, {Random(t, {3, 7}, rng), Random(t, {7, 5}, rng)},

@@ -26,6 +26,7 @@ bool SumsFloats(const Node& node) {
   switch (node.op) {
     case Op::kSumReduce:
     case Op::kMulReduce:
+    case Op::kCumulate:
     case Op::kContract:
     case Op::kSoftmax:
     case Op::kLayerNorm:

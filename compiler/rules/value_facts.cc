@@ -199,6 +199,7 @@ ValueFacts ValueFactsOf(Op op, const Attrs& attrs, absl::Span<const ValueFacts> 
       facts.magnitude = MagnitudeOfSum(operands[0].magnitude, terms);
       break;
     case Op::kMulReduce:
+    case Op::kCumulate:
       facts.nonnegative = operands[0].nonnegative;
       break;
     case Op::kContract:

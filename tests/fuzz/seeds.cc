@@ -148,6 +148,20 @@ constexpr std::string_view kIntegers = R"(graph "integers" {
 }
 )";
 
+constexpr std::string_view kOrder = R"(graph "order" {
+  dim b in [1, 4]
+  %0 = Input "x" : f32[b, 5]
+  %1 = Sort(%0) {axis=1, descending=true} : i64[b, 5]
+  %2 = TopK(%0) {axis=1, k=shape[2], largest=false} : i64[b, 2]
+  %3 = Cumulate(%0) {axis=1, exclusive=true, op="add", reverse=true} : f32[b, 5]
+  %4 = Cumulate(%1) {axis=1, op="mul"} : i64[b, 5]
+  output "order" = %1
+  output "top" = %2
+  output "sums" = %3
+  output "products" = %4
+}
+)";
+
 constexpr std::string_view kMaps = R"(graph "maps" {
   dim h in [4, 9]
   dim k in [1, 3]
@@ -185,7 +199,7 @@ constexpr std::string_view kConstants = R"(graph "constants" {
 std::vector<Graph> SeedGraphs() {
   std::vector<Graph> graphs;
   for (std::string_view text : {kMlp, kAttention, kTables, kScatter, kFloats, kTrigonometry,
-                                kIntegers, kMaps, kConstants}) {
+                                kIntegers, kOrder, kMaps, kConstants}) {
     absl::StatusOr<Graph> graph = ParseGraph(text);
     if (!graph.ok()) {
       std::fprintf(stderr, "seed: %s\n%.60s...\n", graph.status().ToString().c_str(), text.data());
