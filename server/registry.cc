@@ -1,5 +1,6 @@
 #include "server/registry.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <optional>
@@ -76,16 +77,17 @@ void Registry::LoadVersions(std::vector<NameRow> names, std::vector<VersionRow> 
     const std::string key = name.name;
     names_[key].row = std::move(name);
   }
-  absl::flat_hash_map<std::string, int64_t> held;
-  for (VersionRow& row : rows) {
-    for (const TensorRow& tensor : row.tensors) held[tensor.hash] = tensor.bytes;
-    LoadVersion(std::move(row));
+  for (VersionRow& row : rows) LoadVersion(std::move(row));
+  absl::flat_hash_set<std::string> held, blobs;
+  for (const auto& [hash, entry] : tensor_entries_) {
+    if (!entry.range.has_value()) held.insert(hash);
   }
+  for (const auto& [blob, tensors] : blobs_) blobs.insert(blob);
   std::erase_if(names_, [](const auto& entry) { return entry.second.versions.empty(); });
-  const int64_t removed = tensors_->RemoveAllBut(held);
+  const int64_t removed = tensors_->RemoveAllBut(held) + tensors_->RemoveBlobsBut(blobs);
   LogInfo("registry opened", {{"state_dir", options_.state_dir},
                               {"versions", versions_},
-                              {"tensors", held.size()},
+                              {"tensors", tensor_entries_.size()},
                               {"orphans_removed", removed}});
 }
 
@@ -96,6 +98,10 @@ void Registry::LoadVersion(VersionRow row) {
     entry.bytes = tensor.bytes;
     entry.held = true;
     if (entry.references++ > 0) continue;
+    if (!tensor.blob.empty()) {
+      entry.range = TensorStore::Range{tensor.blob, tensor.blob_offset};
+      ++blobs_[tensor.blob];
+    }
     auto reservation =
         ledger_->Reserve(HeldKind::kParameters, tensor.bytes,
                          absl::StrCat("tensor ", absl::BytesToHexString(tensor.hash)));
@@ -210,8 +216,16 @@ absl::StatusOr<Registry::Pins> Registry::Pin(absl::Span<const std::string> hashe
 void Registry::Unreference(const std::string& hash) {
   auto it = tensor_entries_.find(hash);
   if (it == tensor_entries_.end() || --it->second.references > 0) return;
+  const std::optional<TensorStore::Range> range = std::move(it->second.range);
   tensor_entries_.erase(it);
   tensors_->Remove(hash);
+  if (range.has_value()) UnreferenceBlob(range->blob);
+}
+
+void Registry::UnreferenceBlob(const std::string& blob) {
+  if (--blobs_[blob] > 0) return;
+  blobs_.erase(blob);
+  tensors_->RemoveBlob(blob);
 }
 
 void Registry::Unpin(absl::Span<const std::string> hashes) {
@@ -220,12 +234,19 @@ void Registry::Unpin(absl::Span<const std::string> hashes) {
 }
 
 absl::StatusOr<std::shared_ptr<const MappedTensor>> Registry::Map(const std::string& hash) {
-  const int64_t bytes = TensorBytes(hash);
-  if (bytes < 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("tensor ", absl::BytesToHexString(hash), " is not held"));
+  int64_t bytes = 0;
+  std::optional<TensorStore::Range> range;
+  {
+    MutexLock lock(mu_);
+    if (!Holds(hash)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("tensor ", absl::BytesToHexString(hash), " is not held"));
+    }
+    const TensorEntry& entry = tensor_entries_[hash];
+    bytes = entry.bytes;
+    range = entry.range;
   }
-  return tensors_->Map(hash, bytes);
+  return tensors_->Map(hash, bytes, range);
 }
 
 void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors) {
@@ -236,21 +257,53 @@ void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors)
     ++entry.references;
   }
   for (NewTensor& tensor : tensors) {
-    TensorEntry& entry = tensor_entries_[tensor.writer->hash()];
+    TensorEntry& entry = tensor_entries_[tensor.hash];
     // Someone else's upload of the same tensor may have brought a reservation already.
     if (entry.reservation.bytes() == 0) entry.reservation = std::move(tensor.reservation);
+    if (tensor.blob != nullptr) ++blobs_[tensor.blob->hash()];
   }
 }
 
 absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors) {
   std::vector<TensorWriter*> writers;
-  for (const NewTensor& tensor : tensors) writers.push_back(tensor.writer);
+  std::vector<SpooledFile*> blobs;
+  for (const NewTensor& tensor : tensors) {
+    if (tensor.writer != nullptr) {
+      writers.push_back(tensor.writer);
+    } else if (std::find(blobs.begin(), blobs.end(), tensor.blob) == blobs.end()) {
+      blobs.push_back(tensor.blob);
+    }
+  }
   // One at a time: a directory that another upload makes is on disk before this one relies on it.
   MutexLock change(change_mu_);
   if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
+  if (absl::Status s = tensors_->PublishBlobs(blobs); !s.ok()) return s;
   MutexLock lock(mu_);
-  for (TensorWriter* writer : writers) tensor_entries_[writer->hash()].held = true;
+  for (const NewTensor& tensor : tensors) {
+    TensorEntry& entry = tensor_entries_[tensor.hash];
+    // Where another upload has put it meanwhile, it stays.
+    if (tensor.blob != nullptr && !entry.held) {
+      entry.range = TensorStore::Range{tensor.blob->hash(), tensor.offset};
+      ++blobs_[entry.range->blob];
+    }
+    entry.held = true;
+  }
   return absl::OkStatus();
+}
+
+absl::Status Registry::Place(absl::Span<const NewTensor> tensors, VersionRow* row) {
+  const absl::Status status = PublishTensors(tensors);
+  MutexLock lock(mu_);
+  for (const NewTensor& tensor : tensors) {
+    if (tensor.blob != nullptr) UnreferenceBlob(tensor.blob->hash());
+  }
+  for (TensorRow& tensor : row->tensors) {
+    const std::optional<TensorStore::Range>& range = tensor_entries_[tensor.hash].range;
+    if (!range.has_value()) continue;
+    tensor.blob = range->blob;
+    tensor.blob_offset = range->offset;
+  }
+  return status;
 }
 
 absl::Status Registry::CheckRoom(const std::string& name) {
@@ -281,7 +334,7 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
                            std::vector<NewTensor> tensors) {
   if (absl::Status s = CheckRoom(row.name); !s.ok()) return s;
   Reference(row, tensors);
-  absl::Status s = PublishTensors(tensors);
+  absl::Status s = Place(tensors, &row);
   // Referenced tensors stay: no other change waits while their contents are read.
   if (s.ok()) row.magnitudes = FindMagnitudes(version.get());
   MutexLock change(change_mu_);

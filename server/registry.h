@@ -90,8 +90,12 @@ class Registry {
   // Stores a version: tensors first, then its rows; `version` was made from `row` and gets its
   // number here.
   struct NewTensor {
-    TensorWriter* writer;  // synced
+    std::string hash;
     ServerLedger::Reservation reservation;
+    // Either a file of its own or, without one, a range of `blob`; synced.
+    TensorWriter* writer = nullptr;
+    SpooledFile* blob = nullptr;
+    int64_t offset = 0;
   };
   absl::Status Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
                    std::vector<NewTensor> tensors);
@@ -132,6 +136,7 @@ class Registry {
     int64_t bytes = 0;
     int64_t references = 0;
     bool held = false;  // its file is under its name; before, only who writes it refers to it
+    std::optional<TensorStore::Range> range;         // else a file of its own
     std::map<DType, std::optional<int>> magnitudes;  // as far as they were looked for
     ServerLedger::Reservation reservation;
   };
@@ -155,12 +160,15 @@ class Registry {
   void Unpin(absl::Span<const std::string> hashes);
   bool Holds(const std::string& hash) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Unreference(const std::string& hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UnreferenceBlob(const std::string& blob) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::shared_ptr<ModelVersion>> FindLocked(absl::string_view name,
                                                            absl::string_view version) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds a reference to each of the version's tensors, so that new ones stay once published.
   void Reference(const VersionRow& row, std::vector<NewTensor>& tensors);
   absl::Status PublishTensors(absl::Span<const NewTensor> tensors);
+  // Publishes them, and says where the version's tensors are.
+  absl::Status Place(absl::Span<const NewTensor> tensors, VersionRow* row);
   absl::Status CheckRoom(const std::string& name);
   absl::Status Store(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
   // Forgets versions that are gone from the disk; the newest that is ready
@@ -192,6 +200,8 @@ class Registry {
   // Names that have versions; those of deleted ones are in the file only.
   std::map<std::string, Name, std::less<>> names_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, TensorEntry> tensor_entries_ ABSL_GUARDED_BY(mu_);
+  // By blob: its tensors, and those that an upload is about to publish in it.
+  absl::flat_hash_map<std::string, int64_t> blobs_ ABSL_GUARDED_BY(mu_);
   int64_t versions_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

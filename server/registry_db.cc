@@ -39,6 +39,11 @@ constexpr const char* kSchemaSteps[] = {
          FROM versions WHERE pinned_plan != '';
        ALTER TABLE versions DROP COLUMN pinned_plan;)",
     "ALTER TABLE versions ADD COLUMN batch_dim TEXT NOT NULL DEFAULT '';",
+    // Of tensors that are ranges of a file.
+    R"(CREATE TABLE tensor_blobs(
+         hash BLOB NOT NULL PRIMARY KEY, blob BLOB NOT NULL, blob_offset INTEGER NOT NULL)
+         STRICT, WITHOUT ROWID;
+       ALTER TABLE versions ADD COLUMN notes BLOB NOT NULL DEFAULT x'';)",
 };
 constexpr absl::string_view kFullRange = "";
 // What was acknowledged is neither lost with the power nor begun anew.
@@ -86,11 +91,17 @@ absl::Status RegistryDb::Transaction(absl::FunctionRef<absl::Status()> body) {
 
 absl::Status RegistryDb::ReadTensors(VersionRow* row) {
   Statement read(file_.db(),
-                 "SELECT hash, bytes FROM version_tensors WHERE name=?1 AND version=?2");
+                 "SELECT hash, bytes, blob, blob_offset FROM version_tensors "
+                 "LEFT JOIN tensor_blobs USING(hash) WHERE name=?1 AND version=?2");
   read.Text(row->name).Int(row->version);
   int code = 0;
-  while ((code = read.Step()) == SQLITE_ROW)
-    row->tensors.push_back({std::string(read.BytesAt(0)), read.IntAt(1)});
+  while ((code = read.Step()) == SQLITE_ROW) {
+    TensorRow& tensor = row->tensors.emplace_back();
+    tensor = {std::string(read.BytesAt(0)), read.IntAt(1)};
+    if (read.IsNull(2)) continue;
+    tensor.blob = std::string(read.BytesAt(2));
+    tensor.blob_offset = read.IntAt(3);
+  }
   return code == SQLITE_DONE ? absl::OkStatus() : Error("read");
 }
 
@@ -117,7 +128,7 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
   std::vector<VersionRow> rows;
   Statement read(file_.db(),
                  "SELECT name, version, format, graph, search_budget, buckets, created_us, "
-                 "disable_rules, approximate, deterministic, batch_dim FROM versions "
+                 "disable_rules, approximate, deterministic, batch_dim, notes FROM versions "
                  "ORDER BY name, version");
   int code = 0;
   while ((code = read.Step()) == SQLITE_ROW) {
@@ -132,6 +143,7 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
                     .batch_dim = std::string(read.BytesAt(10)),
                     .buckets = std::string(read.BytesAt(5)),
                     .created_us = read.IntAt(6),
+                    .notes = std::string(read.BytesAt(11)),
                     .tensors = {},
                     .plans = {}});
   }
@@ -199,18 +211,29 @@ absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
                  "ON CONFLICT(name) DO UPDATE SET next_version=?2");
   if (name.Text(row.name).Int(row.version + 1).Step() != SQLITE_DONE) return Error("write");
   Statement version(file_.db(),
-                    "INSERT INTO versions VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)");
+                    "INSERT INTO versions "
+                    "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)");
   version.Text(row.name).Int(row.version).Text(row.format).Blob(row.graph);
   version.Text(row.search_budget).Blob(row.buckets);
   version.Int(row.created_us).Text(row.disable_rules);
   version.Int(row.approximate ? 1 : 0).Int(row.deterministic ? 1 : 0).Text(row.batch_dim);
+  version.Blob(row.notes);
   if (version.Step() != SQLITE_DONE) return Error("write");
+  if (absl::Status s = InsertTensors(row); !s.ok()) return s;
+  return InsertMagnitudes(row.magnitudes);
+}
+
+absl::Status RegistryDb::InsertTensors(const VersionRow& row) {
   for (const TensorRow& tensor : row.tensors) {
     Statement insert(file_.db(), "INSERT INTO version_tensors VALUES(?1, ?2, ?3, ?4)");
     insert.Text(row.name).Int(row.version).Blob(tensor.hash).Int(tensor.bytes);
     if (insert.Step() != SQLITE_DONE) return Error("write");
+    if (tensor.blob.empty()) continue;
+    Statement place(file_.db(), "INSERT OR IGNORE INTO tensor_blobs VALUES(?1, ?2, ?3)");
+    place.Blob(tensor.hash).Blob(tensor.blob).Int(tensor.blob_offset);
+    if (place.Step() != SQLITE_DONE) return Error("write");
   }
-  return InsertMagnitudes(row.magnitudes);
+  return absl::OkStatus();
 }
 
 absl::Status RegistryDb::AddVersion(const VersionRow& row) {
@@ -232,7 +255,8 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
       }
     }
     return file_.Execute(
-        "DELETE FROM tensor_magnitudes WHERE hash NOT IN (SELECT hash FROM version_tensors)");
+        "DELETE FROM tensor_magnitudes WHERE hash NOT IN (SELECT hash FROM version_tensors);"
+        "DELETE FROM tensor_blobs WHERE hash NOT IN (SELECT hash FROM version_tensors)");
   });
 }
 

@@ -6,8 +6,9 @@
 //
 // Tables: versions (a row per model version), version_tensors (its parameters), version_plans (the
 // plans that serve it or can be pinned, by id: their bodies are the cache's), names (per model: the
-// next version number, what serves), tensor_magnitudes (what is known of tensors' contents, kept as
-// long as a version has the tensor). Tensor bytes are files (tensor_store.h). Schema changes are
+// next version number, what serves), tensor_magnitudes (what is known of tensors' contents) and
+// tensor_blobs (where those are that have no file of their own), kept as long as a version has the
+// tensor. Tensor bytes are files (tensor_store.h). Schema changes are
 // numbered steps applied at start (PRAGMA user_version). Thread-safe.
 //
 // A full disk is RESOURCE_EXHAUSTED, a read-only one FAILED_PRECONDITION; both name the file.
@@ -32,6 +33,8 @@ namespace athanor {
 struct TensorRow {
   std::string hash;  // 32 bytes
   int64_t bytes = 0;
+  std::string blob;  // 32 bytes: the file that holds it at `blob_offset`; empty: one of its own
+  int64_t blob_offset = 0;
 };
 
 // What is known of a tensor's contents as elements of a dtype (compiler/ir/magnitude.h).
@@ -63,6 +66,7 @@ struct VersionRow {
   std::string batch_dim;   // empty: none was named
   std::string buckets;     // a serialised UploadHeader with nothing but buckets
   int64_t created_us = 0;  // since 1970
+  std::string notes;       // a serialised v1.Model with nothing but notes
   std::vector<TensorRow> tensors;
   // Of the full range of its dims, the latest last. SetPlans writes them.
   std::vector<VersionPlanRow> plans;
@@ -111,6 +115,7 @@ class RegistryDb {
   absl::Status Transaction(absl::FunctionRef<absl::Status()> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertVersion(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertTensors(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertMagnitudes(const std::vector<MagnitudeRow>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadTensors(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -63,7 +63,9 @@ TEST(RegistryDbTest, ReadsAndGoesOnFromTheFirstSchema) {
   EXPECT_TRUE(rows[0].plans[0].pinned);
   EXPECT_FALSE(rows[0].plans[0].served);
   EXPECT_EQ(rows[0].created_us, 77);
-  EXPECT_EQ(rows[0].tensors.size(), 1u);
+  ASSERT_EQ(rows[0].tensors.size(), 1u);
+  EXPECT_EQ(rows[0].tensors[0].blob, "");
+  EXPECT_EQ(rows[0].notes, "");
   EXPECT_EQ(rows[0].disable_rules, "");
   EXPECT_FALSE(rows[0].approximate);
   EXPECT_FALSE(rows[0].deterministic);
@@ -104,6 +106,34 @@ TEST(RegistryDbTest, KeepsWhatIsKnownOfTensorsAsLongAsAVersionHasThem) {
   EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none"));
   ASSERT_TRUE(db->AddMagnitudes({{a, "f32", 60}, {a, "f16", 20}}).ok());
   EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none", "a f16 20"));
+}
+
+TEST(RegistryDbTest, KeepsWhereTensorsAreAsLongAsAVersionHasThem) {
+  const std::string path = FreshPath("blobs");
+  const std::string a(32, 'a'), b(32, 'b'), blob(32, '\0');
+  VersionRow row{.name = "m", .version = 1, .format = "onnx", .notes = "n"};
+  row.tensors = {{a, 4, blob, int64_t{5} << 32}, {b, 8}};
+  {
+    const auto db = RegistryDb::Open(path).value();
+    ASSERT_TRUE(db->AddVersion(row).ok());
+    row.version = 2;
+    ASSERT_TRUE(db->AddVersion(row).ok());
+    ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
+  }
+  const auto db = RegistryDb::Open(path).value();
+  const std::vector<VersionRow> rows = db->ReadVersions().value();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].notes, "n");
+  ASSERT_EQ(rows[0].tensors.size(), 2u);
+  EXPECT_EQ(rows[0].tensors[0].blob, blob);
+  EXPECT_EQ(rows[0].tensors[0].blob_offset, int64_t{5} << 32);
+  EXPECT_EQ(rows[0].tensors[1].blob, "");
+  // Once no version has it, a tensor of the same bytes may come to lie elsewhere.
+  ASSERT_TRUE(db->DeleteVersions("m", {2}).ok());
+  row.version = 3;
+  row.tensors = {{a, 4}};
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  EXPECT_EQ(db->ReadVersions().value()[0].tensors[0].blob, "");
 }
 
 TEST(RegistryDbTest, KnowsTheNextVersionOfANameWithoutVersions) {

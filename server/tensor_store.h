@@ -1,4 +1,5 @@
-// Tensors on disk, each a file named by the SHA-256 of its bytes: tensors/ab/cdef...
+// Tensors on disk, each a file named by the SHA-256 of its bytes, tensors/ab/cdef..., or a range of
+// a blob, an uploaded file named in the same way: blobs/ab/cdef...
 //
 //   std::unique_ptr<TensorWriter> writer = store.Begin(hash, bytes);
 //   writer->Append(chunk);  ...  writer->Verify();  writer->Sync();
@@ -12,10 +13,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -23,23 +26,26 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "server/disk.h"
+#include "server/spool.h"
 
 namespace athanor {
 
 class MappedTensor {
  public:
-  MappedTensor(const void* data, int64_t bytes, std::string hash)
-      : data_(data), bytes_(bytes), hash_(std::move(hash)) {}
+  // The bytes behind the first `skip` of a map of its own.
+  MappedTensor(const void* map, int64_t bytes, std::string hash, int64_t skip = 0)
+      : map_(map), skip_(skip), bytes_(bytes), hash_(std::move(hash)) {}
   ~MappedTensor();
   MappedTensor(const MappedTensor&) = delete;
   MappedTensor& operator=(const MappedTensor&) = delete;
 
-  const void* data() const { return data_; }  // page-aligned
+  const void* data() const { return static_cast<const char*>(map_) + skip_; }  // not aligned
   int64_t bytes() const { return bytes_; }
   const std::string& hash() const { return hash_; }  // SHA-256 of the bytes
 
  private:
-  const void* data_;
+  const void* map_;
+  int64_t skip_;
   int64_t bytes_;
   std::string hash_;
 };
@@ -87,22 +93,47 @@ class TensorStore {
                                                            Disk* disk);
 
   std::unique_ptr<TensorWriter> Begin(const std::string& hash, int64_t bytes);
+  std::unique_ptr<SpooledFile> BeginSpool(int64_t bytes);
   // REQUIRES: Sync() of each passed
   absl::Status Publish(absl::Span<TensorWriter* const> writers);
+  // Under the names of their hashes. REQUIRES: Sync() of each passed
+  absl::Status PublishBlobs(absl::Span<SpooledFile* const> files);
+
+  // Where a tensor is that has no file of its own.
+  struct Range {
+    std::string blob;  // its SHA-256
+    int64_t offset = 0;
+  };
   // FAILED_PRECONDITION if the file is missing or has another size.
-  absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash, int64_t bytes);
+  absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash, int64_t bytes,
+                                                          const std::optional<Range>& range = {});
   // Missing is fine: what cannot be removed now is removed at the next start.
   void Remove(const std::string& hash);
   // Removes every file whose hash `keep` does not hold; returns how many.
-  int64_t RemoveAllBut(const absl::flat_hash_map<std::string, int64_t>& keep);
+  int64_t RemoveAllBut(const absl::flat_hash_set<std::string>& keep);
+  // The same of blobs. A tensor that is mapped stays readable.
+  void RemoveBlob(const std::string& hash);
+  int64_t RemoveBlobsBut(const absl::flat_hash_set<std::string>& keep);
 
   std::string PathOf(const std::string& hash) const;
+  std::string BlobPathOf(const std::string& hash) const;
 
  private:
-  TensorStore(std::string root, std::string temporary, Disk* disk)
-      : root_(std::move(root)), temporary_(std::move(temporary)), disk_(disk) {}
+  TensorStore(std::string root, std::string blobs, std::string temporary, Disk* disk)
+      : root_(std::move(root)),
+        blobs_(std::move(blobs)),
+        temporary_(std::move(temporary)),
+        disk_(disk) {}
+  std::string NewTemporary();
+  // Gives each file the name it is to have below `root`, and makes the names last.
+  struct Named {
+    std::string from, to;
+    bool* published;
+  };
+  absl::Status PublishAll(const std::string& root, absl::Span<const Named> files);
 
   const std::string root_;
+  const std::string blobs_;
   const std::string temporary_;
   Disk* const disk_;
   Mutex mu_;

@@ -296,7 +296,8 @@ absl::Status Upload::Commit() {
   for (Tensor& tensor : tensors_) {
     if (tensor.held.has_value()) continue;
     if (absl::Status s = tensor.writer->Sync(); !s.ok()) return s;
-    published.push_back({tensor.writer.get(), std::move(tensor.reservation)});
+    published.push_back(
+        {tensor.writer->hash(), std::move(tensor.reservation), tensor.writer.get()});
   }
   absl::Status added = registry_->Add(row_, pending_, std::move(published));
   if (!added.ok()) return added;

@@ -1,0 +1,97 @@
+// Tensors that are ranges of a stored file; those with files of their own are in upload_test.cc.
+#include "server/tensor_store.h"
+
+#include <filesystem>
+#include <string>
+
+#include "deploy/bazel/libs/sha256.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TensorStoreTest : public testing::Test {
+ protected:
+  TensorStoreTest() {
+    fs::remove_all(root_);
+    store_ = TensorStore::Open(root_, &disk_).value();
+  }
+  std::unique_ptr<SpooledFile> Spooled(absl::string_view bytes) {
+    auto file = store_->BeginSpool(static_cast<int64_t>(bytes.size()));
+    for (size_t at = 0; at < bytes.size(); at += 1000) {
+      EXPECT_TRUE(file->Append(bytes.substr(at, 1000)).ok());
+    }
+    EXPECT_TRUE(file->Finish().ok());
+    EXPECT_TRUE(file->Sync().ok());
+    return file;
+  }
+  static std::string TextOf(const MappedTensor& tensor) {
+    return {static_cast<const char*>(tensor.data()), static_cast<size_t>(tensor.bytes())};
+  }
+  std::string Whole() const {
+    std::string bytes(20'000, 0);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 + i / 256);
+    return bytes;
+  }
+
+  const std::string root_ = testing::TempDir() + "/tensor_store_test";
+  Disk disk_;
+  std::unique_ptr<TensorStore> store_;
+};
+
+TEST_F(TensorStoreTest, MapsRangesAtAnyOffset) {
+  const std::string bytes = Whole();
+  const auto file = Spooled(bytes);
+  EXPECT_EQ(file->view(), bytes);
+  EXPECT_EQ(file->hash(), Sha256Of(bytes));
+  ASSERT_TRUE(store_->PublishBlobs({file.get()}).ok());
+  for (const int64_t offset : {0, 1, 4095, 4096, 4097, 9'001, 19'999, 20'000}) {
+    const int64_t length = std::min<int64_t>(7'000, 20'000 - offset);
+    const auto tensor =
+        store_->Map(std::to_string(offset), length, TensorStore::Range{file->hash(), offset});
+    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    EXPECT_EQ(TextOf(**tensor), bytes.substr(offset, length)) << offset;
+  }
+}
+
+TEST_F(TensorStoreTest, AMappedRangeOutlivesItsBlob) {
+  auto file = Spooled(Whole());
+  ASSERT_TRUE(store_->PublishBlobs({file.get()}).ok());
+  const std::string blob = file->hash();
+  file.reset();
+  const auto tensor = store_->Map("t", 10, TensorStore::Range{blob, 5'000}).value();
+  store_->RemoveBlob(blob);
+  EXPECT_FALSE(fs::exists(store_->BlobPathOf(blob)));
+  EXPECT_EQ(TextOf(*tensor), Whole().substr(5'000, 10));
+}
+
+TEST_F(TensorStoreTest, ARangeBeyondItsFileIsRefused) {
+  const auto file = Spooled("0123456789");
+  ASSERT_TRUE(store_->PublishBlobs({file.get()}).ok());
+  const absl::Status beyond = store_->Map("t", 8, TensorStore::Range{file->hash(), 3}).status();
+  EXPECT_EQ(beyond.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(beyond.message()),
+              testing::HasSubstr("has 10 bytes, the tensor has 8 behind the first 3"));
+  EXPECT_FALSE(store_->Map("u", 1, TensorStore::Range{std::string(32, 'x'), 0}).ok());
+}
+
+TEST_F(TensorStoreTest, WhatIsNotPublishedGoes) {
+  {
+    const auto file = Spooled(Whole());
+  }
+  {
+    const auto empty = Spooled("");
+  }
+  EXPECT_TRUE(fs::is_empty(root_ + "/tmp"));
+  const auto file = Spooled("kept"), other = Spooled("not kept");
+  ASSERT_TRUE(store_->PublishBlobs({file.get(), other.get()}).ok());
+  EXPECT_EQ(store_->RemoveBlobsBut({file->hash()}), 1);
+  EXPECT_TRUE(fs::exists(store_->BlobPathOf(file->hash())));
+  EXPECT_FALSE(fs::exists(store_->BlobPathOf(other->hash())));
+}
+
+}  // namespace
+}  // namespace athanor
