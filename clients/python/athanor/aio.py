@@ -20,6 +20,7 @@ from athanor.cache import (
 )
 from athanor.errors import DeadlineExceeded, InvalidArgument
 from athanor.jobs import CompileJob
+from athanor.onnx_given import Dims, Given, Values
 from athanor.wire import InferResult, ModelInfo
 
 
@@ -65,13 +66,25 @@ class AsyncClient:
                      buckets: wire.Buckets | None = None, budget: str | None = None,
                      timeout: float | None = None, *, deterministic: bool = False,
                      disable_rules: Sequence[str] | None = None, approximate: bool = False,
-                     batch_dim: str | None = None) -> AsyncModel:
+                     batch_dim: str | None = None, dims: Dims | None = None,
+                     values: Values | None = None,
+                     random_seed: int | None = None) -> AsyncModel:
         """Stores a model and starts compiling it; see `athanor.Client.upload`."""
         read = wire.read_source(source, format)
         missing = await self._run(calls.missing_tensors(read), timeout) if read.tensors else []
         call = calls.upload(read, name, missing, buckets, budget, deterministic, disable_rules,
-                            approximate, batch_dim)
+                            approximate, batch_dim, Given(dims, values, random_seed))
         return AsyncModel(self, *await self._run(call, timeout))
+
+    async def check(self, source: object, format: str | None = None,
+                    buckets: wire.Buckets | None = None, timeout: float | None = None, *,
+                    batch_dim: str | None = None, dims: Dims | None = None,
+                    values: Values | None = None, random_seed: int | None = None) -> ModelInfo:
+        """Whether the server would take a model; see `athanor.Client.check`."""
+        read = wire.read_source(source, format)
+        missing = await self._run(calls.missing_tensors(read), timeout) if read.tensors else []
+        given = Given(dims, values, random_seed)
+        return await self._run(calls.check(read, missing, buckets, batch_dim, given), timeout)
 
     async def model(self, name: str, version: str = "") -> AsyncModel:
         """A stored model; without `version` whichever serves."""

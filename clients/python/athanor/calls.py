@@ -25,6 +25,7 @@ from athanor._proto.proto.athanor.v1 import (
 from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
 from athanor._proto.proto.inference import open_inference_grpc_pb2_grpc as oip_grpc
 from athanor.errors import (
+    REFUSALS_ASKED,
     Cancelled,
     DeadlineExceeded,
     FailedPrecondition,
@@ -32,6 +33,7 @@ from athanor.errors import (
     from_rpc,
 )
 from athanor.jobs import CompileJob, compile_job
+from athanor.onnx_given import Given
 
 Result = TypeVar("Result")
 
@@ -48,11 +50,14 @@ class Call(Generic[Result]):
         What is sent.
     read : callable
         From the reply, or from each reply of a stream, to what the caller gets.
+    metadata : tuple
+        What is sent beside the request.
     """
 
     method: str
     request: Any
     read: Callable[[Any], Result]
+    metadata: tuple[tuple[str, str], ...] = ()
 
 
 class Stubs:
@@ -66,7 +71,8 @@ class Stubs:
 
     def send(self, call: Call, timeout: float | None = None) -> Any:
         """The reply, or what is awaited or iterated for it."""
-        return operator.attrgetter(call.method)(self)(call.request, timeout=timeout)
+        return operator.attrgetter(call.method)(self)(call.request, timeout=timeout,
+                                                      metadata=call.metadata)
 
 
 @contextlib.contextmanager
@@ -91,11 +97,22 @@ def missing_tensors(source: wire.Source) -> Call[list[bytes]]:
 
 def upload(source: wire.Source, name: str, missing: Sequence[bytes], buckets: wire.Buckets | None,
            budget: str | None, deterministic: bool, disable_rules: Sequence[str] | None,
-           approximate: bool, batch_dim: str | None) -> Call[tuple[str, str]]:
+           approximate: bool, batch_dim: str | None,
+           given: Given | None = None) -> Call[tuple[str, str]]:
     """Name and version of the stored model."""
     return Call("models.UploadModel",
                 wire.upload_requests(source, name, missing, buckets, budget, deterministic,
-                                     disable_rules, approximate, batch_dim), _name_and_version)
+                                     disable_rules, approximate, batch_dim, given),
+                _name_and_version, (REFUSALS_ASKED,))
+
+
+def check(source: wire.Source, missing: Sequence[bytes], buckets: wire.Buckets | None,
+          batch_dim: str | None, given: Given) -> Call[wire.ModelInfo]:
+    """The model's interface; nothing is kept."""
+    return Call("models.UploadModel",
+                wire.upload_requests(source, "check", missing, buckets, None, batch_dim=batch_dim,
+                                     given=given, dry_run=True),
+                lambda reply: wire.model_info(reply.model), (REFUSALS_ASKED,))
 
 
 def get_model(name: str, version: str) -> Call[wire.ModelInfo]:

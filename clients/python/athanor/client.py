@@ -19,6 +19,7 @@ from athanor.cache import (
 )
 from athanor.errors import InvalidArgument
 from athanor.jobs import CompileJob
+from athanor.onnx_given import Dims, Given, Values
 from athanor.wire import InferResult, ModelInfo
 
 
@@ -71,20 +72,22 @@ class Client:
                buckets: wire.Buckets | None = None, budget: str | None = None,
                timeout: float | None = None, *, deterministic: bool = False,
                disable_rules: Sequence[str] | None = None, approximate: bool = False,
-               batch_dim: str | None = None) -> Model:
+               batch_dim: str | None = None, dims: Dims | None = None,
+               values: Values | None = None, random_seed: int | None = None) -> Model:
         """Stores a model and starts compiling it; returns when it is stored.
 
         Parameters
         ----------
-        source : Graph, path or bytes
-            A path ends in ``.athanor`` (`Graph.save`); bytes need `format`. ONNX is sent too, but
-            no server reads it yet: `Unimplemented`.
+        source : Graph, path, bytes or onnx.ModelProto
+            A path ends in ``.athanor`` (`Graph.save`) or ``.onnx``, with its files of external data
+            beside it; bytes need `format`.
         name : str
             The model; an existing name gets a new version.
         buckets : mapping, optional
             Ranges that cut the bounds of dims, as in ``{"b": [(1, 1), (2, 64)]}``, each size in
             one of them. Each box that they make together gets a plan of its own, as far as memory
-            allows (`ModelInfo.buckets`).
+            allows (`ModelInfo.buckets`). For ONNX the server chooses some where none are given;
+            ``{}`` is the full range alone.
         budget : str, optional
             How far to search for a faster plan: a time (``"30s"``), a number of measured candidates
             (``"200c"``), ``"fast"`` (the cost model chooses) or ``"exhaust"`` (everything is
@@ -100,6 +103,20 @@ class Client:
         batch_dim : str, optional
             The dim by which the server may join requests into one call. It does where it can prove
             that rows along it are independent; else `ModelInfo.batching` says why not.
+        dims : mapping, optional
+            Of an ONNX model, by the names in its file: bounds, both included, as in
+            ``{"batch": (1, 64)}`` (``(None, 64)``: from 1), a number, or an expression over other
+            dims, as in ``{"total": "past + seq"}``. A dim without bounds is asked for by name.
+        values : mapping of str to array, optional
+            Of an ONNX model: contents of inputs that its structure depends on, such as axes. The
+            inputs stay; a request that carries other contents is refused.
+        random_seed : int, optional
+            Of an ONNX model's ops that draw numbers and state no seed.
+
+        Raises
+        ------
+        Unimplemented, InvalidArgument
+            If the model cannot be served or is wrong: `refusals` has every node and reason.
 
         Returns
         -------
@@ -109,8 +126,34 @@ class Client:
         read = wire.read_source(source, format)
         missing = self._run(calls.missing_tensors(read), timeout) if read.tensors else []
         call = calls.upload(read, name, missing, buckets, budget, deterministic, disable_rules,
-                            approximate, batch_dim)
+                            approximate, batch_dim, Given(dims, values, random_seed))
         return Model(self, *self._run(call, timeout))
+
+    def check(self, source: object, format: str | None = None,
+              buckets: wire.Buckets | None = None, timeout: float | None = None, *,
+              batch_dim: str | None = None, dims: Dims | None = None,
+              values: Values | None = None, random_seed: int | None = None) -> ModelInfo:
+        """Whether the server would take a model: everything that `upload` checks, nothing is kept.
+
+        Parameters
+        ----------
+        source, format, buckets, batch_dim, dims, values, random_seed
+            As in `upload`.
+
+        Returns
+        -------
+        ModelInfo
+            Its inputs, outputs, dims and notes; without a version.
+
+        Raises
+        ------
+        Unimplemented, InvalidArgument
+            As `upload` does.
+        """
+        read = wire.read_source(source, format)
+        missing = self._run(calls.missing_tensors(read), timeout) if read.tensors else []
+        given = Given(dims, values, random_seed)
+        return self._run(calls.check(read, missing, buckets, batch_dim, given), timeout)
 
     def model(self, name: str, version: str = "") -> Model:
         """A stored model; without `version` each call goes to the version that serves then.

@@ -61,6 +61,28 @@ _ROWS = [
     DType("f8e5m2", None, _extra("float8_e5m2", np.uint8), "storage"),
     DType("f8e8m0", None, _extra("float8_e8m0fnu", np.uint8), "storage"),
 ]
+# Elements that no dtype of the server's is: what carries them, and the type of ml_dtypes that has
+# their values. Codes are the values' bits; of integers the carrier has the same values.
+_ELEMENTS = {
+    "float8e4m3fn": ("u8", "float8_e4m3fn"),
+    "float8e4m3fnuz": ("u8", "float8_e4m3fnuz"),
+    "float8e5m2": ("u8", "float8_e5m2"),
+    "float8e5m2fnuz": ("u8", "float8_e5m2fnuz"),
+    "float8e8m0": ("u8", "float8_e8m0fnu"),
+    "float6e2m3": ("u8", "float6_e2m3fn"),
+    "float6e3m2": ("u8", "float6_e3m2fn"),
+    "float4e2m1": ("u8", "float4_e2m1fn"),
+    "uint4": ("u8", "uint4"),
+    "int4": ("i8", "int4"),
+    "uint2": ("u8", "uint2"),
+    "int2": ("i8", "int2"),
+}
+# By element; without those that ml_dtypes does not have here.
+ELEMENTS: dict[str, np.dtype] = {
+    name: np.dtype(getattr(ml_dtypes, their))
+    for name, (_, their) in _ELEMENTS.items() if hasattr(ml_dtypes, their)
+}
+_CARRIERS = {kind: _ELEMENTS[name][0] for name, kind in ELEMENTS.items()}
 DTYPES = {row.name: row for row in _ROWS}
 BY_DATATYPE = {row.datatype: row for row in _ROWS if row.datatype}
 # Plain integers win over the dtypes that stand in for them without ml_dtypes.
@@ -111,6 +133,24 @@ def host_array(value: object, what: str) -> np.ndarray:
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))  # the same values
     return array
+
+
+def carried(array: np.ndarray) -> np.ndarray:
+    """An array of an element that no dtype is, as the one that carries it; any other as it is."""
+    carrier = _CARRIERS.get(array.dtype)
+    if carrier is None:
+        return array
+    kind = DTYPES[carrier].numpy
+    # Codes keep their bits, integers their values.
+    return array.astype(kind) if "int" in array.dtype.name else array.view(kind)
+
+
+def carried_back(array: np.ndarray, element: str) -> np.ndarray:
+    """The array that `carried` made this one of; the carrier itself without ml_dtypes."""
+    kind = ELEMENTS.get(element)
+    if kind is None:
+        return array
+    return array.astype(kind) if "int" in element else array.view(kind)
 
 
 def array_bytes(array: np.ndarray) -> bytes:

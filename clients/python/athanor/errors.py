@@ -8,7 +8,42 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 import grpc
+
+from athanor._proto.proto.athanor.v1 import model_pb2
+
+# Trailing metadata of a refused ONNX model, sent to who asks for it by the other.
+REFUSALS_KEY = "athanor-refusals-bin"
+REFUSALS_ASKED = ("athanor-max-refusal-bytes", str(512 << 10))
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why one node of an ONNX model, or what belongs to no node, is not taken.
+
+    Attributes
+    ----------
+    code : str
+        ``"INVALID_ARGUMENT"`` or ``"UNIMPLEMENTED"``.
+    node, domain, op : str
+        May be empty.
+    version : int
+        Of the op's schema; 0 where there is none.
+    reason : str
+    inputs : tuple of str
+        Graph inputs whose values, given at upload (``values=``), would settle it.
+    """
+
+    code: str
+    node: str
+    domain: str
+    op: str
+    version: int
+    reason: str
+    inputs: tuple[str, ...]
 
 
 class Error(Exception):
@@ -20,9 +55,12 @@ class Error(Exception):
         What was wrong and what would be right.
     code : str
         Name of the gRPC status code, such as ``"INVALID_ARGUMENT"``.
+    refusals : tuple of Refusal
+        Of an ONNX model that is not taken: every reason, where the message has room for some.
     """
 
     code = "UNKNOWN"
+    refusals: tuple[Refusal, ...] = ()
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -134,7 +172,18 @@ _BY_NUMBER = {code.value[0]: code.name for code in grpc.StatusCode}
 
 def from_rpc(error: grpc.RpcError) -> Error:
     """The error of this package that says what a failed call says."""
-    return _BY_CODE.get(error.code().name, Error)(error.details() or error.code().name)
+    found = _BY_CODE.get(error.code().name, Error)(error.details() or error.code().name)
+    found.refusals = _refusals(error.trailing_metadata() or ())
+    return found
+
+
+def _refusals(metadata: Sequence[tuple[str, str | bytes]]) -> tuple[Refusal, ...]:
+    for key, value in metadata:
+        if key == REFUSALS_KEY:
+            message = model_pb2.Refusals.FromString(value)
+            return tuple(Refusal(_BY_NUMBER.get(r.code, "UNKNOWN"), r.node, r.domain, r.op,
+                                 r.version, r.reason, tuple(r.inputs)) for r in message.refusals)
+    return ()
 
 
 def from_number(code: int, message: str) -> Error:

@@ -5,39 +5,58 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from athanor import bundle
+from athanor import bundle, onnx_files
 from athanor._proto.proto.athanor.v1 import compile_pb2, model_pb2
 from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
 from athanor.core import content_hash
-from athanor.dtypes import BY_DATATYPE, array_bytes, dtype_of, host_array
+from athanor.dtypes import (
+    BY_DATATYPE,
+    ELEMENTS,
+    array_bytes,
+    carried,
+    carried_back,
+    dtype_of,
+    host_array,
+)
 from athanor.errors import InvalidArgument
 from athanor.graph import Graph
+from athanor.onnx_given import Given, full_range
 
 CHUNK_BYTES = 1 << 20
 # Requests and replies may be as large as the server's own limits allow.
-CHANNEL_OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),
+    # Refusals of a large model come as metadata (errors.py).
+    ("grpc.max_metadata_size", 1 << 20), ("grpc.absolute_max_metadata_size", 2 << 20),
+]
+# A model of at most this travels in the header, a larger one in pieces.
+_HEADER_BYTES = 32 << 20
 Buckets = Mapping[str, Sequence[tuple[int, int]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A model as it travels: its format, its bytes, and its tensors by hash."""
+    """A model as it travels: its format, its bytes, and its tensors by hash or, of ONNX, its files
+    by the location that the model names them by (itself by ``""`` where `graph` is empty).
+    """
 
     format: str
     graph: bytes
     tensors: dict[bytes, bytes]
+    files: dict[str, pathlib.Path | bytes] = dataclasses.field(default_factory=dict)
 
 
 def read_source(source: object, format: str | None) -> Source:
     """A `Graph`, a path or bytes as what is uploaded.
 
     A path that ends in ``.athanor`` is a bundle (`Graph.save`); bytes need `format`, ``"athanor"``
-    for a serialised athanor.v1.Graph. ONNX (``.onnx``, ``"onnx"``) is sent as it is, and refused by
-    servers that do not read it: none does yet.
+    for a serialised athanor.v1.Graph. ONNX is a path that ends in ``.onnx``, with the files of
+    external data that lie beside it; bytes; or an ``onnx.ModelProto``.
     """
     if isinstance(source, Graph):
         message = source.proto()
@@ -51,13 +70,31 @@ def read_source(source: object, format: str | None) -> Source:
         if format is None and suffix != ".onnx":
             raise InvalidArgument(f"{os.fspath(source)}: unknown suffix {suffix!r}; it must be "
                                   '.athanor or .onnx, or give format="onnx"')
+        if format in (None, "onnx"):
+            return _read_onnx(pathlib.Path(source))
         with open(source, "rb") as file:
-            return Source(format or "onnx", file.read(), {})
+            return Source(format, file.read(), {})
+    if type(source).__module__.startswith("onnx.") and type(source).__name__ == "ModelProto":
+        return _onnx_bytes(source.SerializeToString())
     if isinstance(source, bytes | bytearray | memoryview):
         if format is None:
             raise InvalidArgument('bytes need their format: format="onnx" or format="athanor"')
-        return Source(format, bytes(source), {})
-    raise InvalidArgument(f"cannot upload a {type(source).__name__}; pass a Graph, a path or bytes")
+        return _onnx_bytes(bytes(source)) if format == "onnx" else Source(format, bytes(source), {})
+    raise InvalidArgument(f"cannot upload a {type(source).__name__}; pass a Graph, a path, bytes "
+                          "or an onnx.ModelProto")
+
+
+def _read_onnx(path: pathlib.Path) -> Source:
+    files = dict(onnx_files.external_files(path))
+    if path.stat().st_size <= _HEADER_BYTES:
+        return Source("onnx", path.read_bytes(), {}, files)
+    return Source("onnx", b"", {}, {"": path, **files})
+
+
+def _onnx_bytes(data: bytes) -> Source:
+    if len(data) <= _HEADER_BYTES:
+        return Source("onnx", data, {})
+    return Source("onnx", b"", {}, {"": data})
 
 
 def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
@@ -118,28 +155,54 @@ def dim_name(batch_dim: str | None) -> str:
 def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets: Buckets | None,
                     budget: str | None, deterministic: bool = False,
                     disable_rules: Sequence[str] | None = None, approximate: bool = False,
-                    batch_dim: str | None = None) -> Iterator[model_pb2.UploadModelRequest]:
-    """Header, chunks of the tensors that the server lacks, commit.
+                    batch_dim: str | None = None, given: Given | None = None,
+                    dry_run: bool = False) -> Iterator[model_pb2.UploadModelRequest]:
+    """Header, chunks of the tensors that the server lacks or of files, commit.
 
     Raises
     ------
     InvalidArgument
         At once, not while gRPC iterates, where it would arrive as UNKNOWN.
     """
+    given = given or Given()
+    if source.format == "onnx" and buckets is not None and not buckets:
+        buckets = full_range(given.dims)  # none said means the server's choice
     header = model_pb2.UploadHeader(
-        name=name, format=source.format, graph=source.graph,
-        graph_sha256=content_hash(source.graph), search_budget=budget_text(budget),
+        name=name, format=source.format, graph=source.graph, dry_run=dry_run,
+        graph_sha256=content_hash(source.graph) if source.graph else b"",
+        search_budget=budget_text(budget),
         buckets=bucket_messages(buckets), deterministic=deterministic,
         disable_rules=rule_names(disable_rules), approximate=approximate,
         batch_dim=dim_name(batch_dim))
+    given.write(header)
     for key in missing:
         header.tensors.add(hash=key, bytes=len(source.tensors[key]))
-    return _upload_stream(header, {key: source.tensors[key] for key in missing})
+    for path, file in source.files.items():
+        size = len(file) if isinstance(file, bytes) else file.stat().st_size
+        header.files.add(path=path, bytes=size)
+    return _upload_stream(header, {key: source.tensors[key] for key in missing},
+                          list(source.files.values()))
 
 
-def _upload_stream(header: model_pb2.UploadHeader,
-                   tensors: Mapping[bytes, bytes]) -> Iterator[model_pb2.UploadModelRequest]:
+def _pieces(file: pathlib.Path | bytes) -> Iterator[bytes]:
+    if isinstance(file, bytes):
+        yield from (file[at:at + CHUNK_BYTES] for at in range(0, len(file), CHUNK_BYTES))
+        return
+    with open(file, "rb") as opened:
+        while piece := opened.read(CHUNK_BYTES):
+            yield piece
+
+
+def _upload_stream(header: model_pb2.UploadHeader, tensors: Mapping[bytes, bytes],
+                   files: Sequence[pathlib.Path | bytes]
+                   ) -> Iterator[model_pb2.UploadModelRequest]:
     yield model_pb2.UploadModelRequest(header=header)
+    for number, file in enumerate(files):
+        offset = 0
+        for piece in _pieces(file):
+            yield model_pb2.UploadModelRequest(file=model_pb2.FileChunk(
+                file=number, offset=offset, data=piece))
+            offset += len(piece)
     for key, data in tensors.items():
         for offset in range(0, len(data), CHUNK_BYTES):
             yield model_pb2.UploadModelRequest(chunk=model_pb2.TensorChunk(
@@ -149,14 +212,24 @@ def _upload_stream(header: model_pb2.UploadHeader,
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """An input or output of a model; a shape holds texts such as ``"b"`` or ``"64"``."""
+    """An input or output of a model; a shape holds texts such as ``"b"`` or ``"64"``.
+
+    Attributes
+    ----------
+    element : str
+        What the values of `dtype` mean where that is no dtype of the server's, such as ``"int4"``.
+    fixed : bool
+        An input that takes one value only, which was given at upload.
+    """
 
     name: str
     dtype: str
     shape: tuple[str, ...]
+    element: str = ""
+    fixed: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(self.shape)}]"
+        return f"{self.name}: {self.element or self.dtype}[{', '.join(self.shape)}]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,10 +305,11 @@ class ModelInfo:
     deterministic: bool = False
     batching: Batching = Batching()
     buckets: tuple[Bucket, ...] = ()
+    notes: tuple[str, ...] = ()  # what was decided when it was imported
 
 
 def _tensors(messages: Sequence[model_pb2.ModelTensor]) -> tuple[Tensor, ...]:
-    return tuple(Tensor(m.name, m.dtype, tuple(m.shape)) for m in messages)
+    return tuple(Tensor(m.name, m.dtype, tuple(m.shape), m.element, m.fixed) for m in messages)
 
 
 def model_info(m: model_pb2.Model) -> ModelInfo:
@@ -253,7 +327,7 @@ def model_info(m: model_pb2.Model) -> ModelInfo:
         batching=Batching(m.batching.dim, m.batching.on, m.batching.reason, m.batching.max_rows,
                           m.batching.max_delay_us),
         buckets=tuple(Bucket({r.name: (r.min, r.max) for r in b.bucket}, b.plan_id, b.pinned,
-                             b.reason) for b in m.buckets))
+                             b.reason) for b in m.buckets), notes=tuple(m.notes))
 
 
 def start_compile(name: str, version: str, buckets: Buckets | None, budget: str | None,
@@ -342,6 +416,12 @@ def check_inputs(model: str, expected: Sequence[Tensor],
         row = dtype_of(tensor.dtype)
         what = f"input {tensor.name!r} of model {model!r}"
         array = host_array(inputs[tensor.name], what)
+        if tensor.element and array.dtype == ELEMENTS.get(tensor.element):
+            array = carried(array)
+        if array.dtype != row.numpy and tensor.element:
+            raise InvalidArgument(f"{what} has dtype {array.dtype}, the model takes "
+                                  f"{tensor.element}: pass an array of that dtype of ml_dtypes, or "
+                                  f"of numpy's {row.numpy.name}, which carries it")
         if array.dtype != row.numpy:
             raise InvalidArgument(f"{what} has dtype {array.dtype}, the model takes {row.name} "
                                   f"(numpy's {row.numpy.name}): pass the array{row.cast}")
@@ -380,7 +460,9 @@ def infer_result(response: oip.ModelInferResponse) -> InferResult:
         row = BY_DATATYPE[tensor.datatype]
         # frombuffer refuses zero bytes.
         flat = np.frombuffer(bytearray(raw), row.numpy) if raw else np.empty(0, row.numpy)
-        result[tensor.name] = flat.reshape(tuple(tensor.shape))
+        array = flat.reshape(tuple(tensor.shape))
+        element = tensor.parameters["element"].string_param if tensor.parameters else ""
+        result[tensor.name] = carried_back(array, element)
     for key, value in response.parameters.items():
         if hasattr(InferResult, key):
             setattr(result, key, getattr(value, value.WhichOneof("parameter_choice")))

@@ -89,7 +89,7 @@ def test_upload_is_header_chunks_commit() -> None:
 
 def test_sources(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
-    path.write_bytes(b"onnx bytes")
+    path.write_bytes(b"onnx bytes")  # no model: the server says so
     assert wire.read_source(path, None) == wire.Source("onnx", b"onnx bytes", {})
     assert wire.read_source(b"x", "onnx").graph == b"x"
     with pytest.raises(athanor.InvalidArgument, match="format"):

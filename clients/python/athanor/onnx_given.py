@@ -1,0 +1,73 @@
+"""What is said beside an ONNX model: bounds of its dims, values of inputs, a seed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from athanor._proto.proto.athanor.v1 import graph_pb2, model_pb2
+from athanor.dtypes import array_bytes, carried, dtype_of, host_array
+from athanor.errors import InvalidArgument
+
+# Bounds (both included; None: 1), a number, or an expression over other dims.
+Dims = Mapping[str, "tuple[int | None, int] | int | str"]
+Values = Mapping[str, object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """As `Client.upload` takes them; nothing where the model is no ONNX."""
+
+    dims: Dims | None = None
+    values: Values | None = None
+    random_seed: int | None = None
+
+    def write(self, header: model_pb2.UploadHeader) -> None:
+        """Into the header.
+
+        Raises
+        ------
+        InvalidArgument
+            If a dim, a value or the seed cannot be said in it, or the model is no ONNX.
+        """
+        given = [name for name, value in vars(self).items() if value is not None]
+        if given and header.format != "onnx":
+            raise InvalidArgument(f"{given[0]}: said of an ONNX model only; a Graph says it itself")
+        header.dims.extend(_dim(name, said) for name, said in (self.dims or {}).items())
+        header.values.extend(_value(name, said) for name, said in (self.values or {}).items())
+        seed = self.random_seed
+        if seed is None:
+            return
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+            raise InvalidArgument(f"random_seed={seed!r}: it must be an int in [0, 2**64)")
+        header.random_seed = seed
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _dim(name: str, said: object) -> model_pb2.DimGiven:
+    if _is_int(said) or isinstance(said, str):
+        return model_pb2.DimGiven(name=name, equals=str(said))
+    bounds = list(said) if isinstance(said, tuple | list) else []
+    if len(bounds) != 2 or not _is_int(bounds[1]) or not (bounds[0] is None or _is_int(bounds[0])):
+        raise InvalidArgument(f"dims[{name!r}]={said!r}: it must be bounds, as in (1, 64) or "
+                              "(None, 64), a number, or an expression over other dims, a str")
+    return model_pb2.DimGiven(name=name, min=bounds[0], max=bounds[1])
+
+
+def _value(name: str, said: object) -> model_pb2.NamedLiteral:
+    array = carried(host_array(said, f"values[{name!r}]"))
+    literal = graph_pb2.TensorLiteral(dtype=dtype_of(array.dtype).name, shape=array.shape,
+                                      data=array_bytes(array))
+    return model_pb2.NamedLiteral(name=name, value=literal)
+
+
+def full_range(dims: Dims | None) -> dict[str, list[tuple[int, int]]]:
+    """Buckets that say: the full range alone."""
+    for name, said in (dims or {}).items():
+        bounds = _dim(name, said)
+        if not bounds.equals:
+            return {name: [(bounds.min if bounds.HasField("min") else 1, bounds.max)]}
+    return {}
