@@ -8,13 +8,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/graph.h"
 
 namespace athanor::onnx {
 
-// One per import. What is not folded is computed once when a plan is loaded, as any weight is.
+// One per import, for one graph that only grows. What is not folded is computed once when a plan is
+// loaded, as any weight is.
 class Folder {
  public:
   struct Limits {
@@ -30,9 +31,11 @@ class Folder {
   std::optional<Tensor> Fold(const Graph& graph, NodeId node);
 
  private:
+  void Classify(const Graph& graph);
+
   const Limits limits_;
   int64_t bytes_ = 0, work_ = 0;
-  absl::flat_hash_map<NodeId, bool> literal_;  // follows from literals alone
+  std::vector<bool> literal_;  // by node: it follows from literals alone
 };
 
 }  // namespace athanor::onnx

@@ -40,7 +40,8 @@ struct SchemaRow {
 // The newest schema of at most this opset; null: none.
 const SchemaRow* FindSchema(std::string_view domain, std::string_view op, int64_t opset);
 
-// Operands and attributes against a schema: the messages say what would be right.
+// Operands and attributes against a schema: the messages say what would be right. `inputs` has one
+// for each of the node's operands, null where it is left out; types of poisoned ones are not known.
 absl::Status CheckNode(const SchemaRow& schema, const ::onnx::NodeProto& node,
                        absl::Span<const Value* const> inputs);
 

@@ -1,8 +1,7 @@
 // Arithmetic on what is known of values: the chains by which exporters compute shapes (Shape,
 // Gather, Concat, Div, ...) become expressions over dims and no nodes at all.
 //
-//   std::optional<Known> k = ComputeKnown(call, {&shape, &index}, bounds);   // Gather of Shape:
-//   {b}
+//   std::optional<std::vector<Value>> v = ComputeKnown(call, bounds);   // Gather of Shape: {b}
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_SIZES_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_SIZES_H_
 
@@ -16,11 +15,12 @@
 
 namespace athanor::onnx {
 
-// The contents of each result of a call whose op is known to this file; nullopt where any is not
-// known exactly: an undecided comparison, a division whose sign is not proved, int64 overflow, more
-// than kMaxKnownElements. Shape and Size need no contents of their operand; every other op that all
-// of its operands' are known. Never fails: what it does not know, the handler computes.
-std::optional<std::vector<Known>> ComputeKnown(const HandlerContext& call, const Bounds& bounds);
+// The results, known and without nodes, of a call whose op is known to this file; nullopt where any
+// is not known exactly: an undecided comparison, a division whose sign is not proved, int64
+// overflow, more than kMaxKnownElements. Shape and Size need no contents of their operand; every
+// other op that all of its operands' are known. Never fails: what it does not know, the handler
+// computes.
+std::optional<std::vector<Value>> ComputeKnown(const HandlerContext& call, const Bounds& bounds);
 
 // The ops it knows, for tests: Constant Shape Size ConstantOfShape Identity Cast CastLike Gather
 // Slice Concat Split Squeeze Unsqueeze Reshape Flatten Transpose Expand Tile Range Where Add Sub
@@ -28,7 +28,8 @@ std::optional<std::vector<Known>> ComputeKnown(const HandlerContext& call, const
 // GreaterOrEqual Not And Or ReduceSum ReduceProd ReduceMin ReduceMax CumSum ScatterND.
 absl::Span<const std::string_view> KnownOps();
 
-// Integers as they are stored, and back; nullopt unless every element is a number.
+// A literal with its integers as expressions, unless one is beyond int64, and back: nullopt unless
+// every element is a number.
 Known KnownOf(Tensor literal);
 std::optional<std::vector<int64_t>> IntegersOf(const Known& known);
 

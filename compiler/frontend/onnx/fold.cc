@@ -1,0 +1,123 @@
+#include "compiler/frontend/onnx/fold.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace athanor::onnx {
+namespace {
+
+// nullopt unless every size is a number and their product within `limit`.
+std::optional<int64_t> Elements(const Shape& shape, int64_t limit) {
+  int64_t elements = 1;
+  bool empty = false;
+  for (const Expr& size : shape) {
+    const std::optional<int64_t> n = size.constant();
+    if (!n || *n < 0) return std::nullopt;
+    empty = empty || *n == 0;
+    if (*n > 0 && elements > limit / *n) elements = limit + 1;
+    if (*n > 0 && elements <= limit) elements *= *n;
+  }
+  if (empty) return 0;
+  return elements <= limit ? std::optional(elements) : std::nullopt;
+}
+
+// Dims occur in shapes, sizes and index maps.
+bool UsesDims(const Node& node) {
+  const auto uses = [](const std::vector<Expr>& exprs) {
+    std::set<std::string> symbols;
+    for (const Expr& e : exprs) e.CollectSymbols(&symbols);
+    return std::any_of(symbols.begin(), symbols.end(),
+                       [](const std::string& symbol) { return symbol[0] != '$'; });
+  };
+  if (uses(node.type.shape)) return true;
+  for (const auto& [name, value] : node.attrs) {
+    if (const auto* shape = std::get_if<Shape>(&value)) {
+      if (uses(*shape)) return true;
+    } else if (const auto* map = std::get_if<IndexMap>(&value)) {
+      if (uses(map->shape) || uses(map->coordinates)) return true;
+    }
+  }
+  return false;
+}
+
+// What the reference evaluator visits for a node, about: each element of the result, and of every
+// operand for each that is reduced over or searched.
+std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
+  std::optional<int64_t> work = Elements(node.type.shape, limit);
+  if (!work) return std::nullopt;
+  const OpClass kind = OpInfo(node.op).op_class;
+  const bool reduces = kind == OpClass::kReduction || kind == OpClass::kComposite;
+  for (NodeId operand : node.inputs) {
+    const std::optional<int64_t> elements = Elements(graph.node(operand).type.shape, limit);
+    if (!elements) return std::nullopt;
+    *work += *elements;
+  }
+  if (reduces && !node.inputs.empty()) {
+    // A contraction reads a row of its operand for each of its elements; no row is longer than it.
+    const int64_t result = *Elements(node.type.shape, limit);
+    const int64_t first = *Elements(graph.node(node.inputs[0]).type.shape, limit);
+    if (node.op == Op::kSumReduce || node.op == Op::kMaxReduce) return *work;
+    if (first > 0 && result > limit / first) return std::nullopt;
+    *work += result * first;
+  }
+  return *work <= limit ? work : std::nullopt;
+}
+
+}  // namespace
+
+void Folder::Classify(const Graph& graph) {
+  for (size_t id = literal_.size(); id < graph.nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
+    bool literal = node.op != Op::kInput && node.op != Op::kParameter && !UsesDims(node);
+    for (NodeId operand : node.inputs) literal = literal && literal_[operand];
+    literal_.push_back(literal);
+  }
+}
+
+std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node) {
+  Classify(graph);
+  if (!literal_[node]) return std::nullopt;
+  const TensorType& type = graph.node(node).type;
+  const std::optional<int64_t> elements = Elements(type.shape, limits_.max_result_bytes);
+  if (!elements || *elements * DTypeBytes(type.dtype) > limits_.max_result_bytes) {
+    return std::nullopt;
+  }
+  // What it needs, operands first.
+  std::vector<NodeId> needed = {node};
+  std::set<NodeId> seen = {node};
+  for (size_t i = 0; i < needed.size(); ++i) {
+    for (NodeId operand : graph.node(needed[i]).inputs) {
+      if (seen.insert(operand).second) needed.push_back(operand);
+    }
+  }
+  std::sort(needed.begin(), needed.end());
+  int64_t work = 0, bytes = 0;
+  for (NodeId id : needed) {
+    const Node& one = graph.node(id);
+    const std::optional<int64_t> visits = WorkOf(graph, one, limits_.max_work - work_);
+    if (!visits) return std::nullopt;
+    work += *visits;
+    bytes += *Elements(one.type.shape, limits_.max_work) * DTypeBytes(one.type.dtype);
+    if (work > limits_.max_work - work_ || bytes > limits_.max_bytes) return std::nullopt;
+  }
+  work_ += work;
+  Graph part;
+  std::map<NodeId, NodeId> moved;
+  for (NodeId id : needed) {
+    moved[id] = static_cast<NodeId>(part.nodes.size());
+    Node& copy = part.nodes.emplace_back(graph.node(id));
+    for (NodeId& operand : copy.inputs) operand = moved[operand];
+  }
+  part.outputs.push_back({"value", moved[node]});
+  absl::StatusOr<std::vector<Tensor>> values = Evaluate(part, {});
+  if (!values.ok()) return std::nullopt;
+  Tensor& value = values->front();
+  if (bytes_ + static_cast<int64_t>(value.bytes.size()) > limits_.max_bytes) return std::nullopt;
+  bytes_ += static_cast<int64_t>(value.bytes.size());
+  return std::move(value);
+}
+
+}  // namespace athanor::onnx

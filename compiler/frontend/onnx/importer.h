@@ -1,0 +1,165 @@
+// The state of one import, and its steps: tensors, nodes, functions. import.h is what others use.
+#ifndef ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_H_
+#define ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/frontend/onnx/build.h"
+#include "compiler/frontend/onnx/dims.h"
+#include "compiler/frontend/onnx/fold.h"
+#include "compiler/frontend/onnx/handler.h"
+#include "compiler/frontend/onnx/import.h"
+#include "compiler/frontend/onnx/schema.h"
+#include "compiler/frontend/onnx/scope.h"
+#include "proto/onnx/onnx.pb.h"
+
+namespace athanor::onnx {
+
+class NodeContext;
+
+// Where a node is visited.
+struct Frame {
+  using Opsets = std::map<std::string, int64_t, std::less<>>;
+  using Attributes = std::map<std::string, ::onnx::AttributeProto, std::less<>>;
+
+  const Opsets* opsets = nullptr;          // of the model or the function
+  const Attributes* attributes = nullptr;  // of the function's call; null outside functions
+  std::string path;                        // "loop1/body/"
+  int depth = 0;
+  bool check_only = false;  // nothing is built: the values are not known to be right
+};
+
+// What is found once of a graph, however often it is visited.
+struct GraphInfo {
+  absl::Status status;                  // of OrderOf
+  std::vector<int> order;               // positions of nodes
+  std::vector<std::string_view> names;  // that it and those around it define
+  std::map<std::string_view, const ::onnx::ValueInfoProto*> claims;
+};
+
+// What ends the import, rather than being one refusal of several.
+bool EndsImport(const absl::Status& status);
+
+class Importer {
+ public:
+  Importer(const OnnxModel& model, const PayloadReader& reader, const ImportOptions& options,
+           std::vector<Refusal>* refusals);
+  ~Importer();
+  absl::StatusOr<OnnxImported> Run();
+
+  // --- for NodeContext
+  OpBuilder& b() { return *b_; }
+  // A tensor of the file: known where it is small, else a parameter of about this name.
+  absl::StatusOr<Value> ValueOf(const ::onnx::TensorProto& tensor, std::string_view name);
+  // ABORTED: inside it was refused, which has been noted.
+  absl::StatusOr<std::vector<Value>> Inline(const ::onnx::GraphProto& graph,
+                                            absl::Span<const Value> inputs, std::string_view label,
+                                            NodeContext* context);
+  const std::string& InputName(int position) const { return input_names_[position]; }
+  int64_t unroll_left() const { return options_.limits.max_unrolled_nodes - unrolled_; }
+  std::optional<uint64_t> random_seed() const { return options_.random_seed; }
+  void Note(std::string text);
+
+ private:
+  using GraphProto = ::onnx::GraphProto;
+  using NodeProto = ::onnx::NodeProto;
+
+  // --- import.cc: the interface
+  absl::Status AddInputs(const Frame& frame);
+  absl::Status AddInput(const ::onnx::ValueInfoProto& info);
+  absl::Status CheckValues() const;
+  absl::Status Pin(const Tensor& given, Elem elem, NodeId node, Value* value);
+  absl::Status AddOutputs(const Frame& frame);
+  absl::Status AddOutput(const ::onnx::ValueInfoProto& info);
+  absl::StatusOr<OnnxImported> Finish();
+
+  // --- import_tensors.cc
+  absl::Status AddInitializers(const GraphProto& graph, Scope* scope, const Frame& frame);
+  absl::StatusOr<Value> MakeValue(const ::onnx::TensorProto& tensor, std::string_view name);
+  absl::StatusOr<Value> MakeParameter(StoredTensor stored, std::string_view name);
+  Value Unpacked(const Value& bytes, Elem elem, const Shape& shape);
+  NodeId AddDeclared(Op op, std::string name, TensorType type);
+  std::string UniqueName(std::string_view name);
+
+  // --- import_nodes.cc. Statuses are what ends the import; refusals are noted and gone past.
+  const GraphInfo& InfoOf(const GraphProto& graph, const GraphInfo* outer);
+  absl::Status VisitGraph(const GraphProto& graph, Scope* scope, const Frame& frame,
+                          const GraphInfo* outer);
+  absl::Status VisitNode(const NodeProto& given, Scope* scope, const Frame& frame,
+                         const GraphInfo& info);
+  absl::Status CheckLimits() const;
+  const NodeProto* Resolve(const NodeProto& node, const Frame& frame, absl::Status* status);
+  absl::StatusOr<std::vector<const Value*>> Operands(const NodeProto& node, const Scope& scope);
+  // What is run for a node, or why none is.
+  struct Target {
+    const SchemaRow* schema = nullptr;
+    const HandlerRow* row = nullptr;
+    const ::onnx::FunctionProto* function = nullptr;
+  };
+  absl::StatusOr<Target> TargetOf(const NodeProto& node, const Frame& frame,
+                                  int64_t* version) const;
+  absl::StatusOr<Target> CheckedAge(const NodeProto& node, int64_t imported,
+                                    const Target& target) const;
+  absl::Status RunHandler(const Target& target, NodeContext* context);
+  absl::Status Conclude(NodeContext* context, NodeId mark, Scope* scope);
+  absl::Status CheckClaim(std::string_view name, const Value& value,
+                          const ::onnx::ValueInfoProto& claim) const;
+  void Poison(const NodeProto& node, Scope* scope);
+  // The sub-graphs of a node that is not built, but for those that `context` has inlined.
+  absl::Status CheckInside(const NodeProto& node, const Scope& scope, const Frame& frame,
+                           const GraphInfo& info, const NodeContext* context);
+  void Refuse(const NodeProto* node, const Frame& frame, int64_t version, absl::Status status,
+              std::vector<std::string> inputs = {});
+  absl::Status Nested() const;  // too deep
+
+  // --- import_functions.cc
+  absl::Status CallFunction(const ::onnx::FunctionProto& function, const NodeProto& node,
+                            absl::Span<const Value* const> operands, Scope* scope,
+                            const Frame& outside);
+  absl::Status BindFunction(const ::onnx::FunctionProto& function, const NodeProto& node,
+                            absl::Span<const Value* const> operands, Scope* scope, Frame* frame,
+                            Frame::Attributes* attributes, Frame::Opsets* opsets) const;
+  const GraphProto& BodyOf(const ::onnx::FunctionProto& function);
+
+  const OnnxModel& model_;
+  const PayloadReader& reader_;
+  const ImportOptions& options_;
+  std::vector<Refusal>* const refusals_;
+  int64_t refused_ = 0;  // those beyond max_refusals too
+
+  Graph graph_;
+  std::optional<DimTable> dims_;
+  std::optional<OpBuilder> b_;
+  Folder folder_;
+  Scope main_;
+  std::vector<std::string> input_names_;     // of the interface, by position
+  std::vector<std::string> input_elements_;  // by position
+  std::vector<std::string> output_elements_;
+  std::vector<std::pair<NodeId, StoredTensor>> parameters_;  // by id
+  std::vector<StoredTensor> external_;                       // whose ranges must not overlap
+  std::vector<std::string> notes_;
+  std::set<std::string, std::less<>> names_;  // of our nodes
+
+  std::map<const ::onnx::TensorProto*, Value> tensors_;
+  std::map<const GraphProto*, GraphInfo> infos_;
+  std::map<const ::onnx::FunctionProto*, std::unique_ptr<GraphProto>> bodies_;
+  std::deque<NodeProto> resolved_;    // nodes whose attributes a function's call gave
+  std::vector<NodeContext*> active_;  // those whose sub-graphs are being visited
+  int64_t visited_ = 0, unrolled_ = 0;
+};
+
+}  // namespace athanor::onnx
+
+#endif  // ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_H_
