@@ -14,6 +14,23 @@ namespace {
 
 std::string Text(const DimSpan& span) { return absl::StrCat("[", span.min, ", ", span.max, "]"); }
 
+constexpr int64_t kRangeFactor = 4;  // from the end of one range to that of the next
+
+// Up to 1, `factor`, its square, ... within the dim's bounds.
+std::vector<DimSpan> GeometricSpans(const Dim& dim, int64_t factor) {
+  std::vector<DimSpan> spans;
+  int64_t next = dim.min;
+  for (int64_t end = 1; next <= dim.max;) {
+    if (end >= next) {
+      spans.push_back({next, std::min(end, dim.max)});
+      next = spans.back().max + 1;
+      if (spans.back().max == dim.max) break;
+    }
+    if (__builtin_mul_overflow(end, factor, &end)) end = dim.max;
+  }
+  return spans;
+}
+
 // What is wrong with one range alone.
 absl::Status CheckRange(const std::string& where, const DimSpan& range, const Dim& dim) {
   if (range.min > range.max) {
@@ -164,6 +181,39 @@ std::string BucketGrid::Bytes(int bucket) const {
   internal::Box box;
   for (v1::DimRange& range : ToProto(bucket)) *box.add_dims() = std::move(range);
   return box.SerializeAsString();
+}
+
+BucketGrid::Ranges DefaultRanges(const Graph& graph, int64_t max_buckets) {
+  // Bounds may begin at 0; a width is that of the sizes from 1.
+  const auto width = [](const Dim& dim) {
+    return static_cast<double>(dim.max) / static_cast<double>(std::max<int64_t>(dim.min, 1));
+  };
+  std::vector<const Dim*> dims;
+  for (const Dim& dim : graph.dims) {
+    if (width(dim) > kRangeFactor) dims.push_back(&dim);
+  }
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](const Dim* a, const Dim* b) { return width(*a) > width(*b); });
+  BucketGrid::Ranges ranges;
+  int64_t left = max_buckets;
+  for (const Dim* dim : dims) {
+    int64_t factor = kRangeFactor;
+    std::vector<DimSpan> spans = GeometricSpans(*dim, factor);
+    while (ranges.empty() && static_cast<int64_t>(spans.size()) > left && spans.size() > 2) {
+      spans = GeometricSpans(*dim, factor *= 2);
+    }
+    const auto count = static_cast<int64_t>(spans.size());
+    if (count < 2 || count > left) continue;
+    left /= count;
+    v1::DimBuckets* added = ranges.Add();
+    added->set_dim(dim->name);
+    for (const DimSpan& span : spans) {
+      v1::DimBuckets::Range* range = added->add_ranges();
+      range->set_min(span.min);
+      range->set_max(span.max);
+    }
+  }
+  return ranges;
 }
 
 Graph NarrowedTo(const Graph& graph, const Box& box) {

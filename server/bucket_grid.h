@@ -60,6 +60,11 @@ class BucketGrid {
   std::vector<Box> boxes_;
 };
 
+// The ranges that dims get where none are given: 1, 2-4, 5-16, ... within the bounds of dims that
+// are more than a factor of 4 wide; of those the widest first, as many as make at most
+// `max_buckets` boxes. Where the widest alone has more ranges, they are wider.
+BucketGrid::Ranges DefaultRanges(const Graph& graph, int64_t max_buckets);
+
 // `graph` for the sizes of `box` alone: its hash is the same, bounds are beside it (DESIGN 6.1).
 Graph NarrowedTo(const Graph& graph, const Box& box);
 

@@ -1,6 +1,7 @@
 #include "server/bucket_grid.h"
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -167,6 +168,51 @@ TEST(BucketGridTest, NarrowedGraphsHaveTheSameHash) {
   EXPECT_EQ(part.dims[0], (Dim{"b", 1, 1}));
   EXPECT_EQ(part.dims[1], graph.dims[1]);
   EXPECT_EQ(CanonicalHash(part), CanonicalHash(graph));
+}
+
+// "b=1-1,2-4 s=..." of the ranges chosen for dims of these bounds, in the order chosen.
+std::string Chosen(const std::vector<Dim>& dims, int64_t most = 8) {
+  Graph graph;
+  graph.dims = dims;
+  const BucketGrid::Ranges ranges = DefaultRanges(graph, most);
+  EXPECT_TRUE(BucketGrid::Create(graph, ranges, most).ok());
+  std::string text;
+  for (const v1::DimBuckets& of_dim : ranges) {
+    text += (text.empty() ? "" : " ") + of_dim.dim() + "=";
+    for (const auto& range : of_dim.ranges()) {
+      text += (text.back() == '=' ? "" : ",") + std::to_string(range.min()) + "-" +
+              std::to_string(range.max());
+    }
+  }
+  return text;
+}
+
+TEST(DefaultRangesTest, AreGeometric) {
+  EXPECT_EQ(Chosen({{"b", 1, 64}}), "b=1-1,2-4,5-16,17-64");
+  EXPECT_EQ(Chosen({{"b", 1, 5}}), "b=1-1,2-4,5-5");
+  EXPECT_EQ(Chosen({{"b", 0, 17}}), "b=0-1,2-4,5-16,17-17");
+  EXPECT_EQ(Chosen({{"b", 3, 100}}), "b=3-4,5-16,17-64,65-100");
+  EXPECT_EQ(Chosen({{"b", 16, 100}}), "b=16-16,17-64,65-100");
+}
+
+TEST(DefaultRangesTest, NarrowDimsHaveOne) {
+  EXPECT_EQ(Chosen({{"b", 1, 4}}), "");
+  EXPECT_EQ(Chosen({{"b", 32, 128}}), "");
+  EXPECT_EQ(Chosen({}), "");
+}
+
+TEST(DefaultRangesTest, TheWidestDimsComeFirst) {
+  EXPECT_EQ(Chosen({{"b", 1, 5}, {"s", 1, 512}}), "s=1-1,2-4,5-16,17-64,65-256,257-512");
+  EXPECT_EQ(Chosen({{"b", 1, 5}, {"s", 1, 16}}, 9), "s=1-1,2-4,5-16 b=1-1,2-4,5-5");
+  EXPECT_EQ(Chosen({{"b", 1, 64}, {"s", 1, 64}}), "b=1-1,2-4,5-16,17-64");
+}
+
+TEST(DefaultRangesTest, OneVeryWideDimHasWiderRanges) {
+  EXPECT_EQ(Chosen({{"n", 1, 100'000}}), "n=1-1,2-8,9-64,65-512,513-4096,4097-32768,32769-100000");
+  EXPECT_EQ(Chosen({{"n", 1, 64}}, 2), "n=1-1,2-64");
+  EXPECT_EQ(Chosen({{"n", 1, 64}}, 1), "");
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_NE(Chosen({{"n", 1, most}}), "");
 }
 
 }  // namespace

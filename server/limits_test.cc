@@ -18,6 +18,7 @@
 #include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/onnx_testing.h"
 #include "server/options.h"
 #include "server/testing.h"
 
@@ -215,6 +216,27 @@ void ImportBytes() {
   EXPECT_TRUE(import({}).ok());
   ExpectRefused(import({.max_import_bytes = 100}), kExhausted,
                 {"at most 100", "--max_import_bytes"});
+}
+
+void OnnxBytes() {
+  OnnxFiles model = OnnxModelOf({{"w", {1, 2, 3}}});
+  model.files = {{"a", std::string(100, 'a')}, {"b", std::string(100, 'b')}};
+  const auto bytes = static_cast<int64_t>(model.model.ByteSizeLong()) + 200;
+  TestServer test({.max_onnx_bytes = bytes});
+  EXPECT_TRUE(test.Send(OnnxMessages("m", model)).ok());
+  model.files[1].second += "b";
+  ExpectRefused(test.Send(OnnxMessages("m", model)), kExhausted,
+                {"file \"b\" of 101 bytes", absl::StrCat(bytes), "--max_onnx_bytes"});
+}
+
+void OnnxCount() {
+  OnnxFiles model = OnnxModelOf({});
+  model.files = {{"a", ""}, {"b", ""}};
+  TestServer test({.max_onnx_files = 2});
+  EXPECT_TRUE(test.Send(OnnxMessages("m", model)).ok());
+  model.files.push_back({"c", ""});
+  ExpectRefused(test.Send(OnnxMessages("m", model)), kExhausted,
+                {"3 files; at most 2", "--max_onnx_files"});
 }
 
 // Calls that run or wait, until the destructor lets them end.
@@ -507,6 +529,8 @@ const std::map<std::string, void (*)()>& Cases() {
       {"max_expr_size", ExprSize},
       {"max_nesting", Nesting},
       {"max_import_bytes", ImportBytes},
+      {"max_onnx_bytes", OnnxBytes},
+      {"max_onnx_files", OnnxCount},
       {"max_models", Models},
       {"max_uploads", Uploads},
       {"upload_idle", UploadIdle},

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/input_value.h"
 #include "compiler/ir/magnitude.h"
 
 namespace athanor {
@@ -27,6 +28,8 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
       graph_(std::move(graph.graph)),
       graph_hash_(CanonicalHash(graph_)),
       parameter_hashes_(std::move(graph.parameter_hashes)),
+      input_elements_(std::move(graph.input_elements)),
+      output_elements_(std::move(graph.output_elements)),
       binder_(std::move(binder)),
       output_shapes_(graph_),
       batching_(BatchingOf(graph_, {row_.batch_dim, row_.deterministic}, limits)),
@@ -48,7 +51,7 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
 absl::StatusOr<std::shared_ptr<ModelVersion>> ModelVersion::Create(VersionRow row,
                                                                    ImportedGraph graph,
                                                                    const BatchLimits& limits) {
-  absl::StatusOr<RequestBinder> binder = RequestBinder::Create(graph.graph);
+  absl::StatusOr<RequestBinder> binder = RequestBinder::Create(graph.graph, graph.input_elements);
   if (!binder.ok()) return binder.status();
   return std::shared_ptr<ModelVersion>(
       new ModelVersion(std::move(row), std::move(graph), *std::move(binder), limits));
@@ -126,10 +129,18 @@ void ModelVersion::AddTensors(v1::Model* model) const {
     for (const Expr& size : type.shape) tensor->add_shape(size.ToString());
   };
   for (NodeId id : graph_.InputIds()) {
-    describe(graph_.node(id).name, graph_.node(id).type, model->add_inputs());
+    const auto i = static_cast<size_t>(model->inputs_size());
+    v1::ModelTensor* input = model->add_inputs();
+    describe(graph_.node(id).name, graph_.node(id).type, input);
+    input->set_fixed(ValueOf(graph_.node(id)) != nullptr);
+    if (i < input_elements_.size()) input->set_element(input_elements_[i]);
   }
-  for (const Output& output : graph_.outputs) {
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const Output& output = graph_.outputs[i];
     describe(output.name, graph_.node(output.node).type, model->add_outputs());
+    if (i < output_elements_.size()) {
+      model->mutable_outputs(static_cast<int>(i))->set_element(output_elements_[i]);
+    }
   }
   for (const Dim& dim : graph_.dims) {
     v1::GraphDim* added = model->add_dims();
@@ -163,15 +174,22 @@ void ModelVersion::AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared,
   }
 }
 
-v1::Model ModelVersion::ToProto(bool serving) const {
+v1::Model ModelVersion::Interface() const {
   v1::Model model;
   model.set_name(name());
-  model.set_version(absl::StrCat(version()));
-  model.set_serving(serving);
   AddTensors(&model);
-  model.set_graph_hash(graph_hash_);
   model.set_deterministic(row_.deterministic);
   *model.mutable_batching() = batching_.ToProto();
+  v1::Model notes;
+  if (notes.ParseFromString(row_.notes)) *model.mutable_notes() = std::move(*notes.mutable_notes());
+  return model;
+}
+
+v1::Model ModelVersion::ToProto(bool serving) const {
+  v1::Model model = Interface();
+  model.set_version(absl::StrCat(version()));
+  model.set_serving(serving);
+  model.set_graph_hash(graph_hash_);
   model.mutable_created()->set_seconds(row_.created_us / 1'000'000);
   model.mutable_created()->set_nanos(static_cast<int32_t>(row_.created_us % 1'000'000 * 1000));
   for (const TensorRow& tensor : row_.tensors) {

@@ -49,6 +49,9 @@ class ModelVersion {
   const std::string& graph_hash() const { return graph_hash_; }
   // In the order of graph().ParameterIds().
   const std::vector<std::string>& parameter_hashes() const { return parameter_hashes_; }
+  // What values mean where that is no dtype, in the order of graph().InputIds() and outputs.
+  const std::vector<std::string>& input_elements() const { return input_elements_; }
+  const std::vector<std::string>& output_elements() const { return output_elements_; }
   const RequestBinder& binder() const { return binder_; }
   const OutputShapes& output_shapes() const { return output_shapes_; }
   const VersionBatching& batching() const { return batching_; }
@@ -95,6 +98,8 @@ class ModelVersion {
   void SetPinnedPlan(const std::string& plan_id);
 
   v1::Model ToProto(bool serving) const;
+  // What is known before it is stored.
+  v1::Model Interface() const;
 
  private:
   ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder binder,
@@ -107,6 +112,7 @@ class ModelVersion {
   Graph graph_;
   std::string graph_hash_;
   const std::vector<std::string> parameter_hashes_;
+  const std::vector<std::string> input_elements_, output_elements_;
   const RequestBinder binder_;
   const OutputShapes output_shapes_;
   const VersionBatching batching_;

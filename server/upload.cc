@@ -1,5 +1,6 @@
 #include "server/upload.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace athanor {
 namespace {
 
 constexpr size_t kMaxNameBytes = 256;
+constexpr int64_t kDefaultBuckets = 8;  // of an ONNX model for which none are given
 
 absl::Status CheckModelName(const std::string& name) {
   if (name.empty()) return Invalid("header.name: empty; a model needs a name");
@@ -80,13 +82,18 @@ absl::Status Upload::Take(const v1::UploadModelRequest& message) {
     return TakeHeader(message.header());
   }
   if (!has_header_) {
-    return Invalid(message.has_chunk() ? "a chunk" : "a commit", " before the header");
+    return Invalid(message.has_commit() ? "a commit" : "a chunk", " before the header");
   }
-  return message.has_chunk() ? TakeChunk(message.chunk()) : Commit();
+  if (message.has_commit()) return Commit();
+  if (message.has_file() && onnx_.has_value()) return onnx_->Take(message.file());
+  if (message.has_chunk() && !onnx_.has_value()) return TakeChunk(message.chunk());
+  return Invalid(message.has_file() ? "a piece of a file" : "a chunk of a tensor",
+                 " in an upload of format ", Quoted(row_.format), "; expected ", Expected());
 }
 
 std::string Upload::Expected() const {
   if (!has_header_) return "the header";
+  if (onnx_.has_value()) return onnx_->Expected();
   if (current_ == tensors_.size()) return "the commit";
   const TensorWriter& writer = *tensors_[current_].writer;
   return Cat("tensor ", absl::BytesToHexString(writer.hash()), ", offset ", writer.written(),
@@ -105,12 +112,13 @@ absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
                                   "upload of model " + Quoted(header.name()));
   if (!buffers.ok()) return buffers.status();
   buffers_ = *std::move(buffers);
+  FillRow(header);
+  if (header.format() == "onnx") {
+    onnx_.emplace(registry_, ledger_, options_);
+    has_header_ = true;
+    return onnx_->Begin(header);
+  }
   if (absl::Status s = ReadGraph(header); !s.ok()) return s;
-  absl::Status buckets =
-      CheckBuckets("header.buckets", header.buckets(), pending_->graph(), options_.max_buckets);
-  if (!buckets.ok()) return buckets;
-  absl::Status batch_dim = CheckBatchDim(header.batch_dim(), pending_->graph());
-  if (!batch_dim.ok()) return batch_dim;
   if (absl::Status s = ReadParameters(); !s.ok()) return s;
   if (absl::Status s = CheckTensors(header); !s.ok()) return s;
   if (absl::Status s = BeginTensors(header); !s.ok()) return s;
@@ -120,23 +128,21 @@ absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
 
 absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
   if (absl::Status s = CheckModelName(header.name()); !s.ok()) return s;
-  if (header.format() == "onnx") {
-    return Unimplemented(
-        "header.format: \"onnx\" is not read by this build; it reads: \"athanor\"");
-  }
-  if (header.format() != "athanor") {
-    return Invalid("header.format: ", Quoted(header.format()), "; there is: \"athanor\"");
-  }
-  if (static_cast<int64_t>(header.graph().size()) > options_.max_graph_bytes) {
+  if (absl::Status s = CheckFormat(header); !s.ok()) return s;
+  const bool onnx = header.format() == "onnx";
+  // A model's own limit is --max_onnx_bytes, and this one that of the message without its tensors.
+  if (!onnx && static_cast<int64_t>(header.graph().size()) > options_.max_graph_bytes) {
     return absl::ResourceExhaustedError(Cat("header.graph: ", header.graph().size(),
                                             " bytes; at most ", options_.max_graph_bytes,
                                             " are taken (--max_graph_bytes)"));
   }
-  if (absl::Status s = CheckHash("header.graph_sha256", header.graph_sha256()); !s.ok()) return s;
-  const std::string found = Sha256Of(header.graph());
-  if (found != header.graph_sha256()) {
-    return Invalid("header.graph_sha256: ", absl::BytesToHexString(header.graph_sha256()),
-                   ", but the graph's bytes have ", absl::BytesToHexString(found));
+  if (!onnx || !header.graph().empty() || !header.graph_sha256().empty()) {
+    if (absl::Status s = CheckHash("header.graph_sha256", header.graph_sha256()); !s.ok()) return s;
+    const std::string found = Sha256Of(header.graph());
+    if (found != header.graph_sha256()) {
+      return Invalid("header.graph_sha256: ", absl::BytesToHexString(header.graph_sha256()),
+                     ", but the graph's bytes have ", absl::BytesToHexString(found));
+    }
   }
   if (absl::Status s = CheckRuleNames("header.disable_rules", header.disable_rules()); !s.ok()) {
     return s;
@@ -144,33 +150,71 @@ absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
   return CheckSearchBudget("header.search_budget", header.search_budget());
 }
 
-absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
-  GraphLimits limits;
-  limits.max_nodes = options_.max_nodes;
-  limits.max_rank = static_cast<int>(options_.max_rank);
-  limits.max_dims = options_.max_dims;
-  limits.max_name_bytes = options_.max_name_bytes;
-  limits.max_tensor_bytes = options_.max_tensor_bytes;
-  limits.max_attr_bytes = options_.max_attr_bytes;
-  limits.max_expr_size = options_.max_expr_size;
-  absl::StatusOr<ImportedGraph> graph = ImportGraph(
-      header.graph(), limits, static_cast<int>(options_.max_nesting));
-  if (!graph.ok()) return graph.status();
+absl::Status Upload::CheckFormat(const v1::UploadHeader& header) const {
+  if (header.format() == "athanor") {
+    const auto only = [](std::string_view field) {
+      return Invalid("header.", field, ": of format \"onnx\" only");
+    };
+    if (!header.files().empty()) return only("files");
+    if (!header.dims().empty()) return only("dims");
+    if (!header.values().empty()) return only("values");
+    if (header.has_random_seed()) return only("random_seed");
+    return absl::OkStatus();
+  }
+  if (header.format() != "onnx") {
+    return Invalid("header.format: ", Quoted(header.format()),
+                   "; there are: \"athanor\", \"onnx\"");
+  }
+  if (header.tensors().empty()) return absl::OkStatus();
+  return Invalid(
+      "header.tensors: of format \"athanor\" only; an ONNX model's are in it or in files");
+}
+
+void Upload::FillRow(const v1::UploadHeader& header) {
   row_.name = header.name();
   row_.format = header.format();
-  row_.graph = header.graph();
   row_.search_budget = header.search_budget();
   row_.disable_rules = absl::StrJoin(header.disable_rules(), ",");
   row_.approximate = header.approximate();
   row_.deterministic = header.deterministic();
   row_.batch_dim = header.batch_dim();
-  v1::UploadHeader buckets;
-  *buckets.mutable_buckets() = header.buckets();
-  row_.buckets = buckets.SerializeAsString();
+  buckets_ = header.buckets();
+  dry_run_ = header.dry_run();
+}
+
+absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
+  absl::StatusOr<ImportedGraph> graph =
+      ImportGraph(header.graph(), GraphLimitsOf(options_), static_cast<int>(options_.max_nesting));
+  if (!graph.ok()) return graph.status();
+  row_.graph = header.graph();
+  return MakeVersion(*std::move(graph), buckets_);
+}
+
+absl::Status Upload::ReadOnnx() {
+  absl::StatusOr<OnnxUpload::Imported> imported = onnx_->Import(cancelled_, &refusals_);
+  if (!imported.ok()) return imported.status();
+  ImportedGraph& graph = imported->graph;
+  row_.graph = GraphToProto(graph).SerializeAsString();
+  v1::Model notes;
+  notes.mutable_notes()->Assign(imported->notes.begin(), imported->notes.end());
+  row_.notes = notes.SerializeAsString();
+  const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);
+  const BucketGrid::Ranges buckets = buckets_.empty() ? DefaultRanges(graph.graph, most) : buckets_;
+  if (absl::Status s = MakeVersion(std::move(graph), buckets); !s.ok()) return s;
+  return ReadParameters();
+}
+
+absl::Status Upload::MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& buckets) {
+  v1::UploadHeader stored;
+  *stored.mutable_buckets() = buckets;
+  row_.buckets = stored.SerializeAsString();
+  absl::Status s = CheckBuckets("header.buckets", buckets, graph.graph, options_.max_buckets);
+  if (s.ok()) s = CheckBatchDim(row_.batch_dim, graph.graph);
+  if (!s.ok()) return s;
   VersionRow row = row_;
   row.deterministic |= options_.deterministic;  // while the flag is given, it is not stored
   absl::StatusOr<std::shared_ptr<ModelVersion>> version =
-      ModelVersion::Create(std::move(row), *std::move(graph), BatchLimitsOf(options_));
+      ModelVersion::Create(std::move(row), std::move(graph), BatchLimitsOf(options_));
   if (!version.ok()) return version.status();
   pending_ = *std::move(version);
   return absl::OkStatus();
@@ -290,8 +334,8 @@ absl::Status Upload::EndTensors() {
   return absl::OkStatus();
 }
 
-absl::Status Upload::Commit() {
-  if (current_ < tensors_.size()) return Invalid("commit before the end; expected ", Expected());
+absl::StatusOr<std::vector<Registry::NewTensor>> Upload::NewTensors() {
+  if (onnx_.has_value()) return onnx_->Tensors();
   std::vector<Registry::NewTensor> published;
   for (Tensor& tensor : tensors_) {
     if (tensor.held.has_value()) continue;
@@ -299,7 +343,23 @@ absl::Status Upload::Commit() {
     published.push_back(
         {tensor.writer->hash(), std::move(tensor.reservation), tensor.writer.get()});
   }
-  absl::Status added = registry_->Add(row_, pending_, std::move(published));
+  return published;
+}
+
+absl::Status Upload::Commit() {
+  if (current_ < tensors_.size() || (onnx_.has_value() && !onnx_->complete())) {
+    return Invalid("commit before the end; expected ", Expected());
+  }
+  if (onnx_.has_value()) {
+    if (absl::Status s = ReadOnnx(); !s.ok()) return s;
+  }
+  if (dry_run_) {
+    version_ = pending_;
+    return absl::OkStatus();
+  }
+  auto tensors = NewTensors();
+  if (!tensors.ok()) return tensors.status();
+  absl::Status added = registry_->Add(row_, pending_, *std::move(tensors));
   if (!added.ok()) return added;
   version_ = pending_;
   return absl::OkStatus();

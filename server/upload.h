@@ -3,7 +3,7 @@
 //
 //   Upload upload(&registry, &ledger, options);
 //   status = upload.Take(message);             // for each; the first error ends the upload
-//   if (upload.committed()) upload.version();  // stored, on disk
+//   if (upload.committed()) upload.version();  // stored, on disk; of a dry run checked only
 //   else status = upload.CutOff();             // the stream ended early: says where
 //
 // Errors name the tensor, the offset expected and the one got. Used by one thread at a time; its
@@ -11,16 +11,19 @@
 #ifndef ATHANOR_SERVER_UPLOAD_H_
 #define ATHANOR_SERVER_UPLOAD_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "server/bucket_grid.h"
+#include "server/onnx_upload.h"
 #include "server/options.h"
 #include "server/registry.h"
 #include "server/server_ledger.h"
@@ -30,13 +33,19 @@ namespace athanor {
 class Upload {
  public:
   // The arguments outlive the upload.
-  Upload(Registry* registry, ServerLedger* ledger, const ServerOptions& options)
-      : registry_(registry), ledger_(ledger), options_(options) {}
+  // `cancelled` is asked during long work whether anybody waits for it.
+  Upload(Registry* registry, ServerLedger* ledger, const ServerOptions& options,
+         std::function<bool()> cancelled = nullptr)
+      : registry_(registry), ledger_(ledger), options_(options), cancelled_(std::move(cancelled)) {}
 
   absl::Status Take(const v1::UploadModelRequest& message);
   absl::Status CutOff() const;
 
   bool committed() const { return version_ != nullptr; }
+  // Nothing was kept: `version` has no number.
+  bool dry_run() const { return dry_run_; }
+  // Why an ONNX model was not taken, besides Take's status.
+  const std::vector<onnx::Refusal>& refusals() const { return refusals_; }
   const std::shared_ptr<ModelVersion>& version() const { return version_; }
   const std::string& name() const { return row_.name; }
 
@@ -50,7 +59,13 @@ class Upload {
 
   absl::Status TakeHeader(const v1::UploadHeader& header);
   absl::Status CheckHeader(const v1::UploadHeader& header) const;
+  absl::Status CheckFormat(const v1::UploadHeader& header) const;
+  void FillRow(const v1::UploadHeader& header);
   absl::Status ReadGraph(const v1::UploadHeader& header);
+  // The version to be, of what `row_` says.
+  absl::Status MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& buckets);
+  // Of a model whose files are all there.
+  absl::Status ReadOnnx();
   absl::Status ReadParameters();
   absl::Status CheckTensors(const v1::UploadHeader& header);
   absl::Status BeginTensors(const v1::UploadHeader& header);
@@ -59,14 +74,20 @@ class Upload {
   // Ends tensors that have all their bytes, empty ones too.
   absl::Status EndTensors();
   absl::Status Commit();
+  absl::StatusOr<std::vector<Registry::NewTensor>> NewTensors();
   // "tensor ab12..., offset 4096 of 8192" or "the commit": what should come next.
   std::string Expected() const;
 
   Registry* const registry_;
   ServerLedger* const ledger_;
   const ServerOptions& options_;
+  const std::function<bool()> cancelled_;
 
   bool has_header_ = false;
+  bool dry_run_ = false;
+  BucketGrid::Ranges buckets_;      // as given
+  std::optional<OnnxUpload> onnx_;  // of that format
+  std::vector<onnx::Refusal> refusals_;
   VersionRow row_;
   std::shared_ptr<ModelVersion> pending_;
   absl::flat_hash_map<std::string, int64_t> parameters_;  // hash to bytes

@@ -86,7 +86,12 @@ absl::Status InferCall::Accept() {
 
 absl::Status InferCall::ChoosePlan() {
   const std::vector<Output>& outputs = version_->graph().outputs;
-  for (int output : bound_.outputs) wanted_.push_back({output, outputs[output].name});
+  const std::vector<std::string>& elements = version_->output_elements();
+  for (int output : bound_.outputs) {
+    std::string_view element;
+    if (output < static_cast<int>(elements.size())) element = elements[output];
+    wanted_.push_back({output, outputs[output].name, element});
+  }
   if (bound_.options.taps.empty()) return absl::OkStatus();
   // Every plan has the values of outputs; only others need a plan of their own.
   const auto output_of = [&](NodeId node) {
@@ -124,7 +129,7 @@ absl::Status InferCall::AddTap(NodeId node, int output) {
                    Quoted(graph.node(graph.outputs[asked].node).name),
                    "; tap it in a call that asks for other outputs");
   }
-  wanted_.push_back({output, name});
+  wanted_.push_back({output, name, ""});
   return absl::OkStatus();
 }
 
@@ -294,6 +299,9 @@ absl::Status InferCall::DescribeReply() {
     tensor->set_name(std::string(wanted.name));
     tensor->set_datatype(std::string(shapes.datatype(wanted.output)));
     tensor->mutable_shape()->Add(shape.begin(), shape.end());
+    if (!wanted.element.empty()) {
+      (*tensor->mutable_parameters())["element"].set_string_param(std::string(wanted.element));
+    }
     if (__builtin_add_overflow(total, bytes, &total) ||
         total > std::numeric_limits<int32_t>::max() - (1 << 20)) {
       return absl::ResourceExhaustedError(Cat(

@@ -53,7 +53,8 @@ class InferCall final : public grpc::ServerUnaryReactor {
   // A tensor of the reply: an output of the plan and the name it goes by.
   struct Wanted {
     int output;
-    std::string_view name;  // lives in the version
+    std::string_view name;     // lives in the version
+    std::string_view element;  // likewise; empty: the dtype says what the values mean
   };
 
   absl::Status Accept();

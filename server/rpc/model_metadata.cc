@@ -31,6 +31,17 @@ absl::Status Fill(ServerCore& core, const inference::ModelMetadataRequest& asked
   for (const Output& output : graph.outputs) {
     Describe(output.name, graph.node(output.node).type, answer->add_outputs());
   }
+  // The protocol's tensors have no parameters here.
+  const auto add_elements = [&](const auto& tensors, const std::vector<std::string>& elements,
+                                const char* what) {
+    for (size_t i = 0; i < elements.size(); ++i) {
+      if (elements[i].empty()) continue;
+      const std::string& name = tensors.Get(static_cast<int>(i)).name();
+      (*answer->mutable_properties())[absl::StrCat(what, ".", name, ".element")] = elements[i];
+    }
+  };
+  add_elements(answer->inputs(), version.input_elements(), "input");
+  add_elements(answer->outputs(), version.output_elements(), "output");
   (*answer->mutable_properties())["version"] = absl::StrCat(version.version());
   (*answer->mutable_properties())["graph_hash"] = version.graph_hash();
   return absl::OkStatus();

@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/log.h"
 #include "server/public_status.h"
@@ -11,6 +14,10 @@ namespace athanor {
 namespace {
 
 constexpr char kMethod[] = "UploadModel";
+// What clients of this project send and read (model.proto).
+constexpr char kRefusalBytesKey[] = "athanor-max-refusal-bytes";
+constexpr char kRefusalsKey[] = "athanor-refusals-bin";
+constexpr int64_t kMostRefusalBytes = 1 << 20;
 
 // Works on messages on the disk queue.
 class UploadCall final : public ChunkReads {
@@ -18,7 +25,8 @@ class UploadCall final : public ChunkReads {
   UploadCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
       : ChunkReads(core, context, core.disk_queue(), "upload"),
         reply_bytes_(reply),
-        upload_(&core.registry(), &core.ledger(), core.options()) {}
+        upload_(&core.registry(), &core.ledger(), core.options(),
+                [context] { return context->IsCancelled(); }) {}
 
   void OnDone() override {
     core_.uploads().fetch_sub(1);
@@ -53,6 +61,11 @@ class UploadCall final : public ChunkReads {
     const std::shared_ptr<ModelVersion>& version = upload_.version();
     v1::UploadModelResponse reply;
     reply.set_name(version->name());
+    if (upload_.dry_run()) {
+      *reply.mutable_model() = version->Interface();
+      *reply.mutable_batching() = reply.model().batching();
+      return Reply(reply);
+    }
     reply.set_version(absl::StrCat(version->version()));
     *reply.mutable_batching() = version->batching().ToProto();
     // The model is stored either way; a job can be started later.
@@ -67,8 +80,26 @@ class UploadCall final : public ChunkReads {
                                {"version", version->version()},
                                {"job", reply.compile_job_id()}});
     LogBatching(*version);
+    *reply.mutable_model() = core_.registry().Describe(*version);
+    return Reply(reply);
+  }
+
+  absl::Status Reply(const v1::UploadModelResponse& reply) {
     const grpc::Status sent = SerializeReply(reply, reply_bytes_);
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
+  }
+
+  // Where the client asks for them: by default it takes 8 KiB of metadata, more ends the call.
+  void AddRefusals() {
+    const auto asked = context_->client_metadata().find(kRefusalBytesKey);
+    int64_t bytes = 0;
+    if (upload_.refusals().empty() || asked == context_->client_metadata().end() ||
+        !absl::SimpleAtoi(absl::string_view(asked->second.data(), asked->second.size()), &bytes)) {
+      return;
+    }
+    bytes = std::min(bytes, kMostRefusalBytes);
+    const v1::Refusals refusals = RefusalsToProto(upload_.refusals(), bytes);
+    context_->AddTrailingMetadata(kRefusalsKey, refusals.SerializeAsString());
   }
 
   std::string WhatIsMissing() const override {
@@ -77,6 +108,7 @@ class UploadCall final : public ChunkReads {
 
   void End(const absl::Status& status) override {
     core_.metrics().server().Count(Metric::kUploads, PublicStatus(status).code());
+    AddRefusals();
     Finish(EndCall(kMethod, *context_, status));
   }
 
