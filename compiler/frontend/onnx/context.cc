@@ -248,6 +248,12 @@ absl::StatusOr<std::vector<Value>> NodeContext::Inline(const ::onnx::GraphProto&
   return importer_->Inline(graph, inputs, label, this);
 }
 
+const Value* NodeContext::Outer(std::string_view name) {
+  const Value* value = scope_.Find(name).value;
+  if (value != nullptr) Capture(*value);
+  return value;
+}
+
 void NodeContext::Note(std::string text) {
   importer_->Note(Cat("node ", Quoted(frame_.path + NodeName(node_)), ": ", text));
 }

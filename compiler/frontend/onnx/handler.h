@@ -85,6 +85,8 @@ class HandlerContext {
   virtual absl::StatusOr<std::vector<Value>> Inline(const ::onnx::GraphProto& graph,
                                                     absl::Span<const Value> inputs,
                                                     std::string_view label) = 0;
+  // What the node's sub-graphs see under a name they do not define; null: nothing.
+  virtual const Value* Outer(std::string_view name) = 0;
   // How many more nodes may be made by unrolling.
   virtual int64_t unroll_left() const = 0;
   virtual std::optional<uint64_t> random_seed() const = 0;
