@@ -97,6 +97,9 @@ class Cutter {
 
   // Towards the inputs.
   Handle Pull(NodeId node, std::vector<int64_t> shape, Positions positions);
+  // What adds them; a position of -1 is `outside`, a scalar.
+  Recipe PullOr(NodeId node, std::vector<int64_t> shape, Positions positions,
+                const Tensor& outside);
   Handle PullIfInexact(NodeId node, const Positions& positions);  // -1 where exact
   absl::Status Depend(NodeId node);
   absl::Status DependIota(NodeId node);
@@ -106,6 +109,10 @@ class Cutter {
   absl::Status DependGather(NodeId node);
   absl::Status DependScatter(NodeId node);
   absl::Status DependReduce(NodeId node);
+  absl::Status DependConv(NodeId node);
+  absl::Status DependPool(NodeId node);
+  Recipe MeanRecipe(Recipe members, int64_t total, Positions bags, const std::vector<bool>& empty,
+                    DType dtype);
   absl::Status DependContract(NodeId node);
   absl::Status DependRows(NodeId node, int64_t axis);
   absl::Status DependAttention(NodeId node);

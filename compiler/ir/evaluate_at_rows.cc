@@ -46,6 +46,10 @@ absl::Status Cutter::Depend(NodeId n) {
     case Op::kMaxReduce:
     case Op::kMulReduce:
       return DependReduce(n);
+    case Op::kConv:
+      return DependConv(n);
+    case Op::kPool:
+      return DependPool(n);
     case Op::kContract:
       return DependContract(n);
     case Op::kSoftmax:
@@ -131,7 +135,6 @@ absl::Status Cutter::DependIndexMap(NodeId n) {
   }
   const std::vector<int64_t> strides = Strides(ShapeOf(operand));
   Positions sources(count, -1);  // -1: outside
-  int64_t inside = -1;
   for (int64_t i = 0; i < count; ++i) {
     const std::vector<int64_t> at = CoordinatesOf(ShapeOf(n), wanted_[n][i]);
     int64_t source = 0;
@@ -141,7 +144,6 @@ absl::Status Cutter::DependIndexMap(NodeId n) {
       source = valid ? source + *index * strides[axis] : -1;
     }
     sources[i] = source;
-    if (source >= 0) inside = source;
   }
   const bool all_inside = std::find(sources.begin(), sources.end(), -1) == sources.end();
   if (!all_inside && !node.attrs.contains("fill")) {
@@ -149,27 +151,8 @@ absl::Status Cutter::DependIndexMap(NodeId n) {
                                               ": index map leaves an operand of shape ",
                                               ShapeText(ShapeOf(operand)), " and has no fill"));
   }
-  if (all_inside) {
-    const Handle moved = Pull(operand, {count}, std::move(sources));
-    recipes_[n] = [this, moved] { return Get(moved); };
-    return absl::OkStatus();
-  }
-  Tensor is_inside = Tensor::Zeros(DType::kBool, {count});
-  const Tensor& fill = GetAttr<Tensor>(node.attrs, "fill");
-  Tensor fills{fill.dtype, {count}, {}};
-  for (int64_t i = 0; i < count; ++i) {
-    is_inside.bytes[i] = static_cast<char>(sources[i] >= 0);
-    fills.bytes += fill.bytes;
-    if (sources[i] < 0) sources[i] = inside;
-  }
-  if (inside < 0) {
-    recipes_[n] = [this, fills] { return Literal(fills); };
-    return absl::OkStatus();
-  }
-  const Handle moved = Pull(operand, {count}, std::move(sources));
-  recipes_[n] = [this, moved, is_inside, fills] {
-    return Add(Op::kSelect, {Literal(is_inside), Get(moved), Literal(fills)});
-  };
+  const Tensor outside = all_inside ? Tensor() : GetAttr<Tensor>(node.attrs, "fill");
+  recipes_[n] = PullOr(operand, {count}, std::move(sources), outside);
   return absl::OkStatus();
 }
 

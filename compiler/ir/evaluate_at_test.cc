@@ -99,6 +99,24 @@ IndexMap Window() {
   return {{5, 4}, {b - 1, Mod(a + b, Expr(6))}};
 }
 
+Attrs Windowed(std::vector<int64_t> strides, std::vector<int64_t> dilations, Shape begin, Shape out,
+               int64_t group) {
+  return {{"strides", std::move(strides)},
+          {"dilations", std::move(dilations)},
+          {"begin", std::move(begin)},
+          {"out", std::move(out)},
+          {"group", group}};
+}
+
+Attrs Pooled(const char* mode, std::vector<int64_t> kernel, Shape begin, Shape counted = {}) {
+  Attrs attrs = Windowed({2, 1}, {1, 2}, std::move(begin), {3, 4}, 1);
+  attrs.erase("group");
+  attrs["mode"] = std::string(mode);
+  attrs["kernel"] = std::move(kernel);
+  if (!counted.empty()) attrs["counted"] = std::move(counted);
+  return attrs;
+}
+
 // Every op; shapes without meaning to the op are small and uneven.
 std::vector<OpCase> Cases() {
   const Operand x{{3, 5}};
@@ -120,6 +138,10 @@ std::vector<OpCase> Cases() {
       {Op::kContract, {{{2, 3, 4}}, {{2, 4, 5}}}, {{"spec", std::string("bmk,bkn->bnm")}}},
       {Op::kContract, {{{2, 3}}, {{4, 3, 5}}}, {{"spec", std::string("ak,bkc->bc")}}},
       {Op::kContract, {{{2, 0}}, {{0, 3}}}, {{"spec", std::string("mk,kn->mn")}}},
+      {Op::kConv, {{{2, 4, 5, 3}}, {{6, 2, 2, 3}}}, Windowed({2, 1}, {1, 2}, {1, -1}, {3, 4}, 2)},
+      {Op::kConv, {{{2, 3, 5}}, {{3, 1, 2}}}, Windowed({1}, {1}, {9}, {3}, 3)},
+      {Op::kConv, {{{2, 3, 0}}, {{2, 3, 2}}}, Windowed({1}, {1}, {1}, {2}, 1)},
+      {Op::kConv, {{{2, 0, 3}}, {{2, 0, 2}}}, Windowed({1}, {1}, {0}, {2}, 1)},
       {Op::kSoftmax, {{{3, 4, 2}}}, {{"axis", int64_t{1}}}},
       {Op::kLayerNorm, {{{2, 3, 5}}, {{5}}, {{5}}}, {{"epsilon", 1e-5}}},
       {Op::kRmsNorm, {{{4, 5}}, {{5}}}, {{"epsilon", 1e-5}}},
@@ -147,6 +169,14 @@ std::vector<OpCase> Cases() {
                      {{{2, 4, 3}}, {{5}, 4}, {{2, 5, 3}}},
                      {{"axis", int64_t{1}}, {"mode", std::string(mode)}}});
   }
+  for (const char* mode : {"max", "sum", "mean"}) {
+    cases.push_back({Op::kPool, {{{2, 3, 5, 4}}}, Pooled(mode, {2, 2}, {1, 2})});
+    cases.push_back({Op::kPool, {{{2, 3, 5, 4}}}, Pooled(mode, {1, 3}, {0, 0})});
+    cases.push_back({Op::kPool, {{{2, 3, 5, 4}}}, Pooled(mode, {2, 1}, {9, -9})});  // all outside
+    cases.push_back({Op::kPool, {{{2, 3, 0, 4}}}, Pooled(mode, {2, 2}, {0, 0})});
+  }
+  cases.push_back({Op::kPool, {{{2, 3, 5, 4}}}, Pooled("mean", {2, 3}, {1, 2}, {6, 9})});
+  cases.push_back({Op::kPool, {{{2, 3, 5, 4}}}, Pooled("mean", {2, 3}, {1, 2}, {2, -1})});
   for (bool causal : {false, true}) {
     const Operand q{{2, 3, 4}}, k{{2, 5, 4}}, v{{2, 5, 3}};
     const Attrs attrs = {{"causal", causal}};

@@ -40,6 +40,7 @@ namespace athanor {
   /* movement and indexing */ X(IndexMap) X(Gather) X(Scatter)                                \
   /* reductions */ X(SumReduce) X(MaxReduce) X(MulReduce)                                     \
   /* composites */                                                                            \
+  X(Conv) X(Pool)                                                                             \
   X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm) X(RmsNorm)           \
   X(Attention) X(EmbeddingBag)                                                                \
   X(Sort) X(TopK) X(Cumulate)

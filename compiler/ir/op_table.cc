@@ -245,6 +245,43 @@ void AddReductions(Rows* rows) {
               "Not of MaxReduce of Not.");
 }
 
+void AddWindows(Rows* rows) {
+  const AttrSpec strides =
+      Required("strides", AttrType::kInts, "steps of the window, one per spatial axis");
+  const AttrSpec dilations =
+      Required("dilations", AttrType::kInts, "steps between a window's elements, likewise");
+  const AttrSpec begin = Required("begin", AttrType::kShape,
+                                  "how far the first window starts before x; may be negative");
+  const AttrSpec out = Required("out", AttrType::kShape, "the result's spatial sizes");
+  ATHANOR_ROW(
+      Conv, kComposite, 2, 2,
+      ATHANOR_ATTRS(strides, dilations, begin, out,
+                    Optional("group", AttrType::kInt, "groups of channels, each on its own",
+                             AttrValue(int64_t{1}))),
+      InferConv, 0,
+      "Operands x [N, C, D...] and w [M, C/group, K...] of 1 to 6 spatial axes; result [N, M, "
+      "out...]. Element [n, m, o...] is the sum over c and k... of x[n, g*C/group + c, p...] "
+      "* w[m, c, k...] with p = o*stride + k*dilation - begin on each spatial axis and g = m "
+      "/ (M/group), rounded down (cross-correlation: the kernel is not flipped). Where a p "
+      "is outside x, x is 0, and its product with an infinite or NaN weight is NaN. Sums as "
+      "in Contract.");
+  ATHANOR_ROW(
+      Pool, kComposite, 1, 1,
+      ATHANOR_ATTRS(Required("mode", AttrType::kString, "\"max\", \"mean\" or \"sum\""),
+                    Required("kernel", AttrType::kInts, "sizes of the window, likewise"), strides,
+                    dilations, begin, out,
+                    Optional("counted", AttrType::kShape,
+                             "of mean: up to where positions outside x count too")),
+      InferPool, 1,
+      "Operand x [N, C, D...] of 1 to 6 spatial axes; result [N, C, out...]. The window of "
+      "[n, c, o...] is x[n, c, p...] with p = o*stride + k*dilation - begin for k in [0, "
+      "kernel) on each spatial axis. `max` is the maximum of what is in x, as MaxReduce; "
+      "`sum` the sum of that, as SumReduce; `mean` that sum divided by how many positions "
+      "count: those in x, and with `counted` also those that on each axis are in x or in "
+      "[-begin, counted - begin). Of nothing: -inf, the integer minimum, false; 0; NaN. f16 "
+      "and bf16 sums and their quotient are in f32 and round once.");
+}
+
 void AddActivations(Rows* rows) {
   ATHANOR_ROW(Contract, kComposite, 2, 2,
               ATHANOR_ATTRS(Required("spec", AttrType::kString, "axes by letter: \"bmk,bkn->bmn\"")),
@@ -366,6 +403,7 @@ absl::Span<const OpRow> OpTable() {
     AddLogic(rows);
     AddIndexing(rows);
     AddReductions(rows);
+    AddWindows(rows);
     AddActivations(rows);
     AddNorms(rows);
     AddModels(rows);

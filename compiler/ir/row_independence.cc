@@ -252,6 +252,35 @@ Flow Scattered(const Walk& walk, const Node& node) {
   return flow;
 }
 
+// x [N, C, D...] and w [M, C/group, K...]; [N, M, out...]. Which group a row of w would be in
+// depends on how many there are.
+Flow Convolved(const Walk& walk, const Node& node) {
+  Flow flow = Alike(walk, node);
+  for (std::vector<int>& axes : flow) std::fill(axes.begin(), axes.end(), kMixed);
+  flow[0][0] = 0;
+  return flow;
+}
+
+// x [N, C, D...]; [N, C, out...].
+Flow Pooled(const Walk& walk, const Node& node) {
+  Flow flow = Alike(walk, node);
+  std::fill(flow[0].begin() + 2, flow[0].end(), kMixed);
+  return flow;
+}
+
+// Sizes in the attributes are those of spatial axes.
+absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowRule& rule) {
+  for (const auto& [name, value] : node.attrs) {
+    const auto* shape = std::get_if<Shape>(&value);
+    if (shape == nullptr) continue;
+    for (const Expr& e : *shape) {
+      if (!walk.bounds.Simplify(e).Uses(walk.dim)) continue;
+      return Invalid(name, ", ", ShapeToString(*shape), ", varies with the size of dim ", walk.dim);
+    }
+  }
+  return ProveByFlow(walk, node, rule);
+}
+
 Flow Contracted(const Walk&, const Node& node) {
   const ContractSpec spec = ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec")).value();
   Flow flow;
@@ -347,6 +376,8 @@ constexpr RowRule kRules[] = {
     Across(Op::kSumReduce, Reduced, "sums across"),
     Across(Op::kMaxReduce, Reduced, "takes the maximum across"),
     Across(Op::kMulReduce, Reduced, "multiplies across"),
+    {Op::kConv, Convolved, "sums across", ProveWindows},
+    {Op::kPool, Pooled, "slides its window across", ProveWindows},
     Across(Op::kContract, Contracted, "sums across"),
     Apart(Op::kSigmoid),
     Apart(Op::kGelu),

@@ -93,6 +93,20 @@ const Case kIndependent[] = {
         %6 = Attention(%5, %5, %5, %3) output "y" = %6)"},
     {R"(%0 = Input "q" : f32[b, 4] %1 = Parameter "k" : f32[5, 4] %2 = Parameter "v" : f32[5, 3]
         %3 = Input "m" : bool[b, 5] %4 = Attention(%0, %1, %2, %3) output "y" = %4)"},
+    // Convolutions and pools along other axes.
+    {R"(%0 = Input "x" : f32[b, 4, s] %1 = Parameter "w" : f32[6, 2, 3]
+        %2 = Conv(%0, %1) {strides=[1], dilations=[1], begin=shape[1], out=shape[s], group=2}
+        %3 = Pool(%2) {mode="max", kernel=[2], strides=[2], dilations=[1], begin=shape[0], out=shape[floordiv(s, 2)]}
+        output "y" = %2 output "z" = %3)"},
+    {R"(%0 = Input "x" : f32[2*b, s, 5, 3] %1 = Pool(%0) {mode="mean", kernel=[2, 2], strides=[1, 1], dilations=[1, 2],
+        begin=shape[1, 1], out=shape[s, 3], counted=shape[7, s]} output "y" = %1)"},
+    {R"(%0 = Input "x" : f32[s, 4, 7] %1 = Input "z" : f32[b, 6] %2 = Parameter "w" : f32[6, 4, 7]
+        %3 = Conv(%0, %2) {strides=[1], dilations=[1], begin=shape[0], out=shape[1]} %4 = SumReduce(%3) {axes=[0, 2]}
+        %5 = IndexMap(%4) {map=map[b, 6]($1)} %6 = Add(%1, %5) output "y" = %6)"},
+    // Channels are rows: a pool keeps them apart.
+    {R"(%0 = Input "x" : f32[b, 3, 5] %1 = IndexMap(%0) {map=map[3, b, 5]($1, $0, $2)}
+        %2 = Pool(%1) {mode="sum", kernel=[2], strides=[1], dilations=[1], begin=shape[0], out=shape[4]}
+        %3 = IndexMap(%2) {map=map[b, 3, 4]($1, $0, $2)} output "y" = %3)"},
     // Contractions by row and of what has no rows.
     {R"(%0 = Input "x" : f32[b, 4, 5] %1 = Input "z" : f32[b, 5, s] %2 = Contract(%0, %1) {spec="bik,bkj->bij"}
         %3 = Contract(%2, %2) {spec="bij,bkj->bik"} output "y" = %2 output "z" = %3)"},
@@ -140,6 +154,23 @@ const Case kRefused[] = {
      "%1 (Contract): sums across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b] %1 = Contract(%0, %0) {spec="a,c->ac"} output "y" = %1)",
      "%1 (Contract): pairs each row of dim b of operand 0 with every row of operand 1"},
+    {R"(%0 = Input "x" : f32[b, 3, 5] %1 = IndexMap(%0) {map=map[3, b, 5]($1, $0, $2)} %2 = Input "w" : f32[2, s, 3]
+        %3 = IndexMap(%2) {map=map[2, b, 3]($0, 0, $2)}
+        %4 = Conv(%1, %3) {strides=[1], dilations=[1], begin=shape[0], out=shape[3]} output "y" = %4)",
+     "%4 (Conv): sums across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[3, 4, 5] %1 = Input "w" : f32[b, 4, 3]
+        %2 = Conv(%0, %1) {strides=[1], dilations=[1], begin=shape[0], out=shape[3]} output "y" = %2)",
+     "%2 (Conv): sums across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4, 5] %1 = Parameter "w" : f32[2, 4, 3]
+        %2 = Conv(%0, %1) {strides=[1], dilations=[1], begin=shape[b - 1], out=shape[3]} output "y" = %2)",
+     "%2 (Conv): begin, [b - 1], varies with the size of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4] %1 = IndexMap(%0) {map=map[4, 2, b]($2, $0)}
+        %2 = Pool(%1) {mode="max", kernel=[2], strides=[2], dilations=[1], begin=shape[0], out=shape[3]} output "y" = %2)",
+     "%2 (Pool): slides its window across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4, 5]
+        %1 = Pool(%0) {mode="mean", kernel=[2], strides=[2], dilations=[1], begin=shape[0], out=shape[3], counted=shape[b]}
+        output "y" = %1)",
+     "%1 (Pool): counted, [b], varies with the size of dim b"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = Attention(%0, %0, %0) output "y" = %1)",
      "%1 (Attention): attends across the rows of dim b"},
     {R"(%0 = Input "q" : f32[b, 4] %1 = Parameter "k" : f32[5, 4] %2 = Attention(%0, %1, %1) {causal=true}

@@ -153,4 +153,10 @@ void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value) {
   std::memcpy(tensor.bytes.data() + index * bytes, &bits, bytes);  // little-endian
 }
 
+Scalar LowestScalar(DType dtype) {
+  if (IsFloat(dtype)) return Scalar::Float(dtype, -std::numeric_limits<double>::infinity());
+  if (!IsSigned(dtype)) return Scalar::Unsigned(dtype, 0);
+  return Scalar::Signed(dtype, std::numeric_limits<int64_t>::min() >> (64 - 8 * DTypeBytes(dtype)));
+}
+
 }  // namespace athanor

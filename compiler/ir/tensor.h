@@ -63,6 +63,9 @@ struct Scalar {
 Scalar LoadScalar(const Tensor& tensor, int64_t index);
 void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value);
 
+// What no value of a computing dtype is below: -inf, the least integer, false.
+Scalar LowestScalar(DType dtype);
+
 // Conversions between storage formats and double, exact where representable, else to nearest even;
 // f8e4m3 saturates nowhere: it has no infinity, overflow gives NaN. f8e8m0 holds powers of two.
 double DecodeFloat(DType dtype, uint64_t bits);

@@ -31,6 +31,7 @@ bool OnlyChooses(const Node& node) {
       const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
       return mode != "add" && mode != "mul";
     }
+    case Op::kPool:
     case Op::kEmbeddingBag:
       return GetAttr<std::string>(node.attrs, "mode") == "max";
     default:

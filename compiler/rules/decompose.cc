@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/rules/decompose_sort.h"
+#include "compiler/rules/decompose_window.h"
 #include "compiler/rules/rule_example.h"
 
 namespace athanor {
@@ -38,11 +39,20 @@ NodeId Expansion::Map(NodeId n, Shape shape, std::vector<Expr> coordinates) {
 }
 
 NodeId Expansion::MapInside(NodeId n, Shape shape, std::vector<Expr> coordinates) {
+  return MapOr(n, std::move(shape), std::move(coordinates),
+               LoadScalar(Tensor::Zeros(Type(n).dtype, {}), 0));
+}
+
+NodeId Expansion::MapOr(NodeId n, Shape shape, std::vector<Expr> coordinates,
+                        const Scalar& outside) {
   if (!status_.ok()) return 0;
   Attrs attrs = {{"map", IndexMap{std::move(shape), std::move(coordinates)}}};
-  absl::StatusOr<NodeId> proved = builder_.Add(Op::kIndexMap, {n}, attrs);
-  if (proved.ok()) return *proved;
-  attrs["fill"] = Tensor::Zeros(Type(n).dtype, {});
+  const TensorType type = Type(n);
+  if (!OpInfo(Op::kIndexMap).infer({&type, 1}, attrs, DimBounds()).ok()) {
+    Tensor fill = Tensor::Zeros(type.dtype, {});
+    StoreScalar(fill, 0, outside);
+    attrs["fill"] = std::move(fill);
+  }
   return Add(Op::kIndexMap, {n}, std::move(attrs));
 }
 
@@ -347,6 +357,10 @@ void EmbeddingBagExample(ExampleBuilder& e) {
 }
 
 constexpr DecompositionRow kRows[] = {
+    {Op::kConv, "conv",
+     "contraction of windows, or their products summed where a group is a channel", ExpandConv,
+     ConvExample},
+    {Op::kPool, "pool", "windows reduced, over how many positions count", ExpandPool, PoolExample},
     {Op::kContract, "contract", "sum of products over expanded operands", ExpandContract,
      ContractExample},
     {Op::kSigmoid, "sigmoid", "1 / (1 + exp(-x))", ExpandSigmoid, ElementwiseExample<Op::kSigmoid>},

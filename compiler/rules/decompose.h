@@ -39,12 +39,15 @@ class Expansion {
   // The same of coordinates that are inside: where that is not proved, the map has a fill, which
   // is never read.
   NodeId MapInside(NodeId n, Shape shape, std::vector<Expr> coordinates);
+  // `outside`, of n's dtype, where a coordinate is outside n; a plain map where none provably is.
+  NodeId MapOr(NodeId n, Shape shape, std::vector<Expr> coordinates, const Scalar& outside);
   NodeId Reduce(Op op, NodeId n, std::vector<int64_t> axes);
   // `n` without `axis`, repeated along it again to `shape`.
   NodeId Repeat(NodeId n, int64_t axis, Shape shape);
   // The value of a size as a tensor of `shape`.
   NodeId Size(DType dtype, const Expr& size, Shape shape);
 
+  Bounds DimBounds() const { return graph_->DimBounds(); }
   const absl::Status& status() const { return status_; }
 
  private:

@@ -5,7 +5,9 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/ir/compare.h"
 #include "gtest/gtest.h"
 
@@ -137,6 +139,58 @@ TEST_P(DecomposeFloatTest, ContractAndAttention) {
   ExpectSame(Op::kAttention, {q, k, v, hides}, {});
 }
 
+Attrs Window(std::vector<int64_t> strides, std::vector<int64_t> dilations, Shape begin, Shape out) {
+  return {{"strides", strides}, {"dilations", dilations}, {"begin", begin}, {"out", out}};
+}
+
+TEST_P(DecomposeFloatTest, Convolutions) {
+  std::mt19937 rng(6);
+  const DType t = GetParam();
+  struct Case {
+    std::vector<int64_t> x, w;
+    Attrs window;
+    int64_t group = 1;
+  };
+  for (Case& c : std::vector<Case>{
+           {{2, 3, 9}, {4, 3, 3}, Window({2}, {1}, {1}, {5})},
+           {{2, 3, 9}, {4, 3, 3}, Window({1}, {2}, {-1}, {3})},
+           {{1, 4, 5, 6}, {6, 4, 3, 1}, Window({1, 2}, {1, 3}, {1, 0}, {5, 3})},
+           {{1, 4, 5, 6}, {6, 4, 1, 1}, Window({1, 1}, {1, 1}, {0, 0}, {5, 6})},
+           {{2, 6, 5, 4}, {4, 3, 2, 3}, Window({1, 1}, {1, 1}, {0, 1}, {4, 4}), 2},
+           {{2, 6, 5, 4}, {6, 1, 3, 3}, Window({2, 1}, {1, 1}, {1, 1}, {3, 4}), 6},
+           {{2, 6, 5, 4}, {6, 1, 1, 1}, Window({1, 1}, {1, 1}, {0, 0}, {5, 4}), 6},
+           {{2, 3, 5, 4}, {6, 1, 3, 3}, Window({1, 1}, {1, 1}, {1, 1}, {5, 4}), 3},
+           {{1, 2, 3, 4, 5}, {3, 2, 2, 2, 2}, Window({1, 1, 2}, {1, 2, 1}, {0, 1, 1}, {2, 3, 3})},
+           {{1, 2, 0}, {3, 2, 2}, Window({1}, {1}, {2}, {2})},
+           {{1, 0, 3}, {3, 0, 2}, Window({1}, {1}, {0}, {2})},
+           {{1, 2, 3}, {0, 2, 2}, Window({1}, {1}, {0}, {2})},
+           {{1, 2, 3}, {0, 1, 2}, Window({1}, {1}, {0}, {2}), 2},
+           {{1, 2, 3}, {2, 2, 0}, Window({1}, {1}, {0}, {2})},
+           {{0, 2, 3}, {2, 1, 2}, Window({1}, {1}, {0}, {2}), 2}}) {
+    c.window["group"] = c.group;
+    ExpectSame(Op::kConv, {Random(t, c.x, rng), Random(t, c.w, rng)}, c.window);
+  }
+}
+
+TEST_P(DecomposeFloatTest, Pools) {
+  std::mt19937 rng(7);
+  for (const char* mode : {"max", "sum", "mean"}) {
+    for (Attrs window :
+         {Window({2, 1}, {1, 2}, {1, 0}, {3, 2}), Window({1, 1}, {1, 1}, {0, 0}, {4, 3}),
+          Window({1, 3}, {1, 1}, {9, -1}, {2, 5})}) {
+      window["mode"] = std::string(mode);
+      window["kernel"] = std::vector<int64_t>{2, 3};
+      ExpectSame(Op::kPool, {Random(GetParam(), {2, 3, 5, 5}, rng)}, window);
+      ExpectSame(Op::kPool, {Random(GetParam(), {2, 3, 5, 0}, rng)}, window);
+      if (std::string(mode) != "mean") continue;
+      for (Shape counted : {Shape{5, 5}, Shape{7, 6}, Shape{20, 20}, Shape{-3, 2}}) {
+        window["counted"] = counted;
+        ExpectSame(Op::kPool, {Random(GetParam(), {2, 3, 5, 5}, rng)}, window);
+      }
+    }
+  }
+}
+
 TEST_P(DecomposeFloatTest, EmbeddingBags) {
   std::mt19937 rng(4);
   Tensor table = Random(GetParam(), {10, 3}, rng);
@@ -166,6 +220,30 @@ TEST_P(DecomposeFloatTest, OrderAndCumulation) {
   }
 }
 
+// What no size of the dims takes outside is read without a mask; a mean that always counts all of
+// its window divides by a number.
+TEST(DecomposeTest, WindowsThatStayInsideNeedNoFill) {
+  for (const auto& [begin, out, fills] :
+       {std::tuple{"0", "floordiv(s - 3, 2) + 1", 0}, {"1", "floordiv(s - 1, 2) + 1", 1}}) {
+    const absl::StatusOr<Graph> g = ParseGraph(absl::StrCat(
+        R"(graph "g" { dim s in [3, 90] %0 = Input "x" : f32[2, 4, s] %1 = Parameter "w" : f32[4, 1, 3]
+           %2 = Conv(%0, %1) {strides=[2], dilations=[1], group=4, begin=shape[)",
+        begin, "], out=shape[", out, R"(]} %3 = Pool(%0) {mode="mean", kernel=[3], strides=[2],
+           dilations=[1], begin=shape[)",
+        begin, "], out=shape[", out, R"(]} output "y" = %2 output "z" = %3 })"));
+    ASSERT_TRUE(g.ok()) << g.status();
+    const absl::StatusOr<Graph> d = Decompose(*g, [](const Node&) { return true; });
+    ASSERT_TRUE(d.ok()) << d.status();
+    int filled = 0, sums = 0;
+    for (const Node& node : d->nodes) {
+      filled += node.attrs.contains("fill");
+      sums += node.op == Op::kSumReduce;
+    }
+    EXPECT_EQ(filled, 3 * fills) << ToText(*d);  // of the count too
+    EXPECT_EQ(sums, 2 + fills) << ToText(*d);
+  }
+}
+
 TEST(DecomposeTest, IntegersToo) {
   std::mt19937 rng(5);
   for (DType t : {DType::kBool, DType::kI8, DType::kI32, DType::kI64, DType::kU8, DType::kU64}) {
@@ -173,6 +251,16 @@ TEST(DecomposeTest, IntegersToo) {
   }
   for (DType t : {DType::kI8, DType::kI32, DType::kI64, DType::kU8}) {
     ExpectSame(Op::kRelu, {Random(t, {17}, rng)}, {});
+    Attrs window = Window({1, 2}, {1, 1}, {1, 0}, {4, 2});
+    window["group"] = int64_t{2};
+    ExpectSame(Op::kConv, {Random(t, {2, 4, 4, 5}, rng), Random(t, {6, 2, 2, 3}, rng)}, window);
+    ExpectSame(Op::kConv, {Random(t, {2, 2, 4, 5}, rng), Random(t, {2, 1, 2, 3}, rng)}, window);
+    window.erase("group");
+    window["kernel"] = std::vector<int64_t>{2, 3};
+    for (const char* mode : {"max", "sum"}) {
+      window["mode"] = std::string(mode);
+      ExpectSame(Op::kPool, {Random(t, {2, 4, 4, 5}, rng)}, window);
+    }
     ExpectSame(Op::kContract, {Random(t, {3, 7}, rng), Random(t, {7, 5}, rng)},
                {{"spec", std::string("mk,kn->mn")}});
   }

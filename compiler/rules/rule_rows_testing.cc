@@ -27,6 +27,8 @@ bool SumsFloats(const Node& node) {
     case Op::kSumReduce:
     case Op::kMulReduce:
     case Op::kCumulate:
+    case Op::kConv:
+    case Op::kPool:
     case Op::kContract:
     case Op::kSoftmax:
     case Op::kLayerNorm:
@@ -80,7 +82,8 @@ struct ErrorScale {
 
 // Its floats are among its operands'.
 bool OnlyChooses(const Node& node) {
-  if (node.op == Op::kEmbeddingBag) return GetAttr<std::string>(node.attrs, "mode") == "max";
+  if (node.op == Op::kEmbeddingBag || node.op == Op::kPool)
+    return GetAttr<std::string>(node.attrs, "mode") == "max";
   return HasAny({.nodes = {node}}, {Op::kIndexMap, Op::kGather, Op::kSelect, Op::kMin, Op::kMax,
                                     Op::kRelu, Op::kMaxReduce});
 }
@@ -108,6 +111,7 @@ ErrorScale ScaleOf(const Graph& graph, const std::vector<Tensor>& values) {
         scale.roundings += operand;
       }
     }
+    if (node.op == Op::kConv) length = std::max<double>(length, values[node.inputs[1]].elements());
     if (SumsFloats(node)) {
       // Partial sums may be larger than the sum.
       largest = std::max(largest, length * product);

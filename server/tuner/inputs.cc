@@ -57,6 +57,16 @@ int64_t TermsOf(const Graph& graph, const Node& node, const Expr::Env& dims) {
   return terms;
 }
 
+// Of a convolution by w [M, C/group, K...].
+int64_t WindowTerms(const Shape& w, const Expr::Env& dims) {
+  int64_t terms = 1;
+  for (size_t axis = 1; axis < w.size(); ++axis) {
+    const int64_t size = SizeOf(w[axis], dims);
+    if (__builtin_mul_overflow(terms, std::max<int64_t>(size, 1), &terms)) return 1;
+  }
+  return terms;
+}
+
 std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
   std::vector<Role> roles(graph.nodes.size());
   for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
@@ -75,6 +85,9 @@ std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
       case Op::kEmbeddingBag:
         Narrow(&roles[node.inputs[1]], SizeOf(shape(0)[0], dims));
         roles[node.inputs[2]].offsets_of = SizeOf(shape(1)[0], dims);
+        break;
+      case Op::kConv:
+        for (NodeId operand : node.inputs) roles[operand].terms = WindowTerms(shape(1), dims);
         break;
       case Op::kContract:
         for (NodeId operand : node.inputs) roles[operand].terms = TermsOf(graph, node, dims);

@@ -65,6 +65,7 @@ TEST(RowIndependenceTest, Seeds) {
       {{"maps", "k"},
        "\"image\" (Input): axis 0 has size 2*h + k, not a number of elements for each row of dim "
        "k"},
+      {{"windows", "s"}, "\"x\" (Input): has dim s on axis 2; rows must be on axis 0"},
   };
   int proved = 0;
   for (const Graph& graph : SeedGraphs()) {

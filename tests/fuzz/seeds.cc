@@ -178,6 +178,21 @@ constexpr std::string_view kMaps = R"(graph "maps" {
 }
 )";
 
+constexpr std::string_view kWindows = R"(graph "windows" {
+  dim b in [0, 3]
+  dim s in [3, 9]
+  %0 = Input "x" : f32[b, 4, s, 5]
+  %1 = Parameter "w" : f32[6, 2, 3, 1]
+  %2 = Parameter "d" : f32[6, 1, 2, 2]
+  %3 = Conv "conv"(%0, %1) {begin=shape[1, 0], dilations=[1, 1], group=2, out=shape[s, 3], strides=[1, 2]} : f32[b, 6, s, 3]
+  %4 = Conv(%3, %2) {begin=shape[-1, s - 3], dilations=[2, 1], group=6, out=shape[s - 2, 4], strides=[1, 1]} : f32[b, 6, s - 2, 4]
+  %5 = Pool "max"(%4) {begin=shape[1, 1], dilations=[1, 1], kernel=[2, 3], mode="max", out=shape[floordiv(s, 2), 2], strides=[2, 3]} : f32[b, 6, floordiv(s, 2), 2]
+  %6 = Pool "mean"(%4) {begin=shape[1, 1], counted=shape[s, 6], dilations=[1, 1], kernel=[2, 3], mode="mean", out=shape[floordiv(s, 2), 2], strides=[2, 3]} : f32[b, 6, floordiv(s, 2), 2]
+  output "max" = %5
+  output "mean" = %6
+}
+)";
+
 constexpr std::string_view kConstants = R"(graph "constants" {
   %0 = Constant {value=f32[2] {1.5, -2}} : f32[2]
   %1 = Constant {value=bool[3] {true, false, true}} : bool[3]
@@ -199,7 +214,7 @@ constexpr std::string_view kConstants = R"(graph "constants" {
 std::vector<Graph> SeedGraphs() {
   std::vector<Graph> graphs;
   for (std::string_view text : {kMlp, kAttention, kTables, kScatter, kFloats, kTrigonometry,
-                                kIntegers, kOrder, kMaps, kConstants}) {
+                                kIntegers, kOrder, kMaps, kWindows, kConstants}) {
     absl::StatusOr<Graph> graph = ParseGraph(text);
     if (!graph.ok()) {
       std::fprintf(stderr, "seed: %s\n%.60s...\n", graph.status().ToString().c_str(), text.data());

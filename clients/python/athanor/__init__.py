@@ -149,6 +149,7 @@ from athanor.reductions import (
     variance,
 )
 from athanor.value import Value
+from athanor.windows import average_pool, conv, max_pool, sum_pool
 from athanor.wire import Batching, Bucket, InferResult, ModelInfo, Tensor
 
 __version__ = "0.1.0"
@@ -162,13 +163,14 @@ __all__ = [
     "ResourceExhausted", "SearchFailure", "SearchOptions", "SearchProgress", "SearchRegion",
     "SearchRule", "SearchTask", "Tensor", "Unauthenticated", "Unavailable", "Unimplemented",
     "Value", "absolute", "acos", "acosh", "argmax", "argmin", "asin", "asinh", "atan", "atanh",
-    "attention", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "concat",
-    "contract", "cos", "cosh", "divide", "embedding", "embedding_bag", "equal", "erf", "exp",
-    "exp2", "expand", "expm1", "flatten", "flip", "floor", "floor_divide", "gather", "gelu",
-    "greater", "greater_equal", "invert", "isnan", "layer_norm", "left_shift", "less", "less_equal",
-    "log", "log1p", "log2", "matmul", "max", "maximum", "maximum_of", "mean", "min", "minimum",
-    "minimum_of", "mod", "multiply", "negative", "not_equal", "pad", "permute", "plus", "power",
-    "prod", "recip", "relu", "reshape", "right_shift", "rms_norm", "round", "scatter", "sigmoid",
-    "silu", "sin", "sinh", "softmax", "sqrt", "squeeze", "stack", "subtract", "sum", "tan", "tanh",
-    "transpose", "trunc_div", "unsqueeze", "variance", "where",
+    "attention", "average_pool", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "cast",
+    "concat", "contract", "conv", "cos", "cosh", "divide", "embedding", "embedding_bag", "equal",
+    "erf", "exp", "exp2", "expand", "expm1", "flatten", "flip", "floor", "floor_divide", "gather",
+    "gelu", "greater", "greater_equal", "invert", "isnan", "layer_norm", "left_shift", "less",
+    "less_equal", "log", "log1p", "log2", "matmul", "max", "max_pool", "maximum", "maximum_of",
+    "mean", "min", "minimum", "minimum_of", "mod", "multiply", "negative", "not_equal", "pad",
+    "permute", "plus", "power", "prod", "recip", "relu", "reshape", "right_shift", "rms_norm",
+    "round", "scatter", "sigmoid", "silu", "sin", "sinh", "softmax", "sqrt", "squeeze", "stack",
+    "subtract", "sum", "sum_pool", "tan", "tanh", "transpose", "trunc_div", "unsqueeze", "variance",
+    "where",
 ]

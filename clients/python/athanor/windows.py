@@ -1,0 +1,152 @@
+"""Convolutions and pools: windows that slide over the spatial axes behind ``[N, C]``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from athanor.core import (
+    Attr,
+    Node,
+    Shape,
+    add,
+    attr_int,
+    attr_ints,
+    attr_shape,
+    check_kind,
+    check_size,
+    fail,
+    operands,
+    same_dtype,
+)
+from athanor.expr import Expr, expr, floor_div
+
+Steps = int | Sequence[int]
+Size = int | Expr
+Padding = Size | Sequence[Size | tuple[Size, Size]]
+
+
+def _rank(op: str, nodes: Sequence[Node]) -> int:
+    rank = nodes[0].ndim - 2
+    if not 1 <= rank <= 6:
+        raise fail(op, nodes, "the first operand must have the axes [N, C] and 1 to 6 spatial ones "
+                   "behind them")
+    return rank
+
+
+def _steps(op: str, nodes: Sequence[Node], what: str, steps: Steps) -> list[int]:
+    """One number per spatial axis, each at least 1."""
+    rank = _rank(op, nodes)
+    listed = [steps] * rank if isinstance(steps, int) else list(steps)
+    if len(listed) != rank or any(not isinstance(step, int) or step < 1 for step in listed):
+        raise fail(op, nodes, f"{what}={steps!r} must be an integer of 1 or more, or {rank} of "
+                   "them, one per spatial axis")
+    return listed
+
+
+class _Window:
+    """Where windows lie: attributes, and the sizes that come of them."""
+
+    def __init__(self, op: str, nodes: Sequence[Node], kernel: Shape, strides: Steps,
+                 padding: Padding, dilations: Steps) -> None:
+        rank = _rank(op, nodes)
+        self.strides = _steps(op, nodes, "strides", strides)
+        self.dilations = _steps(op, nodes, "dilations", dilations)
+        listed = [padding] * rank if isinstance(padding, Size) else list(padding)
+        pairs = [(p, p) if isinstance(p, Size) else tuple(p) for p in listed]
+        if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
+            raise fail(op, nodes, f"padding={padding!r} must be a size, or {rank} of them, one per "
+                       "spatial axis, or pairs (before, after)")
+        self.begin = [expr(before) for before, _ in pairs]
+        self.padded = [size + before + after for size, (before, after)
+                       in zip(nodes[0]._shape[2:], pairs, strict=True)]
+        self.out = []
+        for i, size in enumerate(self.padded):
+            reach = (kernel[i] - 1) * self.dilations[i] + 1
+            room = size - reach
+            if room.constant is not None and room.constant < 0:
+                raise fail(op, nodes, f"spatial axis {i} has {size} elements with its padding, a "
+                           f"window reaches over {reach}; it must fit")
+            self.out.append(floor_div(room, Expr(self.strides[i])) + 1)
+
+    def attrs(self) -> dict[str, Attr]:
+        return {"strides": attr_ints(self.strides), "dilations": attr_ints(self.dilations),
+                "begin": attr_shape(self.begin), "out": attr_shape(self.out)}
+
+
+def conv(x: Node, w: object, *, strides: Steps = 1, padding: Padding = 0, dilations: Steps = 1,
+         groups: int = 1) -> Node:
+    """The convolution of `x` by `w` (the kernel is not flipped); floats and integers.
+
+    Parameters
+    ----------
+    x : Value
+        ``[N, C, D1, ...]`` with 1 to 6 spatial axes of any sizes.
+    w : Value
+        ``[M, C // groups, K1, ...]``; the result is ``[N, M, O1, ...]``.
+    strides, dilations : int or sequence of int
+        Steps of the window, and between its elements.
+    padding : size, or sequence of sizes or (before, after)
+        Zeros around `x` per spatial axis; negative ones crop. A size may be an expression.
+    groups : int
+        Groups of channels, each convolved on its own; `C` groups of one are a depthwise one.
+
+    Raises
+    ------
+    GraphError
+        If channels do not fit the groups, or a window does not fit in what it slides over.
+    """
+    nodes = operands("Conv", x, w)
+    dtype = same_dtype("Conv", nodes)
+    check_kind("Conv", nodes, "numeric")
+    _rank("Conv", nodes)
+    if nodes[1].ndim != nodes[0].ndim:
+        raise fail("Conv", nodes, f"w must have {nodes[0].ndim} axes, [M, C // groups, ...kernel]")
+    if not isinstance(groups, int) or groups < 1:
+        raise fail("Conv", nodes, f"groups={groups!r} must be an integer of 1 or more")
+    check_size("Conv", nodes, "channels of x, and groups times those of w", nodes[0]._shape[1],
+               nodes[1]._shape[1] * groups)
+    maps = nodes[1]._shape[0]
+    if maps.constant is not None and maps.constant % groups:
+        raise fail("Conv", nodes, f"groups={groups} does not divide the {maps} results of w")
+    window = _Window("Conv", nodes, nodes[1]._shape[2:], strides, padding, dilations)
+    return add("Conv", nodes, dtype, [nodes[0]._shape[0], maps, *window.out], **window.attrs(),
+               group=attr_int(groups))
+
+
+def _pool(op: str, mode: str, kind: str, x: Node, kernel: Steps, strides: Steps | None,
+          padding: Padding, dilations: Steps, count_padding: bool = False) -> Node:
+    (x,) = operands(op, x)
+    check_kind(op, [x], kind)
+    sizes = _steps(op, [x], "kernel", kernel)
+    window = _Window(op, [x], tuple(map(Expr, sizes)), sizes if strides is None else strides,
+                     padding, dilations)
+    attrs = {**window.attrs(), "kernel": attr_ints(sizes), "mode": Attr(s=mode)}
+    if count_padding:
+        attrs["counted"] = attr_shape(window.padded)
+    return add("Pool", [x], x._dtype, [*x._shape[:2], *window.out], **attrs)
+
+
+def max_pool(x: Node, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
+             dilations: Steps = 1) -> Node:
+    """The maximum of each window of `x` ``[N, C, D1, ...]``; NaN if any is NaN.
+
+    `strides` are the kernel's sizes if not given. What `padding` adds is never the maximum: a
+    window that holds nothing else gives -inf, the least integer or False.
+    """
+    return _pool("max_pool", "max", "computing", x, kernel, strides, padding, dilations)
+
+
+def sum_pool(x: Node, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
+             dilations: Steps = 1) -> Node:
+    """The sum of each window of `x`, as `max_pool`; floats and integers."""
+    return _pool("sum_pool", "sum", "numeric", x, kernel, strides, padding, dilations)
+
+
+def average_pool(x: Node, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
+                 dilations: Steps = 1, count_padding: bool = False) -> Node:
+    """The mean of each window of `x`, as `max_pool`; floats. Of nothing NaN.
+
+    With `count_padding` the zeros that `padding` adds count as elements.
+    """
+    return _pool("average_pool", "mean", "floats", x, kernel, strides, padding, dilations,
+                 count_padding)

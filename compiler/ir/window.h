@@ -1,0 +1,36 @@
+// Where the windows of Conv and Pool lie at known sizes. Private to reference_*.cc and
+// evaluate_at_*.cc.
+//
+//   WindowPlaces places = WindowPlaces::Of(attrs, /*kernel=*/{3, 3}, dims).value();
+//   places.Offsets({8, 8}, {0, 0})    // {-1, -1, -1, -1, 0, 1, -1, 8, 9} where begin is 1, 1
+#ifndef ATHANOR_COMPILER_IR_WINDOW_H_
+#define ATHANOR_COMPILER_IR_WINDOW_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/op.h"
+
+namespace athanor {
+
+struct WindowPlaces {
+  std::vector<int64_t> kernel, strides, dilations, begin;  // by spatial axis
+  std::vector<int64_t> counted;                            // likewise, or empty
+
+  // INVALID_ARGUMENT where a size has no value at these dims.
+  static absl::StatusOr<WindowPlaces> Of(const Attrs& attrs, std::vector<int64_t> kernel,
+                                         const Expr::Env& dims);
+
+  // The elements of the window at `out`, in row-major order of the kernel: each one's place in a
+  // block of these spatial sizes, -1 outside.
+  std::vector<int64_t> Offsets(absl::Span<const int64_t> sizes,
+                               absl::Span<const int64_t> out) const;
+  // Which of them a mean divides by.
+  std::vector<bool> Counts(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_IR_WINDOW_H_
