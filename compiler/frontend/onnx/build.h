@@ -101,8 +101,8 @@ class OpBuilder {
 
   // --- indexing; indices below 0 count from the end, any other outside is an error of the request
   Value Gather(const Value& data, const Value& indices, int axis);
-  // result[i] = data[at[0][i], at[1][i], ...]: one value of indices per axis of data, alike in
-  // shape.
+  // result[i, s] = data[at[0][i], at[1][i], ..., s]: one value of indices per leading axis of data,
+  // alike in shape; the other axes come whole.
   Value GatherAt(const Value& data, absl::Span<const Value> at);
   Value ScatterAt(const Value& data, absl::Span<const Value> at, const Value& updates,
                   std::string_view mode);
@@ -134,8 +134,9 @@ class OpBuilder {
  private:
   NodeId AddNode(Op op, std::vector<NodeId> inputs, Attrs attrs);
   Value Checked(const Value& index, const Expr& size);  // negatives resolved, guards applied
-  // Row-major positions of the elements at indices per axis; -1 where one is outside.
+  // Row-major positions at indices per leading axis of `shape`; -1 where one is outside.
   Value Flat(const Shape& shape, absl::Span<const Value> at);
+  Shape Joined(const Shape& shape, size_t leading);  // with its leading axes as one
 
   Graph* graph_;
   GraphBuilder builder_;

@@ -91,11 +91,23 @@ Value OpBuilder::Gather(const Value& data, const Value& indices, int axis) {
   return Raw(Op::kGather, {data, Checked(indices, size)}, {{"axis", int64_t{axis}}}, data.elem);
 }
 
+Shape OpBuilder::Joined(const Shape& shape, size_t leading) {
+  Shape joined = {1};
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i < leading) {
+      joined[0] *= shape[i];
+    } else {
+      joined.push_back(shape[i]);
+    }
+  }
+  return joined;
+}
+
 Value OpBuilder::Flat(const Shape& shape, absl::Span<const Value> at) {
   if (!status_.ok()) return Nothing(Elem::kInt64);
-  if (at.empty() || at.size() != shape.size()) {
-    Fail(Invalid("an element of ", ShapeToString(shape), " is chosen by ", shape.size(),
-                 " indices, one or more, not by ", at.size()));
+  if (at.empty() || at.size() > shape.size()) {
+    Fail(Invalid("elements of ", ShapeToString(shape), " are chosen by 1 to ", shape.size(),
+                 " indices, not by ", at.size()));
     return Nothing(Elem::kInt64);
   }
   Value flat;
@@ -117,18 +129,16 @@ Value OpBuilder::Flat(const Shape& shape, absl::Span<const Value> at) {
 
 Value OpBuilder::GatherAt(const Value& data, absl::Span<const Value> at) {
   const Value flat = Flat(data.shape, at);
-  Expr elements = 1;
-  for (const Expr& size : data.shape) elements *= size;
-  return Raw(Op::kGather, {Reshape(data, {elements}), flat}, {{"axis", int64_t{0}}}, data.elem);
+  return Raw(Op::kGather, {Reshape(data, Joined(data.shape, at.size())), flat},
+             {{"axis", int64_t{0}}}, data.elem);
 }
 
 Value OpBuilder::ScatterAt(const Value& data, absl::Span<const Value> at, const Value& updates,
                            std::string_view mode) {
   const Value flat = Flat(data.shape, at);
-  Expr elements = 1;
-  for (const Expr& size : data.shape) elements *= size;
-  const Value result = Raw(Op::kScatter, {Reshape(data, {elements}), flat, updates},
-                           {{"axis", int64_t{0}}, {"mode", std::string(mode)}}, data.elem);
+  const Value result =
+      Raw(Op::kScatter, {Reshape(data, Joined(data.shape, at.size())), flat, updates},
+          {{"axis", int64_t{0}}, {"mode", std::string(mode)}}, data.elem);
   return Reshape(result, data.shape);
 }
 
