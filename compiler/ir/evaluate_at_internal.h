@@ -118,6 +118,8 @@ class Cutter {
   absl::Status DependAttention(NodeId node);
   Recipe AttentionRecipe(NodeId node, Handle q, Handle k, Handle v, Handle mask, int64_t keys);
   absl::Status DependEmbeddingBag(NodeId node);
+  absl::Status DependRotary(NodeId node);
+  absl::Status DependDequantize(NodeId node);
 
   // Towards the outputs.
   absl::StatusOr<NodeId> Get(Handle handle);

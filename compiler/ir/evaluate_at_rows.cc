@@ -64,6 +64,10 @@ absl::Status Cutter::Depend(NodeId n) {
       return DependAttention(n);
     case Op::kEmbeddingBag:
       return DependEmbeddingBag(n);
+    case Op::kRotary:
+      return DependRotary(n);
+    case Op::kDequantize:
+      return DependDequantize(n);
     case Op::kSigmoid:
     case Op::kGelu:
     case Op::kSilu:

@@ -80,6 +80,8 @@ ATHANOR_INFER(EmbeddingBag);
 ATHANOR_INFER(Sort);
 ATHANOR_INFER(TopK);
 ATHANOR_INFER(Cumulate);
+ATHANOR_INFER(Rotary);
+ATHANOR_INFER(Dequantize);
 #undef ATHANOR_INFER
 
 }  // namespace athanor

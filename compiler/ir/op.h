@@ -43,7 +43,7 @@ namespace athanor {
   X(Conv) X(Pool)                                                                             \
   X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm) X(RmsNorm)           \
   X(Attention) X(EmbeddingBag)                                                                \
-  X(Sort) X(TopK) X(Cumulate)
+  X(Sort) X(TopK) X(Cumulate) X(Rotary) X(Dequantize)
 
 enum class Op : uint8_t {
 #define ATHANOR_X(name) k##name,

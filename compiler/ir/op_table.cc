@@ -387,6 +387,37 @@ void AddOrder(Rows* rows) {
               "f32, f64 in f64, in any order, as SumReduce and MulReduce.");
 }
 
+void AddTransformers(Rows* rows) {
+  ATHANOR_ROW(Rotary, kComposite, 3, 3,
+              ATHANOR_ATTRS(Optional("interleaved", AttrType::kBool,
+                                     "pairs are neighbours, not of two halves", AttrValue(false))),
+              InferRotary, 0,
+              "Operands x [..., L, D], cos and sin [L, R/2] or of x's rank with leading axes equal to "
+              "x's or 1; R is twice their last axis and at most D. The first R elements of each row "
+              "are pairs, i and i + R/2, with `interleaved` 2i and 2i + 1: (a, b) becomes (a * cos - "
+              "b * sin, b * cos + a * sin) with element i of cos and sin. The others stay, bit for "
+              "bit. f16 and bf16 compute in f32 and round once.");
+  ATHANOR_ROW(Dequantize, kComposite, 2, 3,
+              ATHANOR_ATTRS(Required("dtype", AttrType::kDType, "the result's dtype, a float"),
+                            Optional("bits", AttrType::kInt,
+                                     "of an element: packed's width; or 4 or 2, packed in u8 or i8"),
+                            Optional("size", AttrType::kShape,
+                                     "one size: the last axis of what is packed; else all of it"),
+                            Optional("axis", AttrType::kInt, "the result's axis that scales differ "
+                                     "along", AttrValue(int64_t{0})),
+                            Optional("block", AttrType::kInt,
+                                     "elements along `axis` that share a scale; 0: each has its own",
+                                     AttrValue(int64_t{0}))),
+              InferDequantize, 1,
+              "Operands packed (integers of up to 32 bits), scale (a float), optional zero (packed's "
+              "dtype, scale's shape): (value - zero) * scale. Of fewer `bits` than packed's, values "
+              "lie along the last axis, lowest bits first, signed if packed's dtype is. scale has "
+              "rank 0, or rank 1 and the size of `axis`, or with `block` the result's rank and, "
+              "along `axis`, one element per block, the last of which may be short. The difference "
+              "is exact; it and scale are converted to the result's dtype, of f16 and bf16 to f32, "
+              "multiplied there and rounded to the result's dtype.");
+}
+
 #undef ATHANOR_BINARY
 #undef ATHANOR_UNARY
 #undef ATHANOR_ATTRS
@@ -408,6 +439,7 @@ absl::Span<const OpRow> OpTable() {
     AddNorms(rows);
     AddModels(rows);
     AddOrder(rows);
+    AddTransformers(rows);
     return rows;
   }();
   return table;

@@ -314,6 +314,43 @@ Flow Attended(const Walk& walk, const Node& node) {
   return flow;
 }
 
+// x [..., L, D], cos and sin [L, R/2] or [..., L, R/2]; x's shape.
+Flow Rotated(const Walk& walk, const Node& node) {
+  Flow flow = Alike(walk, node);
+  const int rank = static_cast<int>(flow[0].size());
+  flow[0][rank - 1] = kMixed;
+  for (int operand : {1, 2}) {
+    const Shape& angles = walk.ShapeOf(node.inputs[operand]);
+    const int leading = static_cast<int>(angles.size()) - 2;
+    for (int i = 0; i < leading; ++i) {
+      if (angles[i].IsConstant(1)) flow[operand][i] = kMixed;  // for all: no axis of the result
+    }
+    flow[operand][leading] = rank - 2;
+    flow[operand][leading + 1] = kMixed;
+  }
+  return flow;
+}
+
+// What is packed lies along the last axis. Of blocks, whose axis holds more than one element each,
+// none may end within a row.
+Flow Dequantized(const Walk& walk, const Node& node) {
+  Flow flow = Alike(walk, node);
+  const int64_t width = 8 * DTypeBytes(walk.graph.node(node.inputs[0]).type.dtype);
+  const bool packed = GetAttrOr<int64_t>(node.attrs, "bits", width) != width;
+  if (packed) flow[0].back() = kMixed;
+  const auto axis = static_cast<size_t>(GetAttrOr<int64_t>(node.attrs, "axis", 0));
+  const bool blocks = GetAttrOr<int64_t>(node.attrs, "block", 0) > 0;
+  if (blocks) flow[0][axis] = kMixed;
+  for (size_t i = 1; i < flow.size(); ++i) {
+    if (blocks) {
+      flow[i][axis] = kMixed;
+    } else if (!flow[i].empty()) {
+      flow[i] = {static_cast<int>(axis)};
+    }
+  }
+  return flow;
+}
+
 // A bag ends where the next one begins, and begins at a place among the ids of all.
 Flow Bagged(const Walk&, const Node&) { return {{kMixed, 1}, {kMixed}, {kMixed}}; }
 
@@ -391,6 +428,8 @@ constexpr RowRule kRules[] = {
     Across(Op::kSort, AcrossAxis, "sorts across"),
     Across(Op::kTopK, AcrossAxis, "selects across"),
     Across(Op::kCumulate, AcrossAxis, "accumulates across"),
+    Across(Op::kRotary, Rotated, "rotates across"),
+    Across(Op::kDequantize, Dequantized, "unpacks or shares a scale across"),
 };
 
 constexpr Op kOps[] = {

@@ -45,6 +45,12 @@ const Case kIndependent[] = {
         output "y" = %5 output "m" = %6 output "p" = %7)"},
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = Sort(%0) {axis=1} %2 = TopK(%0) {axis=2, k=shape[3]}
         %3 = Cumulate(%0) {axis=1, op="add"} output "y" = %1 output "t" = %2 output "c" = %3)"},
+    {R"(%0 = Input "x" : f32[b, 2, s, 6] %1 = Input "c" : f32[s, 3] %2 = Input "d" : f32[b, 1, s, 2]
+        %3 = Rotary(%0, %1, %1) %4 = Rotary(%3, %2, %2) {interleaved=true} output "y" = %4)"},
+    {R"(%0 = Input "q" : u8[b, 6] %1 = Input "s" : f32[b] %2 = Input "z" : u8[b] %3 = Parameter "t" : f32[12]
+        %4 = Dequantize(%0, %1, %2) {bits=4, dtype=f32} %5 = Dequantize(%0, %3) {axis=1, bits=4, dtype=f32}
+        %6 = Parameter "u" : f32[] %7 = Dequantize(%0, %6) {dtype=f16} output "y" = %4 output "t" = %5
+        output "u" = %7)"},
     // Reductions of axes before the rows.
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = IndexMap(%0) {map=map[6, s, b]($2, $1, $0)}
         %2 = SumReduce(%1) {axes=[0, 1]} %3 = MaxReduce(%1) {axes=[0]} %4 = IndexMap(%3) {map=map[b, s]($1, $0)}
@@ -140,6 +146,15 @@ const Case kRefused[] = {
      "%1 (MaxReduce): takes the maximum across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = MulReduce(%0) {axes=[0]} output "y" = %1)",
      "%1 (MulReduce): multiplies across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4] %1 = IndexMap(%0) {map=map[4, b]($1, $0)} %2 = Input "c" : f32[4, 0]
+        %3 = Rotary(%1, %2, %2) output "y" = %3)",
+     "%3 (Rotary): rotates across the rows of dim b"},
+    {R"(%0 = Input "q" : u8[b] %1 = Parameter "s" : f32[] %2 = Dequantize(%0, %1) {bits=4, dtype=f32}
+        output "y" = %2)",
+     "%2 (Dequantize): unpacks or shares a scale across the rows of dim b"},
+    {R"(%0 = Input "q" : u8[2*b, 3] %1 = Input "s" : f32[b, 3] %2 = Dequantize(%0, %1) {block=2, dtype=f32}
+        output "y" = %2)",
+     "%2 (Dequantize): unpacks or shares a scale across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = Sort(%0) {axis=0} output "y" = %1)",
      "%1 (Sort): sorts across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = TopK(%0) {axis=0, k=shape[1]} output "y" = %1)",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/rules/decompose_models.h"
 #include "compiler/rules/decompose_sort.h"
 #include "compiler/rules/decompose_window.h"
 #include "compiler/rules/rule_example.h"
@@ -380,6 +381,9 @@ constexpr DecompositionRow kRows[] = {
     {Op::kTopK, "top_k", "the beginning of sort", ExpandTopK, TopKExample},
     {Op::kCumulate, "cumulate", "the sum or product of what is selected for each element",
      ExpandCumulate, CumulateExample},
+    {Op::kRotary, "rotary", "x * cos + partner * sin", ExpandRotary, RotaryExample},
+    {Op::kDequantize, "dequantize", "(unpacked - zero) * scale", ExpandDequantize,
+     DequantizeExample},
 };
 
 }  // namespace

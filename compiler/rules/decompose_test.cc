@@ -244,6 +244,56 @@ TEST(DecomposeTest, WindowsThatStayInsideNeedNoFill) {
   }
 }
 
+TEST_P(DecomposeFloatTest, Rotary) {
+  std::mt19937 rng(7);
+  DType t = GetParam();
+  for (bool interleaved : {false, true}) {
+    const Attrs attrs = {{"interleaved", interleaved}};
+    for (int64_t half : {0, 1, 3}) {
+      for (int64_t width : {2 * half, 2 * half + 1, 9}) {
+        const Tensor x = Random(t, {2, 3, 5, width}, rng);
+        for (std::vector<int64_t> shape :
+             {std::vector<int64_t>{5, half}, {1, 3, 5, half}, {2, 1, 5, half}}) {
+          const Tensor cos = Random(t, shape, rng), sin = Random(t, shape, rng);
+          ExpectSame(Op::kRotary, {x, cos, sin}, attrs);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DecomposeFloatTest, Dequantize) {
+  std::mt19937 rng(8);
+  DType t = GetParam();
+  const auto attrs = [&](int64_t bits, int64_t axis = 0, int64_t block = 0) {
+    return Attrs{{"dtype", t}, {"bits", bits}, {"axis", axis}, {"block", block}};
+  };
+  for (DType q : {DType::kU8, DType::kI8}) {
+    Tensor packed = Tensor::Zeros(q, {3, 8});
+    for (char& byte : packed.bytes) byte = static_cast<char>(rng());
+    for (int64_t bits : {2, 4, 8}) {
+      const int64_t columns = 8 * 8 / bits;
+      ExpectSame(Op::kDequantize, {packed, Random(t, {}, rng)}, attrs(bits));
+      ExpectSame(Op::kDequantize, {packed, Random(t, {3}, rng), Random(q, {3}, rng)}, attrs(bits));
+      ExpectSame(Op::kDequantize,
+                 {packed, Random(DType::kF32, {columns}, rng), Random(q, {columns}, rng)},
+                 attrs(bits, 1));
+      const int64_t blocks = (columns + 4) / 5;
+      Attrs cut = attrs(bits, 1, 5);
+      ExpectSame(Op::kDequantize,
+                 {packed, Random(t, {3, blocks}, rng), Random(q, {3, blocks}, rng)}, cut);
+      if (bits == 8) continue;
+      cut["size"] = Shape{columns - 1};
+      ExpectSame(Op::kDequantize, {packed, Random(t, {3, (columns + 3) / 5}, rng)}, cut);
+    }
+  }
+  for (DType q : {DType::kI16, DType::kU16, DType::kI32, DType::kU32}) {
+    Tensor wide = Tensor::Zeros(q, {7});
+    for (char& byte : wide.bytes) byte = static_cast<char>(rng());
+    ExpectSame(Op::kDequantize, {wide, Random(t, {}, rng), Random(q, {}, rng)}, {{"dtype", t}});
+  }
+}
+
 TEST(DecomposeTest, IntegersToo) {
   std::mt19937 rng(5);
   for (DType t : {DType::kBool, DType::kI8, DType::kI32, DType::kI64, DType::kU8, DType::kU64}) {

@@ -29,6 +29,7 @@ bool SumsFloats(const Node& node) {
     case Op::kCumulate:
     case Op::kConv:
     case Op::kPool:
+    case Op::kRotary:
     case Op::kContract:
     case Op::kSoftmax:
     case Op::kLayerNorm:

@@ -309,59 +309,6 @@ TEST(PlanTest, ProductsOverAnyAxes) {
   }
 }
 
-TEST(PlanTest, OrderAlongAnyAxis) {
-  std::mt19937 rng(15);
-  for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64, DType::kU8,
-                  DType::kBool}) {
-    for (int64_t axis : {0, 1, 2}) {
-      Build x({{"b", 0, 16}});
-      NodeId a = x.In("a", t, {4, S("b") + 4, 19});
-      x.Out(x.Op_(Op::kSort, {a}, {{"axis", axis}}));
-      x.Out(x.Op_(Op::kTopK, {a}, {{"axis", axis}, {"k", Shape{3}}}));
-      x.Out(x.Op_(Op::kTopK, {a}, {{"axis", axis}, {"k", Shape{2}}, {"largest", false}}));
-      for (int64_t b : {0, 3}) {
-        Tensor v = RandomTensor(t, {4, b + 4, 19}, rng);
-        for (int64_t i = 0; i < v.elements() && IsFloat(t); i += 7) {
-          const double edges[] = {0.0, -0.0, NAN, -INFINITY, INFINITY, -NAN, 1, 1};
-          StoreScalar(v, i, Scalar::Float(t, edges[i % 8]));
-        }
-        ExpectMatchesReference(x.g, {v});
-      }
-    }
-  }
-  // One row, of any length.
-  for (int64_t n : {0, 1, 2, 17, 1000}) {
-    Build x({{"n", 0, 1000}});
-    x.Out(x.Op_(Op::kSort, {x.In("a", DType::kF32, {S("n")})},
-                {{"axis", int64_t{0}}, {"descending", true}}));
-    ExpectMatchesReference(x.g, {RandomTensor(DType::kF32, {n}, rng)});
-  }
-}
-
-TEST(PlanTest, CumulationAlongAnyAxis) {
-  std::mt19937 rng(16);
-  for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI32, DType::kU8}) {
-    for (int64_t axis : {0, 1}) {
-      Build x({{"b", 0, 16}});
-      NodeId a = x.In("a", t, {S("b"), 21});
-      for (bool exclusive : {false, true}) {
-        for (bool reverse : {false, true}) {
-          for (const char* op : {"add", "mul"}) {
-            x.Out(x.Op_(Op::kCumulate, {a},
-                        {{"axis", axis},
-                         {"op", std::string(op)},
-                         {"exclusive", exclusive},
-                         {"reverse", reverse}}));
-          }
-        }
-      }
-      for (int64_t b : {0, 1, 7}) {
-        ExpectMatchesReference(x.g, {RandomTensor(t, {b, 21}, rng, 0.5)}, {}, 10);
-      }
-    }
-  }
-}
-
 TEST(PlanTest, DiamondIsOneKernel) {
   std::mt19937 rng(13);
   Build x({{"n", 1, 1000}});

@@ -57,6 +57,7 @@ TEST(RowIndependenceTest, Seeds) {
       {{"attention", "s"}, "\"q\" (Input): has dim s on axis 1; rows must be on axis 0"},
       {{"tables", "n"}, "\"rows\" (Input): has dim n on axis 1; rows must be on axis 0"},
       {{"tables", "b"}, "\"bag\" (EmbeddingBag): its offsets count ids across the rows of dim b"},
+      {{"quantized", "s"}, "\"x\" (Input): has dim s on axis 1; rows must be on axis 0"},
       {{"scatter", "n"}, "\"s\" (Scatter): writes by index across the rows of dim n"},
       {{"integers", "b"}, "%2 (RandomBits): numbers its words across the rows of dim b"},
       {{"maps", "h"},
@@ -76,7 +77,7 @@ TEST(RowIndependenceTest, Seeds) {
       proved += it == refused.end();
     }
   }
-  EXPECT_EQ(proved, 5);
+  EXPECT_EQ(proved, 6);
 }
 
 TEST(RowIndependenceTest, SmallGraphs) {

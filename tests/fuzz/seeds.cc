@@ -162,6 +162,22 @@ constexpr std::string_view kOrder = R"(graph "order" {
 }
 )";
 
+constexpr std::string_view kQuantized = R"(graph "quantized" {
+  dim s in [1, 4]
+  %0 = Input "x" : f32[2, s, 6]
+  %1 = Input "cos" : f32[s, 2]
+  %2 = Input "sin" : f32[1, s, 3]
+  %3 = Parameter "packed" : i8[2, 3]
+  %4 = Parameter "scale" : f32[2, 2]
+  %5 = Parameter "zero" : i8[2, 2]
+  %6 = Rotary(%0, %1, %1) : f32[2, s, 6]
+  %7 = Rotary(%6, %2, %2) {interleaved=true} : f32[2, s, 6]
+  %8 = Dequantize(%3, %4, %5) {axis=1, bits=4, block=3, dtype=f32, size=shape[5]} : f32[2, 5]
+  output "rotated" = %7
+  output "weights" = %8
+}
+)";
+
 constexpr std::string_view kMaps = R"(graph "maps" {
   dim h in [4, 9]
   dim k in [1, 3]
@@ -214,7 +230,7 @@ constexpr std::string_view kConstants = R"(graph "constants" {
 std::vector<Graph> SeedGraphs() {
   std::vector<Graph> graphs;
   for (std::string_view text : {kMlp, kAttention, kTables, kScatter, kFloats, kTrigonometry,
-                                kIntegers, kOrder, kMaps, kWindows, kConstants}) {
+                                kIntegers, kOrder, kQuantized, kMaps, kWindows, kConstants}) {
     absl::StatusOr<Graph> graph = ParseGraph(text);
     if (!graph.ok()) {
       std::fprintf(stderr, "seed: %s\n%.60s...\n", graph.status().ToString().c_str(), text.data());

@@ -1,0 +1,142 @@
+// Composites without kernels of their own, by their decompositions: through pipeline, Clang and
+// executor against the reference evaluator.
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/substitute.h"
+#include "compiler/ir/message.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/harness.h"
+
+namespace athanor {
+namespace {
+
+constexpr DType kFloats[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
+
+constexpr char kB[] = "dim b in [0, 16] ", kS[] = "dim s in [1, 1000] ";
+
+// Of a graph's dims and body, $0 being the dtype.
+Graph Parsed(DType dtype, std::string_view dims, std::string_view body) {
+  const std::string text = absl::StrCat(
+      "graph \"g\" { ", absl::string_view(dims.data(), dims.size()),
+      absl::Substitute(absl::string_view(body.data(), body.size()), std::string(DTypeName(dtype))),
+      " }");
+  absl::StatusOr<Graph> graph = ParseGraph(text);
+  EXPECT_TRUE(graph.ok()) << graph.status() << "\n" << text;
+  return graph.ok() ? *std::move(graph) : Graph();
+}
+
+Tensor RandomBytes(DType dtype, std::vector<int64_t> shape, std::mt19937& rng) {
+  Tensor t = Tensor::Zeros(dtype, std::move(shape));
+  for (char& byte : t.bytes) byte = static_cast<char>(rng());
+  return t;
+}
+
+TEST(CompositesTest, OrderAlongAnyAxis) {
+  std::mt19937 rng(15);
+  const char* const kBodies[] = {
+      R"(%0 = Input "a" : $0[4, b + 4, 19] %1 = Sort(%0) {axis=0} %2 = TopK(%0) {axis=0, k=shape[3]}
+         %3 = TopK(%0) {axis=0, k=shape[2], largest=false} output "s" = %1 output "t" = %2 output "u" = %3)",
+      R"(%0 = Input "a" : $0[4, b + 4, 19] %1 = Sort(%0) {axis=1, descending=true}
+         %2 = TopK(%0) {axis=1, k=shape[4]} output "s" = %1 output "t" = %2)",
+      R"(%0 = Input "a" : $0[4, b + 4, 19] %1 = Sort(%0) {axis=2}
+         %2 = TopK(%0) {axis=2, k=shape[19], largest=false} output "s" = %1 output "t" = %2)"};
+  for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64, DType::kU8,
+                  DType::kBool}) {
+    for (const char* body : kBodies) {
+      const Graph graph = Parsed(t, kB, body);
+      for (int64_t b : {0, 3}) {
+        Tensor v = RandomTensor(t, {4, b + 4, 19}, rng);
+        for (int64_t i = 0; i < v.elements() && IsFloat(t); i += 7) {
+          const double edges[] = {0.0, -0.0, NAN, -INFINITY, INFINITY, -NAN, 1, 1};
+          StoreScalar(v, i, Scalar::Float(t, edges[i % 8]));
+        }
+        ExpectMatchesReference(graph, {v});
+      }
+    }
+  }
+}
+
+TEST(CompositesTest, OneRowOfAnyLength) {
+  std::mt19937 rng(16);
+  const Graph graph =
+      Parsed(DType::kF32, Cat(kB, kS), R"(%0 = Input "a" : $0[s] %1 = Sort(%0) {axis=0}
+      %2 = Input "c" : $0[b] %3 = Sort(%2) {axis=0, descending=true} output "y" = %1 output "z" = %3)");
+  for (int64_t n : {0, 1, 2, 13}) {
+    ExpectMatchesReference(graph, {RandomTensor(DType::kF32, {n * n * 5 + 1}, rng),
+                                   RandomTensor(DType::kF32, {n}, rng)});
+  }
+}
+
+TEST(CompositesTest, CumulationAlongAnyAxis) {
+  std::mt19937 rng(17);
+  for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI32, DType::kU8}) {
+    for (int axis : {0, 1}) {
+      std::string body = R"(%0 = Input "a" : $0[b, 21] )", outputs;
+      int next = 0;
+      for (const char* op : {"add", "mul"}) {
+        for (const char* exclusive : {"false", "true"}) {
+          for (const char* reverse : {"false", "true"}) {
+            absl::StrAppend(&body, "%", ++next, " = Cumulate(%0) {axis=", axis,
+                            ", exclusive=", exclusive, ", op=\"", op, "\", reverse=", reverse,
+                            "} ");
+            absl::StrAppend(&outputs, "output \"y", next, "\" = %", next, " ");
+          }
+        }
+      }
+      const Graph graph = Parsed(t, kB, body + outputs);
+      for (int64_t b : {0, 1, 7}) {
+        ExpectMatchesReference(graph, {RandomTensor(t, {b, 21}, rng, 0.5)}, {}, 10);
+      }
+    }
+  }
+}
+
+TEST(CompositesTest, Rotary) {
+  std::mt19937 rng(18);
+  for (DType t : kFloats) {
+    const Graph graph = Parsed(t, kS, R"(%0 = Input "a" : $0[2, 3, s, 17] %1 = Input "c" : $0[s, 8]
+        %2 = Input "d" : $0[2, 1, s, 6] %3 = Rotary(%0, %1, %1) %4 = Rotary(%0, %2, %2)
+        %5 = Rotary(%0, %1, %1) {interleaved=true} %6 = Rotary(%0, %2, %2) {interleaved=true}
+        output "y" = %3 output "z" = %4 output "p" = %5 output "q" = %6)");
+    for (int64_t s : {1, 7}) {
+      ExpectMatchesReference(graph,
+                             {RandomTensor(t, {2, 3, s, 17}, rng), RandomTensor(t, {s, 8}, rng),
+                              RandomTensor(t, {2, 1, s, 6}, rng)},
+                             {}, 4);
+    }
+  }
+}
+
+// A weight that a contraction reads, by blocks, and an activation, by rows.
+TEST(CompositesTest, Dequantize) {
+  std::mt19937 rng(19);
+  for (DType q : {DType::kU8, DType::kI8}) {
+    for (DType t : {DType::kF32, DType::kF16}) {
+      for (int64_t bits : {2, 4, 8}) {
+        const int64_t columns = 24 * 8 / bits, blocks = (columns + 14) / 15;
+        std::string body = absl::Substitute(
+            R"(%0 = Parameter "w" : $1[5, 24] %1 = Parameter "s" : $0[5, $2]
+               %2 = Parameter "z" : $1[5, $2] %3 = Input "a" : $0[b, $3]
+               %4 = Dequantize(%0, %1, %2) {axis=1, bits=$4, block=15, dtype=$0}
+               %5 = Contract(%3, %4) {spec="bk,nk->bn"} %6 = Input "v" : $1[b, 7]
+               %7 = Input "u" : $0[b] %8 = Dequantize(%6, %7) {bits=$4, dtype=$0}
+               output "y" = %5 output "x" = %8)",
+            std::string(DTypeName(t)), std::string(DTypeName(q)), blocks, columns, bits);
+        const Graph graph = Parsed(t, kB, body);
+        ExpectMatchesReference(
+            graph,
+            {RandomTensor(t, {3, columns}, rng), RandomBytes(q, {3, 7}, rng),
+             RandomTensor(t, {3}, rng)},
+            {RandomBytes(q, {5, 24}, rng), RandomTensor(t, {5, blocks}, rng, 0.01),
+             RandomTensor(q, {5, blocks}, rng)},
+            10);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor
