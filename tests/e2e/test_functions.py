@@ -423,6 +423,52 @@ def test_argmax(run: Callable, name: str) -> None:
         assert results[f"{d}_1"].dtype == np.int64
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_order(run: Callable, axis: int) -> None:
+    """Stable, either way; NaN above all; the first of the order."""
+    TESTED.update(("argsort", "top_k"))
+    g = athanor.Graph("order", dims={"n": (5, 64)})
+    inputs = {d: values_of(d, 60).reshape(5, 12)[:, ::-1].copy() for d in COMPUTING}
+    for d in COMPUTING:
+        x = g.input(d, ("n", 12), d)
+        g.output(d, athanor.argsort(x, axis))
+        g.output(f"{d}_k", athanor.top_k(x, 5, axis, largest=False))
+        g.output(f"{d}_down", athanor.argsort(x, axis, descending=True))
+    results = run(g, inputs)
+    for d in COMPUTING:
+        x = inputs[d].astype(np.float32) if d == "bf16" else inputs[d]
+        order = np.argsort(x, axis, kind="stable")
+        np.testing.assert_array_equal(results[d], order, err_msg=d)
+        np.testing.assert_array_equal(results[f"{d}_k"], np.take(order, range(5), axis), err_msg=d)
+        # The order of the reversed elements, from behind: equal ones keep their order.
+        down = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+        np.testing.assert_array_equal(results[f"{d}_down"], down, err_msg=d)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_cumulation(run: Callable, name: str) -> None:
+    """Both directions, with and without the element itself."""
+    TESTED.add(name)
+    g = athanor.Graph("cumulate", dims={"n": (1, 64)})
+    values = np.arange(1, 13).reshape(3, 4) % 5 + 1
+    inputs = {d: values.astype(array_type(d)) for d in NUMERIC}
+    for d in NUMERIC:
+        x = g.input(d, ("n", 4), d)
+        g.output(d, getattr(athanor, name)(x, 1))
+        g.output(f"{d}_back", getattr(athanor, name)(x, 0, exclusive=True, reverse=True))
+    results = run(g, inputs)
+    back = np.flip(values, 0)
+    wants = {"": getattr(np, name)(values, 1),
+             "_back": np.flip(getattr(np, name)(np.vstack([
+                 np.full((1, 4), name == "cumprod"), back[:-1]]), 0), 0)}
+    for d in NUMERIC:
+        for suffix, want in wants.items():
+            got = results[d + suffix]
+            assert got.dtype == array_type(d)
+            exact = want.astype(array_type(d)).astype(np.float64)
+            np.testing.assert_array_equal(got.astype(np.float64), exact, err_msg=d + suffix)
+
+
 CONTRACTIONS = [
     ("mk,kn->mn", (5, 7), (7, 3)), ("km,kn->nm", (7, 5), (7, 3)),
     ("bmk,bkn->bmn", (5, 2, 3), (5, 3, 4)), ("bmk,kn->bmn", (5, 3, 4), (4, 6)),

@@ -11,6 +11,7 @@ from athanor.core import (
     add,
     attr_int,
     attr_ints,
+    attr_shape,
     check_axes,
     check_axis,
     check_kind,
@@ -108,6 +109,50 @@ def argmin(x: Node, axis: int, keepdims: bool = False) -> Node:
     """Position of the minimum along `axis`, i64; the lowest among equals, the first NaN if any."""
     (x,) = operands("argmin", x)
     return argmax(negative(x) if x._dtype.kind == "float" else invert(x), axis, keepdims)
+
+
+def argsort(x: Node, axis: int = -1, descending: bool = False) -> Node:
+    """Positions in the order of the elements along `axis`, i64; equal ones stay in their order.
+
+    NaN is above all numbers, as in numpy: last, or first if `descending`.
+    """
+    (x,) = operands("Sort", x)
+    check_kind("Sort", [x], "computing")
+    axis = check_axis("Sort", x, axis)
+    return add("Sort", [x], "i64", x._shape, axis=attr_int(axis),
+               descending=Attr(b=bool(descending)))
+
+
+def top_k(x: Node, k: int, axis: int = -1, largest: bool = True) -> Node:
+    """Positions of the `k` largest or smallest elements along `axis`, in order, i64.
+
+    Of equal elements those of the lowest positions; NaN is above all numbers. `k` must be at most
+    the size of the axis for every size of its dims.
+    """
+    (x,) = operands("TopK", x)
+    check_kind("TopK", [x], "computing")
+    axis = check_axis("TopK", x, axis)
+    shape = [Expr(k) if i == axis else size for i, size in enumerate(x._shape)]
+    return add("TopK", [x], "i64", shape, axis=attr_int(axis), k=attr_shape([Expr(k)]),
+               largest=Attr(b=bool(largest)))
+
+
+def _cumulate(op: str, x: Node, axis: int, exclusive: bool, reverse: bool) -> Node:
+    (x,) = operands("Cumulate", x)
+    check_kind("Cumulate", [x], "numeric")
+    return add("Cumulate", [x], x._dtype, x._shape, axis=attr_int(check_axis("Cumulate", x, axis)),
+               op=Attr(s=op), exclusive=Attr(b=bool(exclusive)), reverse=Attr(b=bool(reverse)))
+
+
+def cumsum(x: Node, axis: int, exclusive: bool = False, reverse: bool = False) -> Node:
+    """Sums of the elements up to each along `axis`; `exclusive`: without it, `reverse`: from the
+    last. f16 and bf16 accumulate in f32."""
+    return _cumulate("add", x, axis, exclusive, reverse)
+
+
+def cumprod(x: Node, axis: int, exclusive: bool = False, reverse: bool = False) -> Node:
+    """Products of the elements up to each along `axis`, otherwise as `cumsum`."""
+    return _cumulate("mul", x, axis, exclusive, reverse)
 
 
 def contract(spec: str, a: Node, b: Node) -> Node:
