@@ -32,7 +32,6 @@ constexpr HandlerRow kRows[] = {
     {"", "NonZero", 1, nullptr, kCounts},
     {"", "NonMaxSuppression", 1, nullptr, kCounts},
     {"", "Unique", 1, nullptr, kCounts},
-    {"", "Compress", 1, nullptr, kCounts},
 };
 
 }  // namespace
