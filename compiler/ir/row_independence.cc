@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/message.h"
+#include "compiler/ir/row_flows.h"
 
 namespace athanor {
 namespace {
@@ -23,17 +24,13 @@ struct Walk {
   const Shape& ShapeOf(NodeId node) const { return graph.node(node).type.shape; }
 };
 
-// The result's axis that each operand's axis becomes, position by position: flow[operand][axis].
-constexpr int kMixed = -1;
-using Flow = std::vector<std::vector<int>>;
-
 // How an op treats rows. Statuses are refusals: what the op does, without the node's name.
 struct RowRule {
   Op op;
   // Of the ops whose attributes hold no sizes but those of their results: all that these ops are
   // told of sizes is the shapes of their operands, which outside the axis of rows are the same for
   // any number of rows.
-  Flow (*flow)(const Walk& walk, const Node& node);
+  Flow (*flow)(const Graph& graph, const Node& node);
   std::string_view mixes;  // what the op does across an axis that its flow mixes
   absl::StatusOr<Rows> (*prove)(const Walk& walk, const Node& node, const RowRule& rule);
 };
@@ -81,7 +78,7 @@ absl::StatusOr<Rows> ProveRandomBits(const Walk& walk, const Node& node, const R
 }
 
 absl::StatusOr<Rows> ProveByFlow(const Walk& walk, const Node& node, const RowRule& rule) {
-  const Flow flow = rule.flow(walk, node);
+  const Flow flow = rule.flow(walk.graph, node);
   const int operands = static_cast<int>(node.inputs.size());
   Rows rows;
   int first = -1;  // operand with rows
@@ -191,83 +188,6 @@ absl::StatusOr<Rows> ProveIndexMap(const Walk& walk, const Node& node, const Row
   return result;
 }
 
-// Operands and result alike.
-Flow Alike(const Walk& walk, const Node& node) {
-  Flow flow;
-  for (NodeId input : node.inputs) {
-    flow.emplace_back();
-    for (size_t i = 0; i < walk.ShapeOf(input).size(); ++i) {
-      flow.back().push_back(static_cast<int>(i));
-    }
-  }
-  return flow;
-}
-
-Flow AcrossAxis(const Walk& walk, const Node& node) {
-  Flow flow = Alike(walk, node);
-  flow[0][GetAttr<int64_t>(node.attrs, "axis")] = kMixed;
-  return flow;
-}
-
-// The last axis of each operand, which for scale and bias is the only one.
-Flow AcrossLast(const Walk& walk, const Node& node) {
-  Flow flow = Alike(walk, node);
-  for (std::vector<int>& axes : flow) axes.back() = kMixed;
-  return flow;
-}
-
-Flow Reduced(const Walk& walk, const Node& node) {
-  const auto& reduced = GetAttr<std::vector<int64_t>>(node.attrs, "axes");
-  std::vector<int> axes;
-  int next = 0;
-  for (size_t i = 0; i < walk.ShapeOf(node.inputs[0]).size(); ++i) {
-    const bool kept =
-        std::find(reduced.begin(), reduced.end(), static_cast<int64_t>(i)) == reduced.end();
-    axes.push_back(kept ? next++ : kMixed);
-  }
-  return {axes};
-}
-
-// result[p, i, s] = data[p, indices[i], s].
-Flow Gathered(const Walk& walk, const Node& node) {
-  const auto axis = static_cast<int>(GetAttr<int64_t>(node.attrs, "axis"));
-  const int selected = static_cast<int>(walk.ShapeOf(node.inputs[1]).size());
-  Flow flow = Alike(walk, node);
-  for (int& to : flow[0]) to = to < axis ? to : to == axis ? kMixed : to - 1 + selected;
-  for (int& to : flow[1]) to += axis;
-  return flow;
-}
-
-// data[p, indices[i], s] becomes or takes in updates[p, i, s]; of equal places in row-major order,
-// which within a row is the same for any number of rows.
-Flow Scattered(const Walk& walk, const Node& node) {
-  const auto axis = static_cast<int>(GetAttr<int64_t>(node.attrs, "axis"));
-  const int selected = static_cast<int>(walk.ShapeOf(node.inputs[1]).size());
-  Flow flow = Alike(walk, node);
-  flow[0][axis] = kMixed;
-  for (int& to : flow[1]) to = kMixed;
-  for (int& to : flow[2]) {
-    to = to < axis ? to : to < axis + selected ? kMixed : to - selected + 1;
-  }
-  return flow;
-}
-
-// x [N, C, D...] and w [M, C/group, K...]; [N, M, out...]. Which group a row of w would be in
-// depends on how many there are.
-Flow Convolved(const Walk& walk, const Node& node) {
-  Flow flow = Alike(walk, node);
-  for (std::vector<int>& axes : flow) std::fill(axes.begin(), axes.end(), kMixed);
-  flow[0][0] = 0;
-  return flow;
-}
-
-// x [N, C, D...]; [N, C, out...].
-Flow Pooled(const Walk& walk, const Node& node) {
-  Flow flow = Alike(walk, node);
-  std::fill(flow[0].begin() + 2, flow[0].end(), kMixed);
-  return flow;
-}
-
 // Sizes in the attributes are those of spatial axes.
 absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowRule& rule) {
   for (const auto& [name, value] : node.attrs) {
@@ -280,79 +200,6 @@ absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowR
   }
   return ProveByFlow(walk, node, rule);
 }
-
-Flow Contracted(const Walk&, const Node& node) {
-  const ContractSpec spec = ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec")).value();
-  Flow flow;
-  for (const std::string& letters : {spec.lhs, spec.rhs}) {
-    flow.emplace_back();
-    for (char letter : letters) {
-      const size_t axis = spec.result.find(letter);
-      flow.back().push_back(axis == std::string::npos ? kMixed : static_cast<int>(axis));
-    }
-  }
-  return flow;
-}
-
-// q [..., Lq, D], k [..., Lk, D], v [..., Lk, Dv], mask [Lq, Lk] or [..., Lq, Lk]; [..., Lq, Dv].
-Flow Attended(const Walk& walk, const Node& node) {
-  Flow flow = Alike(walk, node);
-  const int rank = static_cast<int>(flow[0].size());
-  // With `causal` a query sees the keys up to its place among all queries.
-  const int query = GetAttrOr<bool>(node.attrs, "causal", false) ? kMixed : rank - 2;
-  flow[0][rank - 2] = query;
-  flow[0][rank - 1] = flow[1][rank - 1] = kMixed;
-  flow[1][rank - 2] = flow[2][rank - 2] = kMixed;
-  if (flow.size() < 4) return flow;
-  const Shape& mask = walk.ShapeOf(node.inputs[3]);
-  const int leading = static_cast<int>(mask.size()) - 2;
-  for (int i = 0; i < leading; ++i) {
-    if (mask[i].IsConstant(1)) flow[3][i] = kMixed;  // for all: no axis of the result
-  }
-  flow[3][leading] = query;
-  flow[3][leading + 1] = kMixed;
-  return flow;
-}
-
-// x [..., L, D], cos and sin [L, R/2] or [..., L, R/2]; x's shape.
-Flow Rotated(const Walk& walk, const Node& node) {
-  Flow flow = Alike(walk, node);
-  const int rank = static_cast<int>(flow[0].size());
-  flow[0][rank - 1] = kMixed;
-  for (int operand : {1, 2}) {
-    const Shape& angles = walk.ShapeOf(node.inputs[operand]);
-    const int leading = static_cast<int>(angles.size()) - 2;
-    for (int i = 0; i < leading; ++i) {
-      if (angles[i].IsConstant(1)) flow[operand][i] = kMixed;  // for all: no axis of the result
-    }
-    flow[operand][leading] = rank - 2;
-    flow[operand][leading + 1] = kMixed;
-  }
-  return flow;
-}
-
-// What is packed lies along the last axis. Of blocks, whose axis holds more than one element each,
-// none may end within a row.
-Flow Dequantized(const Walk& walk, const Node& node) {
-  Flow flow = Alike(walk, node);
-  const int64_t width = 8 * DTypeBytes(walk.graph.node(node.inputs[0]).type.dtype);
-  const bool packed = GetAttrOr<int64_t>(node.attrs, "bits", width) != width;
-  if (packed) flow[0].back() = kMixed;
-  const auto axis = static_cast<size_t>(GetAttrOr<int64_t>(node.attrs, "axis", 0));
-  const bool blocks = GetAttrOr<int64_t>(node.attrs, "block", 0) > 0;
-  if (blocks) flow[0][axis] = kMixed;
-  for (size_t i = 1; i < flow.size(); ++i) {
-    if (blocks) {
-      flow[i][axis] = kMixed;
-    } else if (!flow[i].empty()) {
-      flow[i] = {static_cast<int>(axis)};
-    }
-  }
-  return flow;
-}
-
-// A bag ends where the next one begins, and begins at a place among the ids of all.
-Flow Bagged(const Walk&, const Node&) { return {{kMixed, 1}, {kMixed}, {kMixed}}; }
 
 constexpr RowRule Own(Op op, decltype(RowRule::prove) prove) { return {op, nullptr, "", prove}; }
 constexpr RowRule Apart(Op op) { return {op, Alike, "", ProveByFlow}; }
