@@ -182,7 +182,7 @@ def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
     (tmp_path / "bad.athanor").write_bytes(b"ATHANOR1")
     assert "ends inside" in cli("upload", tmp_path / "bad.athanor", status=2)
     (tmp_path / "m.onnx").write_bytes(b"bytes")
-    assert "UNIMPLEMENTED" in cli("upload", tmp_path / "m.onnx", status=1)
+    assert "INVALID_ARGUMENT" in cli("upload", tmp_path / "m.onnx", status=1)
     assert "NOT_FOUND" in cli("infer", "nobody", status=1)
     assert "neither a model nor a compile job" in cli("watch", "nobody", status=1)
     error = json.loads(cli("--json", "infer", "nobody", status=1))

@@ -274,10 +274,10 @@ class TestErrors:
         assert error.value.code in ("INVALID_ARGUMENT", "OUT_OF_RANGE")
         assert "5" in str(error.value)
 
-    def test_onnx_is_refused_by_name(self, client: athanor.Client) -> None:
-        with pytest.raises(athanor.Unimplemented, match="onnx"):
-            client.upload(b"bytes", name="onnx", format="onnx")
-        assert not client.models("onnx")
+    def test_unknown_formats_are_refused_by_name(self, client: athanor.Client) -> None:
+        with pytest.raises(athanor.InvalidArgument, match='"pickle"; there are: "athanor", "onnx"'):
+            client.upload(b"bytes", name="pickle", format="pickle")
+        assert not client.models("pickle")
 
     def test_unreachable(self) -> None:
         with athanor.Client("127.0.0.1:1") as nobody, pytest.raises(athanor.Unavailable):
