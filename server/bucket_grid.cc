@@ -188,12 +188,13 @@ BucketGrid::Ranges DefaultRanges(const Graph& graph, int64_t max_buckets) {
   const auto width = [](const Dim& dim) {
     return static_cast<double>(dim.max) / static_cast<double>(std::max<int64_t>(dim.min, 1));
   };
-  std::vector<const Dim*> dims;
+  std::vector<const Dim*> dims;  // into graph.dims: equally wide ones stay in its order
   for (const Dim& dim : graph.dims) {
     if (width(dim) > kRangeFactor) dims.push_back(&dim);
   }
-  std::stable_sort(dims.begin(), dims.end(),
-                   [&](const Dim* a, const Dim* b) { return width(*a) > width(*b); });
+  std::sort(dims.begin(), dims.end(), [&](const Dim* a, const Dim* b) {
+    return width(*a) != width(*b) ? width(*a) > width(*b) : a < b;
+  });
   BucketGrid::Ranges ranges;
   int64_t left = max_buckets;
   for (const Dim* dim : dims) {
