@@ -15,6 +15,11 @@ namespace athanor::client {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
+// Of the metadata that refusals of an ONNX model come in, and what is asked for of it.
+constexpr int kMetadataBytes = 1 << 20;
+constexpr char kRefusalsKey[] = "athanor-refusals-bin";
+constexpr char kRefusalBytesKey[] = "athanor-max-refusal-bytes";
+constexpr char kRefusalBytes[] = "524288";
 
 v1::UploadHeader MakeHeader(const UploadRequest& request,
                             const std::vector<UploadTensor>& missing) {
@@ -22,7 +27,7 @@ v1::UploadHeader MakeHeader(const UploadRequest& request,
   header.set_name(request.name);
   header.set_format(request.format);
   header.set_graph(request.graph.data(), request.graph.size());
-  header.set_graph_sha256(Sha256Of(request.graph));
+  if (!request.graph.empty()) header.set_graph_sha256(Sha256Of(request.graph));
   header.set_search_budget(request.search_budget);
   header.mutable_disable_rules()->Assign(request.disable_rules.begin(),
                                          request.disable_rules.end());
@@ -35,7 +40,37 @@ v1::UploadHeader MakeHeader(const UploadRequest& request,
     info->set_hash(tensor.hash);
     info->set_bytes(static_cast<int64_t>(tensor.bytes.size()));
   }
+  for (const UploadBytes& bytes : request.files) {
+    v1::UploadFile* file = header.add_files();
+    file->set_path(bytes.path);
+    file->set_bytes(static_cast<int64_t>(bytes.bytes.size()));
+  }
+  header.mutable_dims()->Assign(request.dims.begin(), request.dims.end());
+  header.mutable_values()->Assign(request.values.begin(), request.values.end());
+  if (request.random_seed.has_value()) header.set_random_seed(*request.random_seed);
+  header.set_dry_run(request.dry_run);
   return header;
+}
+
+// As WriteTensors.
+bool WriteFiles(const std::vector<UploadBytes>& files, const Client::Progress& sent,
+                grpc::ClientWriter<v1::UploadModelRequest>* writer) {
+  int64_t total = 0, done = 0;
+  for (const UploadBytes& file : files) total += static_cast<int64_t>(file.bytes.size());
+  for (size_t f = 0; f < files.size(); ++f) {
+    for (size_t at = 0; at < files[f].bytes.size(); at += kChunkBytes) {
+      const absl::string_view piece = files[f].bytes.substr(at, kChunkBytes);
+      v1::UploadModelRequest message;
+      v1::FileChunk* chunk = message.mutable_file();
+      chunk->set_file(static_cast<int32_t>(f));
+      chunk->set_offset(static_cast<int64_t>(at));
+      chunk->set_data(piece.data(), piece.size());
+      if (!writer->Write(message)) return false;
+      done += static_cast<int64_t>(piece.size());
+      if (sent) sent(done, total);
+    }
+  }
+  return true;
 }
 
 // False when the stream is broken: Finish knows why.
@@ -136,6 +171,7 @@ Client::Client(const std::string& address, const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = options.root_certificates;
@@ -172,7 +208,8 @@ absl::StatusOr<inference::ModelMetadataResponse> Client::ModelMetadata(const std
 
 absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& request,
                                                        const CallOptions& options,
-                                                       const Progress& sent) {
+                                                       const Progress& sent,
+                                                       v1::Refusals* refusals) {
   CallOptions left = options;
   const absl::Time end = absl::Now() + options.timeout;
   v1::MissingTensorsRequest ask;
@@ -193,16 +230,22 @@ absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& requ
   }
   left.timeout = end - absl::Now();
   CallScope scope(left);
+  if (refusals != nullptr) scope.context()->AddMetadata(kRefusalBytesKey, kRefusalBytes);
   v1::UploadModelResponse response;
   auto writer = models_->UploadModel(scope.context(), &response);
   v1::UploadModelRequest message;
   *message.mutable_header() = MakeHeader(request, missing);
-  if (writer->Write(message) && WriteTensors(missing, sent, writer.get())) {
+  if (writer->Write(message) && WriteTensors(missing, sent, writer.get()) &&
+      WriteFiles(request.files, sent, writer.get())) {
     message.mutable_commit();
     writer->Write(message);
   }
   writer->WritesDone();
   grpc::Status status = writer->Finish();
+  const auto& trailing = scope.context()->GetServerTrailingMetadata();
+  if (const auto it = trailing.find(kRefusalsKey); refusals != nullptr && it != trailing.end()) {
+    refusals->ParseFromArray(it->second.data(), static_cast<int>(it->second.size()));
+  }
   if (!status.ok()) return ToStatus(status);
   return response;
 }

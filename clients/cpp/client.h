@@ -69,6 +69,11 @@ struct UploadTensor {
   absl::string_view bytes;
 };
 
+struct UploadBytes {
+  std::string path;  // by which the model names it; empty: the model itself
+  absl::string_view bytes;
+};
+
 // What its views point to outlives the call.
 struct UploadRequest {
   std::string name;
@@ -83,6 +88,12 @@ struct UploadRequest {
   std::vector<v1::DimBuckets> buckets;
   // The dim by which requests may be joined into one call; empty: none.
   std::string batch_dim;
+  // Of format "onnx", as UploadHeader has them: the model is `graph`, or the first of the files.
+  std::vector<UploadBytes> files;
+  std::vector<v1::DimGiven> dims;
+  std::vector<v1::NamedLiteral> values;
+  std::optional<uint64_t> random_seed;
+  bool dry_run = false;  // everything is checked, nothing is kept
 };
 
 struct InferRequest {
@@ -119,11 +130,13 @@ class Client {
                                                                  const CallOptions& options = {});
 
   // Sends the tensors that the server lacks. `sent(bytes, total)` is called as they go. OK means
-  // that the model is on the server's disk.
+  // that the model is on the server's disk. Where an ONNX model is refused, `refusals`, if given,
+  // has every reason.
   using Progress = std::function<void(int64_t bytes, int64_t total)>;
   absl::StatusOr<v1::UploadModelResponse> Upload(const UploadRequest& request,
                                                  const CallOptions& options = {},
-                                                 const Progress& sent = nullptr);
+                                                 const Progress& sent = nullptr,
+                                                 v1::Refusals* refusals = nullptr);
   absl::StatusOr<v1::Model> GetModel(const std::string& name, const std::string& version = "",
                                      const CallOptions& options = {});
   absl::StatusOr<v1::ListModelsResponse> ListModels(const std::string& name = "",

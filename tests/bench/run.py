@@ -175,6 +175,13 @@ def seeds(*options: object) -> Part:
                                     "--search_budget", str(plan.budget), *map(str, options)])
 
 
+def zoo(name: str) -> Part:
+    """A row of zoo_bench.py, for its --plan."""
+    return lambda plan: json_lines([sys.executable, "tests/bench/zoo_bench.py", "--json",
+                                    "--model", name, "--plan", plan.which,
+                                    "--search_budget", str(plan.budget)])
+
+
 def batching() -> Iterator[Row]:
     """What calls that share runs gain; rows of batching.py."""
     return json_lines([sys.executable, "tests/bench/batching.py"])
@@ -184,12 +191,17 @@ SEEDS = [seeds("--model", name, "--batch", b)
          for name, b in (("digits", 64), ("mlp", 64), ("dlrm", 2048), ("encoder", 1))]
 
 
+# Of tests/models/zoo.py, all.
+ZOO = [zoo(name) for name in (
+    "encoder", "resnet18", "resnet50", "mobilenet", "unet", "unet_resized", "dlrm_ragged",
+    "dlrm_padded", "lstm", "whisper", "vit", "llama", "llama_microsoft", "llama_primitives")]
+
 # Each gives its rows part by part, so that one that fails leaves the others.
 BENCHES: dict[str, list[Part]] = {
     "contraction": [contraction], **MODELS, "cold": [lambda _: cold()],
     "add": [lambda _: add()],
     "neighbour": [neighbour(name, aside) for aside in (0, 1) for name in ("mlp", "digits")],
-    "seeds": SEEDS, "batching": [lambda _: batching()]}
+    "seeds": SEEDS, "batching": [lambda _: batching()], "zoo": ZOO}
 
 
 def main() -> int:

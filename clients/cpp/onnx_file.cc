@@ -1,0 +1,271 @@
+#include "clients/cpp/onnx_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "clients/cpp/text_input.h"
+
+namespace athanor::client {
+namespace {
+
+// The message of an ONNX file that a field holds, as far as tensors or inputs are inside.
+enum class Part : uint8_t {
+  kModel,
+  kGraph,  // the model's: its inputs are the model's
+  kSubgraph,
+  kFunction,
+  kNode,
+  kAttribute,
+  kSparse,
+  kTensor,
+  kEntry,  // of external data
+  kInput,
+};
+
+struct Inside {
+  Part part;
+  uint64_t field;
+  Part holds;
+};
+
+constexpr Inside kInside[] = {
+    {Part::kModel, 7, Part::kGraph},         {Part::kModel, 25, Part::kFunction},
+    {Part::kGraph, 1, Part::kNode},          {Part::kGraph, 5, Part::kTensor},
+    {Part::kGraph, 11, Part::kInput},        {Part::kGraph, 15, Part::kSparse},
+    {Part::kSubgraph, 1, Part::kNode},       {Part::kSubgraph, 5, Part::kTensor},
+    {Part::kSubgraph, 15, Part::kSparse},    {Part::kFunction, 7, Part::kNode},
+    {Part::kFunction, 11, Part::kAttribute}, {Part::kNode, 5, Part::kAttribute},
+    {Part::kAttribute, 5, Part::kTensor},    {Part::kAttribute, 6, Part::kSubgraph},
+    {Part::kAttribute, 10, Part::kTensor},   {Part::kAttribute, 11, Part::kSubgraph},
+    {Part::kAttribute, 22, Part::kSparse},   {Part::kAttribute, 23, Part::kSparse},
+    {Part::kSparse, 1, Part::kTensor},       {Part::kSparse, 2, Part::kTensor},
+    {Part::kTensor, 13, Part::kEntry},
+};
+
+// TensorProto.DataType as it travels; codes of types that no dtype is travel as u8.
+constexpr absl::string_view kTravelsAs[] = {
+    "",    "f32", "u8",  "i8",  "u16", "i16", "i32",  "i64", "",   "bool",
+    "f16", "f64", "u32", "u64", "",    "",    "bf16", "u8",  "u8", "u8",
+    "u8",  "u8",  "i8",  "u8",  "u8",  "u8",  "i8",   "u8",  "u8"};
+
+// Fields of a message, one after the other.
+class Fields {
+ public:
+  explicit Fields(absl::string_view bytes) : bytes_(bytes) {}
+
+  // False at the end, and where the bytes are malformed.
+  bool Next() {
+    uint64_t tag = 0;
+    if (bytes_.empty() || !Varint(&tag)) return false;
+    number = tag >> 3;
+    value = 0;
+    inside = {};
+    switch (tag & 7) {
+      case 0:
+        return Varint(&value);
+      case 1:
+        return Skip(8);
+      case 2: {
+        uint64_t length = 0;
+        if (!Varint(&length) || length > bytes_.size()) return false;
+        inside = bytes_.substr(0, length);
+        bytes_.remove_prefix(length);
+        return true;
+      }
+      case 5:
+        return Skip(4);
+      default:
+        return false;
+    }
+  }
+
+  uint64_t number = 0;
+  uint64_t value = 0;        // of a varint
+  absl::string_view inside;  // of one with a length
+
+ private:
+  bool Skip(size_t count) {
+    if (bytes_.size() < count) return false;
+    bytes_.remove_prefix(count);
+    return true;
+  }
+  bool Varint(uint64_t* out) {
+    *out = 0;
+    for (int shift = 0; shift < 70 && !bytes_.empty(); shift += 7) {
+      const auto byte = static_cast<uint8_t>(bytes_[0]);
+      bytes_.remove_prefix(1);
+      *out |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return true;
+    }
+    return false;
+  }
+
+  absl::string_view bytes_;
+};
+
+// The first field of that number; empty if there is none.
+absl::string_view FieldOf(absl::string_view message, uint64_t number) {
+  for (Fields fields(message); fields.Next();) {
+    if (fields.number == number) return fields.inside;
+  }
+  return {};
+}
+
+std::string SizeOf(absl::string_view dimension) {
+  for (Fields fields(dimension); fields.Next();) {
+    if (fields.number == 1) return absl::StrCat(static_cast<int64_t>(fields.value));
+    if (fields.number == 2) return std::string(fields.inside);
+  }
+  return "?";
+}
+
+void AddInput(absl::string_view info, std::vector<v1::ModelTensor>* inputs) {
+  v1::ModelTensor input;
+  input.set_name(std::string(FieldOf(info, 1)));
+  const absl::string_view tensor = FieldOf(FieldOf(info, 2), 1);
+  for (Fields fields(tensor); fields.Next();) {
+    if (fields.number == 1 && fields.value < std::size(kTravelsAs)) {
+      input.set_dtype(std::string(kTravelsAs[fields.value]));
+    }
+    if (fields.number != 2) continue;
+    for (Fields dims(fields.inside); dims.Next();) {
+      if (dims.number == 1) input.add_shape(SizeOf(dims.inside));
+    }
+  }
+  if (!input.dtype().empty()) inputs->push_back(std::move(input));
+}
+
+bool LeavesFolder(const std::string& location) {
+  if (location.empty() || location[0] == '/') return true;
+  if (location.find('\\') != std::string::npos) return true;
+  if (location.find('\0') != std::string::npos) return true;
+  const std::vector<std::string> parts = absl::StrSplit(location, '/');
+  return std::find(parts.begin(), parts.end(), "..") != parts.end();
+}
+
+}  // namespace
+
+OnnxOutline OutlineOf(absl::string_view model) {
+  OnnxOutline outline;
+  std::vector<std::pair<Part, absl::string_view>> waiting = {{Part::kModel, model}};
+  while (!waiting.empty()) {
+    const auto [part, bytes] = waiting.back();
+    waiting.pop_back();
+    if (part == Part::kInput) {
+      AddInput(bytes, &outline.inputs);
+      continue;
+    }
+    if (part == Part::kEntry) {
+      if (FieldOf(bytes, 1) != "location") continue;
+      const std::string location(FieldOf(bytes, 2));
+      auto& all = outline.locations;
+      if (std::find(all.begin(), all.end(), location) == all.end()) all.push_back(location);
+      continue;
+    }
+    const size_t first = waiting.size();
+    for (Fields fields(bytes); fields.Next();) {
+      for (const Inside& row : kInside) {
+        if (row.part == part && row.field == fields.number) {
+          waiting.emplace_back(row.holds, fields.inside);
+        }
+      }
+    }
+    std::reverse(waiting.begin() + static_cast<int64_t>(first), waiting.end());
+  }
+  return outline;
+}
+
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
+  const auto failed = [&](int error) {
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", path));
+  };
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return failed(errno);
+  struct stat info{};
+  void* map = nullptr;
+  int error = fstat(fd, &info) == 0 ? 0 : errno;
+  if (error == 0 && !S_ISREG(info.st_mode)) error = EISDIR;
+  const auto size = static_cast<size_t>(info.st_size);
+  if (error == 0 && size > 0) {
+    map = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) error = errno;
+  }
+  close(fd);
+  if (error != 0) return failed(error);
+  return std::unique_ptr<MappedFile>(new MappedFile({static_cast<const char*>(map), size}));
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+}
+
+absl::StatusOr<OnnxFile> OnnxFile::Open(const std::string& path) {
+  OnnxFile opened;
+  absl::StatusOr<std::unique_ptr<MappedFile>> model = MappedFile::Open(path);
+  if (!model.ok()) return model.status();
+  opened.model_ = *std::move(model);
+  OnnxOutline outline = OutlineOf(opened.bytes());
+  opened.described_.set_name(path);
+  for (v1::ModelTensor& input : outline.inputs) *opened.described_.add_inputs() = std::move(input);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  for (const std::string& location : outline.locations) {
+    if (LeavesFolder(location)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": its external data \"", location,
+                       "\" lies outside its folder; it must be a relative path below it"));
+    }
+    absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(folder / location);
+    if (!file.ok()) return file.status();
+    opened.files_.push_back({location, *std::move(file)});
+  }
+  return opened;
+}
+
+absl::StatusOr<v1::NamedLiteral> ParseValue(absl::string_view text, const OnnxFile& model) {
+  absl::StatusOr<std::pair<std::string, Tensor>> parsed = ParseInput(text, model.model());
+  if (!parsed.ok()) return parsed.status();
+  v1::NamedLiteral literal;
+  literal.set_name(parsed->first);
+  const Tensor& tensor = parsed->second;
+  literal.mutable_value()->set_dtype(tensor.dtype);
+  literal.mutable_value()->mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
+  literal.mutable_value()->set_data(tensor.bytes);
+  return literal;
+}
+
+absl::StatusOr<v1::DimGiven> ParseDim(const std::string& text) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+  v1::DimGiven dim;
+  dim.set_name(parts.first);
+  const std::pair<std::string, std::string> ends =
+      absl::StrSplit(parts.second, absl::MaxSplits(':', 1));
+  const bool bounds = parts.second.find(':') != std::string::npos;
+  int64_t min = 1, max = 0;
+  const bool numbers = (ends.first.empty() || absl::SimpleAtoi(ends.first, &min)) &&
+                       absl::SimpleAtoi(ends.second, &max);
+  if (parts.first.empty() || parts.second.empty() || (bounds && !numbers)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--dim ", text, ": must be NAME=MIN:MAX, NAME=SIZE or NAME=EXPRESSION, as in batch=1:64"));
+  }
+  if (!bounds) {
+    dim.set_equals(parts.second);
+    return dim;
+  }
+  if (!ends.first.empty()) dim.set_min(min);
+  dim.set_max(max);
+  return dim;
+}
+
+}  // namespace athanor::client
