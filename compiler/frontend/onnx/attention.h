@@ -1,5 +1,5 @@
-// Scaled dot-product attention as ONNX and com.microsoft have it, over [batch, heads, length, size]:
-// our Attention row where it says the same, else its parts.
+// Scaled dot-product attention as ONNX and com.microsoft have it, over [batch, heads, length,
+// size]: our Attention row where it says the same, else its parts.
 //
 //   AttentionSpec spec;  spec.scale = 0.125;  spec.allowed = causal;
 //   Value y = Attend(b, q, k, v, spec, nullptr);
@@ -33,7 +33,8 @@ struct AttentionScores {
 
 // [batch, length, heads * size] as [batch, heads, length, size], and back. INVALID_ARGUMENT names
 // `what` if its last axis is no multiple of heads.
-absl::StatusOr<Value> SplitHeads(OpBuilder& b, const Value& x, int64_t heads, std::string_view what);
+absl::StatusOr<Value> SplitHeads(OpBuilder& b, const Value& x, int64_t heads,
+                                 std::string_view what);
 Value JoinHeads(OpBuilder& b, const Value& x);
 // Each head of x as often as it takes to have `heads`.
 absl::StatusOr<Value> RepeatHeads(OpBuilder& b, const Value& x, const Expr& heads,

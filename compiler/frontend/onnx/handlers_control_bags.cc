@@ -227,7 +227,8 @@ absl::StatusOr<bool> LoopOverBags(HandlerContext& c) {
   if (c.In(0).known == nullptr || c.In(0).known->sizes.size() != 1) return false;
   if (c.Has(1)) {
     absl::StatusOr<std::optional<bool>> condition = KnownCondition(c.In(1));
-    if (!condition.ok() || !condition->value_or(false)) return condition.status();
+    if (!condition.ok()) return condition.status();
+    if (!condition->value_or(false)) return false;
   }
   const std::optional<Bags> bags = Matcher(c).Match();
   if (!bags) return false;
