@@ -32,7 +32,7 @@ class Canonicalizer {
  public:
   explicit Canonicalizer(const Graph& graph) : graph_(graph), moved_(graph.nodes.size(), -1) {}
 
-  Graph Run(std::vector<std::string>* dim_names) {
+  Graph Run(std::vector<std::string>* dim_names, std::vector<NodeId>* moved) {
     result_.dims = graph_.dims;
     Declare(graph_.InputIds(), "x");
     Declare(graph_.ParameterIds(), "p");
@@ -42,6 +42,7 @@ class Canonicalizer {
     }
     std::vector<std::string> former = RenameDims(&result_);
     if (dim_names != nullptr) *dim_names = std::move(former);
+    if (moved != nullptr) *moved = std::move(moved_);
     return std::move(result_);
   }
 
@@ -106,7 +107,12 @@ Attrs CanonicalAttrs(Op op, const Attrs& given) {
 }
 
 Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names) {
-  return Canonicalizer(graph).Run(dim_names);
+  return Canonicalize(graph, dim_names, nullptr);
+}
+
+Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names,
+                   std::vector<NodeId>* moved) {
+  return Canonicalizer(graph).Run(dim_names, moved);
 }
 
 }  // namespace athanor

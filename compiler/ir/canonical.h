@@ -24,6 +24,11 @@ void EncodeNode(const Node& node, std::string* bytes);
 // that no node uses. Returns the former names of d0, d1, ...
 std::vector<std::string> RenameDims(Graph* graph);
 
+// As Canonicalize of graph.h; `moved` receives, by node of `graph`, its number there, -1 for those
+// that no output needs.
+Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names,
+                   std::vector<NodeId>* moved);
+
 }  // namespace athanor
 
 #endif  // ATHANOR_COMPILER_IR_CANONICAL_H_

@@ -37,6 +37,13 @@ class Deferred final : public FormSpace {
   absl::StatusOr<std::string> Dot(int region, size_t max_nodes) const override {
     return space_ ? space_->Dot(region, max_nodes) : FormSpace::Dot(region, max_nodes);
   }
+  std::vector<RecipeForm> FromRecipes() override {
+    if (make_) Make();
+    return space_ ? space_->FromRecipes() : std::vector<RecipeForm>();
+  }
+  std::vector<RegionPart> Parts(int form) const override {
+    return space_ ? space_->Parts(form) : std::vector<RegionPart>();
+  }
   void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
   absl::Status status() const override { return status_; }
 

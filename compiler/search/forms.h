@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/egraph/report.h"
 #include "compiler/ir/graph.h"
+#include "compiler/search/recipe.h"
 
 namespace athanor {
 
@@ -38,6 +40,21 @@ struct RegionReport {
   egraph::StopReason stop = egraph::StopReason::kSaturated;
   // Rows that found anything, all rules of a row as one, in the registry's order.
   std::vector<egraph::RuleReport> rules;
+};
+
+// A form that recipes come to, and the memory that they gave its values.
+struct RecipeForm {
+  int form = 0;
+  std::map<NodeId, bool> memory;  // of graph(form)
+  std::vector<size_t> recipes;    // whose forms it has, by place among those that were given
+};
+
+// What a distinct region is computed as in a form.
+struct RegionPart {
+  RegionName region;
+  std::string form;  // FormText
+  // By instance that is computed so, by place in FormOrder: the node of graph(form); -1: none.
+  std::vector<std::vector<NodeId>> nodes;
 };
 
 class FormSpace {
@@ -59,6 +76,12 @@ class FormSpace {
   virtual absl::StatusOr<std::string> Dot(int region, size_t max_nodes) const;
   // Called once, by the search that owns the space, before Neighbours; `cost` outlives the space.
   virtual void UseCost(GraphCost cost) = 0;
+  // The forms of the recipes that the space was given: of each region the first, then the second,
+  // ..., as far as its e-graph has them.
+  virtual std::vector<RecipeForm> FromRecipes() { return {}; }
+  // Of the regions that have names: not of two in a row that became one, nor of an instance with
+  // values in other layouts.
+  virtual std::vector<RegionPart> Parts(int) const { return {}; }
   // Why there are no forms but the first, where that is an error.
   virtual absl::Status status() const { return absl::OkStatus(); }
 };

@@ -17,6 +17,8 @@
 #ifndef ATHANOR_COMPILER_SEARCH_REGION_H_
 #define ATHANOR_COMPILER_SEARCH_REGION_H_
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -63,13 +65,21 @@ Regions JoinRegions(const Graph& graph, const Regions& regions, int first, int s
 absl::StatusOr<Graph> Stitch(const Graph& graph, const Regions& regions,
                              absl::Span<const Graph* const> forms);
 
-// Likewise, with a graph for each of regions.instances.
+// Likewise, with a graph for each of regions.instances. `places`, if given, receives for each
+// instance what the nodes of its form became; -1 for those that no output needs.
 absl::StatusOr<Graph> StitchInstances(const Graph& graph, const Regions& regions,
-                                      absl::Span<const Graph* const> forms);
+                                      absl::Span<const Graph* const> forms,
+                                      std::vector<std::vector<NodeId>>* places = nullptr);
 
 // Canonicalize, but dims and the names of inputs, parameters and outputs are those of `like`, which
-// has as many of each.
-Graph CanonicalizeLike(const Graph& graph, const Graph& like);
+// has as many of each. `moved` as that of Canonicalize (canonical.h).
+Graph CanonicalizeLike(const Graph& graph, const Graph& like, std::vector<NodeId>* moved = nullptr);
+
+// Places of StitchInstances in the graph that its result was moved to.
+void MovePlaces(const std::vector<NodeId>& moved, std::vector<std::vector<NodeId>>* places);
+
+// Other expressions in the place of dims, all at once, wherever nodes have them; graph->dims stay.
+void SubstituteDims(const std::map<std::string, Expr, std::less<>>& values, Graph* graph);
 
 }  // namespace athanor
 

@@ -55,6 +55,7 @@ RegionForms::RegionForms(const Graph& graph, RegionFormsOptions options)
       costs_(graph.dims, options_.sizes, options_.machine),
       regions_(CutRegions(graph, options_.cut)) {
   forms_.push_back({{}, std::make_unique<Graph>(graph)});
+  for (const Region& region : regions_.distinct) cut_.insert(region.key);
 }
 
 absl::StatusOr<std::unique_ptr<RegionForms>> RegionForms::Create(const Graph& graph,
@@ -248,12 +249,26 @@ double RegionForms::CostOf(const Graph& graph) const {
   return cost_ ? cost_(graph) : Seconds(graph, costs_);
 }
 
-absl::StatusOr<Graph> RegionForms::Build(const std::vector<const Graph*>& forms) const {
+std::vector<const Graph*> RegionForms::GraphsOf(const FormGenome& genome) const {
+  std::vector<const Graph*> graphs;
+  for (size_t i = 0; i < regions_.instances.size(); ++i) {
+    const int r = regions_.instances[i].region;
+    const int variant = genome.joined.empty() ? -1 : genome.joined[i];
+    graphs.push_back(variant < 0 ? &solved_[r].choices[genome.choices[r]].graph
+                                 : &joins_->variants()[variant].as_it_is);
+  }
+  return graphs;
+}
+
+absl::StatusOr<Graph> RegionForms::Build(const std::vector<const Graph*>& forms,
+                                         std::vector<std::vector<NodeId>>* places) const {
   const Graph& original = *forms_[0].graph;
-  absl::StatusOr<Graph> stitched = StitchInstances(original, regions_, forms);
+  absl::StatusOr<Graph> stitched = StitchInstances(original, regions_, forms, places);
   if (!stitched.ok()) return stitched.status();
   // Views of both sides of a cut meet here.
-  Graph made = CanonicalizeLike(ComposeViews(*stitched), original);
+  std::vector<NodeId> moved;
+  Graph made = CanonicalizeLike(ComposeViews(*stitched), original, &moved);
+  if (places != nullptr) MovePlaces(moved, places);
   if (absl::Status s = Verify(made); !s.ok()) {
     return absl::InternalError(absl::StrCat("a form is no graph: ", s.message()));
   }
@@ -267,14 +282,7 @@ int RegionForms::AddForm(FormGenome genome) {
       form_nodes_ + forms_[0].graph->nodes.size() > options_.max_form_nodes) {
     return -1;
   }
-  std::vector<const Graph*> graphs;
-  for (size_t i = 0; i < regions_.instances.size(); ++i) {
-    const int r = regions_.instances[i].region;
-    const int variant = genome.joined.empty() ? -1 : genome.joined[i];
-    graphs.push_back(variant < 0 ? &solved_[r].choices[genome.choices[r]].graph
-                                 : &joins_->variants()[variant].as_it_is);
-  }
-  absl::StatusOr<Graph> graph = Build(graphs);
+  absl::StatusOr<Graph> graph = Build(GraphsOf(genome));
   const int made = static_cast<int>(forms_.size());
   // Layouts that no rule made use of are views that cancel.
   const int form = !graph.ok() ? -1 : genome.joined.empty() ? made : FormOf(*graph);

@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,7 @@ struct RegionFormsOptions {
   int max_forms = 512;
   size_t max_form_nodes = 500'000;
   JoinOptions join;
+  std::vector<RegionRecipe> recipes = {};  // of one region in the order to be tried
 };
 
 class RegionForms : public FormSpace {
@@ -77,6 +79,8 @@ class RegionForms : public FormSpace {
   std::vector<int> Neighbours(int form) override;
   std::vector<RegionReport> Report() const override;
   absl::StatusOr<std::string> Dot(int region, size_t max_nodes) const override;
+  std::vector<RecipeForm> FromRecipes() override;
+  std::vector<RegionPart> Parts(int form) const override;
   void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
 
   // A form of random choices in every region, every other one with random boundary layouts, for
@@ -139,11 +143,20 @@ class RegionForms : public FormSpace {
   int AddForm(FormGenome genome);
   // The form with this canonical graph; that to be made next if there is none.
   int FormOf(const Graph& graph) const;
-  absl::StatusOr<Graph> Build(const std::vector<const Graph*>& forms) const;
+  // Of each instance; borrowed.
+  std::vector<const Graph*> GraphsOf(const FormGenome& genome) const;
+  // `places` as StitchInstances gives them.
+  absl::StatusOr<Graph> Build(const std::vector<const Graph*>& forms,
+                              std::vector<std::vector<NodeId>>* places = nullptr) const;
+  // By instance: the nodes of its graph in graph(form); empty where they are not known.
+  std::vector<std::vector<NodeId>> PlacesOf(int form) const;
+  // What has the recipe's form; nullopt where the region's e-graph has it not.
+  std::optional<int> ChoiceOf(int region, const Recipe& recipe);
 
   const RegionFormsOptions options_;
   const NodeCosts costs_;
   Regions regions_;
+  std::set<std::string> cut_;   // keys of regions as the graph was cut
   std::vector<Solved> solved_;  // by distinct region
   std::vector<int> dearest_;    // distinct regions that have an e-graph, by what they cost
   std::map<std::string, std::shared_ptr<RegionTerms>> known_;  // by the region's key

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/canonical.h"
 #include "compiler/search/region.h"
 
 namespace athanor {
@@ -54,7 +55,8 @@ class Stitcher {
     }
   }
 
-  void Place(const RegionInstance& instance, const Graph& form) {
+  // What the nodes of the form are in what Finish gives, by its `moved`.
+  std::vector<NodeId> Place(const RegionInstance& instance, const Graph& form) {
     std::vector<NodeId> at(form.nodes.size(), -1);
     size_t inputs = 0, parameters = 0;
     for (size_t n = 0; n < form.nodes.size(); ++n) {
@@ -72,11 +74,12 @@ class Stitcher {
     for (size_t i = 0; i < instance.results.size(); ++i) {
       at_[instance.results[i]] = at[form.outputs[i].node];
     }
+    return at;
   }
 
-  Graph Finish() {
+  Graph Finish(std::vector<NodeId>* moved) {
     for (const Output& o : graph_.outputs) made_.outputs.push_back({o.name, ValueOf(o.node)});
-    return CanonicalizeLike(made_, graph_);
+    return CanonicalizeLike(made_, graph_, moved);
   }
 
  private:
@@ -105,29 +108,38 @@ void RestoreDims(const std::vector<std::string>& former, const Graph& like, Grap
     if (former[i] != name) names.emplace(name, Expr::Symbol(former[i]));
   }
   graph->dims = like.dims;
-  if (names.empty()) return;
-  const auto rename = [&](std::vector<Expr>& all) {
+  if (!names.empty()) SubstituteDims(names, graph);
+}
+
+}  // namespace
+
+void MovePlaces(const std::vector<NodeId>& moved, std::vector<std::vector<NodeId>>* places) {
+  for (std::vector<NodeId>& instance : *places) {
+    for (NodeId& n : instance) n = n < 0 ? -1 : moved[n];
+  }
+}
+
+void SubstituteDims(const std::map<std::string, Expr, std::less<>>& values, Graph* graph) {
+  const auto substitute = [&](std::vector<Expr>& all) {
     for (Expr& e : all) {
-      if (!e.constant()) e = e.Substitute(names);
+      if (!e.constant()) e = e.Substitute(values);
     }
   };
   for (Node& node : graph->nodes) {
-    rename(node.type.shape);
+    substitute(node.type.shape);
     for (auto& [name, value] : node.attrs) {
-      if (auto* shape = std::get_if<Shape>(&value)) rename(*shape);
+      if (auto* shape = std::get_if<Shape>(&value)) substitute(*shape);
       if (auto* map = std::get_if<IndexMap>(&value)) {
-        rename(map->shape);
-        rename(map->coordinates);
+        substitute(map->shape);
+        substitute(map->coordinates);
       }
     }
   }
 }
 
-}  // namespace
-
-Graph CanonicalizeLike(const Graph& graph, const Graph& like) {
+Graph CanonicalizeLike(const Graph& graph, const Graph& like, std::vector<NodeId>* moved) {
   std::vector<std::string> former;
-  Graph made = Canonicalize(graph, &former);
+  Graph made = Canonicalize(graph, &former, moved);
   RestoreDims(former, like, &made);
   made.name = like.name;
   const auto rename = [&](const std::vector<NodeId>& to, const std::vector<NodeId>& from) {
@@ -151,13 +163,15 @@ absl::StatusOr<Graph> Stitch(const Graph& graph, const Regions& regions,
 }
 
 absl::StatusOr<Graph> StitchInstances(const Graph& graph, const Regions& regions,
-                                      absl::Span<const Graph* const> forms) {
+                                      absl::Span<const Graph* const> forms,
+                                      std::vector<std::vector<NodeId>>* places) {
   if (forms.size() != regions.instances.size()) {
     return absl::InvalidArgumentError(absl::StrCat(forms.size(), " forms where the graph has ",
                                                    regions.instances.size(), " instances"));
   }
   std::set<std::pair<int, const Graph*>> checked;
   Stitcher stitcher(graph);
+  if (places != nullptr) places->clear();
   for (size_t i = 0; i < forms.size(); ++i) {
     const RegionInstance& instance = regions.instances[i];
     if (checked.emplace(instance.region, forms[i]).second) {
@@ -167,9 +181,13 @@ absl::StatusOr<Graph> StitchInstances(const Graph& graph, const Regions& regions
             absl::StrCat("the form of region ", instance.region, " ", s.message()));
       }
     }
-    stitcher.Place(instance, *forms[i]);
+    std::vector<NodeId> at = stitcher.Place(instance, *forms[i]);
+    if (places != nullptr) places->push_back(std::move(at));
   }
-  return stitcher.Finish();
+  std::vector<NodeId> moved;
+  Graph made = stitcher.Finish(&moved);
+  if (places != nullptr) MovePlaces(moved, places);
+  return made;
 }
 
 }  // namespace athanor

@@ -229,6 +229,31 @@ Choice RegionTerms::Random(uint64_t seed) const {
   return Completed(choice);
 }
 
+std::optional<Choice> RegionTerms::ChoiceOf(const Graph& form) const {
+  const egraph::EGraph& graph = terms();
+  Choice choice(graph);
+  std::vector<ClassId> classes(form.nodes.size()), children;
+  for (size_t n = 0; n < form.nodes.size(); ++n) {
+    const Node& node = form.nodes[n];
+    children.clear();
+    for (const NodeId i : node.inputs) children.push_back(classes[i]);
+    if (!std::all_of(children.begin(), children.end(), [](ClassId c) { return c.valid(); })) {
+      continue;
+    }
+    const ENode found =
+        graph.LookupNode(ToOpId(node.op), term_graph().language().Intern(node), children);
+    if (!found.valid() || !IsUsable(found)) continue;
+    classes[n] = graph.class_of(found);
+    if (!choice.Get(classes[n]).valid()) choice.Set(classes[n], found);
+  }
+  for (size_t i = 0; i < roots_.size(); ++i) {
+    const ClassId root = classes[form.outputs[i].node];
+    if (!root.valid() || root != graph.Find(roots_[i])) return std::nullopt;
+  }
+  if (!egraph::CheckChoice(graph, choice, roots_).ok()) return std::nullopt;
+  return Completed(choice);
+}
+
 std::set<std::string> RegionTerms::Rows(const Choice& choice) const {
   std::set<std::string> rows;
   const egraph::EGraph& graph = terms();

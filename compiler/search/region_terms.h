@@ -80,6 +80,10 @@ class RegionTerms {
   std::vector<egraph::Choice> Mutations(const egraph::Choice& from, size_t limit) const;
   // Any node in any class.
   egraph::Choice Random(uint64_t seed) const;
+  // The nodes of `form`, which has the Inputs, Parameters and dims of the region; nullopt where the
+  // e-graph has not all of them as what the region computes. Of values that are one here, the first
+  // stands for all.
+  std::optional<egraph::Choice> ChoiceOf(const Graph& form) const;
 
   // With all outputs of the e-graph's graph, those that are no ends of this one too.
   absl::StatusOr<Graph> Extract(const egraph::Choice& choice) const {

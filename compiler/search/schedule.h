@@ -11,6 +11,8 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "compiler/ir/graph.h"
 
 namespace athanor {
@@ -100,6 +102,8 @@ struct Genome {
 // "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead", for reports; different for different
 // schedules.
 std::string ScheduleText(const KernelChoice& choice);
+// The choice with that text; of no node. INVALID_ARGUMENT: it is the text of none.
+absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text);
 
 // Nodes with memory: inputs, parameters, constants of more than one element, and the kernels'
 // roots.

@@ -25,7 +25,8 @@ Search::Search(std::unique_ptr<FormSpace> forms, const v1::Target& target, const
     : forms_(std::move(forms)),
       options_(std::move(options)),
       context_{target, machine, options_.sizes, {}},
-      random_(options_.seed) {
+      random_(options_.seed),
+      suggested_(options_.recipes) {
   if (!options_.library) context_.target.clear_blas();
   for (auto& slack : slack_) slack.fill(1);
   bias_.fill(1);
@@ -123,6 +124,7 @@ void Search::TellPlan(int id, bool taken, std::optional<double> ratio) {
     if (taken) serving_share_ *= *ratio;
   }
   if (taken) {
+    taken_ = id;
     served_ = predicted;
   } else if (ratio && *ratio > 0) {
     // The sum of kernels is off by as much as the plan did not hold.
@@ -195,7 +197,8 @@ Search::Step Search::Done(SearchStop stop) {
 }
 
 // Descends by the cost model alone, then proposes what it came to with the schedules that the model
-// likes, with those of the rule of thumb, and the graph as it was with the former.
+// likes, with those of the rule of thumb, and the graph as it was with the former. What recipes
+// come to is proposed before.
 Search::Step Search::NextFinalist() {
   if (finishing_) return Done(SearchStop::kBudget);
   if (!baseline_known_) {
@@ -210,10 +213,14 @@ Search::Step Search::NextFinalist() {
       Take(Try(*std::move(move)));
     }
   }
+  while (std::optional<State> state = NextFromRecipes()) {
+    if (auto step = Propose(*state, Schedules::kSuggested)) return *std::move(step);
+  }
   while (finalists_ < kFinalists) {
     const size_t finalist = finalists_++;
     const State& state = finalist < 2 ? best_ : baseline_;
-    if (auto step = Propose(state, finalist == 1)) return *std::move(step);
+    const Schedules which = finalist == 1 ? Schedules::kStarted : Schedules::kBest;
+    if (auto step = Propose(state, which)) return *std::move(step);
   }
   return Done(SearchStop::kExhausted);
 }
@@ -233,6 +240,7 @@ Search::Step Search::Next() {
   }
   if (kernels_.empty()) return Done(finishing_ ? SearchStop::kBudget : SearchStop::kExhausted);
   if (auto step = GoOnTrying()) return *std::move(step);
+  if (auto step = TryRecipes()) return *std::move(step);
   SearchStop stop = SearchStop::kBudget;
   if (!finishing_ && MayAsk()) {
     stop = SearchStop::kRoofline;

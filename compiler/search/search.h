@@ -38,7 +38,9 @@
 #include "compiler/search/cost.h"
 #include "compiler/search/forms.h"
 #include "compiler/search/fusion.h"
+#include "compiler/search/recipe.h"
 #include "compiler/search/schedule.h"
+#include "compiler/search/search_options.h"
 #include "compiler/search/search_report.h"
 #include "compiler/search/task.h"
 #include "compiler/search/task_index.h"
@@ -46,37 +48,6 @@
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {
-
-// How far a search goes.
-enum class SearchMode : uint8_t {
-  kFast,     // forms, fusions and schedules as the cost model has them; a few plans are measured
-  kBudget,   // until nothing left promises a gain
-  kExhaust,  // until all schedules and all changes within reach were measured
-};
-
-struct SearchOptions {
-  // At which sizes everything is measured; each counts the same. Not empty.
-  std::vector<SizePoint> sizes;
-  uint64_t seed = 1;
-  SearchMode mode = SearchMode::kBudget;
-  int64_t max_kernels = 1 << 20;  // measured candidates, failed ones included
-  int batch = 4;                  // kernels asked for at once
-  double least_gain = 0.02;       // of the whole time, that makes a plan worth proposing
-  FusionRules fusion;             // what genomes may fuse
-  bool library = true;            // schedules may call the target's library
-};
-
-struct KernelCandidate {
-  int task;
-  KernelChoice choice;  // in nodes of task(task).graph
-};
-
-struct PlanCandidate {
-  int form;
-  Fusion fusion;
-  ScheduledGraph scheduled;
-  double predicted = 1;  // time as a share of the baseline's, by the sum of its tasks
-};
 
 class Search {
  public:
@@ -117,6 +88,8 @@ class Search {
   void RaiseLimits(const Machine& machine);
 
   SearchReport Report();
+  // Of the regions of the plan that was taken last; none: none was.
+  std::vector<RegionRecipe> Recipes();
 
  private:
   using Calls = std::map<int, int>;  // by task
@@ -129,6 +102,9 @@ class Search {
   // What a search can do next; each kind gets its turn.
   enum class Work : uint8_t { kSchedules, kFlips, kForms };
   static constexpr size_t kWorks = 3;
+  // Which schedules kernels that were not measured have in a plan: those that the cost model likes,
+  // those of the rule of thumb, or those of recipes.
+  enum class Schedules : uint8_t { kBest, kStarted, kSuggested };
   // A change of the best genome that is worth a look.
   struct Move {
     std::string key;  // equal in equal layers: tried once
@@ -176,6 +152,16 @@ class Search {
   std::optional<Step> TuneRest();
   std::optional<size_t> Inherited(int task);
 
+  // search_recipes.cc: what recipes have for this graph.
+  // Asks for the schedules that they suggest. False: there are none.
+  bool AskForSuggested(int task, Step* step);
+  size_t LikedBest(int task, Schedules which);
+  // The rules of thumb, but memory as `form` has it where the search may have a say.
+  Fusion FusionOf(const RecipeForm& form);
+  std::optional<State> NextFromRecipes();
+  // For the best genome what they suggest; then, one after another, the genomes they come to.
+  std::optional<Step> TryRecipes();
+
   // search_moves.cc: which genomes are compared.
   State MakeState(int form, Fusion fusion);
   Genome GenomeOf(const Graph& graph, const TaskIndex& index, const Fusion& fusion);
@@ -204,8 +190,9 @@ class Search {
   bool Take(State state);
   // A state put aside before that looks best by now.
   bool Reconsider();
-  ScheduledGraph Schedule(const State& state, bool as_started = false);
-  std::optional<Step> Propose(const State& state, bool as_started = false);
+  Genome Scheduled(const State& state, Schedules which);  // of the form's graph
+  ScheduledGraph Packed(int form, Genome genome);
+  std::optional<Step> Propose(const State& state, Schedules which = Schedules::kBest);
   void RememberBaseline();
   std::optional<Step> ProposeBest(double least_gain);
 
@@ -230,6 +217,10 @@ class Search {
   std::array<double, kKinds> bias_;
   State baseline_, best_;
   bool baseline_known_ = false;
+  const RecipeSchedules suggested_;
+  std::optional<std::deque<RecipeForm>> recipe_forms_;  // left; none: not asked for yet
+  bool recipes_left_ = true;                            // to be tried
+  std::set<size_t> recipes_tried_;                      // by place in options_.recipes
   std::optional<State> trying_;
   std::vector<State> aside_;  // tried and not taken, or left
   // What flips change and forms come to, by key: met again, they are not made again to be ranked.
@@ -241,6 +232,7 @@ class Search {
   double served_ = 1;         // predicted share at which a plan would be as fast as what serves
   double serving_share_ = 1;  // of the baseline's time, measured whole, of what serves
   double unheld_ = 1;         // of the last plan: its time over its kernels' sum, at least 1
+  int taken_ = -1;            // the plan that was taken last
   int kernels_since_plan_ = 0, trying_steps_ = 0;
   int genomes_tried_ = 0, genomes_taken_ = 0, forms_tried_ = 0, forms_taken_ = 0;
   int64_t failed_ = 0;

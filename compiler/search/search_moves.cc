@@ -272,29 +272,36 @@ std::optional<Search::Step> Search::GoOnTrying() {
   return std::nullopt;
 }
 
-ScheduledGraph Search::Schedule(const State& state, bool as_started) {
-  ScheduledGraph scheduled{forms_->graph(state.form), {}};
-  Graph& graph = scheduled.graph;
+Genome Search::Scheduled(const State& state, Schedules which) {
+  const Graph& graph = forms_->graph(state.form);
   TaskIndex& index = IndexOf(state.form);
-  scheduled.genome = GenomeOf(graph, index, state.fusion);
-  const std::vector<bool> memory = MemoryOf(graph, scheduled.genome);
-  for (KernelChoice& kernel : scheduled.genome.kernels) {
-    if (index.weights()[kernel.root] || as_started) continue;
-    Tuning& t = tasks_[TaskOf(graph, index, memory, kernel)];
+  Genome genome = GenomeOf(graph, index, state.fusion);
+  const std::vector<bool> memory = MemoryOf(graph, genome);
+  for (KernelChoice& kernel : genome.kernels) {
+    if (index.weights()[kernel.root] || which == Schedules::kStarted) continue;
+    const int task = TaskOf(graph, index, memory, kernel);
+    const Tuning& t = tasks_[task];
     size_t chosen = 0;
     if (t.best_schedule() >= 0) chosen = static_cast<size_t>(t.best_schedule());
-    if (t.best_schedule() < 0 && fast()) chosen = t.BestPredicted();
+    if (t.best_schedule() < 0 && fast()) chosen = LikedBest(task, which);
     KernelChoice choice = t.schedule(chosen);
     choice.root = kernel.root;
     choice.anchor = kernel.anchor;
     kernel = choice;
   }
-  PackWeights(&graph, &scheduled.genome, context_.target);
+  return genome;
+}
+
+ScheduledGraph Search::Packed(int form, Genome genome) {
+  ScheduledGraph scheduled{forms_->graph(form), std::move(genome)};
+  PackWeights(&scheduled.graph, &scheduled.genome, context_.target);
   return scheduled;
 }
 
-std::optional<Search::Step> Search::Propose(const State& state, bool as_started) {
-  PlanCandidate plan{state.form, state.fusion, Schedule(state, as_started), TimeOf(state.calls)};
+std::optional<Search::Step> Search::Propose(const State& state, Schedules which) {
+  Genome genome = Scheduled(state, which);
+  PlanCandidate plan{state.form, state.fusion, Packed(state.form, genome), TimeOf(state.calls),
+                     std::move(genome)};
   if (!proposed_.insert(TextOf(plan.form, plan.scheduled)).second) return std::nullopt;
   kernels_since_plan_ = 0;
   plans_.push_back(std::move(plan));
@@ -302,7 +309,9 @@ std::optional<Search::Step> Search::Propose(const State& state, bool as_started)
 }
 
 // It serves already.
-void Search::RememberBaseline() { proposed_.insert(TextOf(0, Schedule(baseline_, true))); }
+void Search::RememberBaseline() {
+  proposed_.insert(TextOf(0, Packed(0, Scheduled(baseline_, Schedules::kStarted))));
+}
 
 std::optional<Search::Step> Search::ProposeBest(double least_gain) {
   if (!Known(best_) || TimeOf(best_.calls) > served_ * (1 - least_gain)) return std::nullopt;

@@ -43,6 +43,7 @@ SearchReport Search::Report() {
   report.genomes_taken = genomes_taken_;
   report.forms_tried = forms_tried_;
   report.forms_taken = forms_taken_;
+  report.recipes_tried = static_cast<int>(recipes_tried_.size());
   report.rules = forms_->About(best_.form);
   report.regions = forms_->Report();
   report.forms = forms_->status();

@@ -35,6 +35,7 @@ struct SearchReport {
   int64_t kernels_measured = 0, kernels_failed = 0;
   int genomes_tried = 0, genomes_taken = 0;
   int forms_tried = 0, forms_taken = 0;  // of those: changes of the graph by rules
+  int recipes_tried = 0;                 // of those given: a candidate was made of each
   std::string rules;                     // that lead to the best genome's form
   std::vector<RegionReport> regions;
   absl::Status forms;  // FormSpace::status

@@ -67,7 +67,7 @@ void Search::AskForState(const State& state, Step* step) {
     Tuning& t = tasks_[task];
     if (t.measured() > 0) continue;
     AskFor(task, 0, step);
-    if (!baseline_known_ || t.Exhausted()) continue;
+    if (!baseline_known_ || t.Exhausted() || AskForSuggested(task, step)) continue;
     AskFor(task, Inherited(task).value_or(1), step);
   }
 }
