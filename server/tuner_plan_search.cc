@@ -44,6 +44,7 @@ TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found ser
       tuner_(*tuner),
       machine_(machine),
       limits_(*limits),
+      recipes_(options.recipes),
       serving_(std::move(serving)),
       verifier_(graph, maker, tuner, machine.target(), options.seed, options.approximate),
       memory_(maker.cache(), &machine_, ClocksText(), graph, options) {
@@ -101,6 +102,7 @@ absl::StatusOr<bool> TunerPlanSearch::LearnLimits(MachineLimits::When when) {
 }
 
 absl::Status TunerPlanSearch::Ask() {
+  if (absl::Status s = LearnRecipes(); !s.ok()) return s;
   for (int losses = 0;; ++losses) {
     internal::SearchRequest request;
     if (child_ == tuner_.starts() && tuner_.pid() >= 0) {
@@ -128,6 +130,7 @@ absl::Status TunerPlanSearch::Ask() {
   }
   news_.Clear();
   next_kernel_ = 0;
+  KeepRecipes();
   // What only this side knows is carried over.
   v1::SearchProgress progress = step_.progress();
   progress.set_plans_measured(progress_.plans_measured());

@@ -67,6 +67,10 @@ class TunerPlanSearch final : public PlanSearch {
   const internal::MachineReply& Known() const {
     return raised_.empty() ? start_.machine() : raised_.back().machine();
   }
+  // What the cache knows of the graph's regions, for start_. The one error is CANCELLED.
+  absl::Status LearnRecipes();
+  // Those of the step, which is the last one.
+  void KeepRecipes();
   // What lies beside the kernels that are measured, at these sizes. The one error is CANCELLED.
   absl::Status LearnActivations(const Sizes& sizes);
   // What is known of it, else compiles, checks and measures; only CANCELLED and ABORTED (requests
@@ -116,6 +120,8 @@ class TunerPlanSearch final : public PlanSearch {
   const internal::TargetReply& machine_;
   MachineLimits& limits_;
   internal::SearchStart start_;  // its limits are those of the first step
+  const bool recipes_;           // are tried and kept
+  bool recipes_learnt_ = false;
   Found serving_;
 
   // Everything told so far, for a child that has to begin again; and what is still to be told.

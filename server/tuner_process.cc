@@ -428,7 +428,8 @@ absl::StatusOr<internal::SearchReply> TunerProcess::Search(const internal::Searc
   if (!reply.ok()) return reply.status();
   ended_.clear();
   const internal::SearchReply& step = reply->search();
-  if (step.kernels().empty() && !step.has_plan() && !step.done()) {
+  const bool names = request.start().name_regions();
+  if (!names && step.kernels().empty() && !step.has_plan() && !step.done()) {
     return Lose(absl::DataLossError("a step that asks for nothing"), kDoing, {});
   }
   return std::move(*reply->mutable_search());

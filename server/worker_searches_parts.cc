@@ -34,6 +34,8 @@ absl::Status WorkerSearches::Begin(Searching& s, const PlanSearch::Found& servin
   options.mode = policy.budget.mode;
   options.disabled_rules.assign(policy.disabled_rules.begin(), policy.disabled_rules.end());
   options.approximate = policy.approximate;
+  // One that begins at the baseline does so in all it knows.
+  options.recipes = policy.use != v1::SearchOptions::COMPARE;
   auto search = backend_.NewSearch(s.parts.graph(), serving, options);
   if (!search.ok()) return search.status();
   s.search = *std::move(search);

@@ -29,12 +29,15 @@ std::string CodeText(int code) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
 }
 
-// "98 candidates (3 failed, 90 from the cache)"
+// "98 candidates (3 failed, 90 from the cache, 2 recipes tried)"
 std::string CandidatesText(const v1::SearchProgress& search) {
   std::string text =
       absl::StrFormat("%d candidates (%d failed", search.candidates(), search.candidates_failed());
   if (search.candidates_from_cache() > 0) {
     absl::StrAppend(&text, ", ", search.candidates_from_cache(), " from the cache");
+  }
+  if (search.recipes_tried() > 0) {
+    absl::StrAppend(&text, ", ", search.recipes_tried(), " recipes tried");
   }
   return absl::StrCat(text, ")");
 }
@@ -427,6 +430,7 @@ json SearchJson(const v1::SearchProgress& search) {
           {"candidates_failed", search.candidates_failed()},
           {"candidates_from_cache", search.candidates_from_cache()},
           {"failures_from_cache", search.failures_from_cache()},
+          {"recipes_tried", search.recipes_tried()},
           {"genomes_tried", search.genomes_tried()},
           {"genomes_taken", search.genomes_taken()},
           {"plans_measured", search.plans_measured()},

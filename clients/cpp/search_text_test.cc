@@ -115,8 +115,10 @@ TEST(SearchText, WhatCameFromTheCacheIsSaid) {
   v1::SearchProgress* search = job.mutable_search();
   search->set_candidates_from_cache(90);
   search->set_failures_from_cache(1);
+  search->set_recipes_tried(2);
   search->mutable_failures(0)->set_from_cache(true);
-  EXPECT_NE(Joined(ProgressLines(job, 80, 24)).find("98 candidates (3 failed, 90 from the cache)"),
+  EXPECT_NE(Joined(ProgressLines(job, 80, 24))
+                .find("98 candidates (3 failed, 90 from the cache, 2 recipes tried)"),
             std::string::npos);
   EXPECT_NE(Joined(SearchReport(*search))
                 .find("Put aside, the last 1 of 3, 1 of them not tried since they had failed "

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "compiler/pipeline/recipes.h"
 #include "compiler/rules/rule_row.h"
 #include "compiler/search/region_forms.h"
 
@@ -56,8 +57,10 @@ void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
 
 // What the rules make of the prepared graph; saturated when the baseline's kernels were measured.
 std::unique_ptr<FormSpace> FormsOf(const SearchSetup& setup) {
-  RegionFormsOptions options{
-      .sizes = setup.options.sizes, .machine = setup.machine, .rules = setup.rules};
+  RegionFormsOptions options{.sizes = setup.options.sizes,
+                             .machine = setup.machine,
+                             .rules = setup.rules,
+                             .recipes = setup.options.recipes};
   auto make = [graph = setup.prepared.graph,
                options = std::move(options)]() -> absl::StatusOr<std::unique_ptr<FormSpace>> {
     return RegionForms::Create(graph, options);
@@ -82,6 +85,7 @@ SearchSession::SearchSession(const internal::SearchStart& start, const SearchSet
       sizes_(setup.options.sizes),
       weight_bytes_(WeightBytes(prepared_.graph)),
       mode_(start.mode() == v1::SEARCH_MODE_UNSPECIFIED ? v1::SEARCH_BUDGET : start.mode()),
+      refused_recipes_(setup.refused_recipes),
       search_(FormsOf(setup), target_, setup.machine, setup.options) {}
 
 absl::Status SearchSession::TakeIn(const internal::SearchRequest& request) {
@@ -115,8 +119,8 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
     waiting_.emplace(id, Waiting{"", check.status()});
     return;
   }
-  // Not the source, which tasks over other dims, or with a parameter in an input's place, may share:
-  // what it takes depends on these too.
+  // Not the source, which tasks over other dims, or with a parameter in an input's place, may
+  // share: what it takes depends on these too.
   const std::string& key = check->plan().plan_id();
   const bool expected =
       known_.contains(key) || std::any_of(waiting_.begin(), waiting_.end(),
@@ -224,6 +228,7 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
     if (step.done) {
       reply.set_done(true);
       reply.set_stop(std::string(SearchStopName(step.stop)));
+      AddRecipes(search_.Recipes(), &reply);
       break;
     }
     for (int id : step.kernels) Ask(id, &reply);
@@ -233,6 +238,9 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
   }
   *reply.mutable_progress() = Progress();
   if (!drawn_) AddPictures(&reply);
+  for (std::string& why : std::exchange(refused_recipes_, {})) {
+    reply.add_refused_recipes(std::move(why));
+  }
   AddSizes(sizes_, reply.mutable_sizes());
   reply.set_steps(steps_);
   return reply;
@@ -272,6 +280,7 @@ v1::SearchProgress SearchSession::Progress() {
   progress.set_roofline(report.roofline);
   progress.set_forms_tried(report.forms_tried);
   progress.set_forms_taken(report.forms_taken);
+  progress.set_recipes_tried(report.recipes_tried);
   for (absl::string_view rule : absl::StrSplit(report.rules, ' ', absl::SkipEmpty())) {
     progress.add_rules(std::string(rule));
   }

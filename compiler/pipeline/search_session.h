@@ -62,6 +62,7 @@ class SearchSession {
   const std::vector<SizePoint> sizes_;  // by prepared_.graph.dims, which is every plan's order
   const int64_t weight_bytes_;
   const v1::SearchMode mode_;
+  std::vector<std::string> refused_recipes_;  // not said yet
   Search search_;
   std::map<std::string, absl::StatusOr<Seconds>> known_;      // by kernel key
   std::map<std::string, internal::PlanOutcome> plans_known_;  // by plan id

@@ -9,7 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/ir/graph.h"
+#include "compiler/pipeline/recipes.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -66,8 +68,9 @@ internal::MachineReply Limits(double times) {
   return limits;
 }
 
-// Limits are raised, twice, after so many replies; 0: never.
-Driven Drive(const internal::SearchStart& start, size_t raised_after = 0) {
+// Limits are raised, twice, after so many replies; 0: never. Of plans every other one is taken, or
+// all.
+Driven Drive(const internal::SearchStart& start, size_t raised_after = 0, bool take_all = false) {
   Driven driven;
   auto session = SearchSession::Create(start);
   EXPECT_TRUE(session.ok()) << session.status();
@@ -91,7 +94,7 @@ Driven Drive(const internal::SearchStart& start, size_t raised_after = 0) {
     if (reply->has_plan()) {
       internal::PlanOutcome* plan = request.add_plans();
       plan->set_plan_id(reply->plan().plan().plan_id());
-      plan->set_taken(driven.asked.size() % 2 == 0);
+      plan->set_taken(take_all || driven.asked.size() % 2 == 0);
       plan->set_ratio(0.97);
     }
   }
@@ -334,6 +337,81 @@ TEST(SearchStartTest, FuseRowsAreSwitches) {
   EXPECT_EQ(FusionRulesOf({.disabled = {"fuse_again"}}), FusionRules{.again = false});
   const FusionRules none{false, false, false, false};
   EXPECT_EQ(FusionRulesOf({.disabled = {"fuse"}}), none);
+}
+
+// As kModel, over a dim of another name and range.
+std::string OtherModel() {
+  return absl::StrReplaceAll(
+      kModel, {{"dim rows in [1, 64]", "dim n in [1, 48]"}, {"f32[rows,", "f32[n,"}});
+}
+
+// What a search of kModel leaves, for the regions of `start`.
+void GiveRecipes(const internal::SearchReply& last, internal::SearchStart* start) {
+  const auto named = NameRegions(*start);
+  ASSERT_TRUE(named.ok()) << named.status();
+  ASSERT_GT(named->regions_size(), 0);
+  EXPECT_EQ(named->kernels_size(), 0);
+  for (const internal::RegionRecipes& region : named->regions()) {
+    EXPECT_EQ(region.region_hash().size(), 64u);
+    EXPECT_EQ(region.genomes_size(), 0);
+    for (const internal::RegionRecipes& left : last.recipes()) {
+      if (left.region_hash() != region.region_hash()) continue;
+      internal::RegionRecipes* given = start->add_recipes();
+      *given = region;
+      *given->mutable_genomes() = left.genomes();
+    }
+  }
+}
+
+TEST(SearchSessionTest, RecipesOfOneAreTriedByAnother) {
+  internal::SearchStart start = Start();
+  *start.mutable_machine() = Limits(1);
+  start.set_max_kernels(160);
+  const Driven first = Drive(start, /*raised_after=*/0, /*take_all=*/true);
+  EXPECT_EQ(first.last.progress().recipes_tried(), 0);
+  ASSERT_GT(first.last.recipes_size(), 0);
+  start.set_graph_text(OtherModel());
+  for (const v1::SearchMode mode : {v1::SEARCH_BUDGET, v1::SEARCH_FAST}) {
+    internal::SearchStart other = start;
+    other.set_mode(mode);
+    GiveRecipes(first.last, &other);
+    ASSERT_GT(other.recipes_size(), 0);
+    EXPECT_EQ(other.recipes(0).dim_box(), "d0=1..48");
+    const Driven driven = Drive(other);
+    EXPECT_EQ(driven.last.progress().recipes_tried(), other.recipes_size());
+    // A session that is begun again asks the same.
+    internal::SearchRequest all;
+    for (size_t lost = 0; lost + 1 < driven.asked.size(); ++lost) {
+      all.MergeFrom(driven.told[lost]);
+      if (lost > 4) continue;
+      auto again = SearchSession::Create(other);
+      ASSERT_TRUE(again.ok()) << again.status();
+      const auto reply = (*again)->Next(all);
+      ASSERT_TRUE(reply.ok()) << reply.status();
+      EXPECT_EQ(About(*reply), driven.asked[lost]) << lost;
+    }
+  }
+}
+
+TEST(SearchSessionTest, ARecipeThatCannotBeReadIsNamedOnce) {
+  internal::SearchStart start = Start();
+  const auto named = NameRegions(start);
+  ASSERT_TRUE(named.ok()) << named.status();
+  *start.add_recipes() = named->regions(0);
+  start.mutable_recipes(0)->add_genomes("tile 4");
+  start.mutable_recipes(0)->add_genomes("memory\nform\nno graph");
+  auto session = SearchSession::Create(start);
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto reply = (*session)->Next({});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  ASSERT_EQ(reply->refused_recipes_size(), 1);
+  EXPECT_TRUE(absl::StrContains(reply->refused_recipes(0), named->regions(0).region_hash()));
+  EXPECT_TRUE(absl::StrContains(reply->refused_recipes(0), "no line \"form\""));
+  const Driven driven = Drive(start);
+  EXPECT_EQ(driven.last.refused_recipes_size(), 0);
+  EXPECT_EQ(driven.last.progress().recipes_tried(), 0);
+  start.set_graph_text("no graph");
+  EXPECT_EQ(NameRegions(start).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/pipeline/recipes.h"
 #include "compiler/pipeline/search_sizes.h"
 #include "compiler/search/extents.h"
 #include "compiler/search/fusion.h"
@@ -108,8 +109,10 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
                     *std::move(prepared),
                     MachineOf(start.target(), start.machine()),
                     *std::move(rules),
+                    {},
                     {}};
   SearchOptions& options = setup.options;
+  options.recipes = ReadRecipes(start, &setup.refused_recipes);
   options.seed = start.seed();
   options.mode = ModeOf(start.mode());
   options.fusion = FusionRulesOf(setup.rules);

@@ -6,6 +6,7 @@
 #define ATHANOR_COMPILER_PIPELINE_SEARCH_START_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/pipeline/prepare.h"
@@ -21,6 +22,7 @@ struct SearchSetup {
   Machine machine;  // measured, or typical where nothing is
   RuleChoice rules;
   SearchOptions options;
+  std::vector<std::string> refused_recipes;  // why they are not among the options' recipes
 };
 
 // INVALID_ARGUMENT: the text is no graph, a rule is unknown, or the sizes are not those of its

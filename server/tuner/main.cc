@@ -28,6 +28,7 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/ir/message.h"
 #include "compiler/pipeline/pipeline.h"
+#include "compiler/pipeline/recipes.h"
 #include "compiler/pipeline/search_session.h"
 #include "compiler/rules/rule_row.h"
 #include "deploy/bazel/libs/sha256.h"
@@ -182,6 +183,7 @@ absl::StatusOr<internal::SearchReply> Child::Search(const internal::SearchReques
   for (uint64_t ended : request.ended()) {
     std::erase_if(searches_, [&](const auto& s) { return s.first == ended; });
   }
+  if (request.start().name_regions()) return NameRegions(request.start());
   auto search = std::find_if(searches_.begin(), searches_.end(),
                              [&](const auto& s) { return s.first == request.session(); });
   if (request.has_start()) {

@@ -194,6 +194,43 @@ def test_an_empty_recipe_tier_is_a_bundle(servers, tmp_path: pathlib.Path) -> No
         assert taken.origin.startswith("athanord ")
 
 
+def layers(dim: str) -> athanor.Graph:
+    g = athanor.Graph("layers", dims={dim: (1, 64)})
+    value = g.input("x", (dim, 256), "f32")
+    for i in range(3):
+        w = np.full((256, 256), (i + 1) / 256, np.float32)
+        value = athanor.tanh(value @ g.parameter(f"w{i}", w))
+    g.output("y", value)
+    return g
+
+
+def test_recipes_of_a_bundle_are_tried(servers, tmp_path: pathlib.Path) -> None:
+    one, two = (servers(name, "--search_budget=40c") for name in ("one", "two"))
+    path = tmp_path / "recipes.bundle"
+    with one.client() as client:
+        model = client.upload(layers("b"), name="m").wait("optimised", timeout=300)
+        search = client.job(model.info().compile_job_id).search
+        assert search.recipes_tried == 0
+        made = client.cache_export(path)
+        # Of the plan that was taken, if one was.
+        assert (made.recipes > 0) == (search.plans_taken > 0) and not made.signed
+    with two.client() as client:
+        taken = client.cache_import(path)
+        assert (taken.recipes_added, taken.signed_by) == (made.recipes, "")
+        # Another plan's key, the same regions; what serves was measured here.
+        model = client.upload(layers("rows"), name="m").wait("optimised", timeout=300)
+        job = client.job(model.info().compile_job_id)
+        assert job.stop_reason != "STOP_RESTORED"
+        assert (job.search.recipes_tried > 0) == (made.recipes > 0)
+        assert client.cache_stat().candidates_measured > 0
+        assert client.cache_verify().bad == ()
+        x = np.linspace(-1, 1, 3 * 256, dtype=np.float32).reshape(3, 256)
+        expected = x
+        for i in range(3):
+            expected = np.tanh(expected @ np.full((256, 256), (i + 1) / 256, np.float32))
+        np.testing.assert_allclose(model.infer({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_kernels_travel_between_servers_that_trust(servers, keys, tmp_path: pathlib.Path) -> None:
     private, public = keys["ours"]
     one = servers("one", f"--cache_signing_key={private}")

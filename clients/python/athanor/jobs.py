@@ -203,6 +203,9 @@ class SearchProgress:
         Of the candidates: not measured, since an earlier search had, or they had failed in it.
     failures_from_cache : int
         Kernels and whole plans that were not tried, since they had failed before.
+    recipes_tried : int
+        What earlier searches, here or on another machine, left for equal parts of a graph: those
+        that candidates were made of.
     """
 
     candidates: int
@@ -228,9 +231,11 @@ class SearchProgress:
     times: dict[str, float] = dataclasses.field(default_factory=dict)
     candidates_from_cache: int = 0
     failures_from_cache: int = 0
+    recipes_tried: int = 0
 
     def __str__(self) -> str:
         known = f", {self.candidates_from_cache} from the cache" * (self.candidates_from_cache > 0)
+        known += f", {self.recipes_tried} recipes tried" * (self.recipes_tried > 0)
         return (f"{self.seconds:.1f} s, {self.candidates} candidates ({self.candidates_failed} "
                 f"failed{known}), {self.plans_taken} of {self.plans_measured} plans taken, "
                 f"{100 * self.best:.1f} % of the baseline's time")
@@ -257,7 +262,8 @@ def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
         forms_taken=m.forms_taken, rules=tuple(m.rules), mode=search_pb2.SearchMode.Name(m.mode),
         forms_error=m.forms_error, plans_failed=m.plans_failed,
         times={t.on: t.seconds for t in m.times},
-        candidates_from_cache=m.candidates_from_cache, failures_from_cache=m.failures_from_cache)
+        candidates_from_cache=m.candidates_from_cache, failures_from_cache=m.failures_from_cache,
+        recipes_tried=m.recipes_tried)
 
 
 def _region(m: search_pb2.SearchRegion) -> SearchRegion:

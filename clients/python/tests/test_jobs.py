@@ -85,7 +85,7 @@ def test_a_job_as_a_line() -> None:
     message = searching()
     line = str(jobs.compile_job(message))
     assert line == ("job j m/2: SEARCHING, 98 %, 10.0 s, 1 candidates (2 failed, 22 "
-                    "from the cache), "
+                    "from the cache, 23 recipes tried), "
                     "6 of 5 plans taken, 87.5 % of the baseline's time")
     message.phase = compile_pb2.CompileJob.DONE
     message.stop_reason = compile_pb2.CompileJob.STOP_ROOFLINE
