@@ -42,7 +42,8 @@ std::vector<Dim> DimsOf(const Graph& region) {
 std::string CanonicalName(size_t dim) { return absl::StrCat("d", dim); }
 
 absl::Status ReadLine(absl::string_view line, Recipe* recipe) {
-  if (absl::ConsumePrefix(&line, "memory")) {
+  if (line == "memory") return absl::OkStatus();
+  if (absl::ConsumePrefix(&line, "memory ")) {
     for (const std::string& number :
          std::vector<std::string>(absl::StrSplit(line, ' ', absl::SkipEmpty()))) {
       int place = 0;

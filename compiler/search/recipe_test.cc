@@ -92,6 +92,7 @@ TEST(RecipeTest, RefusesWhatIsNone) {
       {"tile 4", "no line \"form\""},
       {"tile 4\nform\n", "line 1: neither memory, kernel nor form"},
       {"memory x\nform\n", "line 1: \"x\" is no place"},
+      {"memory1\nform\n", "line 1: neither memory, kernel nor form"},
       {"memory -1\nform\n", "line 1: \"-1\" is no place"},
       {"memory 99999999999\nform\n", "line 1: \"99999999999\" is no place"},
       {"memory\nkernel 12 row unroll=2\nform\n", "line 2: \"12\" is not 64"},
