@@ -1,8 +1,313 @@
-// Handlers: RNN, GRU, LSTM, LinearAttention.
-#include "compiler/frontend/onnx/handler.h"
+// Handlers: recurrent networks. One cell each, over one loop for all directions and layouts.
+#include "compiler/frontend/onnx/handlers_recurrent.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/ir/message.h"
 
 namespace athanor::onnx {
+namespace {
 
-absl::Span<const HandlerRow> RecurrentRows() { return {}; }
+// More than any cell makes of nodes in a step.
+constexpr int64_t kNodesPerStep = 64;
+
+// One direction's weights, and what the recurrence starts from.
+struct Direction {
+  Value w, r;  // [gates*H, I], [gates*H, H]
+  // Of the operand and of the state, [gates*H] each; nullopt where there is none.
+  std::optional<Value> w_bias, r_bias;
+  std::optional<Value> peepholes;  // [3*H]
+  std::vector<Value> state;        // [batch, H] each
+  absl::Span<const Activation> activations;
+};
+
+// What all recurrent ops have alike, in floats that are wide enough to sum.
+struct Network {
+  Value x;  // [length, batch, I]
+  Elem elem = Elem::kFloat;
+  Expr batch;
+  int64_t hidden = 0;
+  int gates = 0;
+  bool batch_first = false;
+  std::optional<double> clip;
+  Sequence sequence;
+  std::vector<Direction> directions;
+  std::vector<Activation> activations;
+  bool first_reversed = false;
+};
+
+struct CellOp {
+  int gates;
+  std::vector<std::string_view> activations;
+  int states;  // h; h and c
+};
+
+// A node's [directions, ...] operand at one of them.
+Value OfDirection(OpBuilder& b, const Value& v, int d, int axis = 0) {
+  return b.Squeeze(b.Slice(v, axis, d, 1), {axis});
+}
+
+absl::Status CheckShape(const OpBuilder& b, std::string_view what, const Value& v,
+                        const Shape& right) {
+  bool same = v.rank() == static_cast<int>(right.size());
+  for (size_t i = 0; same && i < right.size(); ++i) {
+    same = b.bounds().ProvablyEqual(v.shape[i], right[i]);
+  }
+  if (same) return absl::OkStatus();
+  return Invalid(what, " has shape ", ShapeToString(v.shape), "; it must be ",
+                 ShapeToString(right));
+}
+
+absl::Status CheckOperands(HandlerContext& c, const Network& n, const CellOp& op,
+                           int64_t directions) {
+  OpBuilder& b = c.b();
+  const int64_t rows = op.gates * n.hidden;
+  absl::Status s = CheckShape(b, "W", c.In(1), {directions, rows, n.x.shape[2]});
+  if (s.ok()) s = CheckShape(b, "R", c.In(2), {directions, rows, n.hidden});
+  if (s.ok() && c.Has(3)) s = CheckShape(b, "B", c.In(3), {directions, 2 * rows});
+  if (s.ok() && c.Has(4)) s = CheckShape(b, "sequence_lens", c.In(4), {n.batch});
+  const Shape state =
+      n.batch_first ? Shape{n.batch, directions, n.hidden} : Shape{directions, n.batch, n.hidden};
+  if (s.ok() && c.Has(5)) s = CheckShape(b, "initial_h", c.In(5), state);
+  if (s.ok() && op.states > 1 && c.Has(6)) s = CheckShape(b, "initial_c", c.In(6), state);
+  if (s.ok() && op.states > 1 && c.Has(7))
+    s = CheckShape(b, "P", c.In(7), {directions, 3 * n.hidden});
+  return s;
+}
+
+Direction DirectionOf(HandlerContext& c, const Network& n, const CellOp& op, int d) {
+  OpBuilder& b = c.b();
+  const int64_t rows = op.gates * n.hidden;
+  Direction direction;
+  direction.w = b.Up(OfDirection(b, c.In(1), d));
+  direction.r = b.Up(OfDirection(b, c.In(2), d));
+  if (c.Has(3)) {
+    const Value both = b.Up(OfDirection(b, c.In(3), d));
+    direction.w_bias = b.Slice(both, 0, 0, rows);
+    direction.r_bias = b.Slice(both, 0, rows, rows);
+  }
+  for (int i = 0; i < op.states; ++i) {
+    const Value zero = b.Splat(b.Scalar(n.x.elem, 0), {n.batch, n.hidden});
+    direction.state.push_back(
+        c.Has(5 + i) ? b.Up(OfDirection(b, c.In(5 + i), d, n.batch_first ? 1 : 0)) : zero);
+  }
+  if (op.states > 1 && c.Has(7)) direction.peepholes = b.Up(OfDirection(b, c.In(7), d));
+  return direction;
+}
+
+absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
+  OpBuilder& b = c.b();
+  Network n;
+  n.elem = c.In(0).elem;
+  n.batch_first = c.version() >= 14 && c.Int("layout") != 0;
+  if (c.In(0).rank() != 3 || c.In(2).rank() != 3) {
+    return Invalid("X has shape ", ShapeToString(c.In(0).shape), ", R has ",
+                   ShapeToString(c.In(2).shape), "; both must have rank 3");
+  }
+  n.x = b.Up(c.In(0));
+  if (n.batch_first) n.x = b.Permute(n.x, {1, 0, 2});
+  if (!b.status().ok()) return b.status();
+  n.batch = n.x.shape[1];
+  const std::optional<int64_t> hidden = c.In(2).shape[2].constant();
+  if (!hidden || *hidden < 1 || (c.Given("hidden_size") && c.Int("hidden_size") != *hidden)) {
+    return Invalid("R has shape ", ShapeToString(c.In(2).shape),
+                   "; its last axis must be hidden_size, a constant of 1 or more");
+  }
+  n.hidden = *hidden;
+  n.gates = op.gates;
+  absl::StatusOr<std::string> way = c.OneOf("direction", {"forward", "reverse", "bidirectional"});
+  if (!way.ok()) return way.status();
+  const int directions = *way == "bidirectional" ? 2 : 1;
+  n.first_reversed = *way == "reverse";
+  if (absl::Status s = CheckOperands(c, n, op, directions); !s.ok()) return s;
+  absl::StatusOr<std::vector<Activation>> activations =
+      ActivationsOf(c, directions * op.activations.size(), op.activations);
+  if (!activations.ok()) return activations.status();
+  n.activations = *std::move(activations);
+  if (c.Given("clip")) n.clip = c.Float("clip");
+  absl::StatusOr<Sequence> sequence = Sequence::Of(c, b, n.x.shape[0], kNodesPerStep * directions);
+  if (!sequence.ok()) return sequence.status();
+  n.sequence = *std::move(sequence);
+  if (c.Has(4)) n.sequence.SetLengths(b, c.In(4));
+  for (int d = 0; d < directions; ++d) n.directions.push_back(DirectionOf(c, n, op, d));
+  return n;
+}
+
+// What a cell computes of, at one step.
+struct Step {
+  OpBuilder& b;
+  const Network& network;
+  const Direction& direction;
+  absl::Span<const Activation> activations;
+  Value x;  // [batch, gates*H]: the operand's part of the gates
+  const std::vector<Value>& state;
+
+  int64_t hidden() const { return network.hidden; }
+  Value Gate(const Value& gates, int gate) const {
+    return b.Slice(gates, 1, gate * hidden(), hidden());
+  }
+  // The state's part of gates [first, first + count).
+  Value OfState(const Value& h, int first, int count) const {
+    const Value r = b.Slice(direction.r, 0, first * hidden(), count * hidden());
+    return b.Contract("nh,gh->ng", h, r);
+  }
+  Value Activated(int which, Value v) const {
+    if (network.clip) {
+      Tensor t = Tensor::Zeros(v.dtype(), {});
+      StoreScalar(t, 0, Scalar::Float(t.dtype, *network.clip));
+      const Value limit = b.Literal(v.elem, std::move(t));
+      v = b.Clamp(v, b.Neg(limit), limit);
+    }
+    return activations[which](b, v);
+  }
+  Value Complement(const Value& v) const { return b.Sub(b.Scalar(v.elem, 1), v); }
+};
+
+using Cell = absl::FunctionRef<std::vector<Value>(const Step& step)>;
+// The biases that are added to the operand's part, of [gates*H].
+using OperandBias = absl::FunctionRef<Value(const Direction& direction)>;
+
+struct Ran {
+  Value y;  // [length, batch, H]
+  std::vector<Value> last;
+};
+
+Ran RunDirection(OpBuilder& b, const Network& n, size_t d, OperandBias bias, Cell cell) {
+  const Direction& direction = n.directions[d];
+  const bool reversed = n.first_reversed || d == 1;
+  const size_t per_direction = n.activations.size() / n.directions.size();
+  Value x = b.Contract("lni,gi->lng", n.x, direction.w);
+  if (direction.w_bias) x = b.Add(x, bias(direction));
+  if (reversed) x = n.sequence.Reversed(b, x);
+  std::vector<Value> state = direction.state, outputs;
+  for (int64_t t = 0; t < n.sequence.steps() && b.status().ok(); ++t) {
+    const Step step = {b,
+                       n,
+                       direction,
+                       absl::MakeConstSpan(n.activations).subspan(d * per_direction, per_direction),
+                       n.sequence.At(b, x, t),
+                       state};
+    std::vector<Value> next = cell(step);
+    const Value zero = b.Splat(b.Scalar(next[0].elem, 0), next[0].shape);
+    outputs.push_back(n.sequence.Within(b, t, next[0], zero));
+    for (size_t i = 0; i < next.size(); ++i) {
+      next[i] = n.sequence.Within(b, t, next[i], state[i]);
+    }
+    state = std::move(next);
+  }
+  Value y = n.sequence.Stacked(b, outputs, {n.batch, n.hidden}, n.x.elem);
+  if (reversed) y = n.sequence.Reversed(b, y);
+  return {y, state};
+}
+
+absl::Status RunNetwork(HandlerContext& c, const Network& n, OperandBias bias, Cell cell) {
+  OpBuilder& b = c.b();
+  std::vector<Value> ys;
+  std::vector<std::vector<Value>> last;  // by state, then direction
+  for (size_t d = 0; d < n.directions.size(); ++d) {
+    Ran ran = RunDirection(b, n, d, bias, cell);
+    ys.push_back(b.Unsqueeze(ran.y, {n.batch_first ? 2 : 1}));
+    last.resize(ran.last.size());
+    for (size_t i = 0; i < ran.last.size(); ++i) {
+      last[i].push_back(b.Unsqueeze(ran.last[i], {n.batch_first ? 1 : 0}));
+    }
+  }
+  if (n.batch_first) {
+    for (Value& y : ys) y = b.Permute(y, {1, 0, 2, 3});
+  }
+  if (c.Wants(0)) c.Set(0, b.Cast(b.Concat(ys, n.batch_first ? 2 : 1), n.elem));
+  for (size_t i = 0; i < last.size(); ++i) {
+    const int o = static_cast<int>(i) + 1;
+    if (c.Wants(o)) c.Set(o, b.Cast(b.Concat(last[i], n.batch_first ? 1 : 0), n.elem));
+  }
+  return absl::OkStatus();
+}
+
+Value BothBiases(OpBuilder& b, const Direction& d) { return b.Add(*d.w_bias, *d.r_bias); }
+
+}  // namespace
+
+absl::Status Rnn(HandlerContext& c) {
+  absl::StatusOr<Network> n = NetworkOf(c, {1, {"Tanh"}, 1});
+  if (!n.ok()) return n.status();
+  return RunNetwork(
+      c, *n, [&](const Direction& d) { return BothBiases(c.b(), d); },
+      [](const Step& s) -> std::vector<Value> {
+        return {s.Activated(0, s.b.Add(s.x, s.OfState(s.state[0], 0, 1)))};
+      });
+}
+
+// Gates z, r, h.
+absl::Status Gru(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  absl::StatusOr<Network> n = NetworkOf(c, {3, {"Sigmoid", "Tanh"}, 1});
+  if (!n.ok()) return n.status();
+  const bool linear = c.Int("linear_before_reset") != 0;
+  const auto bias = [&](const Direction& d) {
+    if (!linear) return BothBiases(b, d);
+    // The state's bias of gate h is scaled by r.
+    const Expr zr = 2 * n->hidden;
+    const Value sum = b.Add(b.Slice(*d.w_bias, 0, 0, zr), b.Slice(*d.r_bias, 0, 0, zr));
+    return b.Concat({sum, b.Slice(*d.w_bias, 0, zr, n->hidden)}, 0);
+  };
+  return RunNetwork(c, *n, bias, [&](const Step& s) -> std::vector<Value> {
+    const Value& h = s.state[0];
+    const Value zr = b.Add(b.Slice(s.x, 1, 0, 2 * s.hidden()), s.OfState(h, 0, 2));
+    const Value z = s.Activated(0, s.Gate(zr, 0)), r = s.Activated(0, s.Gate(zr, 1));
+    Value of_state;
+    if (linear) {
+      of_state = s.OfState(h, 2, 1);
+      if (s.direction.r_bias) {
+        of_state = b.Add(of_state, b.Slice(*s.direction.r_bias, 0, 2 * s.hidden(), s.hidden()));
+      }
+      of_state = b.Mul(r, of_state);
+    } else {
+      of_state = s.OfState(b.Mul(r, h), 2, 1);
+    }
+    const Value fresh = s.Activated(1, b.Add(s.Gate(s.x, 2), of_state));
+    return {b.Add(b.Mul(s.Complement(z), fresh), b.Mul(z, h))};
+  });
+}
+
+// Gates i, o, f, c; peepholes i, o, f.
+absl::Status Lstm(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  absl::StatusOr<Network> n = NetworkOf(c, {4, {"Sigmoid", "Tanh", "Tanh"}, 2});
+  if (!n.ok()) return n.status();
+  const bool coupled = c.Int("input_forget") != 0;
+  return RunNetwork(
+      c, *n, [&](const Direction& d) { return BothBiases(b, d); },
+      [&](const Step& s) -> std::vector<Value> {
+        const Value gates = b.Add(s.x, s.OfState(s.state[0], 0, 4));
+        const Value& cell = s.state[1];
+        const auto peeped = [&](int gate, int peephole, const Value& at) {
+          const Value own = s.Gate(gates, gate);
+          if (!s.direction.peepholes) return own;
+          const Value p = b.Slice(*s.direction.peepholes, 0, peephole * s.hidden(), s.hidden());
+          return b.Add(own, b.Mul(p, at));
+        };
+        const Value i = s.Activated(0, peeped(0, 0, cell));
+        const Value f = coupled ? s.Complement(i) : s.Activated(0, peeped(2, 2, cell));
+        const Value fresh = s.Activated(1, s.Gate(gates, 3));
+        const Value next = b.Add(b.Mul(f, cell), b.Mul(i, fresh));
+        const Value o = s.Activated(0, peeped(1, 1, next));
+        // The cell is no gate: what is clipped is the sum that enters one, as in ONNX Runtime.
+        return {b.Mul(o, s.activations[2](b, next)), next};
+      });
+}
+
+namespace {
+
+constexpr HandlerRow kRows[] = {
+    {"", "RNN", 1, Rnn},
+    {"", "GRU", 3, Gru},
+    {"", "LSTM", 1, Lstm},
+    {"", "LinearAttention", 27, LinearAttention},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> RecurrentRows() { return kRows; }
 
 }  // namespace athanor::onnx

@@ -1,0 +1,67 @@
+// What the handlers of recurrences share. Private to handlers_recurrent*.cc.
+//
+// A recurrence is unrolled to its longest length: steps beyond a row's own length leave its state
+// as it is and give zeros. What does not depend on the state is computed for all steps at once.
+#ifndef ATHANOR_COMPILER_FRONTEND_ONNX_HANDLERS_RECURRENT_H_
+#define ATHANOR_COMPILER_FRONTEND_ONNX_HANDLERS_RECURRENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/frontend/onnx/handler.h"
+
+namespace athanor::onnx {
+
+// One of the functions that RNN, GRU and LSTM name in `activations`.
+struct Activation {
+  Value (*apply)(OpBuilder& b, const Value& x, double alpha, double beta) = nullptr;
+  double alpha = 0, beta = 0;
+
+  Value operator()(OpBuilder& b, const Value& x) const { return apply(b, x, alpha, beta); }
+};
+// `count` of them, by the node's attributes or else `names`. INVALID_ARGUMENT for an unknown one, a
+// wrong number, or a function whose alpha or beta must be given and is not.
+absl::StatusOr<std::vector<Activation>> ActivationsOf(const HandlerContext& c, size_t count,
+                                                      absl::Span<const std::string_view> names);
+
+// Steps along which a state runs.
+class Sequence {
+ public:
+  // `length` of an axis; at most `nodes` per step are made `times` over. UNIMPLEMENTED where that
+  // is more than may be unrolled.
+  static absl::StatusOr<Sequence> Of(const HandlerContext& c, OpBuilder& b, const Expr& length,
+                                     int64_t nodes);
+  // Rows of a batch that are shorter: i64 or i32 [batch].
+  void SetLengths(OpBuilder& b, const Value& lengths);
+
+  const Expr& length() const { return length_; }
+  int64_t steps() const { return steps_; }
+  // x [length, ...] at a step, zeros where the sequence is not that long.
+  Value At(OpBuilder& b, const Value& x, int64_t step) const;
+  // Where the step is within a row's length, `value`, else `otherwise`; both are [batch, ...].
+  Value Within(OpBuilder& b, int64_t step, const Value& value, const Value& otherwise) const;
+  // [length, ...] of one value per step.
+  Value Stacked(OpBuilder& b, const std::vector<Value>& steps, const Shape& shape, Elem elem) const;
+  // x [length, batch, K] with each row's steps in reverse, the rest where it was.
+  Value Reversed(OpBuilder& b, const Value& x) const;
+
+ private:
+  Expr length_;
+  int64_t steps_ = 0;
+  std::optional<Value> lengths_;  // i64 [batch], in [0, length]
+};
+
+absl::Status Rnn(HandlerContext& c);
+absl::Status Gru(HandlerContext& c);
+absl::Status Lstm(HandlerContext& c);
+absl::Status LinearAttention(HandlerContext& c);
+
+}  // namespace athanor::onnx
+
+#endif  // ATHANOR_COMPILER_FRONTEND_ONNX_HANDLERS_RECURRENT_H_
