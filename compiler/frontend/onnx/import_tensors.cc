@@ -77,8 +77,8 @@ absl::StatusOr<Value> Importer::MakeParameter(StoredTensor stored, std::string_v
                                  : TensorType{CarrierOf(elem), shape};
   const NodeId node = AddDeclared(Op::kParameter, UniqueName(name), type);
   parameters_.emplace_back(node, std::move(stored));
-  if (!packed) return b_->At(node, elem);
-  Value value = Unpacked(b_->At(node, Elem::kUInt8), elem, shape);
+  const Value stated = b_->At(node, packed ? Elem::kUInt8 : elem);
+  const Value value = packed ? Unpacked(stated, elem, shape) : stated;
   if (absl::Status s = b_->TakeStatus(); !s.ok()) return s;
   return value;
 }

@@ -1,0 +1,32 @@
+"""The onnx package's backend cases through the importer and the reference evaluator."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+
+import cases
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RUNNER = ROOT / "bazel-bin" / "tests" / "conformance" / "onnx_cases"
+
+COUNTED = 1954
+# Raised as more are: the number can only fall by a failing test.
+RIGHT = 1000
+
+
+def test_cases(tmp_path: pathlib.Path) -> None:
+    """No case is wrong, none fails other than by name, and no fewer are right than were."""
+    counts = cases.write_cases(tmp_path / "cases", "*")
+    assert counts["counted"] == COUNTED
+    done = subprocess.run([RUNNER, tmp_path / "cases", "--quiet"], capture_output=True, text=True,
+                          check=False)
+    bad = [line for line in done.stdout.splitlines() if line.startswith(("wrong ", "error "))]
+    assert not bad, "\n".join(bad)
+    assert done.returncode == 0, done.stderr
+    words = {word: int(count) for count, word in
+             re.findall(r"(\d+) (\w+)", done.stdout.splitlines()[-1])}
+    assert words["counted"] == COUNTED
+    assert sum(words.get(word, 0) for word in ("right", "pinned", "imported")) >= RIGHT, (
+        done.stdout[-4000:])
