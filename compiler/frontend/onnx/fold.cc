@@ -43,23 +43,36 @@ bool UsesDims(const Node& node) {
   return false;
 }
 
-// What the reference evaluator visits for a node, about: each element of the result, and of every
-// operand for each that is reduced over or searched.
+// Composites that visit each element a few times.
+bool IsLinear(Op op) {
+  switch (op) {
+    case Op::kSigmoid:
+    case Op::kGelu:
+    case Op::kSilu:
+    case Op::kRelu:
+    case Op::kSoftmax:
+    case Op::kLayerNorm:
+    case Op::kRmsNorm:
+      return true;
+    default:
+      return OpInfo(op).op_class != OpClass::kComposite;
+  }
+}
+
+// What the reference evaluator visits for a node, about: each element of the result and of every
+// operand, and what is paired.
 std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
   std::optional<int64_t> work = Elements(node.type.shape, limit);
   if (!work) return std::nullopt;
-  const OpClass kind = OpInfo(node.op).op_class;
-  const bool reduces = kind == OpClass::kReduction || kind == OpClass::kComposite;
   for (NodeId operand : node.inputs) {
     const std::optional<int64_t> elements = Elements(graph.node(operand).type.shape, limit);
     if (!elements) return std::nullopt;
     *work += *elements;
   }
-  if (reduces && !node.inputs.empty()) {
-    // A contraction reads a row of its operand for each of its elements; no row is longer than it.
+  if (!IsLinear(node.op) && !node.inputs.empty()) {
+    // A contraction reads a row of its operand for each element; no row is longer than it.
     const int64_t result = *Elements(node.type.shape, limit);
     const int64_t first = *Elements(graph.node(node.inputs[0]).type.shape, limit);
-    if (node.op == Op::kSumReduce || node.op == Op::kMaxReduce) return *work;
     if (first > 0 && result > limit / first) return std::nullopt;
     *work += result * first;
   }

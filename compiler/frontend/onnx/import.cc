@@ -132,7 +132,7 @@ absl::Status Importer::AddInputs(const Frame& frame) {
   const std::string& name = graph.name();
   if (CheckName("graph name", name, options_.limits.graph).ok()) graph_.name = name;
   b_.emplace(&graph_, options_.limits.graph);
-  for (const ValueInfoProto* info : inputs) names_.insert(info->name());
+  for (const ValueInfoProto* info : inputs) names_.emplace(info->name(), 0);
   for (const ValueInfoProto* info : inputs) {
     if (absl::Status s = AddInput(*info); !s.ok()) {
       return Prefixed(Cat("input ", Quoted(info->name()), ": "), s);
@@ -187,6 +187,10 @@ absl::Status Importer::Pin(const Tensor& given, Elem elem, NodeId node, Value* v
     return Invalid("its value is given with shape ",
                    ShapeToString(Shape(given.shape.begin(), given.shape.end())),
                    ", but its shape is ", ShapeToString(shape), "; fix its dims to the same sizes");
+  }
+  if (given.elements() > kMaxKnownElements) {
+    return Invalid("its value has ", given.elements(), " elements; at most ", kMaxKnownElements,
+                   " can be given at upload");
   }
   if (given.bytes.size() != static_cast<size_t>(given.elements()) * DTypeBytes(given.dtype)) {
     return Invalid("its value has ", given.bytes.size(), " bytes; its shape needs ",

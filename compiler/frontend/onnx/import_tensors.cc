@@ -36,8 +36,12 @@ std::string Importer::UniqueName(std::string_view name) {
       if (static_cast<unsigned char>(c) >= 0x80) c = '_';
     }
   }
+  auto [it, added] = names_.emplace(base, 0);
   std::string unique = base;
-  for (int64_t i = 1; !names_.insert(unique).second; ++i) unique = Cat(base, "_", i);
+  while (!added) {
+    unique = Cat(base, "_", ++it->second);
+    added = names_.emplace(unique, 0).second;
+  }
   return unique;
 }
 

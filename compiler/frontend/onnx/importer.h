@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -150,7 +149,7 @@ class Importer {
   std::vector<std::pair<NodeId, StoredTensor>> parameters_;  // by id
   std::vector<StoredTensor> external_;                       // whose ranges must not overlap
   std::vector<std::string> notes_;
-  std::set<std::string, std::less<>> names_;  // of our nodes
+  std::map<std::string, int64_t, std::less<>> names_;  // of our nodes; how often each was asked for
 
   std::map<const ::onnx::TensorProto*, Value> tensors_;
   std::map<const GraphProto*, GraphInfo> infos_;

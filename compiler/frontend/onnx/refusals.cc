@@ -1,5 +1,7 @@
 // The refusals of a model as one status.
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -98,6 +100,12 @@ absl::Status ToStatus(absl::Span<const Refusal> refusals, size_t bytes) {
                                {0, 0}}) {
     text = Text(groups, refusals.size(), names, reason);
     if (text.size() <= bytes) break;
+  }
+  if (text.size() > bytes) {  // the ops alone, each once
+    std::set<std::string> ops;
+    for (const Group& group : groups) ops.insert(group.op);
+    text = Cat(refusals.size(), " refusals of ", groups.size(), " kinds:");
+    for (const std::string& op : ops) text += Cat(" ", op);
   }
   if (text.size() > bytes) text = Cut(text, bytes > 3 ? bytes - 3 : 0);
   return absl::Status(code, text);
