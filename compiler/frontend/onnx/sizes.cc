@@ -160,6 +160,14 @@ std::optional<Value> FromCells(Cells cells, const Bounds& bounds) {
   return value;
 }
 
+Value WithKnown(Elem elem, Known known) {
+  Value value;
+  value.elem = elem;
+  value.shape.assign(known.shape.begin(), known.shape.end());
+  value.known = std::make_shared<const Known>(std::move(known));
+  return value;
+}
+
 Values One(std::optional<Value> value) {
   if (!value) return std::nullopt;
   return std::vector<Value>{*std::move(value)};
@@ -264,13 +272,15 @@ Values ComputeKnown(const HandlerContext& call, const Bounds& bounds) {
   const SizeCall sizes{call, bounds};
   if (Values values = KnownElementwise(sizes)) return values;
   if (Values values = KnownMovement(sizes)) return values;
+  if (Values values = KnownMade(sizes)) return values;
   return KnownReduce(sizes);
 }
 
 absl::Span<const std::string_view> KnownOps() {
   static const auto* const ops = [] {
     auto* all = new std::vector<std::string_view>;
-    for (absl::Span<const std::string_view> part : {ElementwiseOps(), MovementOps(), ReduceOps()}) {
+    for (absl::Span<const std::string_view> part :
+         {ElementwiseOps(), MovementOps(), MadeOps(), ReduceOps()}) {
       all->insert(all->end(), part.begin(), part.end());
     }
     return all;

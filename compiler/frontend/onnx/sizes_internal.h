@@ -39,6 +39,7 @@ std::optional<int64_t> CountOf(const Shape64& shape);  // nullopt above kMaxKnow
 std::optional<Cells> CellsOf(const Value& value);
 // The value, if each element is one of the type over all dims; floats within exact integers.
 std::optional<Value> FromCells(Cells cells, const Bounds& bounds);
+Value WithKnown(Elem elem, Known known);
 Values One(std::optional<Value> value);
 // numpy's; nullopt where they do not fit or it is too large.
 std::optional<Shape64> Broadcast(const Shape64& a, const Shape64& b);
@@ -52,13 +53,15 @@ std::optional<std::vector<int>> AxesOf(const std::vector<int64_t>& axes, size_t 
 // Row-major strides.
 Shape64 StridesOf(const Shape64& shape);
 
-// sizes_elementwise.cc, sizes_movement.cc, sizes_reduce.cc: nullopt for ops that are not theirs
-// too.
+// sizes_elementwise.cc, sizes_movement.cc, sizes_make.cc, sizes_reduce.cc: nullopt for ops that are
+// not theirs too.
 Values KnownElementwise(const SizeCall& call);
 Values KnownMovement(const SizeCall& call);
+Values KnownMade(const SizeCall& call);
 Values KnownReduce(const SizeCall& call);
 absl::Span<const std::string_view> ElementwiseOps();
 absl::Span<const std::string_view> MovementOps();
+absl::Span<const std::string_view> MadeOps();
 absl::Span<const std::string_view> ReduceOps();
 
 }  // namespace athanor::onnx

@@ -1,4 +1,4 @@
-// Known contents: what only moves elements, and what makes them from shapes.
+// Known contents: what only moves elements.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -11,24 +11,15 @@
 namespace athanor::onnx {
 namespace {
 
-constexpr std::string_view kOps[] = {
-    "Constant",  "Shape",  "Size",    "ConstantOfShape", "Gather",   "Slice",
-    "Concat",    "Split",  "Squeeze", "Unsqueeze",       "Reshape",  "Flatten",
-    "Transpose", "Expand", "Tile",    "Range",           "ScatterND"};
+constexpr std::string_view kOps[] = {"Gather",    "Slice",     "Concat",  "Split",
+                                     "Squeeze",   "Unsqueeze", "Reshape", "Flatten",
+                                     "Transpose", "Expand",    "Tile",    "ScatterND"};
 
 // A result whose element i is that of operand `from[i].first` at `from[i].second`.
 struct Moved {
   Shape64 shape;
   std::vector<std::pair<int, int64_t>> from;
 };
-
-Value WithKnown(Elem elem, Known known) {
-  Value value;
-  value.elem = elem;
-  value.shape.assign(known.shape.begin(), known.shape.end());
-  value.known = std::make_shared<const Known>(std::move(known));
-  return value;
-}
 
 // As bytes where all operands are literals, else as expressions.
 std::optional<Value> Move(const SizeCall& call, const Moved& moved,
@@ -74,75 +65,6 @@ Values Reshaped(const SizeCall& call, Shape64 shape) {
   std::vector<int64_t> at(*count);
   std::iota(at.begin(), at.end(), 0);
   return Picked(call, std::move(shape), at);
-}
-
-Values KnownShape(const SizeCall& call) {
-  const Shape& shape = call.c.In(0).shape;
-  const auto rank = static_cast<int64_t>(shape.size());
-  int64_t start = 0, end = rank;
-  if (call.version() >= 15) {
-    start = call.c.Int("start");
-    if (call.c.Given("end")) end = call.c.Int("end");
-  }
-  start = std::clamp<int64_t>(start < 0 ? start + rank : start, 0, rank);
-  end = std::clamp<int64_t>(end < 0 ? end + rank : end, 0, rank);
-  Cells cells{Elem::kInt64, {std::max<int64_t>(end - start, 0)}, {}, 1};
-  for (int64_t i = start; i < end; ++i) cells.sizes.push_back(shape[i]);
-  return One(FromCells(std::move(cells), call.bounds));
-}
-
-Values KnownSize(const SizeCall& call) {
-  Expr count = 1;
-  for (const Expr& size : call.c.In(0).shape) count *= size;
-  return One(FromCells({Elem::kInt64, {}, {count}, 1}, call.bounds));
-}
-
-Values KnownConstant(const SizeCall& call) {
-  const HandlerContext& c = call.c;
-  const auto whole = [&](const std::vector<int64_t>& values, Shape64 shape) {
-    Cells cells{Elem::kInt64, std::move(shape), {}, 1};
-    for (int64_t value : values) cells.sizes.emplace_back(value);
-    return CountOf(cells.shape) ? One(FromCells(std::move(cells), call.bounds)) : std::nullopt;
-  };
-  const auto floats = [&](const std::vector<double>& values, Shape64 shape) -> Values {
-    if (!CountOf(shape)) return std::nullopt;
-    Tensor literal = Tensor::Zeros(DType::kF32, std::move(shape));
-    for (size_t i = 0; i < values.size(); ++i) {
-      literal.data<float>()[i] = static_cast<float>(values[i]);
-    }
-    return One(WithKnown(Elem::kFloat, KnownOf(std::move(literal))));
-  };
-  const auto length = [](const auto& values) {
-    return Shape64{static_cast<int64_t>(values.size())};
-  };
-  if (c.Given("value_int")) return whole({c.Int("value_int")}, {});
-  if (c.Given("value_ints")) return whole(c.Ints("value_ints"), length(c.Ints("value_ints")));
-  if (c.Given("value_float")) return floats({c.Float("value_float")}, {});
-  if (c.Given("value_floats")) {
-    return floats(c.Floats("value_floats"), length(c.Floats("value_floats")));
-  }
-  if (!c.Given("value")) return std::nullopt;
-  absl::StatusOr<Value> value = c.TensorAttr("value");
-  if (!value.ok() || value->known == nullptr) return std::nullopt;
-  return std::vector<Value>{*std::move(value)};
-}
-
-Values KnownConstantOfShape(const SizeCall& call) {
-  const std::optional<std::vector<int64_t>> shape = Numbers(call, 0);
-  const std::optional<int64_t> count = shape ? CountOf(*shape) : std::nullopt;
-  if (!count || *count > 1024) return std::nullopt;  // larger ones are data
-  Tensor one = Tensor::Zeros(DType::kF32, {1});
-  Elem elem = Elem::kFloat;
-  if (call.c.Given("value")) {
-    absl::StatusOr<Value> value = call.c.TensorAttr("value");
-    if (!value.ok() || value->known == nullptr || !value->known->literal) return std::nullopt;
-    one = *value->known->literal;
-    elem = value->elem;
-  }
-  if (one.elements() != 1) return std::nullopt;
-  Tensor result{one.dtype, *shape, {}};
-  for (int64_t i = 0; i < *count; ++i) result.bytes += one.bytes;
-  return One(WithKnown(elem, KnownOf(std::move(result))));
 }
 
 Values KnownGather(const SizeCall& call) {
@@ -207,11 +129,13 @@ Values KnownSlice(const SizeCall& call) {
     if (!axis) return std::nullopt;
     const int64_t n = data[*axis], by = steps ? (*steps)[i] : 1;
     if (by == 0 || by == std::numeric_limits<int64_t>::min()) return std::nullopt;
-    const auto clamped = [&](int64_t at) {
-      if (at < 0) at += n;
-      return by > 0 ? std::clamp<int64_t>(at, 0, n) : std::clamp<int64_t>(at, -1, n - 1);
+    // As the schema says: backwards a start before the first element is the first.
+    const int64_t first = by < 0 && n == 0 ? -1 : 0, last = by > 0 ? n : n - 1;
+    const auto clamped = [&](int64_t at, int64_t low) {
+      return std::clamp<int64_t>(at < 0 ? at + n : at, low, last);
     };
-    const int64_t from = clamped((*starts)[i]), to = clamped((*ends)[i]);
+    const int64_t from = clamped((*starts)[i], first);
+    const int64_t to = clamped((*ends)[i], by > 0 ? 0 : -1);
     const int64_t distance = by > 0 ? to - from : from - to;
     begin[*axis] = from;
     step[*axis] = by;
@@ -420,25 +344,6 @@ Values KnownTile(const SizeCall& call) {
   return Picked(call, std::move(shape), at);
 }
 
-Values KnownRange(const SizeCall& call) {
-  const std::optional<std::vector<int64_t>> start = Numbers(call, 0), limit = Numbers(call, 1),
-                                            delta = Numbers(call, 2);
-  if (!start || !limit || !delta || start->size() != 1 || limit->size() != 1 ||
-      delta->size() != 1 || delta->front() == 0) {
-    return std::nullopt;
-  }
-  const Expr distance = delta->front() > 0 ? Expr(limit->front()) - Expr(start->front())
-                                           : Expr(start->front()) - Expr(limit->front());
-  const Expr step = delta->front() > 0 ? Expr(delta->front()) : Expr(0) - Expr(delta->front());
-  const std::optional<int64_t> count = MaxOf(0, CeilDiv(distance, step)).constant();
-  if (!count || *count > kMaxKnownElements) return std::nullopt;
-  Cells cells{call.c.In(0).elem, {*count}, {}, 1};
-  for (int64_t i = 0; i < *count; ++i) {
-    cells.sizes.push_back(Expr(start->front()) + Expr(i) * Expr(delta->front()));
-  }
-  return One(FromCells(std::move(cells), call.bounds));
-}
-
 Values KnownScatterND(const SizeCall& call) {
   if (call.version() >= 16 && call.c.String("reduction") != "none") return std::nullopt;
   const Shape64& data = call.shape(0);
@@ -474,10 +379,6 @@ Values KnownScatterND(const SizeCall& call) {
 
 Values KnownMovement(const SizeCall& call) {
   const std::string_view op = call.c.node().op_type();
-  if (op == "Constant") return KnownConstant(call);
-  if (op == "Shape") return KnownShape(call);
-  if (op == "Size") return KnownSize(call);
-  if (op == "ConstantOfShape") return KnownConstantOfShape(call);
   if (op == "Gather") return KnownGather(call);
   if (op == "Slice") return KnownSlice(call);
   if (op == "Concat") return KnownConcat(call);
@@ -489,7 +390,6 @@ Values KnownMovement(const SizeCall& call) {
   if (op == "Transpose") return KnownTranspose(call);
   if (op == "Expand") return KnownExpand(call);
   if (op == "Tile") return KnownTile(call);
-  if (op == "Range") return KnownRange(call);
   if (op == "ScatterND") return KnownScatterND(call);
   return std::nullopt;
 }

@@ -179,6 +179,9 @@ TEST(SizesTest, Movement) {
   EXPECT_EQ(
       Compute("Slice", 13, {Sizes({b, s, 64}), Ints({-1}), Ints({-100}), Ints({0}), Ints({-2})}),
       "[2]: 64 b");
+  EXPECT_EQ(Compute("Slice", 13, {Sizes({b, s}), Ints({-9}), Ints({-9}), Ints({0}), Ints({-1})}),
+            "[1]: b");
+  EXPECT_EQ(Compute("Slice", 13, {Ints({}), Ints({5}), Ints({-9}), Ints({0}), Ints({-1})}), "[0]:");
   EXPECT_EQ(Compute("Slice", 1, {Sizes({b, s, 64})},
                     {{"starts", std::vector<int64_t>{0}}, {"ends", std::vector<int64_t>{-1}}}),
             "[2]: b s");
