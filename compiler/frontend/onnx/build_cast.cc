@@ -129,7 +129,8 @@ Value Encode(OpBuilder& b, const Value& x, Elem to, const CodeFormat& f, const C
   return Convert(b, code, to);
 }
 
-// Powers of two, by the exponent's field of f32: the sign is dropped, infinities are NaN.
+// Powers of two, by the exponent's field of f32, as ONNX's reference has it: the sign is dropped,
+// infinities are NaN in every mode (the schema's text has the largest power when it saturates).
 Value EncodeE8M0(OpBuilder& b, const Value& x, const CastMode& mode) {
   const Value bits = Reread(b, ForRounding(b, x), Elem::kInt32);
   const Value exponent = b.And(ShiftBy(b, bits, kF32Mantissa, "right"), I32(b, 0xff));

@@ -38,6 +38,7 @@ absl::StatusOr<Elem> ElemAttr(HandlerContext& c, std::string_view name);
 // Parts of families that are split over files.
 absl::Span<const HandlerRow> ElementwiseUnaryRows();
 absl::Span<const HandlerRow> ElementwiseBinaryRows();
+absl::Span<const HandlerRow> MicrosoftQuantisedRows();
 
 }  // namespace athanor::onnx
 

@@ -153,7 +153,7 @@ Value IntegerPower(OpBuilder& b, const Value& x, const Value& y) {
   const auto odd = [&](int bit) {
     const Value shifted =
         b.Binary(Op::kShift, y, b.Integer(y.elem, bit), {{"direction", std::string("right")}});
-    return b.Equal(b.And(shifted, b.Integer(y.elem, 1)), b.Integer(y.elem, 1));
+    return b.Cast(b.And(shifted, b.Integer(y.elem, 1)), Elem::kBool);
   };
   Value power = one, square = x;
   for (int bit = 0; bit < bits; ++bit) {
@@ -198,7 +198,7 @@ Value FloatPower(OpBuilder& b, const Value& x, const Value& y) {
   if (!IsLong(y)) return b.Cast(b.Binary(Op::kPow, base, exponent), x.elem);
   // Beyond 2^53 an exponent in f64 has lost whether it is odd.
   const Value size = b.Binary(Op::kPow, b.Abs(base), exponent);
-  const Value odd = b.Equal(b.And(y, b.Integer(y.elem, 1)), b.Integer(y.elem, 1));
+  const Value odd = b.Cast(b.And(y, b.Integer(y.elem, 1)), Elem::kBool);
   const Value sign = b.CopySign(b.Splat(b.Scalar(elem, 1), base.shape), base);
   const Value negative = b.And(odd, b.Less(sign, b.Scalar(elem, 0)));
   return b.Cast(b.Select(negative, b.Neg(size), size), x.elem);

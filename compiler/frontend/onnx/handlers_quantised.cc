@@ -1,4 +1,6 @@
 // Handlers: quantisation, and products of quantised operands.
+#include "compiler/frontend/onnx/handlers_quantised.h"
+
 #include <string>
 #include <vector>
 
@@ -74,15 +76,6 @@ Value Decoded(OpBuilder& b, const Value& v) {
   return b.Cast(v, IsWhole(v.elem) ? kI32 : Elem::kFloat);
 }
 
-// Round(x) + zero as a value of `to`, saturated; `zero` may be null.
-Value RoundedTo(OpBuilder& b, const Value& x, const Value* zero, Elem to) {
-  const Value wide = b.Up(b.Unary(Op::kRound, x));
-  Value whole = b.Cast(
-      b.Clamp(wide, b.Scalar(wide.elem, -kFarOutside), b.Scalar(wide.elem, kFarOutside)), kI32);
-  if (zero != nullptr) whole = b.Add(whole, b.Cast(*zero, kI32));
-  return b.Cast(b.Clamp(whole, b.Integer(kI32, Lowest(to)), b.Integer(kI32, Highest(to))), to);
-}
-
 absl::StatusOr<Elem> QuantisedType(HandlerContext& c) {
   Elem elem = c.Has(2) ? c.In(2).elem : Elem::kUInt8;
   if (IntOr(c, 21, "output_dtype") == 0) return elem;
@@ -156,30 +149,11 @@ absl::Status DequantizeLinear(HandlerContext& c) {
 }
 
 absl::Status DynamicQuantizeLinear(HandlerContext& c) {
-  OpBuilder& b = c.b();
-  const Value& x = c.In(0);
-  std::vector<int> axes;
-  for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
-  const Value zero = b.Scalar(x.elem, 0), steps = b.Scalar(x.elem, 255);
-  const Value high = b.Max(zero, b.Reduce(Op::kMaxReduce, x, axes, false));
-  const Value low = b.Min(zero, b.Neg(b.Reduce(Op::kMaxReduce, b.Neg(x), axes, false)));
-  const Value range = b.Select(b.Equal(high, low), b.Scalar(x.elem, 1), b.Sub(high, low));
-  const Value scale = b.Div(range, steps);
-  const Value point = b.Clamp(b.Sub(zero, b.Div(low, scale)), zero, steps);
-  const Value zero_point = b.Cast(b.Unary(Op::kRound, point), Elem::kUInt8);
-  if (c.Wants(0)) c.Set(0, RoundedTo(b, b.Div(x, scale), &zero_point, Elem::kUInt8));
-  if (c.Wants(1)) c.Set(1, scale);
-  if (c.Wants(2)) c.Set(2, zero_point);
+  const Quantised q = QuantisedDynamically(c.b(), c.In(0));
+  if (c.Wants(0)) c.Set(0, q.values);
+  if (c.Wants(1)) c.Set(1, q.scale);
+  if (c.Wants(2)) c.Set(2, q.zero_point);
   return absl::OkStatus();
-}
-
-// A parameter of a matrix: one number, one for each row (a) or column (b), or one of the matrix's
-// rank with 1 elsewhere. A vector is of `rows`: of a's.
-absl::StatusOr<Value> OfMatrix(HandlerContext& c, int i, std::string_view what, bool rows) {
-  OpBuilder& b = c.b();
-  const Value& v = c.In(i);
-  if (v.rank() == 1 && b.bounds().ProvablyEqual(v.shape[0], 1)) return ScalarOperand(c, i, what);
-  return v.rank() == 1 && rows ? b.Unsqueeze(v, std::vector<int>{1}) : v;
 }
 
 // Operand i less its zero point (operand `zero`, if there is one), in i32 or f32.
@@ -187,7 +161,8 @@ absl::StatusOr<Value> Shifted(HandlerContext& c, int i, int zero, std::string_vi
   OpBuilder& b = c.b();
   const Value x = Decoded(b, c.In(i));
   if (!c.Has(zero)) return x;
-  const absl::StatusOr<Value> point = OfMatrix(c, zero, what, what[0] == 'a');
+  const absl::StatusOr<Value> point =
+      i == 0 ? RowParameter(c, zero, what) : ColumnParameter(c, zero, what);
   if (!point.ok()) return point.status();
   const Value y = b.Sub(x, Decoded(b, *point));
   if (b.status().ok() && y.shape.size() != c.In(i).shape.size()) {
@@ -210,10 +185,10 @@ absl::Status QLinearMatMul(HandlerContext& c) {
   OpBuilder& b = c.b();
   const absl::StatusOr<Value> x = Shifted(c, 0, 2, "a_zero_point"),
                               y = Shifted(c, 3, 5, "b_zero_point");
-  const absl::StatusOr<Value> x_scale = OfMatrix(c, 1, "a_scale", true),
-                              y_scale = OfMatrix(c, 4, "b_scale", false),
-                              out_scale = OfMatrix(c, 6, "y_scale", true),
-                              zero = OfMatrix(c, 7, "y_zero_point", true);
+  const absl::StatusOr<Value> x_scale = RowParameter(c, 1, "a_scale"),
+                              y_scale = ColumnParameter(c, 4, "b_scale"),
+                              out_scale = RowParameter(c, 6, "y_scale"),
+                              zero = RowParameter(c, 7, "y_zero_point");
   for (const auto* part : {&x, &y, &x_scale, &y_scale, &out_scale, &zero}) {
     if (!part->ok()) return part->status();
   }
@@ -239,6 +214,42 @@ constexpr HandlerRow kRows[] = {
 };
 
 }  // namespace
+
+Value RoundedTo(OpBuilder& b, const Value& x, const Value* zero, Elem to) {
+  const Value wide = b.Up(b.Unary(Op::kRound, x));
+  Value whole = b.Cast(
+      b.Clamp(wide, b.Scalar(wide.elem, -kFarOutside), b.Scalar(wide.elem, kFarOutside)), kI32);
+  if (zero != nullptr) whole = b.Add(whole, b.Cast(*zero, kI32));
+  return b.Cast(b.Clamp(whole, b.Integer(kI32, Lowest(to)), b.Integer(kI32, Highest(to))), to);
+}
+
+Quantised QuantisedDynamically(OpBuilder& b, const Value& x) {
+  std::vector<int> axes;
+  for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
+  const Value zero = b.Scalar(x.elem, 0), steps = b.Scalar(x.elem, 255);
+  const Value high = b.Max(zero, b.Reduce(Op::kMaxReduce, x, axes, false));
+  const Value low = b.Min(zero, b.Neg(b.Reduce(Op::kMaxReduce, b.Neg(x), axes, false)));
+  const Value range = b.Select(b.Equal(high, low), b.Scalar(x.elem, 1), b.Sub(high, low));
+  Quantised q;
+  q.scale = b.Div(range, steps);
+  const Value point = b.Clamp(b.Sub(zero, b.Div(low, q.scale)), zero, steps);
+  q.zero_point = b.Cast(b.Unary(Op::kRound, point), Elem::kUInt8);
+  q.values = RoundedTo(b, b.Div(x, q.scale), &q.zero_point, Elem::kUInt8);
+  return q;
+}
+
+absl::StatusOr<Value> RowParameter(HandlerContext& c, int i, std::string_view what) {
+  const Value& v = c.In(i);
+  if (v.rank() != 1) return v;
+  if (c.b().bounds().ProvablyEqual(v.shape[0], 1)) return ScalarOperand(c, i, what);
+  return c.b().Unsqueeze(v, std::vector<int>{1});
+}
+
+absl::StatusOr<Value> ColumnParameter(HandlerContext& c, int i, std::string_view what) {
+  const Value& v = c.In(i);
+  const bool one = v.rank() == 1 && c.b().bounds().ProvablyEqual(v.shape[0], 1);
+  return one ? ScalarOperand(c, i, what) : v;
+}
 
 absl::Span<const HandlerRow> QuantisedRows() { return kRows; }
 
