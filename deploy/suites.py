@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What the Python suites start; the ordinary run has built them already.
 BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
-            "//clients/bench:athanor-bench"]
+            "//clients/bench:athanor-bench", "//tests/conformance:onnx_cases"]
 
 
 @dataclasses.dataclass
@@ -178,7 +178,7 @@ def run_ruff() -> Result:
 SUITES: dict[str, Callable[[float | None], Result]] = {
     "bazel": lambda _: run_bazel("--nobuild_tests_only"),
     "ruff": lambda _: run_ruff(),
-    "python": lambda _: run_pytest("clients/python", "tests/models"),
+    "python": lambda _: run_pytest("clients/python", "tests/models", "tests/onnx"),
     "e2e": lambda _: run_pytest("tests/e2e"),
     "onnx": lambda _: run_pytest("tests/onnx"),
     "steady": lambda _: run_pytest("tests/steady"),
