@@ -37,6 +37,18 @@ struct Case {
   double rtol = 0, atol = 0;
 };
 
+// Bounds of dims, where a case has some.
+std::vector<DimGiven> ReadDims(const fs::path& folder) {
+  std::vector<DimGiven> dims;
+  std::ifstream table(folder / "dims.tsv");
+  DimGiven dim;
+  for (int64_t low = 0, high = 0; table >> dim.name >> low >> high; dims.push_back(dim)) {
+    dim.min = low;
+    dim.max = high;
+  }
+  return dims;
+}
+
 struct Outcome {
   std::string word;  // right, pinned, imported, refused, wrong, error
   std::string text;
@@ -117,9 +129,17 @@ std::string Difference(const Tensor& got, const Tensor& expected, const Case& on
     return ShapeToString(Shape(t.shape.begin(), t.shape.end()));
   };
   if (got.shape != expected.shape) return Cat("is ", text(got), ", expected ", text(expected));
+  Case within = one;
+  if (one.kind == "zoo") {  // in units of the largest value
+    double largest = 1;
+    for (int64_t i = 0; i < expected.elements(); ++i) {
+      largest = std::max(largest, std::abs(Number(expected, i)));
+    }
+    within.atol *= largest;
+  }
   int64_t first = -1, count = 0;
   for (int64_t i = 0; i < got.elements(); ++i) {
-    if (Close(got, expected, i, one)) continue;
+    if (Close(got, expected, i, within)) continue;
     if (count++ == 0) first = i;
   }
   if (count == 0) return "";
@@ -204,9 +224,9 @@ std::vector<std::string> InputNames(const std::string& model) {
 
 // Imports with the values of one data set for what is refused without; again, as what is known then
 // may ask for more.
-TestImport ImportPinned(const std::string& model, const DataSet& set, bool* pinned) {
+TestImport ImportPinned(const std::string& model, ImportOptions options, const DataSet& set,
+                        bool* pinned) {
   const std::vector<std::string> names = InputNames(model);
-  ImportOptions options;
   TestImport import = ImportBytes(model, options);
   while (!import.status.ok()) {
     bool more = false;
@@ -254,7 +274,9 @@ Outcome RunCase(const fs::path& folder, const Case& one) {
     const TestImport import = ImportBytes(model);
     return import.status.ok() ? Outcome{"imported", ""} : Refused(import);
   }
-  const TestImport plain = ImportBytes(model);
+  ImportOptions options;
+  options.dims = ReadDims(folder);
+  const TestImport plain = ImportBytes(model, options);
   if (!plain.status.ok() && Wanted(plain).empty()) return Refused(plain);
   Outcome outcome{"error", "has no data set"};
   bool pinned = false;
@@ -264,7 +286,7 @@ Outcome RunCase(const fs::path& folder, const Case& one) {
       return {"error",
               Cat("set_", k, ": ", std::string(absl::string_view(set.status().message())))};
     }
-    const TestImport import = ImportPinned(model, *set, &pinned);
+    const TestImport import = ImportPinned(model, options, *set, &pinned);
     if (!import.status.ok()) return Refused(import);
     outcome = RunSet(import, *set, one);
     if (outcome.word == "wrong" && Draws(model) && IsDrawnLike(import, *set)) {

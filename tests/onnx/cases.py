@@ -1,11 +1,12 @@
 """Writes ONNX's backend test cases to a folder, for tests/conformance/onnx_cases and others.
 
-    .venv/bin/python tests/onnx/cases.py DIR [--filter 'test_softmax*']
+    .venv/bin/python tests/onnx/cases.py DIR [--filter 'test_softmax*'] [--zoo]
 
 The onnx package makes most cases in memory. In DIR are then `cases.tsv` (kind, name, rtol, atol,
 why it is not counted or nothing) and, but for those not counted, KIND/NAME with `model.onnx` and
 for each data set k `set_k/input_i.pb` and `set_k/output_i.pb`, TensorProtos in the order of the
-model's inputs and outputs.
+model's inputs and outputs. With --zoo also the small forms of tests/models/zoo.py, kind "zoo", at
+several sizes each: `dims.tsv` has the bounds of their dims, atol is in units of the largest value.
 """
 
 from __future__ import annotations
@@ -113,8 +114,9 @@ def load(case: object) -> tuple[onnx.ModelProto, list[DataSet]]:
 
 def write_case(folder: pathlib.Path, model: onnx.ModelProto, data_sets: list[DataSet]) -> None:
     """One case's files."""
-    folder.mkdir(parents=True)
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "model.onnx").exists():
+        (folder / "model.onnx").write_bytes(model.SerializeToString())
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [info.name for info in model.graph.input if info.name not in weights]
     outputs = [info.name for info in model.graph.output]
@@ -127,7 +129,43 @@ def write_case(folder: pathlib.Path, model: onnx.ModelProto, data_sets: list[Dat
                 (data_set / f"{what}_{i}.pb").write_bytes(proto.SerializeToString())
 
 
-def write_cases(target: pathlib.Path, pattern: str) -> Counter[str]:
+def zoo_data_set(model: object, proto: onnx.ModelProto, sizes: dict[str, int],
+                 seed: int) -> DataSet:
+    """Inputs of these sizes and what the model's float64 reference makes of them."""
+    types = {info.name: onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+             for info in (*proto.graph.input, *proto.graph.output)}
+    feed = model.inputs(sizes, seed)
+    wanted = model.reference(feed)
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    names = [info.name for info in proto.graph.input if info.name not in weights]
+    return ([feed[name] for name in names],
+            [np.asarray(wanted[info.name]).astype(types[info.name])
+             for info in proto.graph.output])
+
+
+def write_zoo(target: pathlib.Path, pattern: str) -> Iterator[str]:
+    """The zoo's small forms at their least, largest and some random sizes; their names."""
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
+    import zoo
+
+    for name, row in zoo.MODELS.items():
+        if not fnmatch.fnmatch(name, pattern):
+            continue
+        model, folder = row.tiny, target / "zoo" / name
+        folder.mkdir(parents=True)
+        model.write(folder / "model.onnx")
+        proto = onnx.load(folder / "model.onnx", load_external_data=False)
+        least = {dim: low for dim, (low, _) in model.dims.items()}
+        most = {dim: high for dim, (_, high) in model.dims.items()}
+        sizes = [least, most, *(model.random_sizes(seed) for seed in range(3))]
+        write_case(folder, proto, [zoo_data_set(model, proto, one, seed)
+                                   for seed, one in enumerate(sizes)])
+        (folder / "dims.tsv").write_text("".join(
+            f"{dim}\t{low}\t{high}\n" for dim, (low, high) in model.dims.items()))
+        yield f"zoo\t{name}\t0\t{model.tolerance}\t\n"
+
+
+def write_cases(target: pathlib.Path, pattern: str, zoo: bool = False) -> Counter[str]:
     """All cases whose name matches; how many are counted, and not for which reason."""
     if target.exists():
         if any(target.iterdir()) and not (target / "cases.tsv").exists():
@@ -146,6 +184,9 @@ def write_cases(target: pathlib.Path, pattern: str) -> Counter[str]:
                 table.write(f"{kind}\t{case.name}\t{case.rtol}\t{case.atol}\t{reason}\n")
                 if not reason:
                     write_case(target / kind / case.name, model, data_sets)
+        for line in write_zoo(target, pattern) if zoo else ():
+            counts["of the zoo"] += 1
+            table.write(line)
     return counts
 
 
@@ -154,8 +195,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("target", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--filter", default="*", help="of names, as a shell's pattern")
+    parser.add_argument("--zoo", action="store_true", help="the zoo's small models too")
     arguments = parser.parse_args()
-    counts = write_cases(arguments.target, arguments.filter)
+    counts = write_cases(arguments.target, arguments.filter, arguments.zoo)
     print(", ".join(f"{count} {what}" for what, count in counts.most_common()))
 
 
