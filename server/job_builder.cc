@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "compiler/ir/message.h"
 #include "server/log.h"
 #include "server/parked_jobs.h"
@@ -66,22 +67,35 @@ void Observe(const BuildTimes& times, MetricCells& metrics) {
   observe(times.load, CompilePhase::kLoad);
 }
 
-// Puts what has just been verified where the next start finds it so.
-void KeepVerified(const JobTools& tools, const ModelVersion& version, const StoredChoice& choice) {
-  PlanKeeper::Kept verified{choice.made, {}, {}};
-  for (const KeptPlans::Kept& kept : choice.kept) {
-    if (kept.made == choice.made) verified.costs = kept.costs;
+absl::Status CompileMissing(const JobTools& tools, CompileJob& job, PlanSearch::Found& made,
+                            absl::Span<const int> missing) {
+  for (int i : missing) {
+    absl::StatusOr<KernelObject> object = BuildKernel(tools.backend, job, made.plan, i);
+    if (!object.ok()) return object.status();
+    made.objects[i] = *std::move(object);
   }
-  const std::string& id = choice.made->plan.plan_id();
-  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), choice.made->how);
-  absl::Status s = tools.keeper.PutVerified(version, key, verified, version.pinned_plan() == id);
-  if (!s.ok()) LogWarn("a verified plan is not kept", {{"plan", id}, {"error", s.message()}});
+  return Stopped(job);
 }
 
 // Whether a check's verdict is about the plan: it was wrong, or ended its process. Another one,
 // that there was no time or memory, says nothing of the next time.
 bool IsWrong(const absl::Status& verdict) {
   return absl::IsDataLoss(verdict) || absl::IsInternal(verdict);
+}
+
+// Verifies a plan that was found and completed: the next start finds a right one whole, and a wrong
+// one no more.
+absl::Status VerifyFound(const JobTools& tools, const ModelVersion& version, const Graph& graph,
+                         const PlanKey& key, const PlanKeeper::Kept& found, bool pinned) {
+  const std::string& id = found.made->plan.plan_id();
+  const absl::Status verdict = tools.backend.Verify(graph, *found.made);
+  if (verdict.ok()) {
+    absl::Status s = tools.keeper.PutVerified(version, key, found, pinned);
+    if (!s.ok()) LogWarn("a verified plan is not kept", {{"plan", id}, {"error", s.message()}});
+  }
+  if (!IsWrong(verdict)) return verdict;
+  tools.keeper.Quarantine(version, key, id, verdict);
+  return Prefixed(absl::StrCat("plan ", id, " was verified again and is wrong: "), verdict);
 }
 
 // Compiles what is missing of a found plan, and verifies it. A baseline is rather lowered again,
@@ -101,21 +115,16 @@ absl::Status Complete(const JobTools& tools, CompileJob& job, StoredChoice& choi
   });
   if (missing == 0) return absl::OkStatus();
   job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", missing, " kernels"));
-  for (int i : choice.missing) {
-    absl::StatusOr<KernelObject> object = BuildKernel(tools.backend, job, plan, i);
-    if (!object.ok()) return object.status();
-    choice.made->objects[i] = *std::move(object);
-  }
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  absl::Status s = CompileMissing(tools, job, *choice.made, choice.missing);
+  if (!s.ok()) return s;
   job.Enter(Phase::CHECKING, 80, "compares the plan with the baseline and with f64");
+  PlanKeeper::Kept found{choice.made, {}, {}};
+  for (const KeptPlans::Kept& kept : choice.kept) {
+    if (kept.made == choice.made) found.costs = kept.costs;
+  }
   const ModelVersion& version = *job.version();
-  absl::Status verdict = tools.backend.Verify(version.graph(), *choice.made);
-  if (verdict.ok()) KeepVerified(tools, version, choice);
-  if (!IsWrong(verdict)) return verdict;
   const PlanKey key = tools.keeper.KeyOf(version, version.graph(), choice.made->how);
-  tools.keeper.Quarantine(version, key, plan.plan_id(), verdict);
-  return Prefixed(absl::StrCat("plan ", plan.plan_id(), " was verified again and is wrong: "),
-                  verdict);
+  return VerifyFound(tools, version, version.graph(), key, found, pinned);
 }
 
 // Whether the job's version may be served by another plan until this one is whole: none serves it,
@@ -325,20 +334,13 @@ absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, co
   const PlanKey key = tools.keeper.KeyOf(version, graph, info.search());
   absl::StatusOr<PlanKeeper::Kept> kept = tools.keeper.Find(version, key, plan_id);
   if (!kept.ok()) return kept.status();
-  for (int i : kept->missing) {
-    if (absl::Status s = Stopped(job); !s.ok()) return s;
-    absl::StatusOr<KernelObject> object = tools.backend.CompileKernel(kept->made->plan, i);
-    if (!object.ok()) return object.status();
-    kept->made->objects[i] = *std::move(object);
-  }
   if (!kept->missing.empty()) {
-    if (absl::Status s = tools.backend.Verify(graph, *kept->made); !s.ok()) {
-      if (IsWrong(s)) tools.keeper.Quarantine(version, key, plan_id, s);
-      return s;
-    }
-    absl::Status s = tools.keeper.PutVerified(version, key, *kept, /*pinned=*/true);
-    if (!s.ok())
-      LogWarn("a verified plan is not kept", {{"plan", plan_id}, {"error", s.message()}});
+    const int missing = static_cast<int>(kept->missing.size());
+    job.Update(
+        [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + missing); });
+    absl::Status s = CompileMissing(tools, job, *kept->made, kept->missing);
+    if (s.ok()) s = VerifyFound(tools, version, graph, key, *kept, /*pinned=*/true);
+    if (!s.ok()) return s;
   }
   return BucketPlan{std::move(kept->made)};
 }

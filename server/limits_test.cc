@@ -15,36 +15,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/cache_testing.h"
-#include "compiler/ir/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/limits_testing.h"
 #include "server/onnx_testing.h"
 #include "server/options.h"
-#include "server/testing.h"
 
 namespace athanor {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr auto kExhausted = grpc::StatusCode::RESOURCE_EXHAUSTED;
-constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
-
-void ExpectRefused(const grpc::Status& status, grpc::StatusCode code,
-                   const std::vector<std::string>& parts) {
-  EXPECT_EQ(status.error_code(), code) << status.error_message();
-  for (const std::string& part : parts) EXPECT_THAT(status.error_message(), HasSubstr(part));
-}
-
-// Uploads `good`, and is refused `bad`, with the message for it.
-void ExpectBound(const ServerOptions& options, const TestModel& good, const TestModel& bad,
-                 grpc::StatusCode code, const std::vector<std::string>& parts) {
-  TestServer test(options);
-  test.Upload("good", good);
-  ExpectRefused(test.Send(UploadMessages("bad", bad)), code, parts);
-}
-
-TestModel Weights(size_t count) { return ScaleModel(std::vector<float>(count, 1)); }
 
 void MemoryLimit() {
   ExpectBound({.memory_limit = 1 << 20, .max_chunk_bytes = 1 << 10}, Weights(1), Weights(1 << 18),
@@ -63,88 +43,6 @@ void ChunkBytes() {
   EXPECT_TRUE(test.Send(UploadMessages("m", Weights(6), 16)).ok());
   ExpectRefused(test.Send(UploadMessages("n", ScaleModel({1, 2, 3, 4, 5, 7}), 24)), kExhausted,
                 {"24 bytes; at most 16", "--max_chunk_bytes"});
-}
-
-void GraphBytes() {
-  const auto bytes = static_cast<int64_t>(ReluModel().graph.ByteSizeLong());
-  ExpectBound({.max_graph_bytes = bytes}, ReluModel(), ChainModel({1, 2, 3}), kExhausted,
-              {absl::StrCat("at most ", bytes), "--max_graph_bytes"});
-}
-
-void TensorBytes() {
-  ExpectBound({.max_tensor_bytes = 64}, Weights(16), Weights(17), kInvalid,
-              {"68 bytes", "the limit is 64", "--max_tensor_bytes"});
-}
-
-void Nodes() {
-  ExpectBound({.max_nodes = 3}, Weights(1), ChainModel({1}), kInvalid,
-              {"nodes; the limit is 3", "--max_nodes"});
-}
-
-// y = relu(x) of x f32 with `sizes`, under `name`.
-TestModel ReluOf(std::vector<Dim> dims, Shape sizes, const std::string& name = "clamp") {
-  Graph graph;
-  graph.dims = std::move(dims);
-  GraphBuilder builder(&graph);
-  const NodeId x = builder.Input("x", {DType::kF32, std::move(sizes)}).value();
-  builder.Output("y", builder.Add(Op::kRelu, {x}, {}, name).value());
-  return ModelOf(graph, {});
-}
-
-void Rank() {
-  ExpectBound({.max_rank = 2}, ReluOf({}, {2, 3}), ReluOf({}, {2, 3, 4}), kInvalid,
-              {"3 entries", "the limit is 2", "--max_rank"});
-}
-
-void Dims() {
-  const Dim b{"b", 1, 8}, s{"s", 1, 8};
-  ExpectBound({.max_dims = 1}, ReluOf({b}, {Expr::Symbol("b")}),
-              ReluOf({b, s}, {Expr::Symbol("b"), Expr::Symbol("s")}), kInvalid,
-              {"2 dims; the limit is 1", "--max_dims"});
-}
-
-void NameBytes() {
-  ExpectBound({.max_name_bytes = 5}, ReluOf({}, {2}, "clamp"), ReluOf({}, {2}, "clamps"), kInvalid,
-              {"\"clamps\"", "6 bytes long; the limit is 5", "--max_name_bytes"});
-}
-
-// y = x + literal, of so many elements.
-TestModel AddLiteral(int64_t elements) {
-  Graph graph;
-  GraphBuilder builder(&graph);
-  const NodeId x = builder.Input("x", {DType::kF32, {elements}}).value();
-  const NodeId literal = builder.Constant(Tensor::Zeros(DType::kF32, {elements})).value();
-  builder.Output("y", builder.Add(Op::kAdd, {x, literal}, {}, "sum").value());
-  return ModelOf(graph, {});
-}
-
-void AttrBytes() {
-  ExpectBound({.max_attr_bytes = 16}, AddLiteral(4), AddLiteral(5), kInvalid,
-              {"literal has 20 bytes; the limit is 16", "--max_attr_bytes"});
-}
-
-// y = relu(z) of z f32 [size], where a second input tells b.
-TestModel ReluOfSize(const Expr& size) {
-  Graph graph;
-  graph.dims = {{"b", 1, 8}};
-  GraphBuilder builder(&graph);
-  builder.Input("x", {DType::kF32, {Expr::Symbol("b")}}).value();
-  const NodeId z = builder.Input("z", {DType::kF32, {size}}).value();
-  builder.Output("y", builder.Add(Op::kRelu, {z}, {}, "clamp").value());
-  return ModelOf(graph, {});
-}
-
-void ExprSize() {
-  const Expr b = Expr::Symbol("b");
-  ExpectBound({.max_expr_size = 8}, ReluOfSize(b * b + b + 1),
-              ReluOfSize(b * b * b * b + b * b + b), kInvalid,
-              {"\"z\"", "shape[0]", "more than 8 terms and factors", "--max_expr_size"});
-}
-
-void Nesting() {
-  const Expr b = Expr::Symbol("b"), once = MinOf(b, 4);
-  ExpectBound({.max_nesting = 1}, ReluOfSize(once), ReluOfSize(MaxOf(FloorDiv(once, 2), 1)),
-              kInvalid, {"\"z\"", "shape[0]", "deeper than 1 levels", "--max_nesting"});
 }
 
 void Models() {
@@ -514,20 +412,11 @@ void Keepalive() {
   EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));
 }
 
-const std::map<std::string, void (*)()>& Cases() {
-  static const auto& cases = *new std::map<std::string, void (*)()>{
+LimitCases AllCases() {
+  LimitCases cases{
       {"memory_limit", MemoryLimit},
       {"max_message_bytes", MessageBytes},
       {"max_chunk_bytes", ChunkBytes},
-      {"max_graph_bytes", GraphBytes},
-      {"max_tensor_bytes", TensorBytes},
-      {"max_nodes", Nodes},
-      {"max_rank", Rank},
-      {"max_dims", Dims},
-      {"max_name_bytes", NameBytes},
-      {"max_attr_bytes", AttrBytes},
-      {"max_expr_size", ExprSize},
-      {"max_nesting", Nesting},
       {"max_import_bytes", ImportBytes},
       {"max_onnx_bytes", OnnxBytes},
       {"max_onnx_files", OnnxCount},
@@ -549,6 +438,12 @@ const std::map<std::string, void (*)()>& Cases() {
       {"max_taps", Taps},
       {"max_wait", Wait},
   };
+  cases.insert(GraphLimitCases().begin(), GraphLimitCases().end());
+  return cases;
+}
+
+const LimitCases& Cases() {
+  static const auto& cases = *new LimitCases(AllCases());
   return cases;
 }
 

@@ -5,10 +5,20 @@
 #ifndef ATHANOR_SERVER_LISTEN_ADDRESS_H_
 #define ATHANOR_SERVER_LISTEN_ADDRESS_H_
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace athanor {
+
+struct HostPort {
+  std::string host;  // without brackets
+  int port = 0;
+};
+// INVALID_ARGUMENT unless `address` is "host:port" or "[::1]:port".
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view flag, absl::string_view address);
 
 // INVALID_ARGUMENT unless `address` is "host:port" or "[::1]:port", port 0 being any free one, or,
 // with `paths`, "unix:path". Whether there is such a host is not asked.

@@ -12,9 +12,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "server/listen_address.h"
 
 namespace athanor {
 namespace {
@@ -25,21 +25,14 @@ constexpr absl::string_view kUnix = "unix:";
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<AddressList> Resolve(absl::string_view flag, const std::string& address) {
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--", flag, "=", address, ": give host:port, such as 127.0.0.1:8080 or [::1]:8080"));
-  }
-  absl::string_view host = absl::string_view(address).substr(0, colon);
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(absl::StrCat("--", flag), address);
+  if (!parsed.ok()) return parsed.status();
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
   const int error =
-      getaddrinfo(std::string(host).c_str(), absl::StrCat(port).c_str(), &hints, &found);
+      getaddrinfo(parsed->host.c_str(), absl::StrCat(parsed->port).c_str(), &hints, &found);
   if (error != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag, "=", address, ": ", gai_strerror(error)));

@@ -1,0 +1,43 @@
+// What the cases of limits_test share: a case is a function by the flag whose limit it holds.
+#ifndef ATHANOR_SERVER_LIMITS_TESTING_H_
+#define ATHANOR_SERVER_LIMITS_TESTING_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/options.h"
+#include "server/testing.h"
+
+namespace athanor {
+
+using LimitCases = std::map<std::string, void (*)()>;
+// Of what a graph may be.
+const LimitCases& GraphLimitCases();
+
+inline constexpr auto kExhausted = grpc::StatusCode::RESOURCE_EXHAUSTED;
+inline constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
+
+inline void ExpectRefused(const grpc::Status& status, grpc::StatusCode code,
+                          const std::vector<std::string>& parts) {
+  EXPECT_EQ(status.error_code(), code) << status.error_message();
+  for (const std::string& part : parts) {
+    EXPECT_THAT(status.error_message(), testing::HasSubstr(part));
+  }
+}
+
+// Uploads `good`, and is refused `bad`, with the message for it.
+inline void ExpectBound(const ServerOptions& options, const TestModel& good, const TestModel& bad,
+                        grpc::StatusCode code, const std::vector<std::string>& parts) {
+  TestServer test(options);
+  test.Upload("good", good);
+  ExpectRefused(test.Send(UploadMessages("bad", bad)), code, parts);
+}
+
+inline TestModel Weights(size_t count) { return ScaleModel(std::vector<float>(count, 1)); }
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_LIMITS_TESTING_H_
