@@ -416,14 +416,7 @@ void Registry::SetServingHook(ServingHook hook) {
 
 void Registry::TellServing(const std::string& name) {
   MutexLock told(hook_mu_);
-  if (!hook_) return;
-  bool serves = false;
-  {
-    MutexLock lock(mu_);
-    absl::StatusOr<std::shared_ptr<ModelVersion>> version = FindLocked(name, "");
-    serves = version.ok() && (*version)->plan() != nullptr;
-  }
-  hook_(name, serves);
+  if (hook_) hook_(name);
 }
 
 absl::Status Registry::SetBuckets(const ModelVersion& version, const BucketGrid::Ranges& buckets) {

@@ -54,9 +54,9 @@ class Registry {
     std::vector<std::string> hashes_;
   };
 
-  // Told whether a model serves, whenever that may have changed; one call at a time, without locks
-  // of the registry.
-  using ServingHook = std::function<void(const std::string& name, bool serving)>;
+  // Told of a model whenever that it serves, or that there is one, may have changed; one call at a
+  // time, without locks of the registry.
+  using ServingHook = std::function<void(const std::string& name)>;
 
   // Reads what is stored under `options.state_dir`, which the caller has locked, and removes what
   // nothing refers to. All arguments outlive the registry.

@@ -64,7 +64,8 @@ Server::Server(std::unique_ptr<ServerCore> core)
       inference_(core_.get()),
       models_(core_.get()),
       compile_(core_.get()),
-      cache_(core_.get()) {
+      cache_(core_.get()),
+      health_(core_.get()) {
   core_->metrics().AddCollector([core = core_.get(), started = std::chrono::system_clock::now()](
                                     std::vector<MetricSample>* samples) {
     AddCoreSamples(*core, started, samples);
@@ -90,7 +91,6 @@ absl::Status Server::Listen() {
   if (!credentials.ok()) return credentials.status();
   absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open("listen", options.listen);
   if (!listener.ok()) return listener.status();
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
@@ -105,15 +105,11 @@ absl::Status Server::Listen() {
   builder.RegisterService(&models_);
   builder.RegisterService(&compile_);
   builder.RegisterService(&cache_);
+  builder.RegisterService(&health_);
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr) return absl::InternalError("gRPC's server does not start");
   if (absl::Status s = AcceptConnections(*std::move(listener)); !s.ok()) return s;
-  TellHealth("", true);
-  core_->registry().SetServingHook(
-      [this](const std::string& name, bool serving) { TellHealth(name, serving); });
-  for (const auto& version : core_->registry().List("")) {
-    core_->registry().TellServing(version->name());
-  }
+  core_->registry().SetServingHook([this](const std::string& name) { health_.Tell(name); });
   return absl::OkStatus();
 }
 
@@ -149,17 +145,12 @@ absl::Status Server::ListenForHttp() {
   return absl::OkStatus();
 }
 
-void Server::TellHealth(const std::string& name, bool serving) {
-  grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService();
-  if (health != nullptr) health->SetServingStatus(name, serving && !core_->draining());
-}
-
 bool Server::Drain() {
   if (std::exchange(drained_, true) || grpc_ == nullptr) return true;
   const auto begin = std::chrono::steady_clock::now();
   const auto limit = begin + std::chrono::milliseconds(core_->options().drain_ms);
   core_->StartDraining();
-  if (auto* health = grpc_->GetHealthCheckService()) health->SetServingStatus(false);
+  health_.TellAll();
   LogInfo("draining", {{"calls", core_->active_calls()}});
   // Jobs first: calls that wait for a plan would hold the drain up for nothing.
   core_->workers().Stop();

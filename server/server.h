@@ -18,6 +18,7 @@
 #include "server/http/http_server.h"
 #include "server/rpc/cache_service.h"
 #include "server/rpc/compile_service.h"
+#include "server/rpc/health_service.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/model_service.h"
 
@@ -44,13 +45,13 @@ class Server {
   absl::Status Listen();
   absl::Status AcceptConnections(std::unique_ptr<Listener> listener);
   absl::Status ListenForHttp();
-  void TellHealth(const std::string& name, bool serving);
 
   std::unique_ptr<ServerCore> core_;
   InferenceService inference_;
   ModelService models_;
   CompileService compile_;
   CacheService cache_;
+  HealthService health_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Connections> connections_;  // uses the acceptor while gRPC's server runs

@@ -88,7 +88,7 @@ TEST(ServerTest, HealthOfTheServerAndOfEachModel) {
   request.set_name("m");
   v1::DeleteModelResponse reply;
   ASSERT_TRUE(test.models->DeleteModel(&context, request, &reply).ok());
-  EXPECT_EQ(Health(test, "m"), "not serving");
+  EXPECT_EQ(Health(test, "m"), "unknown");
 }
 
 TEST(ServerTest, AfterARestartOldVersionsAreBuiltAfterEverythingElse) {

@@ -1,0 +1,57 @@
+// grpc.health.v1.Health: of the server (the empty name) and of each model. gRPC's own would keep a
+// row for every name that ever was; here answers come from the registry.
+#ifndef ATHANOR_SERVER_RPC_HEALTH_SERVICE_H_
+#define ATHANOR_SERVER_RPC_HEALTH_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/health/health.grpc.pb.h"
+#include "server/core.h"
+
+namespace athanor {
+
+namespace internal {
+using RawHealth = grpc::health::v1::Health;
+using RawHealthService = RawHealth::WithRawCallbackMethod_Check<
+    RawHealth::WithRawCallbackMethod_Watch<RawHealth::Service>>;
+}  // namespace internal
+
+class HealthService final : public internal::RawHealthService {
+ public:
+  explicit HealthService(ServerCore* core) : core_(*core) {}
+
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+  // Takes no slot: a server with more calls than it takes is not down.
+  grpc::ServerUnaryReactor* Check(Context* context, const Bytes* request, Bytes* reply) override;
+  grpc::ServerWriteReactor<Bytes>* Watch(Context* context, const Bytes* request) override;
+
+  // Those who watch the model look at it again. Short, by any thread.
+  void Tell(const std::string& name);
+  // Those who watch anything: draining has begun.
+  void TellAll();
+
+  // How a watcher is reached while it lives.
+  class Watcher;
+
+ private:
+  friend class HealthWatch;
+  void Add(const std::string& name, std::shared_ptr<Watcher> watcher);
+  void Remove(const std::string& name, const std::shared_ptr<Watcher>& watcher);
+  void Ask(const std::shared_ptr<Watcher>& watcher);
+
+  ServerCore& core_;
+  Mutex mu_;
+  absl::flat_hash_map<std::string, absl::flat_hash_set<std::shared_ptr<Watcher>>> watchers_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RPC_HEALTH_SERVICE_H_

@@ -1,0 +1,145 @@
+#include "server/rpc/health_service.h"
+
+#include <grpcpp/impl/codegen/client_unary_call.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/testing.h"
+
+namespace athanor {
+namespace {
+
+using grpc::health::v1::Health;
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+
+struct Watch {
+  Watch(Health::Stub& stub, const std::string& name) {
+    HealthCheckRequest request;
+    request.set_service(name);
+    reader = stub.Watch(&context, request);
+  }
+  // UNKNOWN: it has ended.
+  HealthCheckResponse::ServingStatus Next() {
+    HealthCheckResponse reply;
+    return reader->Read(&reply) ? reply.status() : HealthCheckResponse::UNKNOWN;
+  }
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> reader;
+};
+
+void Delete(TestServer& test, const std::string& name) {
+  grpc::ClientContext context;
+  v1::DeleteModelRequest request;
+  request.set_name(name);
+  v1::DeleteModelResponse reply;
+  ASSERT_TRUE(test.models->DeleteModel(&context, request, &reply).ok());
+}
+
+grpc::Status Check(Health::Stub& stub, const std::string& name,
+                   HealthCheckResponse::ServingStatus* state = nullptr) {
+  grpc::ClientContext context;
+  HealthCheckRequest request;
+  request.set_service(name);
+  HealthCheckResponse reply;
+  const grpc::Status status = stub.Check(&context, request, &reply);
+  if (state != nullptr) *state = reply.status();
+  return status;
+}
+
+TEST(HealthServiceTest, CheckKnowsTheServerItsModelsAndNoOthers) {
+  TestServer test;
+  const auto stub = Health::NewStub(test.channel);
+  HealthCheckResponse::ServingStatus state;
+  ASSERT_TRUE(Check(*stub, "", &state).ok());
+  EXPECT_EQ(state, HealthCheckResponse::SERVING);
+  const grpc::Status none = Check(*stub, "m");
+  EXPECT_EQ(none.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(none.error_message(), testing::HasSubstr("\"m\""));
+  test.control->HoldCompiles();
+  v1::UploadModelResponse uploaded;
+  ASSERT_TRUE(test.Send(UploadMessages("m", ReluModel()), &uploaded).ok());
+  ASSERT_TRUE(Check(*stub, "m", &state).ok());
+  EXPECT_EQ(state, HealthCheckResponse::NOT_SERVING);
+  test.control->ReleaseCompiles();
+  test.WaitForJob(uploaded.compile_job_id());
+  ASSERT_TRUE(Check(*stub, "m", &state).ok());
+  EXPECT_EQ(state, HealthCheckResponse::SERVING);
+  Delete(test, "m");
+  EXPECT_EQ(Check(*stub, "m").error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST(HealthServiceTest, AWatcherIsToldOfEachChange) {
+  TestServer test;
+  const auto stub = Health::NewStub(test.channel);
+  Watch model(*stub, "m"), server(*stub, "");
+  EXPECT_EQ(model.Next(), HealthCheckResponse::SERVICE_UNKNOWN);
+  EXPECT_EQ(server.Next(), HealthCheckResponse::SERVING);
+  test.Upload("other", ReluModel());
+  test.Upload("m", ReluModel());
+  // That it is there without a plan may be over before it is looked at.
+  HealthCheckResponse::ServingStatus next = model.Next();
+  if (next == HealthCheckResponse::NOT_SERVING) next = model.Next();
+  EXPECT_EQ(next, HealthCheckResponse::SERVING);
+  Delete(test, "m");
+  EXPECT_EQ(model.Next(), HealthCheckResponse::SERVICE_UNKNOWN);
+  test.Upload("m", ReluModel());
+  next = model.Next();
+  if (next == HealthCheckResponse::NOT_SERVING) next = model.Next();
+  EXPECT_EQ(next, HealthCheckResponse::SERVING);
+}
+
+TEST(HealthServiceTest, WatchersLearnOfTheDrainAndDoNotHoldItUp) {
+  TestServer test({.drain_ms = 60'000});
+  const auto stub = Health::NewStub(test.channel);
+  test.Upload("m", ReluModel());
+  Watch model(*stub, "m"), server(*stub, ""), none(*stub, "none"), left(*stub, "m");
+  EXPECT_EQ(model.Next(), HealthCheckResponse::SERVING);
+  EXPECT_EQ(server.Next(), HealthCheckResponse::SERVING);
+  EXPECT_EQ(none.Next(), HealthCheckResponse::SERVICE_UNKNOWN);
+  left.context.TryCancel();
+  EXPECT_EQ(left.reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  bool finished = false;
+  std::thread draining([&] { finished = test.server->Drain(); });
+  EXPECT_EQ(model.Next(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(server.Next(), HealthCheckResponse::NOT_SERVING);
+  for (Watch* each : {&model, &server, &none}) {
+    EXPECT_EQ(each->Next(), HealthCheckResponse::UNKNOWN);
+    EXPECT_EQ(each->reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+  draining.join();
+  EXPECT_TRUE(finished);
+}
+
+// Were it refused, an overloaded server would be taken for one that is down.
+TEST(HealthServiceTest, CheckIsAnsweredAboveMaxPending) {
+  TestServer test({.max_pending = 1});
+  const auto stub = Health::NewStub(test.channel);
+  test.Upload("m", ScaleModel({3}));
+  test.control->HoldRuns();
+  std::thread running([&] { test.Infer("m", {2}); });
+  while (test.control->runs_waiting() == 0) std::this_thread::yield();
+  EXPECT_TRUE(Check(*stub, "").ok());
+  EXPECT_TRUE(Check(*stub, "m").ok());
+  test.control->ReleaseRuns();
+  running.join();
+}
+
+TEST(HealthServiceTest, BytesThatAreNoRequest) {
+  TestServer test;
+  grpc::Slice slice("\x0a\x05xy");
+  grpc::ByteBuffer request(&slice, 1), reply;
+  grpc::ClientContext context;
+  grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
+                                   grpc::internal::RpcMethod::NORMAL_RPC);
+  const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+      test.channel.get(), method, &context, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace athanor
