@@ -33,6 +33,9 @@ bool CountsWithin(const Graph& graph, NodeId id, const Expr& size, const Bounds&
 std::optional<std::vector<Expr>> KnownInside(const Value& index, const Expr& size,
                                              const Bounds& bounds) {
   if (index.known == nullptr || index.known->divisor != 1) return std::nullopt;
+  int64_t elements = 1;
+  for (int64_t extent : index.known->shape) elements *= extent;
+  if (static_cast<int64_t>(index.known->sizes.size()) != elements) return std::nullopt;
   std::vector<Expr> inside;
   for (const Expr& e : index.known->sizes) {
     const bool below = bounds.Less(e, 0);

@@ -24,7 +24,7 @@ Expr Product(const Shape& shape, absl::Span<const int> axes) {
   return product;
 }
 
-bool Divides(const Expr& divisor, const Expr& e) { return Divide(e, divisor).remainder == Expr(0); }
+bool Divides(const Expr& divisor, const Expr& e) { return FloorDiv(e, divisor) * divisor == e; }
 
 std::vector<int> AxesNotOne(const Shape& shape) {
   std::vector<int> axes;

@@ -33,10 +33,10 @@ inline std::vector<Expr> ExprsOf(absl::Span<const int64_t> values) {
 
 // a / b where b divides it for every size of the dims.
 inline std::optional<Expr> ExactQuotient(const Expr& a, const Expr& b, const Bounds& bounds) {
-  const Division division = Divide(a, b);
-  if (division.remainder == Expr(0)) return division.quotient;
-  const Expr quotient = bounds.Simplify(FloorDiv(a, b));
-  return bounds.ProvablyEqual(quotient * b, a) ? std::optional(quotient) : std::nullopt;
+  for (const Expr& quotient : {FloorDiv(a, b), bounds.Simplify(FloorDiv(a, b))}) {
+    if (quotient * b == a || bounds.ProvablyEqual(quotient * b, a)) return quotient;
+  }
+  return std::nullopt;
 }
 
 // `value` as the nearest number of a float type, or as a literal of any other.
