@@ -115,6 +115,7 @@ class Widening {
         if (!wide.ok()) return wide;
         operand = *wide;
       }
+      if (node.op == Op::kDequantize) attrs["dtype"] = DType::kF64;
       auto fill = attrs.find("fill");
       if (fill != attrs.end() && IsFloat(std::get<Tensor>(fill->second).dtype)) {
         fill->second = Widened(std::get<Tensor>(fill->second));

@@ -96,6 +96,14 @@ TEST(WidenToF64, IntegersStay) {
   EXPECT_EQ(CanonicalHash(Twin(text)), CanonicalHash(Parsed(text)));
 }
 
+TEST(WidenToF64, DequantizedNumbersAreWide) {
+  const Graph twin = Twin(R"(graph "g" { %0 = Input "q" : i8[3] %1 = Input "s" : bf16[]
+    %2 = Dequantize(%0, %1) {dtype=bf16} %3 = Sort(%2) {axis=0} output "y" = %2 output "o" = %3 })");
+  EXPECT_EQ(OutputType(twin, 0), "f64[3]");
+  EXPECT_EQ(OutputType(twin, 1), "i64[3]");
+  EXPECT_EQ(TypeToString(twin.node(0).type), "i8[3]");
+}
+
 TEST(WidenToF64, AnInputsValueStays) {
   const std::string text = R"(graph "g" { %0 = Input "x" {value=i64[2] {1, 2}} : i64[2]
     %1 = Mul(%0, %0) output "y" = %1 })";

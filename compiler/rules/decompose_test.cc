@@ -250,7 +250,7 @@ TEST_P(DecomposeFloatTest, Rotary) {
   for (bool interleaved : {false, true}) {
     const Attrs attrs = {{"interleaved", interleaved}};
     for (int64_t half : {0, 1, 3}) {
-      for (int64_t width : {2 * half, 2 * half + 1, 9}) {
+      for (int64_t width : {2 * half, 2 * half + 1, int64_t{9}}) {
         const Tensor x = Random(t, {2, 3, 5, width}, rng);
         for (std::vector<int64_t> shape :
              {std::vector<int64_t>{5, half}, {1, 3, 5, half}, {2, 1, 5, half}}) {
