@@ -106,7 +106,7 @@ def test_reshape_coordinates_are_digits(g: athanor.Graph) -> None:
     (lambda x, i: x.cast("float31"), ["'float31'", "bf16"]),
     (lambda x, i: x + "1", ["Add", "str"]),
     (lambda x, i: athanor.gelu(x, "exact"), ["Gelu", '"tanh"']),
-    (lambda x, i: athanor.scatter(x, i, x, mode="mul"), ["Scatter", '"set"']),
+    (lambda x, i: athanor.scatter(x, i, x, mode="sub"), ["Scatter", '"set"']),
 ])
 def test_errors_name_the_op_and_the_remedy(g: athanor.Graph, make: object,
                                            words: list[str]) -> None:
