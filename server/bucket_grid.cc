@@ -23,8 +23,8 @@ std::vector<DimSpan> GeometricSpans(const Dim& dim, int64_t factor) {
   for (int64_t end = 1; next <= dim.max;) {
     if (end >= next) {
       spans.push_back({next, std::min(end, dim.max)});
-      next = spans.back().max + 1;
       if (spans.back().max == dim.max) break;
+      next = spans.back().max + 1;
     }
     if (__builtin_mul_overflow(end, factor, &end)) end = dim.max;
   }

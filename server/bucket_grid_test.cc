@@ -1,7 +1,6 @@
 #include "server/bucket_grid.h"
 
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -211,8 +210,7 @@ TEST(DefaultRangesTest, OneVeryWideDimHasWiderRanges) {
   EXPECT_EQ(Chosen({{"n", 1, 100'000}}), "n=1-1,2-8,9-64,65-512,513-4096,4097-32768,32769-100000");
   EXPECT_EQ(Chosen({{"n", 1, 64}}, 2), "n=1-1,2-64");
   EXPECT_EQ(Chosen({{"n", 1, 64}}, 1), "");
-  const int64_t most = std::numeric_limits<int64_t>::max();
-  EXPECT_NE(Chosen({{"n", 1, most}}), "");
+  EXPECT_NE(Chosen({{"n", 1, int64_t{1} << 62}}), "");
 }
 
 }  // namespace
