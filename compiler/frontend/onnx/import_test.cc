@@ -269,12 +269,15 @@ TEST(ImportTest, StringsAndSequencesAreRefusedByTheirInputs) {
 TEST(ImportTest, OutputsMayBeInputsConstantsAndTwice) {
   TestModel m(21);
   m.Input("x", Elem::kFloat, {2}).Initializer("c", F32({2}, {7, 8}));
-  m.Output("x", Elem::kFloat).Output("c", Elem::kFloat).Output("x", Elem::kFloat);
+  m.Node("Identity", {"x"}, {"same"});
+  m.Output("x", Elem::kFloat).Output("c", Elem::kFloat).Output("same", Elem::kFloat);
   const auto y = RunModel(m, {F32({2}, {1, 2})});
   ASSERT_TRUE(y.ok()) << y.status();
   EXPECT_EQ(Values((*y)[0]), (std::vector<float>{1, 2}));
   EXPECT_EQ(Values((*y)[1]), (std::vector<float>{7, 8}));
   EXPECT_EQ(Values((*y)[2]), (std::vector<float>{1, 2}));
+  m.Output("x", Elem::kFloat);
+  EXPECT_THAT(Message(ImportBytes(m.Bytes()).status), HasSubstr("output \"x\" is there twice"));
 }
 
 TEST(ImportTest, AnImportCanBeCancelled) {

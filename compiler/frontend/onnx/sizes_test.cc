@@ -102,7 +102,7 @@ TEST(SizesTest, ArithmeticIsOfExpressions) {
   EXPECT_EQ(Compute("Sub", 14, {Sizes({b}), Sizes({b})}), "[1]: 0");
   EXPECT_EQ(Compute("Neg", 13, {Sizes({b})}), "[1]: -b");
   EXPECT_EQ(Compute("Max", 13, {Sizes({b}), Ints({0}), Ints({-5})}), "[1]: b");
-  EXPECT_EQ(Compute("Min", 13, {Sizes({b}), Ints({8})}), "[1]: min(8, b)");
+  EXPECT_EQ(Compute("Min", 13, {Sizes({b}), Ints({8})}), "[1]: min(b, 8)");
   EXPECT_EQ(Compute("Abs", 13, {Sizes({b})}), "[1]: b");
   EXPECT_EQ(Compute("Abs", 13, {Sizes({b - s})}), "-");
 }
