@@ -23,14 +23,17 @@ json TensorsJson(const google::protobuf::RepeatedPtrField<v1::ModelTensor>& tens
   for (const v1::ModelTensor& t : tensors) {
     list.push_back({{"name", t.name()},
                     {"dtype", t.dtype()},
-                    {"shape", std::vector<std::string>(t.shape().begin(), t.shape().end())}});
+                    {"shape", std::vector<std::string>(t.shape().begin(), t.shape().end())},
+                    {"element", t.element()},
+                    {"fixed", t.fixed()}});
   }
   return list;
 }
 
 std::string TensorsText(const google::protobuf::RepeatedPtrField<v1::ModelTensor>& tensors) {
   return absl::StrJoin(tensors, ", ", [](std::string* out, const v1::ModelTensor& t) {
-    absl::StrAppend(out, t.name(), " ", t.dtype(), "[", absl::StrJoin(t.shape(), ", "), "]");
+    absl::StrAppend(out, t.name(), " ", t.element().empty() ? t.dtype() : t.element(), "[",
+                    absl::StrJoin(t.shape(), ", "), "]", t.fixed() ? " (fixed)" : "");
   });
 }
 
@@ -140,6 +143,7 @@ json ModelJson(const v1::Model& model) {
           {"pinned", model.pinned()},
           {"deterministic", model.deterministic()},
           {"batching", BatchingJson(model.batching())},
+          {"notes", std::vector<std::string>(model.notes().begin(), model.notes().end())},
           {"plans", plans},
           {"buckets", buckets},
           {"created", TimeJson(model.has_created(), model.created())},
@@ -210,11 +214,17 @@ std::string JobText(const v1::CompileJob& job) {
 
 void Printer::Model(const v1::Model& model) {
   if (json_) return Object(ModelJson(model));
-  Line(absl::StrCat(model.name(), "/", model.version(), model.serving() ? " (serving)" : "", ": ",
-                    v1::Model::State_Name(model.state()), model.plan_id().empty() ? "" : ", plan ",
-                    model.plan_id(), model.pinned() ? " (pinned)" : "",
-                    model.deterministic() ? " (deterministic)" : "", "; ",
-                    TensorsText(model.inputs()), " -> ", TensorsText(model.outputs())));
+  const std::string types =
+      absl::StrCat(TensorsText(model.inputs()), " -> ", TensorsText(model.outputs()));
+  if (model.version().empty()) {  // of a dry run
+    Line(absl::StrCat(model.name(), ": ", types));
+  } else {
+    Line(absl::StrCat(model.name(), "/", model.version(), model.serving() ? " (serving)" : "", ": ",
+                      v1::Model::State_Name(model.state()),
+                      model.plan_id().empty() ? "" : ", plan ", model.plan_id(),
+                      model.pinned() ? " (pinned)" : "",
+                      model.deterministic() ? " (deterministic)" : "", "; ", types));
+  }
   for (const v1::GraphDim& dim : model.dims()) {
     Line(absl::StrCat("  ", dim.name(), " in [", dim.min(), ", ", dim.max(), "]"));
   }
@@ -222,6 +232,7 @@ void Printer::Model(const v1::Model& model) {
     Line(absl::StrCat("  ", batching));
   }
   for (const std::string& bucket : BucketLines(model)) Line("  " + bucket);
+  for (const std::string& note : model.notes()) Line("  " + note);
   if (!model.error().empty()) Line(absl::StrCat("  ", model.error()));
 }
 
