@@ -16,8 +16,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 const Tensor kX = Of(DType::kF32, {2, 4}, {1, 4, 4, 3, -7, 2, 7, 7});
 
 // The model's outputs for these inputs, as numbers.
-std::vector<Values> Run(const TestModel& model, const std::vector<Tensor>& inputs,
-                        const ImportOptions& options = {}) {
+std::vector<Values> Outputs(const TestModel& model, const std::vector<Tensor>& inputs,
+                            const ImportOptions& options = {}) {
   const absl::StatusOr<std::vector<Tensor>> outputs = RunModel(model, inputs, options);
   EXPECT_TRUE(outputs.ok()) << outputs.status();
   std::vector<Values> values;
@@ -43,11 +43,11 @@ TestModel CumSum(int64_t opset, const char* op, const std::map<std::string, Test
 }
 
 TEST(SortHandlers, KIsAnAttributeBeforeTen) {
-  const std::vector<Values> y = Run(TopK(9, {{"k", int64_t{3}}}), {kX});
+  const std::vector<Values> y = Outputs(TopK(9, {{"k", int64_t{3}}}), {kX});
   EXPECT_EQ(y[0], (Values{4, 4, 3, 7, 7, 2}));
   EXPECT_EQ(y[1], (Values{1, 2, 3, 2, 3, 1}));
   const std::vector<Values> first =
-      Run(TopK(1 + 6, {{"k", int64_t{1}}, {"axis", int64_t{0}}}), {kX});
+      Outputs(TopK(1 + 6, {{"k", int64_t{1}}, {"axis", int64_t{0}}}), {kX});
   EXPECT_EQ(first[0], (Values{1, 4, 7, 7}));
   EXPECT_EQ(first[1], (Values{0, 0, 1, 1}));
 }
@@ -55,18 +55,18 @@ TEST(SortHandlers, KIsAnAttributeBeforeTen) {
 TEST(SortHandlers, KIsAnOperandFromTen) {
   TestModel ten = TopK(10, {});
   ten.Initializer("k", Of(DType::kI64, {1}, {2}));
-  EXPECT_EQ(Run(ten, {kX})[1], (Values{1, 2, 2, 3}));
+  EXPECT_EQ(Outputs(ten, {kX})[1], (Values{1, 2, 2, 3}));
   TestModel smallest =
       TopK(11, {{"largest", int64_t{0}}, {"axis", int64_t{-1}}, {"sorted", int64_t{0}}});
   smallest.Initializer("k", Of(DType::kI64, {1}, {2}));
-  EXPECT_EQ(Run(smallest, {kX})[0], (Values{1, 3, -7, 2}));
-  EXPECT_EQ(Run(smallest, {kX})[1], (Values{0, 3, 0, 1}));
+  EXPECT_EQ(Outputs(smallest, {kX})[0], (Values{1, 3, -7, 2}));
+  EXPECT_EQ(Outputs(smallest, {kX})[1], (Values{0, 3, 0, 1}));
   TestModel none = TopK(24, {});
   none.Initializer("k", Of(DType::kI64, {1}, {0}));
-  EXPECT_EQ(Run(none, {kX})[0], Values{});
+  EXPECT_EQ(Outputs(none, {kX})[0], Values{});
   // NaN is above all numbers, as torch has it.
   const Tensor x = Of(DType::kF32, {2, 4}, {1, kNan, 4, kNan, 0, 0, 0, 0});
-  EXPECT_EQ(Run(ten, {x})[1], (Values{1, 3, 0, 1}));
+  EXPECT_EQ(Outputs(ten, {x})[1], (Values{1, 3, 0, 1}));
 }
 
 TEST(SortHandlers, KOfTheRequestHasToBeGiven) {
@@ -78,7 +78,7 @@ TEST(SortHandlers, KOfTheRequestHasToBeGiven) {
   EXPECT_EQ(import.refusals[0].inputs, std::vector<std::string>{"k"});
   ImportOptions options;
   options.values["k"] = Of(DType::kI64, {1}, {1});
-  EXPECT_EQ(Run(m, {kX, Of(DType::kI64, {1}, {1})}, options)[0], (Values{4, 7}));
+  EXPECT_EQ(Outputs(m, {kX, Of(DType::kI64, {1}, {1})}, options)[0], (Values{4, 7}));
 }
 
 TEST(SortHandlers, WhatDoesNotFitIsSaid) {
@@ -103,7 +103,7 @@ TEST(SortHandlers, Cumulates) {
                       const Tensor& axis) {
     TestModel m = CumSum(opset, op, attrs);
     m.Initializer("axis", axis);
-    return Run(m, {Of(DType::kF32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})})[0];
+    return Outputs(m, {Of(DType::kF32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})})[0];
   };
   const Tensor last = Of(DType::kI32, {}, {-1}), first = Of(DType::kI64, {1}, {0});
   EXPECT_EQ(run("CumSum", 11, {}, last), (Values{1, 3, 6, 10, 5, 11, 18, 26}));
@@ -124,7 +124,7 @@ TEST(SortHandlers, TheAxisHasToBeKnown) {
   EXPECT_EQ(import.refusals[0].inputs, std::vector<std::string>{"axis"});
   ImportOptions options;
   options.values["axis"] = Of(DType::kI32, {}, {1});
-  EXPECT_EQ(Run(m, {kX, Of(DType::kI32, {}, {1})}, options)[0],
+  EXPECT_EQ(Outputs(m, {kX, Of(DType::kI32, {}, {1})}, options)[0],
             (Values{1, 5, 9, 12, -7, -5, 2, 9}));
   TestModel two = CumSum(14, "CumSum", {});
   two.Initializer("axis", Of(DType::kI64, {2}, {0, 1}));
