@@ -264,7 +264,8 @@ TEST(MicrosoftAttentionTest, HeadsOfThreeInputs) {
 
 // Rows of unequal length: what is new lies behind each row's own last.
 TEST(GroupQueryAttentionTest, RaggedRowsAndTheOnlyRow) {
-  for (const bool ragged : {false, true}) {
+  for (const auto& [ragged, window] : std::vector<std::pair<bool, int64_t>>{
+           {false, -1}, {true, -1}, {false, 2}, {true, 2}, {true, 0}}) {
     const int64_t batch = ragged ? 2 : 1, past = 4, fresh = ragged ? 1 : 2, all = past + fresh;
     TestModel m(17);
     m.Input("q", Elem::kFloat, {batch, fresh, 8}).Input("k", Elem::kFloat, {batch, fresh, 4});
@@ -275,7 +276,8 @@ TEST(GroupQueryAttentionTest, RaggedRowsAndTheOnlyRow) {
     m.Initializer("fresh", Of(DType::kI64, {}, {static_cast<double>(fresh)}));
     m.Node("Add", {"past", "fresh"}, {"total"}).Node("Cast", {"total"}, {"total32"}, {{"to", 6}});
     m.Node("GroupQueryAttention", {"q", "k", "v", "pk", "pv", "lengths", "total32"},
-           {"y", "nk", "nv"}, {{"num_heads", 4}, {"kv_num_heads", 2}}, "com.microsoft");
+           {"y", "nk", "nv"},
+           {{"num_heads", 4}, {"kv_num_heads", 2}, {"local_window_size", window}}, "com.microsoft");
     m.Output("y", Elem::kFloat).Output("nk", Elem::kFloat).Output("nv", Elem::kFloat);
     ImportOptions options;
     options.dims = {{.name = "p", .min = 1, .max = 16}};
@@ -308,8 +310,9 @@ TEST(GroupQueryAttentionTest, RaggedRowsAndTheOnlyRow) {
     }
     ExpectNear(Numbers(results),
                Attention({q, 4, 2, true}, {keys, 2, 2, false}, {values, 2, 2, false}, batch, fresh,
-                         all, [&](int64_t b, int64_t i, int64_t j) {
-                           return j <= lengths[b] + 1 - fresh + i ? 0 : -kInf;
+                         all, [&, window = window](int64_t b, int64_t i, int64_t j) {
+                           const double at = lengths[b] + 1 - fresh + i;
+                           return j <= at && (window < 0 || j > at - window) ? 0 : -kInf;
                          }));
   }
 }

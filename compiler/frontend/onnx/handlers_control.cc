@@ -106,6 +106,14 @@ class Unroller {
   absl::Status End(const Value& going, const std::optional<Value>& mask);
   absl::Status Finish();
 
+  // With what would settle it, where that is the condition's first value.
+  absl::Status Settled(const absl::Status& status) const {
+    if (!conditional_) return status;
+    const absl::Status unknown = c_.Integers(1, "condition").status();
+    if (unknown.ok()) return status;
+    return absl::Status(status.code(),
+                        Cat(std::string(status.message()), "; ", std::string(unknown.message())));
+  }
   // Steps that happen if the loop goes on until then.
   Value Inside() {
     return b_.Less(b_.Integer(Elem::kInt64, step_), b_.Size(Elem::kInt64, *count_, {}));
@@ -186,13 +194,13 @@ absl::Status Unroller::ReadCount() {
 }
 
 absl::Status Unroller::Step() {
-  if (data_ends_ && (scans_ > 0 || most_ > kMaxConditionalSteps)) {
-    return Unimplemented(
-        scans_ > 0
-            ? std::string("only data tells when its condition ends it, and with it the sizes "
-                          "of its scan outputs")
-            : Cat("only data tells when its condition ends it; such a loop has at most ",
-                  kMaxConditionalSteps, " steps, not ", most_));
+  const bool scans = c_.outputs() > carried_count_;
+  if (data_ends_ && (scans || most_ > kMaxConditionalSteps)) {
+    return Settled(Unimplemented(
+        scans ? std::string("only data tells when its condition ends it, and with it the sizes "
+                            "of its scan outputs")
+              : Cat("only data tells when its condition ends it; such a loop has at most ",
+                    kMaxConditionalSteps, " steps, not ", most_)));
   }
   if (step_ >= kMaxSteps) {
     return Unimplemented("after ", kMaxSteps, " steps its condition is still true");

@@ -173,7 +173,7 @@ TEST(LoopTest, AConditionThatOnlyDataTellsMasksTheRest) {
 TEST(LoopTest, ACountOfDimsIsMaskedToItsBound) {
   TestModel m(17);
   m.Input("x", Elem::kFloat, {2}).Input("v0", Elem::kFloat, {2}).Input("rows", Elem::kFloat, {"r"});
-  m.Node("Shape", {"rows"}, {"s"}).Node("Squeeze", {"s"}, {"n"});
+  m.Node("Shape", {"rows"}, {"size"}).Node("Squeeze", {"size"}, {"n"});
   m.Node("Loop", {"n", "", "v0"}, {"y", "z"}, {{"body", SumBody("going")}});
   m.Output("y", Elem::kFloat).Output("z", Elem::kFloat);
   ImportOptions options;
@@ -194,8 +194,8 @@ TEST(LoopTest, ACountOfDimsIsMaskedToItsBound) {
 
 TEST(ScanTest, DirectionsAndAxes) {
   TestGraph body;
-  body.Input("s", Elem::kFloat, {2}).Input("e", Elem::kFloat, {2});
-  body.Node("Add", {"s", "e"}, {"t"}).Node("Identity", {"t"}, {"o"});
+  body.Input("u", Elem::kFloat, {2}).Input("e", Elem::kFloat, {2});
+  body.Node("Add", {"u", "e"}, {"t"}).Node("Identity", {"t"}, {"o"});
   body.Output("t", Elem::kFloat).Output("o", Elem::kFloat);
   TestModel m(17);
   m.Input("s0", Elem::kFloat, {2}).Input("x", Elem::kFloat, {2, "t"});

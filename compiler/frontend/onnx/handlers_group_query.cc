@@ -239,7 +239,7 @@ absl::Status GroupQuery::Finish() {
   const int64_t window = c_.Int("local_window_size");
   const bool causal = c_.Int("causal") != 0;
   std::optional<int64_t> left;
-  if (window >= 0) left = window;
+  if (window >= 0) left = window - 1;  // so many keys, the query's own among them
   if (appended_) {
     spec.causal = causal;
     if (left) spec.allowed = WindowMask(b_, queries, keys, before_, left, std::nullopt);

@@ -71,7 +71,11 @@ Value Sum(OpBuilder& b, const std::optional<Value>& x, const Value& y) {
   return x ? b.Add(*x, y) : y;
 }
 
-// Keys j <= i + (keys - queries).
+// The schema has no default.
+double FilterValue(const HandlerContext& c) {
+  return c.Given("mask_filter_value") ? c.Float("mask_filter_value") : -10000.0;
+}
+
 void SetScale(const HandlerContext& c, AttentionSpec* spec) {
   if (c.Given("scale") && c.Float("scale") != 0) spec->scale = c.Float("scale");
 }
@@ -138,8 +142,8 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   AttentionSpec spec;
   SetScale(c, &spec);
   if (c.Has(3)) {
-    absl::StatusOr<Value> filter = FilterOf(b, c.In(3), x.shape[0], q.shape[2], k.shape[2],
-                                            c.Float("mask_filter_value"), q.elem);
+    absl::StatusOr<Value> filter =
+        FilterOf(b, c.In(3), x.shape[0], q.shape[2], k.shape[2], FilterValue(c), q.elem);
     if (!filter.ok()) return filter.status();
     spec.bias = *std::move(filter);
   }
@@ -204,8 +208,8 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   AttentionSpec spec;
   SetScale(c, &spec);
   if (c.Has(4)) {
-    absl::StatusOr<Value> filter = FilterOf(b, c.In(4), q.shape[0], q.shape[2], k.shape[2],
-                                            c.Float("mask_filter_value"), q.elem);
+    absl::StatusOr<Value> filter =
+        FilterOf(b, c.In(4), q.shape[0], q.shape[2], k.shape[2], FilterValue(c), q.elem);
     if (!filter.ok()) return filter.status();
     spec.bias = *std::move(filter);
   }
