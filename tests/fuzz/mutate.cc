@@ -21,7 +21,8 @@ constexpr int64_t kIntegers[] = {
 constexpr double kDoubles[] = {0.0,  -0.0, 1.0,  -1.0,    0.5,   1e-5,   1e300,
                                -1e300, 5e-324, INFINITY, -INFINITY, NAN};
 constexpr const char* kStrings[] = {"",    "$0",  "$1",  "$99", "b",   "s",    "n",   "mk,kn->mn",
-                                    "k,k->", "add", "mul", "max", "tanh", "left", "set", "\xff", "a b",
+                                    "k,k->", "add", "mul", "max", "tanh", "left", "set", "\xff",
+                                    "a b",
                                     "axis", "map", "fill", "value", "spec", "causal", "FP32",
                                     "INT64", "BF16", "BOOL", "wait", "taps"};
 
