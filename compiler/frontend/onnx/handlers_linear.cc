@@ -60,7 +60,7 @@ absl::Status GemmBy(HandlerContext& c, bool broadcast) {
   c.Set(0, b.Cast(*y, x.elem));
   return absl::OkStatus();
 }
-absl::Status Gemm6(HandlerContext& c) { return GemmBy(c, c.Int("broadcast") != 0); }
+absl::Status Gemm1(HandlerContext& c) { return GemmBy(c, c.Int("broadcast") != 0); }
 absl::Status Gemm7(HandlerContext& c) { return GemmBy(c, /*broadcast=*/true); }
 
 // Gaussian elimination with the largest pivot of each column, unrolled: a determinant is the
@@ -132,7 +132,7 @@ absl::Status FusedMatMul1(HandlerContext& c) {
 }
 
 constexpr HandlerRow kRows[] = {
-    {"", "MatMul", 1, MatMul1}, {"", "Gemm", 6, Gemm6},
+    {"", "MatMul", 1, MatMul1}, {"", "Gemm", 1, Gemm1},
     {"", "Gemm", 7, Gemm7},     {"", "Einsum", 12, Einsum12},
     {"", "Det", 11, Det11},     {"com.microsoft", "FusedMatMul", 1, FusedMatMul1},
 };

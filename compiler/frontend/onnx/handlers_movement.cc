@@ -148,7 +148,7 @@ constexpr HandlerRow kRows[] = {
     {"", "Split", 2, Split2},
     {"", "Split", 13, Split13},
     {"", "Split", 18, Split18},
-    {"", "Concat", 4, Concat4},
+    {"", "Concat", 1, Concat1},
     {"", "Expand", 8, Expand8},
     {"", "Tile", 6, Tile6},
     {"", "Trilu", 14, Trilu14},

@@ -13,7 +13,7 @@ absl::Status Slice10(HandlerContext& c);
 absl::Status Split2(HandlerContext& c);
 absl::Status Split13(HandlerContext& c);
 absl::Status Split18(HandlerContext& c);
-absl::Status Concat4(HandlerContext& c);
+absl::Status Concat1(HandlerContext& c);
 absl::Status Expand8(HandlerContext& c);
 absl::Status Tile6(HandlerContext& c);
 absl::Status Trilu14(HandlerContext& c);

@@ -168,10 +168,10 @@ absl::Status Split18(HandlerContext& c) {
   return SplitBy(c, *axis, sizes);
 }
 
-absl::Status Concat4(HandlerContext& c) {
+absl::Status Concat1(HandlerContext& c) {
   std::vector<Value> parts;
   for (int i = 0; i < c.inputs(); ++i) parts.push_back(c.In(i));
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), parts[0].rank());
+  const absl::StatusOr<int> axis = c.Axis(c.Given("axis") ? c.Int("axis") : 1, parts[0].rank());
   if (!axis.ok()) return axis.status();
   c.Set(0, c.b().Concat(parts, *axis));
   return absl::OkStatus();

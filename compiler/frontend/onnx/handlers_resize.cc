@@ -345,11 +345,21 @@ std::vector<int> EveryAxis(const HandlerContext& c) {
 
 // Upsample and the first Resize: positions are divided, never centred.
 absl::Status ByScales(HandlerContext& c, absl::Span<const double> scales) {
-  const absl::StatusOr<std::string> mode = c.OneOf("mode", {"nearest", "linear"});
+  const bool first = c.version() == 1;
+  const absl::StatusOr<std::string> mode =
+      c.OneOf("mode", {"nearest", first ? "bilinear" : "linear"});
   if (!mode.ok()) return mode.status();
   const absl::StatusOr<std::vector<Axis>> axes = AxesByScales(c, scales, EveryAxis(c), {});
   if (!axes.ok()) return axes.status();
-  return ResizeAxes(c, {.mode = *mode, .coordinates = "asymmetric", .nearest = "floor"}, *axes);
+  const std::string renamed = first && *mode == "bilinear" ? "linear" : *mode;
+  return ResizeAxes(c, {.mode = renamed, .coordinates = "asymmetric", .nearest = "floor"}, *axes);
+}
+absl::Status Upsample1(HandlerContext& c) {
+  if (c.In(0).rank() != 4) {
+    return Invalid("its input has shape ", ShapeToString(c.In(0).shape),
+                   "; it must be [N, C, H, W]");
+  }
+  return ByScales(c, {1, 1, c.Float("height_scale"), c.Float("width_scale")});
 }
 absl::Status Upsample7(HandlerContext& c) { return ByScales(c, c.Floats("scales")); }
 absl::Status Resize10(HandlerContext& c) {
@@ -428,11 +438,12 @@ absl::Status Resize11(HandlerContext& c) {
 }
 
 constexpr HandlerRow kRows[] = {
-    {"", "Upsample", 7, Upsample7},       {"", "Upsample", 9, Resize10},
-    {"", "Resize", 10, Resize10},         {"", "Resize", 11, Resize11},
-    {"", "GridSample", 16, GridSample16}, {"", "GridSample", 20, GridSample20},
-    {"", "AffineGrid", 20, AffineGrid20}, {"", "RoiAlign", 10, RoiAlign10},
-    {"", "RoiAlign", 16, RoiAlign16},     {"", "MaxRoiPool", 1, MaxRoiPool1},
+    {"", "Upsample", 1, Upsample1},       {"", "Upsample", 7, Upsample7},
+    {"", "Upsample", 9, Resize10},        {"", "Resize", 10, Resize10},
+    {"", "Resize", 11, Resize11},         {"", "GridSample", 16, GridSample16},
+    {"", "GridSample", 20, GridSample20}, {"", "AffineGrid", 20, AffineGrid20},
+    {"", "RoiAlign", 10, RoiAlign10},     {"", "RoiAlign", 16, RoiAlign16},
+    {"", "MaxRoiPool", 1, MaxRoiPool1},
 };
 
 }  // namespace

@@ -1,0 +1,127 @@
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/handlers_testing.h"
+
+namespace athanor::onnx {
+namespace {
+
+using Values = std::vector<double>;
+using List = std::vector<int64_t>;
+
+bool Says(const std::string& message, std::string_view part) {
+  return message.find(part) != std::string::npos;
+}
+
+TEST(HandlersIndexTest, GatherCountsFromTheEnd) {
+  const Tensor x = Count(DType::kF32, {2, 3});
+  EXPECT_EQ(OpTrial(13, "Gather").In(x, {2, "n"}).In(Ints({-1, 0})).Attr("axis", int64_t{-1}).Run(),
+            Of(DType::kF32, {2, 2}, {2, 0, 5, 3}));
+  EXPECT_EQ(OpTrial(13, "Gather").In(x).In(Of(DType::kI32, {}, {1})).Run(),
+            Of(DType::kF32, {3}, {3, 4, 5}));
+  EXPECT_EQ(OpTrial(13, "Gather").In(x).In(Ints({2})).Try(Elem::kFloat).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST(HandlersIndexTest, GatherElementsChecksItsAxis) {
+  const Tensor x = Count(DType::kF32, {3, 3});
+  const auto run = [&](const Values& indices) {
+    return OpTrial(13, "GatherElements")
+        .In(x, {"n", 3})
+        .In(Of(DType::kI64, {2, 3}, indices))
+        .Attr("axis", int64_t{0})
+        .Try(Elem::kFloat);
+  };
+  EXPECT_EQ(run({1, 2, 0, -1, 0, 0}).value(), Of(DType::kF32, {2, 3}, {3, 7, 2, 6, 1, 2}));
+  EXPECT_EQ(run({1, 2, 0, 3, 0, 0}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_TRUE(Says(OpTrial(13, "GatherElements").In(x).In(Ints({0})).Refused(), "equal rank"));
+}
+
+TEST(HandlersIndexTest, GatherNd) {
+  const Tensor x = Count(DType::kF32, {2, 2, 2});
+  EXPECT_EQ(OpTrial(11, "GatherND").In(x).In(Of(DType::kI64, {2, 1, 2}, {0, 1, -1, 0})).Run(),
+            Of(DType::kF32, {2, 1, 2}, {2, 3, 4, 5}));
+  EXPECT_EQ(OpTrial(12, "GatherND")
+                .In(x, {"b", 2, 2})
+                .In(Of(DType::kI64, {2, 1}, {1, 0}), {"b", 1})
+                .Attr("batch_dims", int64_t{1})
+                .Run(),
+            Of(DType::kF32, {2, 2}, {2, 3, 4, 5}));
+  EXPECT_TRUE(Says(
+      OpTrial(11, "GatherND").In(x).In(Of(DType::kI64, {1, 4}, {0, 0, 0, 0})).Refused(), "1 to 3"));
+}
+
+TEST(HandlersIndexTest, ScatterInEveryModeOfItsVersion) {
+  const Tensor x = Of(DType::kF32, {1, 3}, {1, 2, 3});
+  const auto run = [&](int64_t opset, std::string_view op, std::string mode) {
+    OpTrial t(opset, op);
+    t.In(x).In(Of(DType::kI64, {1, 2}, {1, -2})).In(Of(DType::kF32, {1, 2}, {10, 20}));
+    if (!mode.empty()) t.Attr("reduction", std::move(mode));
+    return t.Attr("axis", int64_t{1});
+  };
+  EXPECT_EQ(ValuesOf(run(9, "Scatter", "").Run()), (Values{1, 20, 3}));
+  EXPECT_EQ(ValuesOf(run(11, "ScatterElements", "").Run()), (Values{1, 20, 3}));
+  EXPECT_EQ(ValuesOf(run(16, "ScatterElements", "add").Run()), (Values{1, 32, 3}));
+  EXPECT_EQ(ValuesOf(run(16, "ScatterElements", "mul").Run()), (Values{1, 400, 3}));
+  EXPECT_EQ(ValuesOf(run(18, "ScatterElements", "max").Run()), (Values{1, 20, 3}));
+  EXPECT_EQ(ValuesOf(run(18, "ScatterElements", "min").Run()), (Values{1, 2, 3}));
+  EXPECT_TRUE(Says(run(16, "ScatterElements", "max").Refused(), "\"max\""));
+}
+
+TEST(HandlersIndexTest, ScatterNdOverWholeSlices) {
+  const Tensor x = Count(DType::kI32, {3, 2});
+  EXPECT_EQ(OpTrial(16, "ScatterND")
+                .In(x, {"n", 2})
+                .In(Of(DType::kI64, {2, 1}, {-1, 0}))
+                .In(Of(DType::kI32, {2, 2}, {9, 8, 7, 6}))
+                .Run(),
+            Of(DType::kI32, {3, 2}, {7, 6, 2, 3, 9, 8}));
+}
+
+TEST(HandlersIndexTest, TensorScatterLinearAndCircular) {
+  const Tensor past = Count(DType::kF32, {2, 3, 1});
+  const Tensor update = Of(DType::kF32, {2, 2, 1}, {10, 11, 12, 13});
+  const auto run = [&](const Values& first, std::string mode) {
+    return OpTrial(24, "TensorScatter")
+        .In(past, {"b", 3, 1})
+        .In(update, {"b", 2, 1})
+        .In(Ints(first), {"b"})
+        .Attr("mode", std::move(mode))
+        .Try(Elem::kFloat);
+  };
+  EXPECT_EQ(ValuesOf(run({1, 0}, "linear").value()), (Values{0, 10, 11, 12, 13, 5}));
+  EXPECT_EQ(ValuesOf(run({2, 1}, "circular").value()), (Values{11, 1, 10, 3, 12, 13}));
+  EXPECT_EQ(run({2, 0}, "linear").status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(run({-1, 0}, "linear").status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST(HandlersIndexTest, OneHot) {
+  const Tensor values = Of(DType::kF32, {2}, {-1, 5});
+  const auto run = [&](int64_t opset, const Tensor& depth) {
+    return ValuesOf(
+        OpTrial(opset, "OneHot").In(Ints({2, -1, 3})).Const(depth).In(values).Run(Elem::kFloat));
+  };
+  EXPECT_EQ(run(11, Of(DType::kI32, {1}, {3})), (Values{-1, -1, 5, -1, -1, 5, -1, -1, -1}));
+  EXPECT_EQ(run(9, Of(DType::kF32, {}, {3})), (Values{-1, -1, 5, -1, -1, -1, -1, -1, -1}));
+  const Tensor across = OpTrial(11, "OneHot")
+                            .In(Of(DType::kF32, {2}, {1, 0}), {"n"})
+                            .Const(Of(DType::kI64, {}, {2}))
+                            .Const(values)
+                            .Attr("axis", int64_t{0})
+                            .Run();
+  EXPECT_EQ(across, Of(DType::kF32, {2, 2}, {-1, 5, 5, -1}));
+  EXPECT_TRUE(
+      Says(OpTrial(11, "OneHot").In(Ints({1})).In(Ints({2})).Const(values).Refused(), "depth"));
+}
+
+TEST(HandlersIndexTest, CompressByAKnownCondition) {
+  const Tensor x = Count(DType::kF32, {2, 3});
+  const Tensor some = Of(DType::kBool, {2}, {0, 1});
+  EXPECT_EQ(OpTrial(9, "Compress").In(x).Const(some).Attr("axis", int64_t{1}).Run(),
+            Of(DType::kF32, {2, 1}, {1, 4}));
+  EXPECT_EQ(OpTrial(9, "Compress").In(x).Const(some).Run(), Of(DType::kF32, {1}, {1}));
+  EXPECT_TRUE(Says(OpTrial(9, "Compress").In(x).In(some).Refused(), "condition"));
+}
+
+}  // namespace
+}  // namespace athanor::onnx

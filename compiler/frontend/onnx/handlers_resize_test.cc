@@ -1,0 +1,249 @@
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/handlers_testing.h"
+#include "compiler/ir/compare.h"
+
+namespace athanor::onnx {
+namespace {
+
+using Values = std::vector<double>;
+using List = std::vector<int64_t>;
+
+bool Says(const std::string& message, std::string_view part) {
+  return message.find(part) != std::string::npos;
+}
+
+Tensor Scales(const Values& values) {
+  return Of(DType::kF32, {static_cast<int64_t>(values.size())}, values);
+}
+
+OpTrial Resized(int64_t opset, const Tensor& x, const std::string& mode,
+                const std::string& coordinates) {
+  OpTrial t(opset, "Resize");
+  t.In(x).Attr("mode", mode);
+  if (!coordinates.empty()) t.Attr("coordinate_transformation_mode", coordinates);
+  return t;
+}
+
+void ExpectNear(const Tensor& got, const Values& want) {
+  const Tensor wanted = Of(got.dtype, got.shape, want);
+  const absl::Status s = CompareTensors(got, wanted, 1e-6, 1e-6);
+  EXPECT_TRUE(s.ok()) << s;
+}
+
+const Tensor kFour = Of(DType::kF32, {4}, {1, 2, 3, 4});
+
+TEST(HandlersResizeTest, TheFirstResizeDividesAndRoundsDown) {
+  EXPECT_EQ(ValuesOf(OpTrial(10, "Resize").In(kFour).Const(Scales({1.5})).Run()),
+            (Values{1, 1, 2, 3, 3, 4}));
+  EXPECT_EQ(ValuesOf(OpTrial(9, "Upsample").In(kFour, {"n"}).Const(Scales({2})).Run()),
+            (Values{1, 1, 2, 2, 3, 3, 4, 4}));
+  EXPECT_EQ(ValuesOf(OpTrial(7, "Upsample")
+                         .In(Of(DType::kF32, {2}, {1, 3}))
+                         .Attr("scales", std::vector<float>{2})
+                         .Attr("mode", std::string("linear"))
+                         .Run()),
+            (Values{1, 2, 3, 3}));
+  EXPECT_EQ(OpTrial(6, "Upsample")
+                .In(Of(DType::kF32, {1, 1, 1, 2}, {1, 3}))
+                .Attr("height_scale", 1.0f)
+                .Attr("width_scale", 2.0f)
+                .Attr("mode", std::string("bilinear"))
+                .Run(),
+            Of(DType::kF32, {1, 1, 1, 4}, {1, 2, 3, 3}));
+}
+
+TEST(HandlersResizeTest, FromElevenOnItCentres) {
+  const auto nearest = [](const std::string& rounding) {
+    return ValuesOf(Resized(11, kFour, "nearest", "")
+                        .Const(Scales({}))
+                        .Const(Scales({0.5}))
+                        .Attr("nearest_mode", rounding)
+                        .Run());
+  };
+  EXPECT_EQ(nearest("round_prefer_floor"), (Values{1, 3}));  // of 0.5 and 2.5
+  EXPECT_EQ(nearest("round_prefer_ceil"), (Values{2, 4}));
+  EXPECT_EQ(nearest("floor"), (Values{1, 3}));
+  EXPECT_EQ(nearest("ceil"), (Values{2, 4}));
+}
+
+TEST(HandlersResizeTest, LinearByEveryCoordinate) {
+  const auto linear = [](const std::string& coordinates, double size) {
+    return Resized(19, kFour, "linear", coordinates).Without().Without().Const(Ints({size})).Run();
+  };
+  ExpectNear(linear("half_pixel", 8), {1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4});
+  ExpectNear(linear("align_corners", 7), {1, 1.5, 2, 2.5, 3, 3.5, 4});
+  ExpectNear(linear("align_corners", 1), {1});
+  ExpectNear(linear("asymmetric", 8), {1, 1.5, 2, 2.5, 3, 3.5, 4, 4});
+  ExpectNear(linear("pytorch_half_pixel", 1), {1});
+  ExpectNear(linear("half_pixel", 1), {2.5});
+  ExpectNear(linear("half_pixel_symmetric", 2), {1.5, 3.5});
+}
+
+TEST(HandlersResizeTest, TheGivenScaleCountsNotThatOfWholeSizes) {
+  // 4 * 0.8 is 3.2, so 3: positions are divided by 0.8, not by 0.75.
+  ExpectNear(Resized(13, kFour, "linear", "").Without().Const(Scales({0.8f})).Run(),
+             {1.125, 2.375, 3.625});
+  ExpectNear(
+      Resized(19, kFour, "linear", "half_pixel_symmetric").Without().Const(Scales({0.8f})).Run(),
+      {1.25, 2.5, 3.75});
+}
+
+TEST(HandlersResizeTest, CubicAndItsOutside) {
+  const auto cubic = [](int64_t exclude) {
+    return Resized(13, kFour, "cubic", "")
+        .Without()
+        .Const(Scales({2}))
+        .Attr("exclude_outside", exclude)
+        .Run();
+  };
+  // By Keys' polynomials at distances 1.25, 0.25, 0.75, 1.75 and a = -0.75.
+  const Values w = {-0.10546875, 0.87890625, 0.26171875, -0.03515625};
+  ExpectNear(cubic(0), {0.89453125, 1.1914062, 1.6679688, w[0] * 1 + w[1] * 2 + w[2] * 3 + w[3] * 4,
+                        2.703125, 3.3320312, 3.8085938, 4.1054688});
+  EXPECT_NEAR(ValuesOf(cubic(1))[7], (w[0] * 3 + w[1] * 4) / (w[0] + w[1]), 1e-6);
+}
+
+TEST(HandlersResizeTest, AntialiasAveragesWhatIsLeftOut) {
+  const auto run = [](const Tensor& x, const std::string& mode, double scale) {
+    return Resized(18, x, mode, "")
+        .Without()
+        .Const(Scales({scale}))
+        .Attr("antialias", int64_t{1})
+        .Run();
+  };
+  // Weights 1/8, 3/8, 3/8, 1/8 about 0.5 and 2.5, the edge repeated.
+  ExpectNear(run(kFour, "linear", 0.5), {1.625, 3.375});
+  const Tensor eight = Count(DType::kF32, {8});
+  ExpectNear(run(eight, "linear", 0.25), {1.65625, 5.34375});
+  ExpectNear(run(eight, "cubic", 0.25), {1.42407227, 5.57592773});
+  ExpectNear(run(kFour, "linear", 1.0), {1, 2, 3, 4});
+  EXPECT_TRUE(Says(Resized(18, kFour, "nearest", "")
+                       .Without()
+                       .Const(Scales({0.5}))
+                       .Attr("antialias", int64_t{1})
+                       .Refused(),
+                   "no antialias"));
+}
+
+TEST(HandlersResizeTest, SizesOfDims) {
+  const Tensor x = Of(DType::kF32, {1, 1, 2, 2}, {1, 2, 3, 4}),
+               like = Tensor::Zeros(DType::kF32, {1, 1, 4, 2});
+  TestModel m(13);
+  m.Input("x", Elem::kFloat, {1, 1, "h", "w"}).Input("like", Elem::kFloat, {1, 1, "h2", "w"});
+  m.Node("Shape", {"like"}, {"shape"});
+  m.Node("Resize", {"x", "", "", "shape"}, {"y"}, {{"mode", std::string("linear")}});
+  m.Output("y", Elem::kFloat);
+  ImportOptions options;
+  for (const char* name : {"h", "w", "h2"})
+    options.dims.push_back({.name = name, .min = 1, .max = 8});
+  ExpectNear(RunModel(m, {x, like}, options).value()[0], {1, 2, 1.5, 2.5, 2.5, 3.5, 3, 4});
+}
+
+TEST(HandlersResizeTest, PoliciesKeepTheAspect) {
+  const Tensor x = Count(DType::kF32, {2, 4});
+  const auto shape = [&](std::string policy) {
+    return Resized(18, x, "nearest", "")
+        .Without()
+        .Without()
+        .Const(Ints({3, 8}))
+        .Attr("keep_aspect_ratio_policy", std::move(policy))
+        .Run()
+        .shape;
+  };
+  EXPECT_EQ(shape("stretch"), (List{3, 8}));
+  EXPECT_EQ(shape("not_larger"), (List{3, 6}));
+  EXPECT_EQ(shape("not_smaller"), (List{4, 8}));
+}
+
+TEST(HandlersResizeTest, CropsFillWhatIsOutside) {
+  const auto run = [](bool data) {
+    OpTrial t = Resized(13, kFour, "linear", "tf_crop_and_resize");
+    const Tensor roi = Of(DType::kF32, {2}, {0, 2});
+    if (data) {
+      t.In(roi);
+    } else {
+      t.Const(roi);
+    }
+    return t.Without().Const(Ints({3})).Attr("extrapolation_value", 9.0f).Run();
+  };
+  ExpectNear(run(false), {1, 4, 9});
+  ExpectNear(run(true), {1, 4, 9});
+}
+
+TEST(HandlersResizeTest, RefusesWhatItCannotKnow) {
+  EXPECT_TRUE(Says(Resized(13, kFour, "linear", "").Without().Refused(), "neither"));
+  EXPECT_TRUE(
+      Says(Resized(13, kFour, "linear", "").Without().In(Scales({2})).Refused(), "its scales"));
+  EXPECT_TRUE(
+      Says(Resized(13, kFour, "linear", "").Without().Const(Scales({-1})).Refused(), "above 0"));
+  EXPECT_TRUE(Says(
+      Resized(13, kFour, "linear", "half_pixel_symmetric").Without().Const(Scales({2})).Refused(),
+      "half_pixel_symmetric"));
+}
+
+TEST(HandlersResizeTest, GridSample) {
+  const Tensor x = Of(DType::kF32, {1, 1, 2, 2}, {1, 2, 3, 4});
+  const auto run = [&](int64_t opset, const Values& at, std::string mode, std::string padding,
+                       int64_t align) {
+    return ValuesOf(OpTrial(opset, "GridSample")
+                        .In(x, {"n", 1, "h", "w"})
+                        .In(Of(DType::kF32, {1, 1, 1, 2}, at), {"n", 1, 1, 2})
+                        .Attr("mode", std::move(mode))
+                        .Attr("padding_mode", std::move(padding))
+                        .Attr("align_corners", align)
+                        .Run())[0];
+  };
+  EXPECT_EQ(run(16, {0, 0}, "bilinear", "zeros", 0), 2.5);
+  EXPECT_EQ(run(20, {1, -1}, "linear", "zeros", 1), 2);
+  EXPECT_EQ(run(20, {1, -1}, "linear", "zeros", 0), 0.5);  // a corner, of which a quarter is inside
+  EXPECT_EQ(run(20, {9, 9}, "linear", "border", 0), 4);
+  EXPECT_EQ(run(20, {9, 9}, "nearest", "zeros", 0), 0);
+  EXPECT_EQ(run(20, {3, -1}, "linear", "reflection", 1), 1);
+  EXPECT_EQ(run(20, {-0.5, 0.5}, "nearest", "reflection", 0), 3);
+}
+
+TEST(HandlersResizeTest, AffineGridMovesAndScales) {
+  const Tensor theta = Of(DType::kF32, {1, 2, 3}, {2, 0, 1, 0, 1, -1});
+  const auto run = [&](int64_t align) {
+    return OpTrial(20, "AffineGrid")
+        .In(theta, {"n", 2, 3})
+        .Const(Ints({1, 1, 1, 2}))
+        .Attr("align_corners", align)
+        .Run();
+  };
+  ExpectNear(run(0), {0, -1, 2, -1});
+  ExpectNear(run(1), {-1, -1, 3, -1});
+}
+
+TEST(HandlersResizeTest, RoiAlignByVersion) {
+  const Tensor x = Count(DType::kF32, {1, 1, 4, 4});
+  const Tensor rois = Of(DType::kF32, {1, 4}, {0, 0, 2, 2});
+  const auto run = [&](int64_t opset, int64_t ratio, bool known) {
+    OpTrial t(opset, "RoiAlign");
+    t.In(x, {"n", 1, "h", "w"});
+    if (known) {
+      t.Const(rois);
+    } else {
+      t.In(rois, {"r", 4});
+    }
+    t.In(Ints({0}), known ? std::vector<TestSize>{1} : std::vector<TestSize>{"r"});
+    return t.Attr("sampling_ratio", ratio);
+  };
+  EXPECT_EQ(ValuesOf(run(10, 1, false).Run()), Values{5});    // at (1, 1)
+  EXPECT_EQ(ValuesOf(run(16, 1, false).Run()), Values{2.5});  // at (0.5, 0.5)
+  EXPECT_EQ(ValuesOf(run(16, 0, true).Run()), Values{2.5});   // four samples about it
+  EXPECT_TRUE(Says(run(16, 0, false).Refused(), "sampling_ratio 0"));
+}
+
+TEST(HandlersResizeTest, MaxRoiPool) {
+  const Tensor x = Count(DType::kF32, {2, 1, 4, 4});
+  const Tensor rois = Of(DType::kF32, {2, 5}, {0, 0, 0, 3, 3, 1, 2, 2, 9, 9});
+  const Tensor y =
+      OpTrial(1, "MaxRoiPool").In(x).In(rois, {"r", 5}).Attr("pooled_shape", List{2, 2}).Run();
+  EXPECT_EQ(ValuesOf(y), (Values{5, 7, 13, 15, 31, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace athanor::onnx

@@ -1,0 +1,138 @@
+#include <cmath>
+#include <complex>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/handlers_testing.h"
+#include "compiler/ir/compare.h"
+
+namespace athanor::onnx {
+namespace {
+
+using Values = std::vector<double>;
+using List = std::vector<int64_t>;
+using Spectrum = std::vector<std::complex<double>>;
+
+bool Says(const std::string& message, std::string_view part) {
+  return message.find(part) != std::string::npos;
+}
+
+void ExpectNear(const Tensor& got, const Values& want) {
+  const Tensor wanted = Of(got.dtype, got.shape, want);
+  const absl::Status s = CompareTensors(got, wanted, 1e-6, 1e-6);
+  EXPECT_TRUE(s.ok()) << s;
+}
+
+// By the definition.
+Values Transformed(const Spectrum& x, size_t bins, bool inverse) {
+  Values values;
+  const auto n = static_cast<double>(x.size());
+  for (size_t k = 0; k < bins; ++k) {
+    std::complex<double> sum = 0;
+    for (size_t t = 0; t < x.size(); ++t) {
+      const double angle = 2 * std::numbers::pi * static_cast<double>(k * t) / n;
+      sum += x[t] * std::polar(1.0, inverse ? angle : -angle);
+    }
+    if (inverse) sum /= n;
+    values.push_back(sum.real());
+    values.push_back(sum.imag());
+  }
+  return values;
+}
+
+const Tensor kReal = Of(DType::kF32, {1, 5, 1}, {1, -2, 3, 5, -7});
+const Spectrum kRealParts = {1, -2, 3, 5, -7};
+const Tensor kComplex = Of(DType::kF32, {1, 3, 2}, {1, 2, -3, 4, 0, -1});
+const Spectrum kComplexParts = {{1, 2}, {-3, 4}, {0, -1}};
+
+TEST(HandlersSignalTest, DftByItsDefinition) {
+  ExpectNear(OpTrial(20, "DFT").In(kReal, {"b", "n", 1}).Run(), Transformed(kRealParts, 5, false));
+  ExpectNear(OpTrial(17, "DFT").In(kReal).Attr("onesided", int64_t{1}).Run(),
+             Transformed(kRealParts, 3, false));
+  ExpectNear(OpTrial(20, "DFT").In(kComplex, {"b", "n", 2}).Run(),
+             Transformed(kComplexParts, 3, false));
+  ExpectNear(OpTrial(20, "DFT").In(kComplex).Attr("inverse", int64_t{1}).Run(),
+             Transformed(kComplexParts, 3, true));
+}
+
+TEST(HandlersSignalTest, DftCutsAndFillsToItsLength) {
+  const auto run = [](double length) {
+    return OpTrial(20, "DFT").In(kReal, {"b", "n", 1}).Const(Of(DType::kI64, {}, {length})).Run();
+  };
+  ExpectNear(run(3), Transformed({1, -2, 3}, 3, false));
+  ExpectNear(run(7), Transformed({1, -2, 3, 5, -7, 0, 0}, 7, false));
+}
+
+TEST(HandlersSignalTest, DftAlongAnyAxis) {
+  const Tensor x = Of(DType::kF32, {2, 2, 1}, {1, 2, 3, 5});
+  const Values rows = {4, 0, 7, 0, -2, 0, -3, 0}, columns = {3, 0, -1, 0, 8, 0, -2, 0};
+  ExpectNear(OpTrial(17, "DFT").In(x).Run(), columns);
+  ExpectNear(OpTrial(17, "DFT").In(x).Attr("axis", int64_t{0}).Run(), rows);
+  ExpectNear(OpTrial(20, "DFT").In(x).Run(), columns);
+  ExpectNear(OpTrial(20, "DFT").In(x).Without().Const(Of(DType::kI64, {}, {-3})).Run(), rows);
+  EXPECT_TRUE(Says(OpTrial(20, "DFT").In(x).Without().Const(Of(DType::kI64, {}, {2})).Refused(),
+                   "the last"));
+  EXPECT_TRUE(Says(OpTrial(20, "DFT").In(kComplex).Attr("onesided", int64_t{1}).Refused(),
+                   "complex and onesided"));
+}
+
+TEST(HandlersSignalTest, HalfASpectrumGivesTheSignalBack) {
+  for (const int64_t n : {1, 2, 5, 6}) {
+    SCOPED_TRACE(n);
+    Tensor signal = Tensor::Zeros(DType::kF32, {1, n, 1});
+    for (int64_t i = 0; i < n; ++i) signal.data<float>()[i] = static_cast<float>(i * i - 3);
+    const Tensor half = OpTrial(20, "DFT").In(signal).Attr("onesided", int64_t{1}).Run();
+    OpTrial back(20, "DFT");
+    back.In(half).Const(Of(DType::kI64, {}, {static_cast<double>(n)}));
+    const Tensor y = back.Attr("onesided", int64_t{1}).Attr("inverse", int64_t{1}).Run();
+    EXPECT_EQ(y.shape, signal.shape);
+    ExpectNear(y, ValuesOf(signal));
+  }
+}
+
+TEST(HandlersSignalTest, StftIsTheDftOfFrames) {
+  const Tensor signal = Of(DType::kF32, {1, 7, 1}, {1, -2, 3, 5, -7, 2, 4});
+  const auto trial = [&] {
+    return OpTrial(17, "STFT").In(signal, {"b", "n", 1}).Const(Of(DType::kI64, {}, {2}));
+  };
+  const Tensor window = Of(DType::kF32, {4}, {0.5, 1, 1, 0.25});
+  const auto frames = [](const std::vector<Spectrum>& cut, size_t bins) {
+    Values all;
+    for (const Spectrum& x : cut) {
+      const Values y = Transformed(x, bins, false);
+      all.insert(all.end(), y.begin(), y.end());
+    }
+    return all;
+  };
+  OpTrial windowed = OpTrial(17, "STFT");
+  windowed.Least(4).In(signal, {1, "n", 1}).Const(Of(DType::kI64, {}, {2})).In(window);
+  ExpectNear(windowed.Run(), frames({{0.5, -2, 3, 1.25}, {1.5, 5, -7, 0.5}}, 3));
+  OpTrial plain = OpTrial(17, "STFT");
+  plain.In(signal).Const(Of(DType::kI64, {}, {3})).Without().Const(Of(DType::kI64, {}, {3}));
+  ExpectNear(plain.Attr("onesided", int64_t{0}).Run(), frames({{1, -2, 3}, {5, -7, 2}}, 3));
+  OpTrial unproved = trial();
+  EXPECT_TRUE(Says(unproved.In(window).Refused(), "within the signal"));
+}
+
+TEST(HandlersSignalTest, Windows) {
+  const auto window = [](std::string_view op, double size, int64_t periodic) {
+    return OpTrial(17, op).Const(Of(DType::kI64, {}, {size})).Attr("periodic", periodic).Run();
+  };
+  ExpectNear(window("HannWindow", 4, 1), {0, 0.5, 1, 0.5});
+  ExpectNear(window("HannWindow", 5, 0), {0, 0.5, 1, 0.5, 0});
+  ExpectNear(window("HammingWindow", 2, 1), {4.0 / 46, 1});
+  ExpectNear(window("BlackmanWindow", 3, 0), {0, 1, 0});
+  EXPECT_TRUE(Says(OpTrial(17, "HannWindow").In(Of(DType::kI64, {}, {4})).Refused(), "size"));
+}
+
+TEST(HandlersSignalTest, MelWeightMatrix) {
+  OpTrial t(17, "MelWeightMatrix");
+  for (double v : {2.0, 8.0, 80.0}) t.Const(Of(DType::kI64, {}, {v}));
+  for (double v : {0.0, 40.0}) t.Const(Of(DType::kF32, {}, {v}));
+  // Corners, by the formula, in bins 0, 1, 2 and 3.
+  EXPECT_EQ(t.Run(), Of(DType::kF32, {5, 2}, {0, 0, 1, 0, 0, 1, 0, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace athanor::onnx
