@@ -1,11 +1,12 @@
 // Handlers: gathers, scatters, one-hot.
+#include "compiler/frontend/onnx/handlers_index.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "compiler/frontend/onnx/handler.h"
 #include "compiler/frontend/onnx/handlers_structure.h"
 #include "compiler/ir/message.h"
 
@@ -234,6 +235,9 @@ constexpr HandlerRow kRows[] = {
     {"", "TensorScatter", 24, TensorScatter24},
     {"", "OneHot", 9, OneHot9},
     {"", "Compress", 9, Compress9},
+    {"", "NonZero", 9, NonZero9},
+    {"", "Unique", 11, Unique11},
+    {"", "NonMaxSuppression", 10, NonMaxSuppression10},
 };
 
 }  // namespace

@@ -123,5 +123,47 @@ TEST(HandlersIndexTest, CompressByAKnownCondition) {
   EXPECT_TRUE(Says(OpTrial(9, "Compress").In(x).In(some).Refused(), "condition"));
 }
 
+TEST(HandlersIndexTest, WhatIsCountedMustBeKnown) {
+  const Tensor x = Of(DType::kF32, {2, 3}, {0, 1, 0, -2, 0, 3});
+  EXPECT_EQ(OpTrial(13, "NonZero").Const(x).Run(Elem::kInt64),
+            Of(DType::kI64, {2, 3}, {0, 1, 1, 1, 0, 2}));
+  EXPECT_TRUE(Says(OpTrial(13, "NonZero").In(x).Refused(), "values={\"x0\""));
+  EXPECT_EQ(OpTrial(13, "NonZero").Const(Of(DType::kI64, {}, {5})).Run(Elem::kInt64),
+            Tensor::Zeros(DType::kI64, {0, 1}));
+}
+
+TEST(HandlersIndexTest, UniqueSortedAndByPlace) {
+  const Tensor x = Ints({2, 1, 1, 3, -4});
+  EXPECT_EQ(OpTrial(11, "Unique").Const(x).Run(Elem::kInt64), Ints({-4, 1, 2, 3}));
+  EXPECT_EQ(OpTrial(11, "Unique").Const(x).Attr("sorted", int64_t{0}).Run(Elem::kInt64),
+            Ints({2, 1, 3, -4}));
+  const Tensor rows = Of(DType::kI64, {3, 2}, {1, 0, 1, 0, 0, 9});
+  const std::vector<Tensor> all =
+      OpTrial(11, "Unique").Const(rows).Attr("axis", int64_t{0}).TryAll(4, Elem::kInt64).value();
+  EXPECT_EQ(all[0], Of(DType::kI64, {2, 2}, {0, 9, 1, 0}));
+  EXPECT_EQ(all[1], Ints({2, 0}));
+  EXPECT_EQ(all[2], Ints({1, 1, 0}));
+  EXPECT_EQ(all[3], Ints({1, 2}));
+}
+
+TEST(HandlersIndexTest, NonMaxSuppressionKeepsTheBest) {
+  // The second covers the first by 0.9 of their union; the third is apart.
+  const Tensor boxes = Of(DType::kF32, {1, 3, 4}, {0, 0, 1, 0.9, 0, 0, 1, 1, 5, 5, 6, 6});
+  const Tensor scores = Of(DType::kF32, {1, 1, 3}, {0.5, 0.75, 0.25});
+  const auto run = [&](double most, double overlap, double least) {
+    return OpTrial(11, "NonMaxSuppression")
+        .Const(boxes)
+        .Const(scores)
+        .Const(Ints({most}))
+        .Const(Of(DType::kF32, {1}, {overlap}))
+        .Const(Of(DType::kF32, {1}, {least}))
+        .Run(Elem::kInt64);
+  };
+  EXPECT_EQ(ValuesOf(run(3, 0.5, 0)), (Values{0, 0, 1, 0, 0, 2}));
+  EXPECT_EQ(ValuesOf(run(3, 0.95, 0)), (Values{0, 0, 1, 0, 0, 0, 0, 0, 2}));
+  EXPECT_EQ(ValuesOf(run(3, 0.5, 0.3)), (Values{0, 0, 1}));
+  EXPECT_EQ(run(0, 0.5, 0).shape, (List{0, 3}));
+}
+
 }  // namespace
 }  // namespace athanor::onnx

@@ -7,8 +7,6 @@ namespace {
 constexpr std::string_view kSequence = "sequences of tensors are not served, only tensors";
 constexpr std::string_view kOptional = "optional values are not served, only tensors";
 constexpr std::string_view kString = "strings are not served, only numbers and bools";
-constexpr std::string_view kCounts =
-    "how many results it has depends on data, and shapes must follow from the inputs' shapes";
 
 constexpr HandlerRow kRows[] = {
     {"", "ConcatFromSequence", 1, nullptr, kSequence},
@@ -29,9 +27,6 @@ constexpr HandlerRow kRows[] = {
     {"", "StringSplit", 1, nullptr, kString},
     {"", "ImageDecoder", 1, nullptr, "decoding images is no tensor arithmetic; decode before"},
     {"", "TfIdfVectorizer", 1, nullptr, "counting n-grams is not served; count before"},
-    {"", "NonZero", 1, nullptr, kCounts},
-    {"", "NonMaxSuppression", 1, nullptr, kCounts},
-    {"", "Unique", 1, nullptr, kCounts},
 };
 
 }  // namespace
