@@ -178,7 +178,7 @@ def run_ruff() -> Result:
 SUITES: dict[str, Callable[[float | None], Result]] = {
     "bazel": lambda _: run_bazel("--nobuild_tests_only"),
     "ruff": lambda _: run_ruff(),
-    "python": lambda _: run_pytest("clients/python", "tests/models", "tests/onnx"),
+    "python": lambda _: run_pytest("clients/python", "tests/models"),
     "e2e": lambda _: run_pytest("tests/e2e"),
     "onnx": lambda _: run_pytest("tests/onnx"),
     "steady": lambda _: run_pytest("tests/steady"),
