@@ -1,5 +1,4 @@
 // Handlers: conversions between element types.
-#include <cctype>
 #include <string>
 
 #include "compiler/frontend/onnx/handlers_arith.h"
@@ -34,15 +33,6 @@ absl::Status Cast(HandlerContext& c) {
   const absl::StatusOr<Elem> to = ElemAttr(c, "to");
   return to.ok() ? CastTo(c, *to) : to.status();
 }
-// Before opset 6 the type is named: "FLOAT".
-absl::Status CastNamed(HandlerContext& c) {
-  std::string name = c.String("to");
-  for (char& letter : name) letter = static_cast<char>(std::tolower(letter));
-  for (const ElemRow& row : kElems) {
-    if (row.name == name) return CastTo(c, row.elem);
-  }
-  return Invalid("to=", Quoted(c.String("to")), " is no element type of ONNX");
-}
 absl::Status CastLike(HandlerContext& c) { return CastTo(c, c.In(1).elem); }
 
 absl::Status BitCast(HandlerContext& c) {
@@ -54,7 +44,6 @@ absl::Status BitCast(HandlerContext& c) {
 
 constexpr HandlerRow kRows[] = {
     {"", "BitCast", 1, BitCast},
-    {"", "Cast", 1, CastNamed},
     {"", "Cast", 6, Cast},
     {"", "CastLike", 1, CastLike},
 };

@@ -174,14 +174,12 @@ absl::Status Shrink(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Until opset 10 the bounds are attributes, with the largest finite numbers as defaults from 6 on.
+// Until opset 10 the bounds are attributes, whose defaults are the largest finite numbers.
 absl::Status ClipAttributes(HandlerContext& c) {
   OpBuilder& b = c.b();
-  Value x = b.Up(c.In(0));
-  const bool always = c.version() >= 6;
-  if (always || c.Given("min")) x = b.Max(x, FloatAttr(c, x, "min"));
-  if (always || c.Given("max")) x = b.Min(x, FloatAttr(c, x, "max"));
-  c.Set(0, b.Cast(x, c.In(0).elem));
+  const Value x = b.Up(c.In(0));
+  const Value clipped = b.Clamp(x, FloatAttr(c, x, "min"), FloatAttr(c, x, "max"));
+  c.Set(0, b.Cast(clipped, c.In(0).elem));
   return absl::OkStatus();
 }
 absl::Status Clip(HandlerContext& c) {
@@ -265,7 +263,7 @@ constexpr HandlerRow kRows[] = {
     {"", "BitwiseNot", 1, Row1<Op::kNot>},
     {"", "Ceil", 1, Plain<CeilOf>},
     {"", "Celu", 1, Wide<CeluOf>},
-    {"", "Clip", 1, ClipAttributes},
+    {"", "Clip", 6, ClipAttributes},
     {"", "Clip", 11, Clip},
     {"", "Cos", 1, Row1<Op::kCos>},
     {"", "Cosh", 1, Row1<Op::kCosh>},

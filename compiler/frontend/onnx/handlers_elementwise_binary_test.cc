@@ -65,7 +65,7 @@ TEST(HandlersBinaryTest, BroadcastByAttributes) {
   EXPECT_EQ(values({1, 2}, {2}, true, 0), (Numbers{99, 99, 99, 98, 98, 98}));
   EXPECT_EQ(values({5}, {}, false, 0), Numbers(6, 95));
   EXPECT_NE(add({3}).Out(kF).Error().find("without broadcast=1"), std::string::npos);
-  EXPECT_EQ(OneNode("Greater", 1)
+  EXPECT_EQ(OneNode("Greater", 6)
                 .In(kF, {2, 1}, {1, 2})
                 .In(kF, {2}, {1, 1})
                 .Attr("axis", int64_t{0})

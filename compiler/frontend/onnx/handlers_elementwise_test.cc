@@ -71,6 +71,7 @@ TEST(HandlersElementwiseTest, FunctionsOfOneOperand) {
     Numbers want;
     for (double v : x) want.push_back(row.want(v));
     ExpectNear(Unary(row.op, row.opset, kF, x, row.attrs), want, 2e-6);
+    if (row.op == "Celu") continue;  // of f32 only until opset 28
     ExpectNear(Unary(row.op, row.opset < 22 ? 22 : row.opset, Elem::kFloat16, x, row.attrs), want,
                6e-4);
   }

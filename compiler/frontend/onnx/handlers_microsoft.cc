@@ -143,32 +143,6 @@ absl::Status EmbedLayerNorm(HandlerContext& c) {
 
 // --- products
 
-absl::Status FusedMatMul(HandlerContext& c) {
-  OpBuilder& b = c.b();
-  Value operands[2];
-  for (int i : {0, 1}) {
-    const bool second = i == 1;
-    if (c.Int(second ? "transBatchB" : "transBatchA") != 0) {
-      return Unimplemented(second ? "transBatchB" : "transBatchA", "=1 is not served; transpose ",
-                           second ? "B" : "A", " by Transpose");
-    }
-    operands[i] = c.In(i);
-    const int rank = c.In(i).rank();
-    if (c.Int(second ? "transB" : "transA") == 0 || rank < 2) continue;
-    std::vector<int> axes;
-    for (int k = 0; k < rank; ++k) axes.push_back(k);
-    std::swap(axes[rank - 1], axes[rank - 2]);
-    operands[i] = b.Permute(operands[i], axes);
-  }
-  Value y = b.MatMul(operands[0], operands[1]);
-  if (c.Float("alpha") != 1) {
-    const Value wide = b.Up(y);
-    y = b.Cast(b.Mul(wide, FloatAttr(c, wide, "alpha")), y.elem);
-  }
-  c.Set(0, y);
-  return absl::OkStatus();
-}
-
 // Elements of `bits` bits, packed from the lowest up into the last axis of `packed`, as u8 of this
 // shape; `at` is the byte of the element at ($0, $1), element $1 of a row of `run`s of whole bytes.
 Value Unpacked(OpBuilder& b, const Value& packed, int64_t bits, Shape shape, std::vector<Expr> at) {
@@ -231,7 +205,6 @@ constexpr HandlerRow kRows[] = {
     {kDomain, "BiasSplitGelu", 1, BiasSplitGelu},
     {kDomain, "EmbedLayerNormalization", 1, EmbedLayerNorm},
     {kDomain, "FastGelu", 1, FastGelu},
-    {kDomain, "FusedMatMul", 1, FusedMatMul},
     {kDomain, "Gelu", 1, Gelu},
     {kDomain, "MatMulNBits", 1, MatMulNBits},
     {kDomain, "QuickGelu", 1, QuickGelu},

@@ -107,25 +107,6 @@ TEST(MicrosoftTest, EmbedLayerNorm) {
                               24.6274166, 30, 33.622776, 42.482872});
 }
 
-TEST(MicrosoftTest, FusedMatMul) {
-  ExpectNear(Node("FusedMatMul")
-                 .In(kF, {2, 4}, kX)
-                 .In(kF, {2, 4}, kX)
-                 .Attr("transB", int64_t{1})
-                 .Attr("alpha", 0.5F)
-                 .Out(kF)
-                 .Values(),
-             {7.125, -4.25, -4.25, 13.03125});
-  EXPECT_NE(Node("FusedMatMul")
-                .In(kF, {1, 2, 4}, kX)
-                .In(kF, {4, 1}, kBias)
-                .Attr("transBatchA", int64_t{1})
-                .Out(kF)
-                .Error()
-                .find("transBatchA"),
-            std::string::npos);
-}
-
 // K of 20 is a block and a quarter; zero points are packed too, or 2^(bits - 1).
 TEST(MicrosoftTest, MatMulNBits) {
   struct Row {

@@ -128,11 +128,7 @@ absl::StatusOr<Shape> GroupedShape(HandlerContext& c) {
   for (int i = 2; i < x.rank(); ++i) each *= x.shape[i];
   return Shape{x.shape[0], groups, each};
 }
-Value GroupNormalized(OpBuilder& b, const Value& x, const Shape& grouped, double epsilon) {
-  const Moments m = MomentsOf(b, b.Reshape(x, grouped), {2});
-  return b.Mul(m.difference, InverseRoot(b, m.variance, epsilon));
-}
-
+// Since opset 21; the one of 18, by group, is deprecated and refused by its schema.
 absl::Status GroupNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
   const absl::StatusOr<Shape> grouped = GroupedShape(c);
@@ -142,30 +138,10 @@ absl::Status GroupNorm(HandlerContext& c) {
   const absl::StatusOr<Value> bias = PerChannel(c, c.In(2), "bias", c.In(0), x.elem);
   if (!scale.ok()) return scale.status();
   if (!bias.ok()) return bias.status();
-  const Value normal =
-      b.Reshape(GroupNormalized(b, x, *grouped, c.Float("epsilon")), c.In(0).shape);
+  const Moments m = MomentsOf(b, b.Reshape(x, *grouped), {2});
+  const Value unit = b.Mul(m.difference, InverseRoot(b, m.variance, c.Float("epsilon")));
+  const Value normal = b.Reshape(unit, c.In(0).shape);
   c.Set(0, b.Cast(b.Add(b.Mul(normal, *scale), *bias), c.In(0).elem));
-  return absl::OkStatus();
-}
-
-// Until opset 20 scale and bias are for each group.
-absl::Status GroupNormPerGroup(HandlerContext& c) {
-  OpBuilder& b = c.b();
-  const absl::StatusOr<Shape> grouped = GroupedShape(c);
-  if (!grouped.ok()) return grouped.status();
-  const Value x = b.Up(c.In(0));
-  Value parts[2];
-  for (int i : {1, 2}) {
-    if (c.In(i).rank() != 1 || !b.bounds().ProvablyEqual(c.In(i).shape[0], (*grouped)[1])) {
-      return Invalid(i == 1 ? "scale" : "bias", " has shape ", ShapeToString(c.In(i).shape),
-                     "; before opset 21 it must be [", (*grouped)[1].ToString(),
-                     "], one for each group");
-    }
-    parts[i - 1] = b.Unsqueeze(b.Cast(c.In(i), x.elem), Axes{1});
-  }
-  const Value normal = GroupNormalized(b, x, *grouped, c.Float("epsilon"));
-  const Value y = b.Add(b.Mul(normal, parts[0]), parts[1]);
-  c.Set(0, b.Cast(b.Reshape(y, c.In(0).shape), c.In(0).elem));
   return absl::OkStatus();
 }
 
@@ -220,7 +196,6 @@ absl::Status Lrn(HandlerContext& c) {
 constexpr HandlerRow kRows[] = {
     {"", "BatchNormalization", 1, InferenceBatchNorm},
     {"", "BatchNormalization", 14, BatchNorm},
-    {"", "GroupNormalization", 1, GroupNormPerGroup},
     {"", "GroupNormalization", 21, GroupNorm},
     {"", "InstanceNormalization", 1, InstanceNorm},
     {"", "LRN", 1, Lrn},
