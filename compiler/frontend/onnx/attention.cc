@@ -154,32 +154,9 @@ Value Attend(OpBuilder& b, const Value& q, const Value& k, const Value& v,
                 q.elem);
 }
 
-Value Rotated(OpBuilder& b, const Value& x, const Value& cos, const Value& sin, int64_t size,
-              bool interleaved) {
-  if (!b.status().ok()) return x;
-  const int last = x.rank() - 1;
-  const Value wide = b.Up(x);
-  const Value c = b.Cast(cos, wide.elem), s = b.Cast(sin, wide.elem);
-  const int64_t half = size / 2;
-  const Value first = interleaved ? b.Slice(wide, last, 0, half, 2) : b.Slice(wide, last, 0, half);
-  const Value second =
-      interleaved ? b.Slice(wide, last, 1, half, 2) : b.Slice(wide, last, half, half);
-  Value real = b.Sub(b.Mul(c, first), b.Mul(s, second));
-  Value imaginary = b.Add(b.Mul(s, first), b.Mul(c, second));
-  Value turned;
-  if (interleaved) {
-    turned =
-        b.Concat({b.Unsqueeze(real, {last + 1}), b.Unsqueeze(imaginary, {last + 1})}, last + 1);
-    Shape shape = x.shape;
-    shape[last] = size;
-    turned = b.Reshape(turned, shape);
-  } else {
-    turned = b.Concat({real, imaginary}, last);
-  }
-  const Expr rest = x.shape[last] - size;
-  turned = b.Cast(turned, x.elem);
-  if (rest.IsConstant(0)) return turned;
-  return b.Concat({turned, b.Slice(x, last, size, rest)}, last);
+Value Rotated(OpBuilder& b, const Value& x, const Value& cos, const Value& sin, bool interleaved) {
+  return b.Raw(Op::kRotary, {x, b.Cast(cos, x.elem), b.Cast(sin, x.elem)},
+               {{"interleaved", interleaved}}, x.elem);
 }
 
 }  // namespace athanor::onnx

@@ -49,10 +49,9 @@ Value Both(OpBuilder& b, const std::optional<Value>& a, const Value& c);
 Value Attend(OpBuilder& b, const Value& q, const Value& k, const Value& v,
              const AttentionSpec& spec, AttentionScores* scores);
 
-// Rotates pairs of the first `size` elements of x [batch, heads, length, d]: neighbours if
-// `interleaved`, else one of each half. cos and sin are [batch or 1, 1, length, size / 2].
-Value Rotated(OpBuilder& b, const Value& x, const Value& cos, const Value& sin, int64_t size,
-              bool interleaved);
+// Rotates pairs of elements of x [batch, heads, length, size], as our Rotary does. cos and sin are
+// [batch or 1, 1, length, pairs].
+Value Rotated(OpBuilder& b, const Value& x, const Value& cos, const Value& sin, bool interleaved);
 
 }  // namespace athanor::onnx
 

@@ -249,7 +249,7 @@ absl::Status RotaryEmbedding(HandlerContext& c) {
     if (c.Has(3)) cache = b.Gather(cache, c.In(3), 0);
     caches.push_back(b.Unsqueeze(cache, {1}));
   }
-  const Value y = Rotated(b, x, caches[0], caches[1], size, c.Int("interleaved") != 0);
+  const Value y = Rotated(b, x, caches[0], caches[1], c.Int("interleaved") != 0);
   c.Set(0, flat ? JoinHeads(b, y) : y);
   return absl::OkStatus();
 }

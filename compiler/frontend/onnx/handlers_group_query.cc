@@ -191,8 +191,8 @@ absl::Status GroupQuery::Rotate() {
   const auto rows = [&](const Value& cache) { return b_.Unsqueeze(b_.Gather(cache, at, 0), {1}); };
   const Value c = rows(cos), s = rows(sin);
   const bool interleaved = c_.Int("rotary_interleaved") != 0;
-  q_ = Rotated(b_, q_, c, s, 2 * *half, interleaved);
-  k_ = Rotated(b_, k_, c, s, 2 * *half, interleaved);
+  q_ = Rotated(b_, q_, c, s, interleaved);
+  k_ = Rotated(b_, k_, c, s, interleaved);
   return b_.TakeStatus();
 }
 

@@ -255,7 +255,7 @@ absl::Status MicrosoftRotaryEmbedding(HandlerContext& c) {
     at = b.Add(b.Iota(Elem::kInt64, {1, x.shape[2]}, 1), at);
   }
   const auto rows = [&](const Value& cache) { return b.Unsqueeze(b.Gather(cache, at, 0), {1}); };
-  const Value y = Rotated(b, x, rows(cos), rows(sin), 2 * *half, c.Int("interleaved") != 0);
+  const Value y = Rotated(b, x, rows(cos), rows(sin), c.Int("interleaved") != 0);
   c.Set(0, flat ? JoinHeads(b, y) : y);
   return absl::OkStatus();
 }
