@@ -11,10 +11,10 @@ namespace {
 using RowsOf = absl::Span<const HandlerRow> (*)();
 
 constexpr RowsOf kFamilies[] = {
-    ElementwiseRows, CastRows,      QuantisedRows, ReduceRows,    NormRows,
-    LossRows,        RandomRows,    ShapeRows,     MovementRows,  IndexRows,
-    ResizeRows,      LinearRows,    SignalRows,    SortRows,      WindowRows,
-    AttentionRows,   RecurrentRows, ControlRows,   MicrosoftRows, RefusedRows,
+    ElementwiseRows, CastRows,    QuantisedRows, ReduceRows,    NormRows,      LossRows,
+    RandomRows,      ShapeRows,   MovementRows,  IndexRows,     ResizeRows,    LinearRows,
+    SignalRows,      SortRows,    WindowRows,    AttentionRows, RecurrentRows, ControlRows,
+    MicrosoftRows,   PreviewRows, RefusedRows,
 };
 
 using Key = std::tuple<std::string_view, std::string_view, int64_t>;  // domain, op, version

@@ -96,7 +96,7 @@ class HandlerContext {
 using Handler = absl::Status (*)(HandlerContext& c);
 
 struct HandlerRow {
-  std::string_view domain;  // "" or "com.microsoft"
+  std::string_view domain;  // "", "com.microsoft" or "ai.onnx.preview"
   std::string_view op;
   int since = 1;  // the first schema version this code reads
   Handler handler = nullptr;
@@ -123,6 +123,7 @@ absl::Span<const HandlerRow> AttentionRows();
 absl::Span<const HandlerRow> RecurrentRows();
 absl::Span<const HandlerRow> ControlRows();
 absl::Span<const HandlerRow> MicrosoftRows();
+absl::Span<const HandlerRow> PreviewRows();
 absl::Span<const HandlerRow> RefusedRows();
 
 // The row whose code reads this schema version; null: the op is not known.

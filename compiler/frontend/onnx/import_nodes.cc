@@ -19,7 +19,9 @@ using ::onnx::AttributeProto;
 
 constexpr int64_t kNodesBetweenAsking = 64;
 
-bool IsOurs(std::string_view domain) { return domain.empty() || domain == "com.microsoft"; }
+bool IsOurs(std::string_view domain) {
+  return domain.empty() || domain == "com.microsoft" || domain == "ai.onnx.preview";
+}
 
 std::string DomainText(std::string_view domain) {
   return domain.empty() ? "\"ai.onnx\"" : Quoted(domain);
@@ -196,7 +198,7 @@ absl::StatusOr<Importer::Target> Importer::TargetOf(const NodeProto& node, const
   if (!IsOurs(domain)) {
     return Unimplemented("domain ", DomainText(domain),
                          " is not served, and the model has no function of this name; served are "
-                         "\"ai.onnx\" and parts of \"com.microsoft\"");
+                         "\"ai.onnx\", and parts of \"com.microsoft\" and \"ai.onnx.preview\"");
   }
   if (target.row != nullptr && !target.row->refused.empty()) {
     return Unimplemented(target.row->refused);

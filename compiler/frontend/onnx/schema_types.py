@@ -2,9 +2,10 @@
 
     python schema_types.py > schema_types.inc     # in this folder, by the SDK's environment
 
-All schemas of the default domain, from the `onnx` package, and of com.microsoft those that
-exporters and ONNX Runtime's optimiser write, from `onnxruntime` (which knows their newest version
-only). tests/onnx/test_schema_types.py holds the committed file against what this prints.
+All schemas of the default domain and of ai.onnx.preview, from the `onnx` package, and of
+com.microsoft those that exporters and ONNX Runtime's optimiser write, from `onnxruntime` (which
+knows their newest version only). tests/onnx/test_schema_types.py holds the committed file against
+what this prints.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import onnx.defs
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
+DOMAINS = {"", "ai.onnx.preview"}
 # What we read of com.microsoft, or may. The others are refused as unknown.
 MICROSOFT = {
     "Attention", "BiasGelu", "BiasSplitGelu", "DynamicQuantizeMatMul", "EmbedLayerNormalization",
@@ -148,7 +150,7 @@ class Runs:
 
 def schemas() -> list[object]:
     """The schemas, by domain, op and version."""
-    taken = [s for s in onnx.defs.get_all_schemas_with_history() if s.domain == ""]
+    taken = [s for s in onnx.defs.get_all_schemas_with_history() if s.domain in DOMAINS]
     for schema in ort_state.get_all_operator_schema():
         if (schema.domain == "com.microsoft" and schema.name in MICROSOFT) or (
                 schema.domain == "" and schema.name in RUNTIME_ONLY):
