@@ -37,3 +37,12 @@ def test_cases(tmp_path: pathlib.Path) -> None:
     assert words["counted"] == COUNTED
     assert sum(words.get(word, 0) for word in ("right", "pinned", "imported")) >= RIGHT, (
         done.stdout[-4000:])
+
+
+def test_zoo(tmp_path: pathlib.Path) -> None:
+    """The zoo's small models are right at the edges of their dims and between."""
+    lines = list(cases.write_zoo(tmp_path, "*"))
+    (tmp_path / "cases.tsv").write_text("".join(lines))
+    done = subprocess.run([RUNNER, tmp_path], capture_output=True, text=True, check=False)
+    right = [line for line in done.stdout.splitlines() if line.startswith("right zoo/")]
+    assert len(right) == len(lines), done.stdout
