@@ -1,7 +1,10 @@
 #include "compiler/frontend/onnx/handler.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <iterator>
 #include <map>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -19,13 +22,15 @@ constexpr RowsOf kFamilies[] = {
 
 using Key = std::tuple<std::string_view, std::string_view, int64_t>;  // domain, op, version
 
-// All rows. Of equal ones that of the earlier family.
+// All rows. Two for one op and version would each be half of the truth: no server starts with them.
 const std::map<Key, const HandlerRow*>& Rows() {
   static const auto* const rows = [] {
     auto* all = new std::map<Key, const HandlerRow*>;
     for (RowsOf family : kFamilies) {
       for (const HandlerRow& row : family()) {
-        all->emplace(Key(row.domain, row.op, row.since), &row);
+        if (all->emplace(Key(row.domain, row.op, row.since), &row).second) continue;
+        std::fprintf(stderr, "two handlers of %s-%d\n", std::string(row.op).c_str(), row.since);
+        std::abort();
       }
     }
     return all;

@@ -1,4 +1,4 @@
-// Handlers: Attention, RotaryEmbedding, CausalConvWithState; and the rows of com.microsoft's
+// Handlers: Attention, RotaryEmbedding; and the rows of com.microsoft's
 // family.
 #include <algorithm>
 #include <limits>
@@ -254,52 +254,8 @@ absl::Status RotaryEmbedding(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Operands input, weight, bias, past_state; results output, present_state.
-absl::Status CausalConvWithState(HandlerContext& c) {
-  OpBuilder& b = c.b();
-  const Value& x = c.In(0);
-  const Value& w = c.In(1);
-  if (x.rank() != 3 || w.rank() != 3 || !w.shape[1].IsConstant(1) ||
-      !SameSize(b, x.shape[1], w.shape[0])) {
-    return Invalid("input and weight have shapes ", ShapeToString(x.shape), " and ",
-                   ShapeToString(w.shape),
-                   "; they must be [batch, channels, length] and "
-                   "[channels, 1, k]");
-  }
-  const Expr& taps = w.shape[2];
-  if (!b.bounds().NonNegative(taps - 1)) {
-    return Invalid("weight has ", taps.ToString(), " taps; it must have at least one");
-  }
-  Shape shape = x.shape;
-  shape[2] = x.shape[2] + taps - 1;
-  Value padded;
-  if (c.Has(3)) {
-    const Value& past = c.In(3);
-    if (past.rank() != 3 || !SameSize(b, past.shape[2], taps - 1)) {
-      return Invalid("past_state has shape ", ShapeToString(past.shape),
-                     "; it must be [batch, channels, k - 1] with k = ", taps.ToString());
-    }
-    padded = b.Concat({past, x}, 2);
-  } else {
-    padded = b.MapOr(x, shape, {Expr::Axis(0), Expr::Axis(1), Expr::Axis(2) - taps + 1},
-                     b.Scalar(x.elem, 0));
-  }
-  absl::StatusOr<std::string> activation = c.OneOf("activation", {"none", "silu", "swish"});
-  if (!activation.ok()) return activation.status();
-  const Value windows = b.Map(b.Up(padded), {x.shape[0], x.shape[1], x.shape[2], taps},
-                              {Expr::Axis(0), Expr::Axis(1), Expr::Axis(2) + Expr::Axis(3)});
-  Value y = b.Reduce(Op::kSumReduce, b.Mul(windows, b.Up(w)), {3},
-                     /*keepdims=*/false);
-  if (c.Has(2)) y = b.Add(y, b.Unsqueeze(b.Up(c.In(2)), {1}));
-  if (*activation != "none") y = b.Unary(Op::kSilu, y);
-  c.Set(0, b.Cast(y, x.elem));
-  if (c.Wants(1)) c.Set(1, b.Slice(padded, 2, x.shape[2], taps - 1));
-  return absl::OkStatus();
-}
-
 constexpr HandlerRow kRows[] = {
     {"", "Attention", 23, Attention},
-    {"", "CausalConvWithState", 27, CausalConvWithState},
     {"", "RotaryEmbedding", 23, RotaryEmbedding},
     {"com.microsoft", "Attention", 1, MicrosoftAttention},
     {"com.microsoft", "GroupQueryAttention", 1, GroupQueryAttention},

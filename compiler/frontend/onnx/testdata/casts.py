@@ -32,7 +32,9 @@ def main() -> None:
         for mode in ("saturate", "plain"):
             if mode == "saturate" and not name.startswith("float8"):
                 continue
-            cast = saturate_cast(every, np.dtype(dtype)) if mode == "saturate" else every.astype(dtype)
+            cast = every.astype(dtype)
+            if mode == "saturate":
+                cast = saturate_cast(every, np.dtype(dtype))
             code = cast.view(np.uint8)
             first = np.flatnonzero(np.concatenate(([True], code[1:] != code[:-1])))
             runs = " ".join(f"{i:x}:{code[i]:x}" for i in first)

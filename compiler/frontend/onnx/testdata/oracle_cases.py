@@ -131,14 +131,17 @@ def windows() -> None:
             case 4:
                 w.add("ConvInteger", 10,
                       [w.ints(x.shape, "uint8", 0, 9), w.ints(weights.shape, "uint8", 0, 9),
-                       np.array(3, "uint8"), np.array(2, "uint8")], group=group, dilations=dilations, **shared)
+                       np.array(3, "uint8"), np.array(2, "uint8")],
+                      group=group, dilations=dilations, **shared)
             case 5:
                 # Scales without ties between neighbouring results.
                 w.add("QLinearConv", 10,
-                      [w.ints(x.shape, "uint8", 0, 200), np.array(0.11, "float32"), np.array(100, "uint8"),
+                      [w.ints(x.shape, "uint8", 0, 200), np.array(0.11, "float32"),
+                       np.array(100, "uint8"),
                        w.ints(weights.shape, "int8", -99, 99),
                        rng.uniform(0.01, 0.03, maps).astype("float32"), np.zeros(maps, "int8"),
-                       np.array(0.37, "float32"), np.array(90, "uint8"), w.ints((maps,), "int32", -50, 50)],
+                       np.array(0.37, "float32"), np.array(90, "uint8"),
+                       w.ints((maps,), "int32", -50, 50)],
                       group=group, dilations=dilations, **shared)
             case 6 | 7:
                 values = w.ints(x.shape, "float32", -9, 10)
@@ -174,7 +177,8 @@ def recurrent() -> None:
     plain = ["Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"]
     scaled = ["Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"]
     for i in range(72):
-        op, gates, functions, states = [("RNN", 1, 1, 1), ("GRU", 3, 2, 1), ("LSTM", 4, 3, 2)][i % 3]
+        op, gates, functions, states = [
+            ("RNN", 1, 1, 1), ("GRU", 3, 2, 1), ("LSTM", 4, 3, 2)][i % 3]
         steps_, batch, inputs, hidden = (int(v) for v in rng.integers([1, 1, 1, 1], [5, 4, 4, 4]))
         direction = pick(rng, None, "forward", "reverse", "bidirectional")
         d = 2 if direction == "bidirectional" else 1
