@@ -191,7 +191,8 @@ TEST_F(OnnxUploadTest, BucketsAreChosenWhereNoneAreGiven) {
   const auto ranges = [&] {
     v1::UploadModelResponse reply = Upload(messages);
     std::vector<int64_t> ends;
-    for (const v1::BucketState& bucket : test_.Get("m").buckets()) {
+    const v1::Model model = test_.Get("m");
+    for (const v1::BucketState& bucket : model.buckets()) {
       ends.push_back(bucket.bucket(0).max());
     }
     return ends;

@@ -207,6 +207,7 @@ absl::StatusOr<Importer::Target> Importer::TargetOf(const NodeProto& node, const
     return Unimplemented("opset ", imported, " of ", DomainText(domain), " has no such op",
                          DidYouMean(op, KnownOpNames(domain)));
   }
+  if (target.schema->deprecated) return CheckNode(*target.schema, node, {});
   return Unimplemented("is not supported", DidYouMean(op, KnownOpNames(domain)));
 }
 
