@@ -111,13 +111,13 @@ TEST(ImportTest, AllRefusalsAreCollected) {
   m.Node("Relu", {"c"}, {"e"}, {{"slope", int64_t{1}}}).Output("e", Elem::kFloat);
   const TestImport import = ImportBytes(m.Bytes());
   EXPECT_EQ(Refusals(import),
-            "a NonZero-13: how many results it has depends on data, and shapes must follow from "
-            "the inputs' shapes\n"
+            "a NonZero-13: its X follows from the value of input \"x\", which only a request tells; "
+            "give it at upload, values={\"x\": ...}\n"
             "c NoSuchOp-0: opset 21 of \"ai.onnx\" has no such op\n"
             "d Exp-13: has 2 operands; Exp-13 takes 1\n"
             "e Relu-14: has attribute \"slope\", which Relu-14 has not; it takes none\n");
   EXPECT_EQ(import.status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(import.status), HasSubstr("4 refusals: NonZero-13 (\"a\"): how many"));
+  EXPECT_THAT(Message(import.status), HasSubstr("4 refusals: NonZero-13 (\"a\"): its X"));
 }
 
 TEST(ImportTest, WhatIsInsideARefusedNodeIsCheckedToo) {
