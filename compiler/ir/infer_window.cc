@@ -11,6 +11,8 @@ namespace {
 constexpr int kMaxSpatial = 6;
 // Positions of windows, and every step on the way to them, are far inside 64 bits.
 constexpr int64_t kMaxPosition = int64_t{1} << 60;
+// Of a pool's window, which no operand's size bounds.
+constexpr int64_t kMaxTaps = int64_t{1} << 24;
 
 absl::Status CheckSpatialRank(const Shape& x) {
   const int spatial = static_cast<int>(x.size()) - 2;
@@ -115,6 +117,11 @@ absl::StatusOr<TensorType> InferPool(TypeSpan inputs, const Attrs& attrs, const 
   if (s.ok()) s = CheckSteps("kernel", attrs, x.shape.size() - 2);
   if (!s.ok()) return s;
   const auto& kernel = GetAttr<std::vector<int64_t>>(attrs, "kernel");
+  int64_t taps = 1;
+  for (int64_t k : kernel) {
+    if (k > kMaxTaps / taps) return Invalid("kernel has more than ", kMaxTaps, " positions");
+    taps *= k;
+  }
   absl::StatusOr<Shape> shape =
       InferWindow(x.shape, Shape(kernel.begin(), kernel.end()), x.shape[1], attrs, bounds);
   if (!shape.ok()) return shape.status();

@@ -211,6 +211,11 @@ const std::vector<Case>& Cases() {
        "{mode=\"max\", kernel=[0], strides=[2], dilations=[1], begin=shape[0], out=shape[n]}",
        "!kernel holds 0; each must be 1 or more"},
       {Op::kPool,
+       {"f32[b, n, 9, 9]"},
+       "{mode=\"max\", kernel=[4097, 4096], strides=[2, 1], dilations=[1, 1], begin=shape[0, 0], "
+       "out=shape[n, n]}",
+       "!kernel has more than 16777216 positions"},
+      {Op::kPool,
        {"f32[b, 2, 2, 2, 2, 2, 2, 2, 2]"},
        "{mode=\"max\", kernel=[2], strides=[2], dilations=[1], begin=shape[0], out=shape[n]}",
        "!and 1 to 6 spatial ones behind them"},

@@ -45,11 +45,10 @@ std::vector<Value> Pooled(const Tensor& x, const Tensor& result, const WindowPla
   ForEachElement(result.shape, [&](int64_t position, const std::vector<int64_t>& at) {
     const absl::Span<const int64_t> out = absl::MakeConstSpan(at).subspan(2);
     std::vector<Value> window;
-    for (const int64_t offset : places.Offsets(sizes, out)) {
-      if (offset >= 0) window.push_back(xs[(at[0] * x.shape[1] + at[1]) * block + offset]);
+    for (const int64_t offset : places.Inside(sizes, out)) {
+      window.push_back(xs[(at[0] * x.shape[1] + at[1]) * block + offset]);
     }
-    const std::vector<bool> counts = places.Counts(sizes, out);
-    values[position] = fold(window, std::count(counts.begin(), counts.end(), true));
+    values[position] = fold(window, places.Count(sizes, out));
   });
   return values;
 }

@@ -1,5 +1,6 @@
 #include "compiler/ir/window.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "compiler/ir/message.h"
@@ -49,6 +50,41 @@ std::vector<int64_t> WindowPlaces::Offsets(absl::Span<const int64_t> sizes,
     offsets.push_back(offset);
   });
   return offsets;
+}
+
+int64_t WindowPlaces::TapsBefore(size_t axis, int64_t out, int64_t end) const {
+  const int64_t room = end - (out * strides[axis] - begin[axis]);
+  if (room <= 0) return 0;
+  return std::min(kernel[axis], (room - 1) / dilations[axis] + 1);
+}
+
+std::vector<int64_t> WindowPlaces::Inside(absl::Span<const int64_t> sizes,
+                                          absl::Span<const int64_t> out) const {
+  const std::vector<int64_t> block = Strides(sizes);
+  std::vector<int64_t> first, taps;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    first.push_back(TapsBefore(i, out[i], 0));
+    taps.push_back(TapsBefore(i, out[i], sizes[i]) - first.back());
+  }
+  std::vector<int64_t> offsets;
+  ForEachElement(taps, [&](int64_t, const std::vector<int64_t>& tap) {
+    int64_t offset = 0;
+    for (size_t i = 0; i < tap.size(); ++i) {
+      offset += (out[i] * strides[i] + (first[i] + tap[i]) * dilations[i] - begin[i]) * block[i];
+    }
+    offsets.push_back(offset);
+  });
+  return offsets;
+}
+
+int64_t WindowPlaces::Count(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const {
+  int64_t count = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const int64_t first = TapsBefore(i, out[i], 0), last = TapsBefore(i, out[i], sizes[i]);
+    const int64_t stated = counted.empty() ? 0 : TapsBefore(i, out[i], counted[i] - begin[i]);
+    count *= stated + std::max<int64_t>(0, last - std::max(first, stated));
+  }
+  return count;
 }
 
 std::vector<bool> WindowPlaces::Counts(absl::Span<const int64_t> sizes,

@@ -27,8 +27,15 @@ struct WindowPlaces {
   // block of these spatial sizes, -1 outside.
   std::vector<int64_t> Offsets(absl::Span<const int64_t> sizes,
                                absl::Span<const int64_t> out) const;
-  // Which of them a mean divides by.
+  // Those of them that are inside, however many are not.
+  std::vector<int64_t> Inside(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
+  // How many of them a mean divides by, and which.
+  int64_t Count(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
   std::vector<bool> Counts(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
+
+ private:
+  // Along one axis, the taps whose position is less than `end`, counted from where x begins.
+  int64_t TapsBefore(size_t axis, int64_t out, int64_t end) const;
 };
 
 }  // namespace athanor

@@ -1,0 +1,28 @@
+// Found by fuzz_test: a pool's window is stated, so it may be far larger than what it lies over, and
+// the reference visited each of its positions.
+#include "compiler/ir/reference_testing.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+TEST(WindowBeyondItsTensorTest, OnlyWhatIsInsideIsVisited) {
+  const Tensor x = Of(DType::kF32, {1, 1, 2, 3}, {1, 2, 3, 4, 5, 6});
+  Attrs attrs = {{"mode", std::string("sum")},
+                 {"kernel", std::vector<int64_t>{4096, 4096}},
+                 {"strides", std::vector<int64_t>{1, 2}},
+                 {"dilations", std::vector<int64_t>{1, 1}},
+                 {"begin", Shape{2000, 2000}},
+                 {"out", Shape{100, 100}}};
+  // All of x is inside every window; a million visits, not 2^24 times ten thousand.
+  EXPECT_EQ(ValuesOf(RunOp(Op::kPool, {x}, attrs)), std::vector<double>(10000, 21));
+  attrs["mode"] = std::string("mean");
+  EXPECT_EQ(ValuesOf(RunOp(Op::kPool, {x}, attrs)), std::vector<double>(10000, 3.5));
+  attrs["counted"] = Shape{4200, 4200};
+  // The last window begins at (99, 198) and is cut off by neither end of what counts.
+  EXPECT_EQ(ValuesOf(RunOp(Op::kPool, {x}, attrs)).back(),
+            static_cast<double>(static_cast<float>(21.0 / (4096.0 * (4200 - 198)))));
+}
+
+}  // namespace
+}  // namespace athanor
