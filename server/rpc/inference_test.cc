@@ -256,7 +256,8 @@ TEST(InferenceTest, AFullQueueRefusesAtOnceAndTheOthersAreAnswered) {
       const auto queues = test.server->core().requests().waiting();
       return test.control->runs_waiting() + (queues.empty() ? 0 : queues[0].requests);
     };
-    while (held() < i + 1) std::this_thread::yield();
+    // The first takes its place in the queue until it runs.
+    while (test.control->runs_waiting() < 1 || held() < i + 1) std::this_thread::yield();
   }
   const grpc::Status full = test.Infer(FloatRequest("m", {1}));
   EXPECT_EQ(full.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
