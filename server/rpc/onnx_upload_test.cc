@@ -222,7 +222,7 @@ TEST_F(OnnxUploadTest, AGivenValueIsTheOnlyOneTaken) {
   EXPECT_EQ(Outputs("m", {1, 2}).at("x"), FloatBytes({1, 2}));
   const grpc::Status other = test_.Infer(FloatRequest("m", {1, 3}));
   EXPECT_EQ(other.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(other.error_message(), HasSubstr("is [1, 3]; this version was uploaded with values"));
+  EXPECT_THAT(other.error_message(), HasSubstr("is [1.0, 3.0]; this version was uploaded with values"));
   test_.Restart();
   EXPECT_FALSE(test_.Infer(FloatRequest("m", {1, 3})).ok());
 }
