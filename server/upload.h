@@ -49,6 +49,13 @@ class Upload {
   const std::shared_ptr<ModelVersion>& version() const { return version_; }
   const std::string& name() const { return row_.name; }
 
+  // Files and memory of what was not stored go now, so that nothing is left of it when the client
+  // hears of it. Nothing is taken any more.
+  void LetGo() {
+    onnx_.reset();
+    tensors_.clear();
+  }
+
  private:
   struct Tensor {
     std::unique_ptr<TensorWriter> writer;

@@ -109,6 +109,7 @@ class UploadCall final : public ChunkReads {
   void End(const absl::Status& status) override {
     core_.metrics().server().Count(Metric::kUploads, PublicStatus(status).code());
     AddRefusals();
+    upload_.LetGo();
     Finish(EndCall(kMethod, *context_, status));
   }
 
