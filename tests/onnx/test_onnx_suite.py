@@ -23,7 +23,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[athanor.Client]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("case", suite.load("*", SHARE), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", list(suite.load("*", SHARE)), ids=lambda case: case.name)
 def test_case(client: athanor.Client, case: suite.Case) -> None:
     outcome = suite.run(client, case)
     expected = json.loads(pathlib.Path(suite.EXPECTED).read_text())
