@@ -193,8 +193,12 @@ absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
 absl::Status Upload::ReadOnnx() {
   absl::StatusOr<OnnxUpload::Imported> imported = onnx_->Import(cancelled_, &refusals_);
   if (!imported.ok()) return imported.status();
-  ImportedGraph& graph = imported->graph;
-  row_.graph = GraphToProto(graph).SerializeAsString();
+  row_.graph = GraphToProto(imported->graph).SerializeAsString();
+  // As the next start reads it: what that would refuse is refused now.
+  absl::StatusOr<ImportedGraph> stored =
+      ImportGraph(row_.graph, GraphLimitsOf(options_), static_cast<int>(options_.max_nesting));
+  if (!stored.ok()) return Prefixed("as it would be stored: ", stored.status());
+  ImportedGraph& graph = *stored;
   v1::Model notes;
   notes.mutable_notes()->Assign(imported->notes.begin(), imported->notes.end());
   row_.notes = notes.SerializeAsString();

@@ -205,6 +205,24 @@ TEST_F(OnnxUploadTest, BucketsAreChosenWhereNoneAreGiven) {
   EXPECT_THAT(ranges(), ElementsAre());
 }
 
+// A stored graph is read again at each start, with limits that the importer does not have.
+TEST(OnnxStoredTest, WhatARestartWouldNotReadIsNotTaken) {
+  OnnxFiles model = OnnxModelOf({});
+  *model.model.mutable_graph()->add_input() = OnnxValue("z", ::onnx::TensorProto::FLOAT, {"n"});
+  const auto messages = [&](const std::string& size) {
+    Messages made = OnnxMessages("m", model);
+    v1::DimGiven* n = made[0].mutable_header()->add_dims();
+    n->set_name("n");
+    n->set_equals(size);
+    return made;
+  };
+  TestServer test({.max_nesting = 1});
+  EXPECT_TRUE(test.Send(messages("b // 3 + 1")).ok());
+  const grpc::Status deep = test.Send(messages("max(b // 3, 7) // 5"));
+  EXPECT_EQ(deep.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(deep.error_message(), HasSubstr("--max_nesting"));
+}
+
 TEST_F(OnnxUploadTest, AGivenValueIsTheOnlyOneTaken) {
   Messages messages = OnnxMessages("m", OnnxModelOf({}));
   v1::UploadHeader* header = messages[0].mutable_header();
