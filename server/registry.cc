@@ -337,23 +337,26 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
   absl::Status s = Place(tensors, &row);
   // Referenced tensors stay: no other change waits while their contents are read.
   if (s.ok()) row.magnitudes = FindMagnitudes(version.get());
-  MutexLock change(change_mu_);
-  if (s.ok()) s = CheckRoom(row.name);
-  if (s.ok()) s = Store(&row);
-  if (!s.ok()) {
-    std::vector<std::string> hashes;
-    for (const TensorRow& tensor : row.tensors) hashes.push_back(tensor.hash);
-    Unpin(hashes);
-    return s;
+  {
+    MutexLock change(change_mu_);
+    if (s.ok()) s = CheckRoom(row.name);
+    if (s.ok()) s = Store(&row);
+    if (!s.ok()) {
+      std::vector<std::string> hashes;
+      for (const TensorRow& tensor : row.tensors) hashes.push_back(tensor.hash);
+      Unpin(hashes);
+      return s;
+    }
+    version->SetStored(row);
+    version->SetMetrics(metrics_.ForVersion(version->name(), version->version()));
+    MutexLock lock(mu_);
+    Name& name = names_[version->name()];
+    name.row.name = version->name();
+    name.row.next_version = version->version() + 1;
+    name.versions[version->version()] = version;
+    ++versions_;
   }
-  version->SetStored(row);
-  version->SetMetrics(metrics_.ForVersion(version->name(), version->version()));
-  MutexLock lock(mu_);
-  Name& name = names_[version->name()];
-  name.row.name = version->name();
-  name.row.next_version = version->version() + 1;
-  name.versions[version->version()] = version;
-  ++versions_;
+  TellServing(version->name());
   return absl::OkStatus();
 }
 

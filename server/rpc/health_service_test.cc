@@ -93,6 +93,19 @@ TEST(HealthServiceTest, AWatcherIsToldOfEachChange) {
   EXPECT_EQ(next, HealthCheckResponse::SERVING);
 }
 
+TEST(HealthServiceTest, AWatcherIsToldThatAModelIsThereBeforeItServes) {
+  TestServer test;
+  const auto stub = Health::NewStub(test.channel);
+  Watch model(*stub, "m");
+  EXPECT_EQ(model.Next(), HealthCheckResponse::SERVICE_UNKNOWN);
+  test.control->HoldCompiles();
+  v1::UploadModelResponse uploaded;
+  ASSERT_TRUE(test.Send(UploadMessages("m", ReluModel()), &uploaded).ok());
+  EXPECT_EQ(model.Next(), HealthCheckResponse::NOT_SERVING);
+  test.control->ReleaseCompiles();
+  EXPECT_EQ(model.Next(), HealthCheckResponse::SERVING);
+}
+
 TEST(HealthServiceTest, WatchersLearnOfTheDrainAndDoNotHoldItUp) {
   TestServer test({.drain_ms = 60'000});
   const auto stub = Health::NewStub(test.channel);
