@@ -129,7 +129,7 @@ absl::Status CallSlot::status() const {
     metrics.Count(Metric::kRefusals, Refusal::kStreams);
     return absl::ResourceExhaustedError(
         absl::StrCat(core_.options().max_streams,
-                     " watchers are being told of compile jobs, the most allowed (--max_streams)"));
+                     " watchers are told of jobs or health, the most allowed (--max_streams)"));
   }
   if (count_ > core_.options().max_pending) {
     metrics.Count(Metric::kRefusals, Refusal::kPending);

@@ -123,7 +123,7 @@ constexpr FlagRow kFlags[] = {
     {"max_pending", FlagType::kInt, &O::max_pending, 1, 1'000'000,
      "requests held at once, waiting or running; more are refused", kLimit},
     {"max_streams", FlagType::kInt, &O::max_streams, 1, 1'000'000,
-     "watchers of compile jobs at once; they do not count as requests", kLimit},
+     "watchers of compile jobs and of health at once; they do not count as requests", kLimit},
     {"keepalive", FlagType::kDuration, &O::keepalive_ms, 0, kMaxMessage,
      "a connection that is silent for this long is asked whether it is alive, and closed after as "
      "long again without an answer; 0: never",

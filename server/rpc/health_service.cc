@@ -3,7 +3,7 @@
 #include <atomic>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "compiler/ir/message.h"
 #include "server/rpc/call.h"
 
 namespace athanor {
@@ -30,7 +30,7 @@ absl::Status CheckOne(ServerCore& core, const grpc::ByteBuffer& bytes, grpc::Byt
   HealthCheckResponse answer;
   answer.set_status(StateOf(core, request.service()));
   if (answer.status() == HealthCheckResponse::SERVICE_UNKNOWN) {
-    return absl::NotFoundError(absl::StrCat("there is no model \"", request.service(), "\""));
+    return absl::NotFoundError(Cat("there is no model ", Quoted(request.service())));
   }
   const grpc::Status sent = SerializeReply(answer, reply);
   return sent.ok() ? absl::OkStatus() : absl::InternalError(sent.error_message());
