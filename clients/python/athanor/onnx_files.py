@@ -92,8 +92,8 @@ def external_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
     InvalidArgument
         If a location is absolute or leaves the model's folder: what lies elsewhere is sent to no
         server because a model says so.
-    FileNotFoundError
-        If one is not there.
+    FileNotFoundError, PermissionError
+        If one is not there, or may not be read.
     """
     folder = pathlib.Path(path).parent
     with open(path, "rb") as file:
@@ -111,4 +111,6 @@ def external_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
         if not files[name].is_file():
             raise FileNotFoundError(errno.ENOENT, f"{os.fspath(path)} has external data there",
                                     os.fspath(files[name]))
+        with open(files[name], "rb"):  # while gRPC iterates, a refusal would arrive as UNKNOWN
+            pass
     return files

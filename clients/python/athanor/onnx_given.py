@@ -44,7 +44,9 @@ class Given:
 
 
 def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """What a message has room for."""
+    return (isinstance(value, int) and not isinstance(value, bool)
+            and -1 << 63 <= value < 1 << 63)
 
 
 def _dim(name: str, said: object) -> model_pb2.DimGiven:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import pathlib
 
 import athanor
@@ -67,6 +69,23 @@ def test_files_lie_beside_the_model(tmp_path: pathlib.Path) -> None:
         (0, 0, b"c"), (1, 0, b"w.bin"), (2, 0, b"sparse/values")]
 
 
+def test_a_file_that_may_not_be_read_is_named_at_once(monkeypatch: pytest.MonkeyPatch,
+                                                      tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(helper.make_graph(
+        [], "g", [], [], initializer=[_external("w", "w.bin")])).SerializeToString())
+    (tmp_path / "w.bin").write_bytes(b"w")
+
+    def refuse(name: pathlib.Path, mode: str) -> io.BufferedReader:
+        if name == tmp_path / "w.bin":
+            raise PermissionError(errno.EACCES, "denied", str(name))
+        return open(name, mode)
+
+    monkeypatch.setattr(onnx_files, "open", refuse, raising=False)
+    with pytest.raises(PermissionError, match="w.bin"):
+        wire.read_source(path, None)
+
+
 @pytest.mark.parametrize("location", ["/etc/passwd", "../w.bin", "a/../../w", "a\\b", ""])
 def test_nothing_outside_the_folder_is_sent(tmp_path: pathlib.Path, location: str) -> None:
     path = tmp_path / "m.onnx"
@@ -106,7 +125,7 @@ def test_dims() -> None:
     assert (said["b"].min, said["b"].max) == (1, 64)
     assert not said["s"].HasField("min") and said["s"].max == 8
     assert said["n"].equals == "128" and said["t"].equals == "p + s"
-    for wrong in ((1,), (1, None), (1.0, 2), (True, 2), 1.5, None, {}):
+    for wrong in ((1,), (1, None), (1.0, 2), (True, 2), 1.5, None, {}, (1, 1 << 63), 1 << 63):
         with pytest.raises(athanor.InvalidArgument, match=r"dims\['b'\]=.*it must be bounds"):
             _header(Given({"b": wrong}))
     with pytest.raises(athanor.InvalidArgument, match="dims: said of an ONNX model only"):
