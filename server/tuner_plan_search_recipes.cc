@@ -38,6 +38,7 @@ absl::Status TunerPlanSearch::LearnRecipes() {
   }
   size_t bytes = 0;
   for (internal::RegionRecipes& region : *named->mutable_regions()) {
+    if (bytes > kRecipeBytes) break;
     for (v1::RegionRecipe& found :
          maker_.cache()->FindRecipes(KeyOf(region), machine_.target(), kMostRecipes)) {
       bytes += found.genome().size();

@@ -142,6 +142,16 @@ TEST(HealthServiceTest, CheckIsAnsweredAboveMaxPending) {
   running.join();
 }
 
+TEST(HealthServiceTest, ANameThatNoModelHasIsNotWatched) {
+  TestServer test({.max_name_bytes = 8});
+  const auto stub = Health::NewStub(test.channel);
+  Watch longer(*stub, "ninebytes"), fits(*stub, "eight_by");
+  EXPECT_EQ(longer.Next(), HealthCheckResponse::UNKNOWN);
+  EXPECT_EQ(longer.reader->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(fits.Next(), HealthCheckResponse::SERVICE_UNKNOWN);
+  fits.context.TryCancel();
+}
+
 TEST(HealthServiceTest, BytesThatAreNoRequest) {
   TestServer test;
   grpc::Slice slice("\x0a\x05xy");
