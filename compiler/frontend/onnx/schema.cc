@@ -76,7 +76,7 @@ absl::Status CheckTypes(const SchemaRow& schema, const ::onnx::NodeProto& node,
   for (int i = 0; i < node.input_size(); ++i) {
     const SchemaOperand& formal = *Formal(schema.inputs, i);
     if (inputs[i] == nullptr) {
-      if (formal.optional || formal.variadic) continue;
+      if (formal.optional) continue;
       return Invalid("operand ", i, " (", formal.name, ") is left out; ", OpText(schema),
                      " needs it");
     }

@@ -78,6 +78,10 @@ TEST(SchemaTest, SaysWhatIsWrong) {
   EXPECT_EQ(Checked(Node("Add", {"a", "b"}, {"y", "z"}), 14, {}), "has 2 results; Add-14 gives 1");
   EXPECT_EQ(Checked(Node("Add", {"", "b"}, {"y"}), 14, {}),
             "operand 0 (A) is left out; Add-14 needs it");
+  EXPECT_EQ(Checked(Node("Max", {"", "b"}, {"y"}), 13, {}),
+            "operand 0 (data_0) is left out; Max-13 needs it");
+  EXPECT_EQ(Checked(Node("Concat", {"a", ""}, {"y"}), 13, {}),
+            "operand 1 (inputs) is left out; Concat-13 needs it");
   EXPECT_EQ(Checked(Node("Add", {"a", "b"}, {"y"}), 14, {Elem::kFloat, Elem::kInt64}),
             "operand 1 (B) is of type int64, operand 0 of float; Add-14 needs one type for both, "
             "so a Cast before it");
