@@ -70,11 +70,13 @@ std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limi
     *work += *elements;
   }
   if (!IsLinear(node.op) && !node.inputs.empty()) {
-    // A contraction reads a row of its operand for each element; no row is longer than it.
+    // A contraction reads a row of its operand for each element; no row is longer than it. A
+    // convolution visits its weight, the padding's part too.
     const int64_t result = *Elements(node.type.shape, limit);
-    const int64_t first = *Elements(graph.node(node.inputs[0]).type.shape, limit);
-    if (first > 0 && result > limit / first) return std::nullopt;
-    *work += result * first;
+    const NodeId read = node.inputs[node.op == Op::kConv ? 1 : 0];
+    const int64_t row = *Elements(graph.node(read).type.shape, limit);
+    if (row > 0 && result > limit / row) return std::nullopt;
+    *work += result * row;
   }
   return *work <= limit ? work : std::nullopt;
 }
@@ -88,6 +90,13 @@ void Folder::Classify(const Graph& graph) {
     for (NodeId operand : node.inputs) literal = literal && literal_[operand];
     literal_.push_back(literal);
   }
+}
+
+// What needs the node needs as much and more: it is no literal any more, so that a chain of nodes
+// behind it is not gone through again for each of them.
+std::nullopt_t Folder::GiveUp(NodeId node) {
+  literal_[node] = false;
+  return std::nullopt;
 }
 
 std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node) {
@@ -111,10 +120,10 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node) {
   for (NodeId id : needed) {
     const Node& one = graph.node(id);
     const std::optional<int64_t> visits = WorkOf(graph, one, limits_.max_work - work_);
-    if (!visits) return std::nullopt;
+    if (!visits) return GiveUp(node);
     work += *visits;
     bytes += *Elements(one.type.shape, limits_.max_work) * DTypeBytes(one.type.dtype);
-    if (work > limits_.max_work - work_ || bytes > limits_.max_bytes) return std::nullopt;
+    if (work > limits_.max_work - work_ || bytes > limits_.max_bytes) return GiveUp(node);
   }
   work_ += work;
   Graph part;
@@ -126,7 +135,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node) {
   }
   part.outputs.push_back({"value", moved[node]});
   absl::StatusOr<std::vector<Tensor>> values = Evaluate(part, {});
-  if (!values.ok()) return std::nullopt;
+  if (!values.ok()) return GiveUp(node);
   Tensor& value = values->front();
   if (bytes_ + static_cast<int64_t>(value.bytes.size()) > limits_.max_bytes) return std::nullopt;
   bytes_ += static_cast<int64_t>(value.bytes.size());

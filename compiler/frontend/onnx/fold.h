@@ -32,10 +32,11 @@ class Folder {
 
  private:
   void Classify(const Graph& graph);
+  std::nullopt_t GiveUp(NodeId node);
 
   const Limits limits_;
   int64_t bytes_ = 0, work_ = 0;
-  std::vector<bool> literal_;  // by node: it follows from literals alone
+  std::vector<bool> literal_;  // by node: it follows from literals alone and may be folded
 };
 
 }  // namespace athanor::onnx

@@ -73,6 +73,28 @@ TEST_F(FoldTest, ALargeTensorReducedToOneElementIsNotMade) {
   EXPECT_FALSE(Folder({}).Fold(graph_, one));
 }
 
+TEST_F(FoldTest, WhatFollowsFromTooMuchIsNotTriedAgain) {
+  Folder folder({.max_work = 10});
+  const NodeId sum = b_.Add(Op::kAdd, {Literal({1, 2, 3, 4}), Literal({1, 2, 3, 4})}).value();
+  EXPECT_FALSE(folder.Fold(graph_, sum));
+  EXPECT_FALSE(folder.Fold(graph_, b_.Add(Op::kNeg, {sum}).value()));
+  EXPECT_TRUE(folder.Fold(graph_, b_.Add(Op::kNeg, {Literal({1})}).value()));
+}
+
+TEST_F(FoldTest, AConvolutionVisitsItsWholeWeight) {
+  const auto literal = [&](std::vector<int64_t> shape) {
+    return b_.Constant(Tensor::Zeros(DType::kF32, std::move(shape))).value();
+  };
+  const Attrs attrs = {{"strides", std::vector<int64_t>{1}},
+                       {"dilations", std::vector<int64_t>{1}},
+                       {"begin", Shape{99}},
+                       {"out", Shape{100}}};
+  const NodeId conv =
+      b_.Add(Op::kConv, {literal({1, 1, 1}), literal({1, 1, 100})}, attrs).value();
+  EXPECT_FALSE(Folder({.max_work = 5'000}).Fold(graph_, conv));
+  EXPECT_TRUE(Folder({.max_work = 20'000}).Fold(graph_, conv));
+}
+
 TEST_F(FoldTest, AnIndexOutsideIsLeftForRunTime) {
   const NodeId index = b_.Constant(Tensor::Of<int64_t>(DType::kI64, {1}, {5})).value();
   const NodeId gather =
