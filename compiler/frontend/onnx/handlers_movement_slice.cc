@@ -52,8 +52,10 @@ absl::Status SliceBy(HandlerContext& c, const std::vector<Expr>& starts,
     const int64_t step = steps[i];
     if (step == 0) return Invalid("its steps hold 0; a step goes forwards or backwards");
     const bool back = step < 0;
+    // Backwards a start before the first element is the first, of an empty axis none.
+    const Expr first = !back || bounds.NonNegative(size - 1) ? Expr(0) : MinOf(0, size - 1);
     const absl::StatusOr<Expr> start =
-        SlicePosition("start", starts[i], size, 0, back ? size - 1 : size, bounds);
+        SlicePosition("start", starts[i], size, first, back ? size - 1 : size, bounds);
     if (!start.ok()) return start.status();
     const absl::StatusOr<Expr> end =
         SlicePosition("end", ends[i], size, back ? -1 : 0, back ? size - 1 : size, bounds);
@@ -157,9 +159,9 @@ absl::Status Split18(HandlerContext& c) {
   }
   if (c.Has(1)) return SplitByOperand(c, *axis);
   const int64_t count = c.Int("num_outputs");
-  if (count < 1 || count < c.outputs()) {
-    return Invalid("attribute \"num_outputs\" is ", count, ", and it has ", c.outputs(),
-                   " results; they must be equally many");
+  if (count != c.node().output_size()) {
+    return Invalid("attribute \"num_outputs\" is ", count, ", and it has ",
+                   c.node().output_size(), " results; they must be equally many");
   }
   const Expr& size = c.In(0).shape[*axis];
   const Expr part = CeilDiv(size, count);

@@ -97,6 +97,21 @@ TEST(HandlersMovementTest, SliceClampsAndCountsFromTheEnd) {
   }
 }
 
+TEST(HandlersMovementTest, NothingIsSlicedFromAnEmptyAxis) {
+  const Tensor none = Tensor::Zeros(DType::kF32, {0});
+  for (const int64_t start : {int64_t{-1}, int64_t{0}, int64_t{5}, INT64_MAX, INT64_MIN}) {
+    for (const bool dim : {false, true}) {
+      SCOPED_TRACE(Cat("from ", start, dim ? " of a dim" : ""));
+      OpTrial t(13, "Slice");
+      t.Least(0).In(none, {dim ? TestSize("n") : TestSize(0)});
+      for (const int64_t number : {start, INT64_MIN, int64_t{0}, int64_t{-1}}) {
+        t.Const(Tensor::Of<int64_t>(DType::kI64, {1}, {number}));
+      }
+      EXPECT_EQ(t.Run().shape, (List{0}));
+    }
+  }
+}
+
 TEST(HandlersMovementTest, SliceByAttributesAndByDims) {
   const Tensor x = Count(DType::kF32, {3, 4});
   EXPECT_EQ(
@@ -142,6 +157,8 @@ TEST(HandlersMovementTest, SplitInEveryForm) {
                    "does not divide into 2 equal parts"));
   EXPECT_TRUE(Says(OpTrial(13, "Split").In(x).Const(Ints({3})).Refused(), "sizes sum to 3"));
   EXPECT_TRUE(Says(OpTrial(18, "Split").In(x).Refused(), "neither"));
+  EXPECT_TRUE(Says(OpTrial(18, "Split").In(x).Attr("num_outputs", INT64_MAX).Refused(),
+                   "equally many"));
 }
 
 TEST(HandlersMovementTest, ExpandAndTile) {
