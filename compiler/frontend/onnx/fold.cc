@@ -70,11 +70,13 @@ std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limi
     *work += *elements;
   }
   if (!IsLinear(node.op) && !node.inputs.empty()) {
-    // A contraction reads a row of its operand for each element; no row is longer than it. A
+    // For each element a row of an operand is read; no row is longer than the longest of them. A
     // convolution visits its weight, the padding's part too.
     const int64_t result = *Elements(node.type.shape, limit);
-    const NodeId read = node.inputs[node.op == Op::kConv ? 1 : 0];
-    const int64_t row = *Elements(graph.node(read).type.shape, limit);
+    int64_t row = 0;
+    for (NodeId operand : node.inputs) {
+      row = std::max(row, *Elements(graph.node(operand).type.shape, limit));
+    }
     if (row > 0 && result > limit / row) return std::nullopt;
     *work += result * row;
   }
