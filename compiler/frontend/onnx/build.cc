@@ -193,12 +193,12 @@ NodeId OpBuilder::Node(const Value& v) {
 }
 
 Value OpBuilder::At(NodeId node, Elem elem) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   const TensorType& type = graph_->node(node).type;
   if (type.dtype != CarrierOf(elem)) {
     Fail(absl::InternalError(Cat(graph_->Describe(node), " has dtype ", DTypeName(type.dtype),
                                  ", which does not carry ", ElemName(elem))));
-    return {};
+    return FailedValue();
   }
   Value v;
   v.elem = elem;
@@ -217,7 +217,7 @@ Value OpBuilder::Raw(Op op, absl::Span<const Value> inputs, Attrs attrs, Elem el
 }
 
 Value OpBuilder::Scalar(Elem elem, double value) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   const DType dtype = CarrierOf(elem);
   Tensor literal = Tensor::Zeros(dtype, {});
   if (Computes(dtype) && IsFloat(dtype)) {
@@ -230,29 +230,29 @@ Value OpBuilder::Scalar(Elem elem, double value) {
     return Integer(elem, static_cast<int64_t>(value));
   }
   Fail(Invalid(value, " is no value of ", ElemName(elem)));
-  return {};
+  return FailedValue();
 }
 
 Value OpBuilder::Integer(Elem elem, int64_t value) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   Tensor literal = Tensor::Zeros(CarrierOf(elem), {});
   const auto number = NumberIn(literal.dtype, value);
   const ElemRow& row = Row(elem);
   const bool narrow = row.carry == Carry::kNarrow && (value < row.low || value > row.high);
   if (!number || narrow) {
     Fail(Invalid(value, " is no value of ", ElemName(elem)));
-    return {};
+    return FailedValue();
   }
   StoreScalar(literal, 0, *number);
   return Literal(elem, std::move(literal));
 }
 
 Value OpBuilder::Literal(Elem elem, Tensor value) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   if (value.dtype != CarrierOf(elem)) {
     Fail(absl::InternalError(
         Cat("a literal of ", DTypeName(value.dtype), " does not carry ", ElemName(elem))));
-    return {};
+    return FailedValue();
   }
   std::shared_ptr<const Known> known;
   if (value.elements() <= kMaxKnownElements) known = KnownLiteral(value);
@@ -262,21 +262,21 @@ Value OpBuilder::Literal(Elem elem, Tensor value) {
 }
 
 Value OpBuilder::Splat(const Value& scalar, Shape shape) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   if (scalar.rank() != 0) {
     Fail(absl::InternalError(Cat("a splat of ", ShapeToString(scalar.shape), ", not a scalar")));
-    return {};
+    return FailedValue();
   }
   if (shape.empty()) return scalar;
   return Raw(Op::kIndexMap, {scalar}, {{"map", IndexMap{std::move(shape), {}}}}, scalar.elem);
 }
 
 Value OpBuilder::Sizes(std::vector<Expr> sizes, std::vector<int64_t> shape, Elem elem) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   Tensor literal = Tensor::Zeros(CarrierOf(elem), shape);
   if (literal.elements() != static_cast<int64_t>(sizes.size())) {
     Fail(absl::InternalError(Cat(sizes.size(), " sizes for ", literal.elements(), " elements")));
-    return {};
+    return FailedValue();
   }
   bool concrete = true;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -286,7 +286,7 @@ Value OpBuilder::Sizes(std::vector<Expr> sizes, std::vector<int64_t> shape, Elem
     concrete = concrete && number;
     if (sizes[i].overflow() || (value && !number)) {
       Fail(Invalid("the size ", sizes[i].ToString(), " is no value of ", ElemName(elem)));
-      return {};
+      return FailedValue();
     }
   }
   Value v;
@@ -301,7 +301,7 @@ Value OpBuilder::Sizes(std::vector<Expr> sizes, std::vector<int64_t> shape, Elem
 }
 
 Value OpBuilder::Size(Elem elem, const Expr& size, Shape shape) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   return Splat(Cast(SizeData(*this, size), elem), std::move(shape));
 }
 

@@ -6,7 +6,7 @@
 //   Value y = b.Add(b.MatMul(x, w), bias);
 //   if (!b.status().ok()) return b.status();     // the first thing that did not fit
 //
-// A failing step is remembered and makes the rest no-ops, which return values of rank 0. Helpers of
+// A failing step is remembered and makes the rest no-ops, which return FailedValue. Helpers of
 // one family are free functions over an OpBuilder, in build_<family>.h beside it. Not thread-safe.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_H_

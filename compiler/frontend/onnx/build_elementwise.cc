@@ -93,7 +93,7 @@ Value OpBuilder::Broadcast(const Value& x, const Shape& shape) {
   if (x.shape.size() > shape.size()) {
     Fail(Invalid("a tensor of shape ", ShapeToString(x.shape), " has more axes than ",
                  ShapeToString(shape), ", to which it should broadcast"));
-    return {};
+    return FailedValue();
   }
   const size_t added = shape.size() - x.shape.size();
   std::vector<Expr> coordinates;
@@ -104,7 +104,7 @@ Value OpBuilder::Broadcast(const Value& x, const Shape& shape) {
     if (!same && !bounds_.ProvablyEqual(from, 1)) {
       Fail(
           Invalid(CannotBroadcast(x.shape, shape, static_cast<int>(x.shape.size() - i), from, to)));
-      return {};
+      return FailedValue();
     }
     coordinates.push_back(same ? Expr::Axis(static_cast<int>(added + i)) : Expr(0));
   }
@@ -116,22 +116,22 @@ Value OpBuilder::Unary(Op op, const Value& x, Attrs attrs) {
 }
 
 Value OpBuilder::Binary(Op op, const Value& a, const Value& b, Attrs attrs) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   const absl::StatusOr<Shape> shape = BroadcastShape({a.shape, b.shape});
   if (!shape.ok()) {
     Fail(shape.status());
-    return {};
+    return FailedValue();
   }
   return Raw(op, {Broadcast(a, *shape), Broadcast(b, *shape)}, std::move(attrs),
              op == Op::kLessThan ? Elem::kBool : a.elem);
 }
 
 Value OpBuilder::Select(const Value& condition, const Value& a, const Value& b) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   const absl::StatusOr<Shape> shape = BroadcastShape({condition.shape, a.shape, b.shape});
   if (!shape.ok()) {
     Fail(shape.status());
-    return {};
+    return FailedValue();
   }
   return Raw(Op::kSelect,
              {Broadcast(condition, *shape), Broadcast(a, *shape), Broadcast(b, *shape)}, {},
@@ -170,7 +170,7 @@ Value OpBuilder::LessEqual(const Value& a, const Value& b) {
 
 // By the bits, so that it is exact of every type and no NaN is compared.
 Value OpBuilder::IsNaN(const Value& x) {
-  if (!status_.ok()) return {};
+  if (!status_.ok()) return FailedValue();
   if (Row(x.elem).carry == Carry::kCode) {
     const bool fnuz = x.elem == Elem::kFloat8E4M3FNUZ || x.elem == Elem::kFloat8E5M2FNUZ;
     if (!fnuz) return Splat(Integer(Elem::kBool, 0), x.shape);  // f4 and f6 have none

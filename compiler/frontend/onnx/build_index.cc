@@ -11,12 +11,6 @@
 namespace athanor::onnx {
 namespace {
 
-Value Nothing(Elem elem) {
-  Value v;
-  v.elem = elem;
-  return v;
-}
-
 // Provably in [0, size) without a look at the indices: positions along an axis not longer.
 bool CountsWithin(const Graph& graph, NodeId id, const Expr& size, const Bounds& bounds) {
   if (id == kNoNode) return false;
@@ -59,7 +53,7 @@ std::optional<int64_t> StepOf(const std::vector<Expr>& positions) {
 }  // namespace
 
 Value OpBuilder::Checked(const Value& index, const Expr& size) {
-  if (!status_.ok()) return Nothing(index.elem);
+  if (!status_.ok()) return FailedValue(index.elem);
   if (const auto inside = KnownInside(index, size, bounds_); inside.has_value()) {
     return *inside == index.known->sizes ? index : Sizes(*inside, index.known->shape, index.elem);
   }
@@ -80,7 +74,7 @@ Value OpBuilder::Checked(const Value& index, const Expr& size) {
 }
 
 Value OpBuilder::Gather(const Value& data, const Value& indices, int axis) {
-  if (!status_.ok()) return Nothing(data.elem);
+  if (!status_.ok()) return FailedValue(data.elem);
   const Expr& size = data.shape[axis];
   // A known run of positions is a slice.
   const auto inside = KnownInside(indices, size, bounds_);
@@ -107,11 +101,11 @@ Shape OpBuilder::Joined(const Shape& shape, size_t leading) {
 }
 
 Value OpBuilder::Flat(const Shape& shape, absl::Span<const Value> at) {
-  if (!status_.ok()) return Nothing(Elem::kInt64);
+  if (!status_.ok()) return FailedValue(Elem::kInt64);
   if (at.empty() || at.size() > shape.size()) {
     Fail(Invalid("elements of ", ShapeToString(shape), " are chosen by 1 to ", shape.size(),
                  " indices, not by ", at.size()));
-    return Nothing(Elem::kInt64);
+    return FailedValue(Elem::kInt64);
   }
   Value flat;
   std::optional<Value> valid;
@@ -125,7 +119,7 @@ Value OpBuilder::Flat(const Shape& shape, absl::Span<const Value> at) {
       valid = valid.has_value() ? And(*valid, here) : here;
     }
     flat = i == 0 ? index : Add(Mul(flat, size), index);
-    if (!status_.ok()) return Nothing(Elem::kInt64);
+    if (!status_.ok()) return FailedValue(Elem::kInt64);
   }
   return valid.has_value() ? Select(*valid, flat, Integer(Elem::kInt64, -1)) : flat;
 }

@@ -87,19 +87,13 @@ bool HasEmptyAxis(const Shape& shape) {
   return std::any_of(shape.begin(), shape.end(), [](const Expr& e) { return e.IsConstant(0); });
 }
 
-Value Nothing(Elem elem) {
-  Value v;
-  v.elem = elem;
-  return v;
-}
-
 }  // namespace
 
 Value OpBuilder::Map(const Value& x, Shape shape, std::vector<Expr> coordinates) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   if (shape == x.shape && coordinates == AxesOf(x.rank())) return x;
   const NodeId operand = Node(x);
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   Attrs attrs = {{"map", IndexMap{std::move(shape), std::move(coordinates)}}};
   absl::StatusOr<NodeId> node = builder_.Add(Op::kIndexMap, {operand}, attrs);
   if (!node.ok()) {
@@ -109,7 +103,7 @@ Value OpBuilder::Map(const Value& x, Shape shape, std::vector<Expr> coordinates)
   }
   if (!node.ok()) {
     Fail(node.status());
-    return Nothing(x.elem);
+    return FailedValue(x.elem);
   }
   Value result = At(*node, x.elem);
   result.sources = x.sources;
@@ -118,7 +112,7 @@ Value OpBuilder::Map(const Value& x, Shape shape, std::vector<Expr> coordinates)
 
 Value OpBuilder::MapOr(const Value& x, Shape shape, std::vector<Expr> coordinates,
                        const Value& outside) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   Tensor fill = Tensor::Zeros(x.dtype(), {});
   const bool literal = outside.known != nullptr && outside.known->literal.has_value() &&
                        outside.known->literal->elements() == 1;
@@ -133,7 +127,7 @@ Value OpBuilder::MapOr(const Value& x, Shape shape, std::vector<Expr> coordinate
 }
 
 Value OpBuilder::Reshape(const Value& x, Shape shape) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   if (shape == x.shape) return x;
   Expr from = 1, to = 1;
   for (const Expr& size : x.shape) from *= size;
@@ -145,7 +139,7 @@ Value OpBuilder::Reshape(const Value& x, Shape shape) {
                      ? "; the numbers must be equal"
                      : "; the numbers must be equal for every size of the dims, which is not "
                        "proved"));
-    return Nothing(x.elem);
+    return FailedValue(x.elem);
   }
   if (HasEmptyAxis(x.shape) || HasEmptyAxis(shape)) {
     return Map(x, std::move(shape), std::vector<Expr>(x.shape.size(), Expr(0)));
@@ -155,7 +149,7 @@ Value OpBuilder::Reshape(const Value& x, Shape shape) {
 }
 
 Value OpBuilder::Permute(const Value& x, absl::Span<const int> axes) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   std::vector<int> sorted(axes.begin(), axes.end());
   std::sort(sorted.begin(), sorted.end());
   bool once = sorted.size() == x.shape.size();
@@ -163,7 +157,7 @@ Value OpBuilder::Permute(const Value& x, absl::Span<const int> axes) {
   if (!once) {
     Fail(Invalid("a permutation of ", ShapeToString(x.shape), " must name each of its ", x.rank(),
                  " axes once"));
-    return Nothing(x.elem);
+    return FailedValue(x.elem);
   }
   Shape shape(axes.size());
   std::vector<Expr> coordinates(axes.size());
@@ -175,7 +169,7 @@ Value OpBuilder::Permute(const Value& x, absl::Span<const int> axes) {
 }
 
 Value OpBuilder::Squeeze(const Value& x, absl::Span<const int> axes) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   Shape shape;
   std::vector<Expr> coordinates(x.shape.size(), Expr(0));
   for (int i = 0; i < x.rank(); ++i) {
@@ -186,14 +180,14 @@ Value OpBuilder::Squeeze(const Value& x, absl::Span<const int> axes) {
       Fail(Invalid("axis ", i, " of ", ShapeToString(x.shape), " is to be removed and has size ",
                    x.shape[i].ToString(), "; it must be 1",
                    x.shape[i].constant() ? "" : " for every size of the dims"));
-      return Nothing(x.elem);
+      return FailedValue(x.elem);
     }
   }
   return Map(x, std::move(shape), std::move(coordinates));
 }
 
 Value OpBuilder::Unsqueeze(const Value& x, absl::Span<const int> axes) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   Shape shape;
   std::vector<Expr> coordinates;
   const int rank = x.rank() + static_cast<int>(axes.size());
@@ -206,14 +200,14 @@ Value OpBuilder::Unsqueeze(const Value& x, absl::Span<const int> axes) {
     } else {
       Fail(Invalid("new axes of a value of rank ", x.rank(), " must be different and in [0, ",
                    rank - 1, "]"));
-      return Nothing(x.elem);
+      return FailedValue(x.elem);
     }
   }
   return Map(x, std::move(shape), std::move(coordinates));
 }
 
 Value OpBuilder::Slice(const Value& x, int axis, Expr begin, Expr size, int64_t step) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   Shape shape = x.shape;
   shape[axis] = std::move(size);
   std::vector<Expr> coordinates = AxesOf(x.rank());
@@ -222,12 +216,12 @@ Value OpBuilder::Slice(const Value& x, int axis, Expr begin, Expr size, int64_t 
 }
 
 Value OpBuilder::Reverse(const Value& x, int axis) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   return Slice(x, axis, x.shape[axis] - 1, x.shape[axis], -1);
 }
 
 Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
-  if (!status_.ok()) return Nothing(parts.empty() ? Elem::kFloat : parts[0].elem);
+  if (!status_.ok()) return FailedValue(parts.empty() ? Elem::kFloat : parts[0].elem);
   const Value& first = parts[0];
   std::vector<Value> kept;
   for (const Value& part : parts) {
@@ -235,7 +229,7 @@ Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
       Fail(Invalid("joined values must have one element type and one rank, not ",
                    ElemName(first.elem), ShapeToString(first.shape), " and ", ElemName(part.elem),
                    ShapeToString(part.shape)));
-      return Nothing(first.elem);
+      return FailedValue(first.elem);
     }
     for (int i = 0; i < first.rank(); ++i) {
       if (i == axis || bounds_.ProvablyEqual(part.shape[i], first.shape[i])) continue;
@@ -244,7 +238,7 @@ Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
                    first.shape[i].constant() && part.shape[i].constant()
                        ? ""
                        : " for every size of the dims, which is not proved"));
-      return Nothing(first.elem);
+      return FailedValue(first.elem);
     }
     if (!part.shape[axis].IsConstant(0)) kept.push_back(part);
   }
@@ -256,7 +250,7 @@ Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
       const size_t count = std::min(kJoinedAtOnce, kept.size() - i);
       joined.push_back(Concat(absl::MakeConstSpan(kept).subspan(i, count), axis));
     }
-    if (!status_.ok()) return Nothing(first.elem);
+    if (!status_.ok()) return FailedValue(first.elem);
     kept = std::move(joined);
   }
   if (kept.size() == 1) return kept[0];

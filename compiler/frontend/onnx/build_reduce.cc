@@ -10,12 +10,6 @@
 namespace athanor::onnx {
 namespace {
 
-Value Nothing(Elem elem) {
-  Value v;
-  v.elem = elem;
-  return v;
-}
-
 std::vector<int64_t> Ascending(std::vector<int> axes) {
   std::sort(axes.begin(), axes.end());
   axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
@@ -25,7 +19,7 @@ std::vector<int64_t> Ascending(std::vector<int> axes) {
 }  // namespace
 
 Value OpBuilder::Reduce(Op op, const Value& x, std::vector<int> axes, bool keepdims) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   const std::vector<int64_t> removed = Ascending(std::move(axes));
   if (removed.empty()) return x;
   const Value y = Raw(op, {x}, {{"axes", removed}}, x.elem);
@@ -33,7 +27,7 @@ Value OpBuilder::Reduce(Op op, const Value& x, std::vector<int> axes, bool keepd
 }
 
 Value OpBuilder::Mean(const Value& x, std::vector<int> axes, bool keepdims) {
-  if (!status_.ok()) return Nothing(x.elem);
+  if (!status_.ok()) return FailedValue(x.elem);
   Expr count = 1;
   for (int64_t axis : Ascending(axes)) count *= x.shape[axis];
   const Value sum = Reduce(Op::kSumReduce, Up(x), std::move(axes), keepdims);
@@ -41,7 +35,7 @@ Value OpBuilder::Mean(const Value& x, std::vector<int> axes, bool keepdims) {
 }
 
 Value OpBuilder::ArgExtreme(const Value& x, int axis, bool largest, bool last, bool keepdims) {
-  if (!status_.ok()) return Nothing(Elem::kInt64);
+  if (!status_.ok()) return FailedValue(Elem::kInt64);
   // The largest of what is reversed: exact, unlike a negation, for the integer minimum too.
   const bool is_float = IsFloat(x.dtype());
   const Value key = largest ? x : is_float ? Neg(x) : Not(x);
@@ -55,16 +49,16 @@ Value OpBuilder::ArgExtreme(const Value& x, int axis, bool largest, bool last, b
 }
 
 Value OpBuilder::Contract(std::string_view spec, const Value& a, const Value& b) {
-  if (!status_.ok()) return Nothing(a.elem);
+  if (!status_.ok()) return FailedValue(a.elem);
   return Raw(Op::kContract, {a, b}, {{"spec", std::string(spec)}}, a.elem);
 }
 
 Value OpBuilder::MatMul(const Value& a, const Value& b) {
-  if (!status_.ok()) return Nothing(a.elem);
+  if (!status_.ok()) return FailedValue(a.elem);
   if (a.rank() == 0 || b.rank() == 0) {
     Fail(Invalid("a matrix product needs operands of rank 1 or more, not of shapes ",
                  ShapeToString(a.shape), " and ", ShapeToString(b.shape)));
-    return Nothing(a.elem);
+    return FailedValue(a.elem);
   }
   static constexpr std::string_view kBatch = "abcdefghijlopqrs";  // all but k, m, n
   const int batch_a = std::max(a.rank() - 2, 0), batch_b = std::max(b.rank() - 2, 0);
@@ -72,7 +66,7 @@ Value OpBuilder::MatMul(const Value& a, const Value& b) {
   if (batch > static_cast<int>(kBatch.size())) {
     Fail(Invalid("a matrix product of rank ", batch + 2, "; it must be at most ",
                  kBatch.size() + 2));
-    return Nothing(a.elem);
+    return FailedValue(a.elem);
   }
   ContractSpec spec;
   std::vector<int> dropped_a, dropped_b;
@@ -93,7 +87,7 @@ Value OpBuilder::MatMul(const Value& a, const Value& b) {
     Fail(Invalid("matrix operands ", ShapeToString(a.shape), " and ", ShapeToString(b.shape),
                  ": the batch axes of sizes ", a.shape[at_a].ToString(), " and ",
                  b.shape[at_b].ToString(), " must be equal or 1 for every size of the dims"));
-    return Nothing(a.elem);
+    return FailedValue(a.elem);
   }
   const Expr& inner_a = a.shape.back();
   const Expr& inner_b = b.shape[std::max(b.rank() - 2, 0)];
@@ -103,7 +97,7 @@ Value OpBuilder::MatMul(const Value& a, const Value& b) {
                  inner_a.constant() && inner_b.constant()
                      ? "; they must be equal"
                      : "; they must be equal for every size of the dims, which is not proved"));
-    return Nothing(a.elem);
+    return FailedValue(a.elem);
   }
   spec.lhs += a.rank() == 1 ? "k" : "mk";
   spec.rhs += b.rank() == 1 ? "k" : "kn";

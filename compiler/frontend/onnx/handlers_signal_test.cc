@@ -73,6 +73,9 @@ TEST(HandlersSignalTest, DftAlongAnyAxis) {
   ExpectNear(OpTrial(20, "DFT").In(x).Without().Const(Of(DType::kI64, {}, {-3})).Run(), rows);
   EXPECT_TRUE(Says(OpTrial(20, "DFT").In(x).Without().Const(Of(DType::kI64, {}, {2})).Refused(),
                    "the last"));
+  // Too large for the builder, whose failure is what is told.
+  const Tensor one = Of(DType::kF32, {1, 2, 1}, {1, 2});
+  EXPECT_FALSE(OpTrial(20, "DFT").In(one, {int64_t{1} << 60, 2, 1}).Refused().empty());
   EXPECT_TRUE(Says(OpTrial(20, "DFT").In(kComplex).Attr("onesided", int64_t{1}).Refused(),
                    "complex and onesided"));
 }

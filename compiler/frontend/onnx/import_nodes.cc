@@ -274,8 +274,9 @@ absl::Status Importer::RunHandler(const Target& target, NodeContext* context) {
     }
   }
   absl::Status status = target.row->handler(*context);
+  // What failed in the builder was first: what the handler says since then may be of no value.
   const absl::Status built = b_->TakeStatus();
-  return status.ok() ? built : status;
+  return built.ok() ? status : built;
 }
 
 absl::Status Importer::Conclude(NodeContext* context, NodeId mark, Scope* scope) {

@@ -46,6 +46,15 @@ struct Value {
   int rank() const { return static_cast<int>(shape.size()); }
 };
 
+// What stands for the result of a step that failed: of as many axes as the code that goes on may
+// look at, more than any tensor has.
+inline Value FailedValue(Elem elem = Elem::kFloat) {
+  Value value;
+  value.elem = elem;
+  value.shape.assign(18, Expr(1));
+  return value;
+}
+
 }  // namespace athanor::onnx
 
 #endif  // ATHANOR_COMPILER_FRONTEND_ONNX_VALUE_H_
