@@ -66,6 +66,10 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
     x = b.Slice(x, i, cut_before, kept);
     if (!b.status().ok()) return absl::OkStatus();  // told by the builder
     const bool same = bounds.ProvablyEqual(kept, shape[i]);
+    if (!same && !bounds.NonNegative(kept - 1)) {
+      return Invalid("axis ", i, " has ", kept.ToString(),
+                     " elements, which may be none, and of none nothing can be repeated");
+    }
     coordinates[i] =
         same ? Expr::Axis(i) : bounds.Simplify(PadSource(mode, Expr::Axis(i) - added, kept));
   }

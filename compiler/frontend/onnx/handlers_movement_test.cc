@@ -188,6 +188,13 @@ TEST(HandlersMovementTest, PadInEveryMode) {
   }
   EXPECT_EQ(pad("constant", -1, 1, false), (Values{2, 3, 0}));
   EXPECT_EQ(pad("edge", -1, 2, false), (Values{2, 3, 3, 3}));
+  EXPECT_TRUE(Says(OpTrial(19, "Pad")
+                       .Least(0)
+                       .In(Count(DType::kF32, {4}), {"n"})
+                       .Const(Ints({1, 1}))
+                       .Attr("mode", std::string("wrap"))
+                       .Refused(),
+                   "nothing can be repeated"));
   EXPECT_EQ(pad("reflect", 2, -1, false), (Values{1, 2, 1, 2}));
   EXPECT_EQ(ValuesOf(OpTrial(19, "Pad")
                          .In(Of(DType::kF32, {1}, {7}))
