@@ -144,6 +144,10 @@ absl::Status Unique11(HandlerContext& c) {
     x->shape = {x->elements()};
   }
   const Slices slices(*x, *axis);
+  if (slices.count() > kMaxKnownElements) {
+    return Unimplemented("axis ", *axis, " has ", slices.count(), " elements; at most ",
+                         kMaxKnownElements, " are told apart");
+  }
   std::vector<int64_t> order(slices.count());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {

@@ -132,6 +132,14 @@ TEST(HandlersIndexTest, WhatIsCountedMustBeKnown) {
             Tensor::Zeros(DType::kI64, {0, 1}));
 }
 
+TEST(HandlersIndexTest, OfNothingOtherAxesMayBeOfAnySize) {
+  const Tensor x = Tensor::Zeros(DType::kI64, {int64_t{1} << 40, 0});
+  EXPECT_NE(OpTrial(11, "Unique").Const(x).Attr("axis", int64_t{0}).Refused().find("told apart"),
+            std::string::npos);
+  EXPECT_EQ(OpTrial(13, "Concat").Const(x).Const(x).Attr("axis", int64_t{1}).Run().shape,
+            (std::vector<int64_t>{int64_t{1} << 40, 0}));
+}
+
 TEST(HandlersIndexTest, UniqueSortedAndByPlace) {
   const Tensor x = Ints({2, 1, 1, 3, -4});
   EXPECT_EQ(OpTrial(11, "Unique").Const(x).Run(Elem::kInt64), Ints({-4, 1, 2, 3}));

@@ -163,13 +163,15 @@ Values KnownConcat(const SizeCall& call) {
     part[*axis] = shape[*axis];
     if (part != shape) return std::nullopt;
   }
-  if (!CountOf(shape)) return std::nullopt;
+  const std::optional<int64_t> count = CountOf(shape);
+  if (!count) return std::nullopt;
   Moved moved{shape, {}};
-  int64_t outer = 1;
-  for (int i = 0; i < *axis; ++i) outer *= shape[i];
+  // Of nothing other axes may be of any size.
+  int64_t outer = *count == 0 ? 0 : 1;
+  for (int i = 0; i < *axis && outer > 0; ++i) outer *= shape[i];
   for (int64_t o = 0; o < outer; ++o) {
     for (int i : operands) {
-      const int64_t piece = outer == 0 ? 0 : *CountOf(call.shape(i)) / outer;
+      const int64_t piece = *CountOf(call.shape(i)) / outer;
       for (int64_t e = 0; e < piece; ++e) moved.from.emplace_back(i, o * piece + e);
     }
   }
