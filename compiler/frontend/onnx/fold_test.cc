@@ -89,8 +89,7 @@ TEST_F(FoldTest, AConvolutionVisitsItsWholeWeight) {
                        {"dilations", std::vector<int64_t>{1}},
                        {"begin", Shape{99}},
                        {"out", Shape{100}}};
-  const NodeId conv =
-      b_.Add(Op::kConv, {literal({1, 1, 1}), literal({1, 1, 100})}, attrs).value();
+  const NodeId conv = b_.Add(Op::kConv, {literal({1, 1, 1}), literal({1, 1, 100})}, attrs).value();
   EXPECT_FALSE(Folder({.max_work = 5'000}).Fold(graph_, conv));
   EXPECT_TRUE(Folder({.max_work = 20'000}).Fold(graph_, conv));
 }

@@ -160,8 +160,8 @@ absl::Status Split18(HandlerContext& c) {
   if (c.Has(1)) return SplitByOperand(c, *axis);
   const int64_t count = c.Int("num_outputs");
   if (count != c.node().output_size()) {
-    return Invalid("attribute \"num_outputs\" is ", count, ", and it has ",
-                   c.node().output_size(), " results; they must be equally many");
+    return Invalid("attribute \"num_outputs\" is ", count, ", and it has ", c.node().output_size(),
+                   " results; they must be equally many");
   }
   const Expr& size = c.In(0).shape[*axis];
   const Expr part = CeilDiv(size, count);

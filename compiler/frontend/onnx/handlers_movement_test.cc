@@ -157,8 +157,8 @@ TEST(HandlersMovementTest, SplitInEveryForm) {
                    "does not divide into 2 equal parts"));
   EXPECT_TRUE(Says(OpTrial(13, "Split").In(x).Const(Ints({3})).Refused(), "sizes sum to 3"));
   EXPECT_TRUE(Says(OpTrial(18, "Split").In(x).Refused(), "neither"));
-  EXPECT_TRUE(Says(OpTrial(18, "Split").In(x).Attr("num_outputs", INT64_MAX).Refused(),
-                   "equally many"));
+  EXPECT_TRUE(
+      Says(OpTrial(18, "Split").In(x).Attr("num_outputs", INT64_MAX).Refused(), "equally many"));
 }
 
 TEST(HandlersMovementTest, ExpandAndTile) {

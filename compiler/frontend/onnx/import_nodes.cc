@@ -45,17 +45,21 @@ const GraphInfo& Importer::InfoOf(const GraphProto& graph, const GraphInfo* oute
   auto [it, added] = infos_.try_emplace(&graph);
   GraphInfo& info = it->second;
   if (!added) return info;
-  if (outer != nullptr) info.names = outer->names;
-  absl::StatusOr<std::vector<int>> order = OrderOf(graph, info.names);
+  info.outer = outer;
+  absl::StatusOr<std::vector<int>> order = OrderOf(graph, [outer](std::string_view name) {
+    const GraphInfo* around = outer;
+    while (around != nullptr && !around->names.contains(name)) around = around->outer;
+    return around != nullptr;
+  });
   if (order.ok()) {
     info.order = *std::move(order);
   } else {
     info.status = order.status();
   }
-  for (const auto& input : graph.input()) info.names.push_back(input.name());
-  for (const auto& tensor : graph.initializer()) info.names.push_back(tensor.name());
+  for (const auto& input : graph.input()) info.names.insert(input.name());
+  for (const auto& tensor : graph.initializer()) info.names.insert(tensor.name());
   for (const NodeProto& node : graph.node()) {
-    for (const std::string& output : node.output()) info.names.push_back(output);
+    for (const std::string& output : node.output()) info.names.insert(output);
   }
   for (const auto* claims : {&graph.value_info(), &graph.output()}) {
     for (const auto& claim : *claims) info.claims.emplace(claim.name(), &claim);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,9 +43,10 @@ struct Frame {
 
 // What is found once of a graph, however often it is visited.
 struct GraphInfo {
-  absl::Status status;                  // of OrderOf
-  std::vector<int> order;               // positions of nodes
-  std::vector<std::string_view> names;  // that it and those around it define
+  absl::Status status;               // of OrderOf
+  std::vector<int> order;            // positions of nodes
+  std::set<std::string_view> names;  // that it defines
+  const GraphInfo* outer = nullptr;  // of the graph around it
   std::map<std::string_view, const ::onnx::ValueInfoProto*> claims;
 };
 

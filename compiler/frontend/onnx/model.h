@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "compiler/frontend/onnx/payload.h"
 #include "compiler/frontend/onnx/wire.h"
@@ -48,11 +49,11 @@ struct OnnxModel {
 // that are too long or no UTF-8.
 absl::StatusOr<OnnxModel> ParseOnnx(Lifted lifted, FileTable files, const GraphLimits& limits = {});
 
-// Positions of a graph's nodes, operands first; an order that is valid already is kept. `outer` are
-// the names that enclosing graphs define. INVALID_ARGUMENT: a cycle, a name that is made twice or
-// hides one of an enclosing graph, an operand that nothing makes.
+// Positions of a graph's nodes, operands first; an order that is valid already is kept. `outer`
+// says of a name whether an enclosing graph defines it. INVALID_ARGUMENT: a cycle, a name that is
+// made twice or hides one of an enclosing graph, an operand that nothing makes.
 absl::StatusOr<std::vector<int>> OrderOf(const ::onnx::GraphProto& graph,
-                                         const std::vector<std::string_view>& outer);
+                                         absl::FunctionRef<bool(std::string_view)> outer);
 
 // How messages name a node: its name, else that of its first result.
 std::string NodeName(const ::onnx::NodeProto& node);

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "compiler/frontend/names.h"
 #include "compiler/frontend/onnx/model.h"
 #include "compiler/ir/message.h"
@@ -65,8 +66,8 @@ class Captures {
 
 class Sorter {
  public:
-  Sorter(const GraphProto& graph, const std::vector<std::string_view>& outer)
-      : graph_(graph), outer_(outer.begin(), outer.end()) {}
+  Sorter(const GraphProto& graph, absl::FunctionRef<bool(std::string_view)> outer)
+      : graph_(graph), outer_(outer) {}
 
   absl::StatusOr<std::vector<int>> Run() {
     absl::Status s = Inputs();
@@ -89,7 +90,7 @@ class Sorter {
   }
 
   absl::Status NotOuter(const std::string& name, std::string_view what) const {
-    if (outer_.count(name) == 0) return absl::OkStatus();
+    if (!outer_(name)) return absl::OkStatus();
     return Invalid(what, " ", Quoted(name), " hides a value of an enclosing graph of that name");
   }
 
@@ -156,7 +157,7 @@ class Sorter {
   absl::Status Operand(int node, std::string_view name, std::string_view what) {
     const auto found = maker_.find(name);
     if (found == maker_.end()) {
-      if (outer_.count(name) > 0) return absl::OkStatus();
+      if (outer_(name)) return absl::OkStatus();
       return Invalid(Text(node), ": ", what, " ", Quoted(name),
                      " is neither an input nor an initialiser nor a node's result",
                      DidYouMean(name, Names()));
@@ -170,7 +171,7 @@ class Sorter {
 
   absl::Status Outputs() const {
     for (const auto& output : graph_.output()) {
-      if (maker_.count(output.name()) > 0 || outer_.count(output.name()) > 0) continue;
+      if (maker_.count(output.name()) > 0 || outer_(output.name())) continue;
       return Invalid("output ", Quoted(output.name()),
                      " is neither an input nor an initialiser nor a node's result",
                      DidYouMean(output.name(), Names()));
@@ -233,7 +234,7 @@ class Sorter {
   }
 
   const GraphProto& graph_;
-  const absl::flat_hash_set<std::string_view> outer_;
+  const absl::FunctionRef<bool(std::string_view)> outer_;
   absl::flat_hash_map<std::string_view, int> maker_;
   std::vector<std::vector<int>> users_;  // by node: those that wait for it, once per operand
   std::vector<int> waits_;               // for how many operands
@@ -242,7 +243,7 @@ class Sorter {
 }  // namespace
 
 absl::StatusOr<std::vector<int>> OrderOf(const GraphProto& graph,
-                                         const std::vector<std::string_view>& outer) {
+                                         absl::FunctionRef<bool(std::string_view)> outer) {
   return Sorter(graph, outer).Run();
 }
 
