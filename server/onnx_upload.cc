@@ -16,6 +16,7 @@
 #include "compiler/frontend/onnx/wire.h"
 #include "compiler/ir/message.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "server/chunk_bytes.h"
 
 namespace athanor {
 namespace {
@@ -169,17 +170,10 @@ absl::Status OnnxUpload::Take(const v1::FileChunk& chunk) {
     return Invalid(got, "; expected ", Expected(), " (file ",
                    static_cast<int64_t>(current_) - first_chunks_, ")");
   }
-  const auto bytes = static_cast<int64_t>(chunk.data().size());
-  if (bytes == 0) return Invalid(got, " holds no bytes");
-  if (bytes > options_.max_chunk_bytes) {
-    return absl::ResourceExhaustedError(Cat(got, ": ", bytes, " bytes; at most ",
-                                            options_.max_chunk_bytes,
-                                            " are taken (--max_chunk_bytes)"));
-  }
-  if (bytes > spool.bytes() - spool.written()) {
-    return Invalid(got, ": ", bytes, " bytes; only ", spool.bytes() - spool.written(),
-                   " are left of the file's ", spool.bytes());
-  }
+  absl::Status fits =
+      CheckChunkBytes(got, static_cast<int64_t>(chunk.data().size()), options_.max_chunk_bytes,
+                      {"file", spool.bytes(), spool.written()});
+  if (!fits.ok()) return fits;
   if (absl::Status s = spool.Append(chunk.data()); !s.ok()) return s;
   return EndFiles();
 }

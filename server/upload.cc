@@ -10,6 +10,7 @@
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/message.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "server/chunk_bytes.h"
 #include "server/search_policy.h"
 #include "server/version_batching.h"
 
@@ -309,18 +310,8 @@ absl::Status Upload::CheckChunk(const v1::TensorChunk& chunk) const {
   if (chunk.hash() != writer.hash() || chunk.offset() != writer.written()) {
     return Invalid(got, "; expected ", Expected());
   }
-  const auto bytes = static_cast<int64_t>(chunk.data().size());
-  if (bytes == 0) return Invalid(got, " holds no bytes");
-  if (bytes > options_.max_chunk_bytes) {
-    return absl::ResourceExhaustedError(Cat(got, ": ", bytes, " bytes; at most ",
-                                            options_.max_chunk_bytes,
-                                            " are taken (--max_chunk_bytes)"));
-  }
-  if (bytes > writer.bytes() - writer.written()) {
-    return Invalid(got, ": ", bytes, " bytes; only ", writer.bytes() - writer.written(),
-                   " are left of the tensor's ", writer.bytes());
-  }
-  return absl::OkStatus();
+  return CheckChunkBytes(got, static_cast<int64_t>(chunk.data().size()), options_.max_chunk_bytes,
+                         {"tensor", writer.bytes(), writer.written()});
 }
 
 absl::Status Upload::TakeChunk(const v1::TensorChunk& chunk) {

@@ -60,9 +60,8 @@ class HealthWatch final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     // A name is held as long as it is watched, and no model has a longer one.
     const int64_t longest = core_.options().max_name_bytes;
     if (status.ok() && static_cast<int64_t>(request.service().size()) > longest) {
-      status = absl::InvalidArgumentError(absl::StrCat("service has ", request.service().size(),
-                                                       " bytes; a model's name has at most ",
-                                                       longest, " (--max_name_bytes)"));
+      status = Invalid("service has ", request.service().size(),
+                       " bytes; a model's name has at most ", longest, " (--max_name_bytes)");
     }
     if (!status.ok()) {
       Finish(EndCall(kMethod, *context_, status));
