@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -136,12 +137,17 @@ def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
         build = ["bazel", "build", "--keep_going", "--build_tests_only",
                  f"--build_tag_filters={config}", "--ui_event_filters=-info", *flags, *options,
                  "//..."]
-        try:
-            subprocess.run(build, cwd=ROOT, check=False,
-                           timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            subprocess.run(["bazel", "shutdown"], cwd=ROOT, check=False)
-            return Result(skipped=[f"{config}: not built in time; deploy/test {config} runs it"])
+        skipped = Result(skipped=[f"{config}: not built in time; deploy/test {config} runs it"])
+        if time.monotonic() >= deadline:
+            return skipped
+        with subprocess.Popen(build, cwd=ROOT) as building:
+            try:
+                building.wait(timeout=deadline - time.monotonic())
+            except subprocess.TimeoutExpired:
+                # Killed, it would leave its server at work, for whose end the next command waits.
+                building.send_signal(signal.SIGINT)
+                building.wait()
+                return skipped
     return run_bazel(*flags, *options)
 
 

@@ -1,9 +1,13 @@
 """What deploy/test counts as passed and as failed."""
 
 import json
+import os
 import pathlib
+import sys
 import tempfile
+import time
 import unittest
+import unittest.mock
 
 from deploy import suites
 
@@ -87,6 +91,30 @@ class SuitesTest(unittest.TestCase):
         self.addCleanup(suites.SUITES.pop, "empty")
         self.assertEqual(suites.run_suite("empty", None).failures,
                          ["empty: the suite ran no test"])
+
+    def test_build_that_takes_too_long_is_interrupted_and_left_out_by_name(self):
+        # Bazel's client cancels what its server builds on the first interrupt.
+        bazel = self.write("bazel", f"""#!{sys.executable}
+import pathlib, signal, sys, time
+folder = pathlib.Path({str(self.folder)!r})
+def stop(*_):
+    (folder / "interrupted").touch()
+    sys.exit(8)
+signal.signal(signal.SIGINT, stop)
+(folder / "started").touch()
+time.sleep(600)
+""")
+        bazel.chmod(0o755)
+        path = f"{self.folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        with unittest.mock.patch.dict(os.environ, {"PATH": path}):
+            late = suites.run_sanitizer("asan", time.monotonic())
+            self.assertFalse((self.folder / "started").exists())
+            cut = suites.run_sanitizer("asan", time.monotonic() + 2)
+        self.assertTrue((self.folder / "interrupted").exists())
+        for result in (late, cut):
+            self.assertEqual(result.skipped,
+                             ["asan: not built in time; deploy/test asan runs it"])
+            self.assertEqual((result.passed, result.failures), (0, []))
 
 
 if __name__ == "__main__":

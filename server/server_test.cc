@@ -165,13 +165,23 @@ TEST(ServerTest, DrainWakesThoseWhoWaitForAPlanAndEndsJobs) {
   ASSERT_TRUE(test.Send(UploadMessages("m", ScaleModel({3})), &uploaded).ok());
   while (test.server->core().active_calls() > 0) std::this_thread::yield();
   grpc::Status waited;
-  v1::CompileJob job;
   std::thread waiting([&] { waited = test.Infer(FloatRequest("m", {2})); });
-  std::thread watching([&] { job = test.WaitForJob(uploaded.compile_job_id()); });
+  grpc::ClientContext context;
+  v1::WatchCompileJobRequest request;
+  request.set_id(uploaded.compile_job_id());
+  auto reader = test.compile->WatchCompileJob(&context, request);
+  v1::CompileJob job;
+  // A call is counted before it is admitted; what it is told first shows that it was.
+  ASSERT_TRUE(reader->Read(&job));
+  std::thread watching([&] {
+    while (reader->Read(&job)) {
+    }
+  });
   while (test.server->core().active_calls() < 2) std::this_thread::yield();
   EXPECT_TRUE(test.server->Drain());
   waiting.join();
   watching.join();
+  EXPECT_TRUE(reader->Finish().ok());
   EXPECT_EQ(waited.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(job.stop_reason(), v1::CompileJob::STOP_SHUTDOWN);
   // It is taken up again.
