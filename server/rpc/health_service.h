@@ -13,6 +13,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/health/health.grpc.pb.h"
 #include "server/core.h"
+#include "server/rpc/watch_stream.h"
 
 namespace athanor {
 
@@ -37,19 +38,15 @@ class HealthService final : public internal::RawHealthService {
   // Those who watch anything: draining has begun.
   void TellAll();
 
-  // How a watcher is reached while it lives.
-  class Watcher;
-
  private:
   friend class HealthWatch;
-  void Add(const std::string& name, std::shared_ptr<Watcher> watcher);
-  void Remove(const std::string& name, const std::shared_ptr<Watcher>& watcher);
-  void Ask(const std::shared_ptr<Watcher>& watcher);
+  void Add(const std::string& name, const std::shared_ptr<WatchStream::Link>& link);
+  void Remove(const std::string& name, const std::shared_ptr<WatchStream::Link>& link);
 
   ServerCore& core_;
   Mutex mu_;
-  absl::flat_hash_map<std::string, absl::flat_hash_set<std::shared_ptr<Watcher>>> watchers_
-      ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, absl::flat_hash_set<std::shared_ptr<WatchStream::Link>>>
+      watchers_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor
