@@ -8,12 +8,13 @@ After Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 20
 TinyLlama-1.1B and with the names of Hugging Face: RMS norms, rotary positions, 32 heads that share
 4 heads of keys and values, a feed-forward network gated by silu. `past` keys and values of earlier
 tokens come first; attention_mask i64[batch, past + sequence] is 0 for the padding on their left.
-In three forms, of equal weights:
+In four forms, of equal weights but for the last:
 
 `DEFAULT`: opset 23 with RMSNormalization, RotaryEmbedding and Attention.
 `MICROSOFT`: opset 17 with com.microsoft's RotaryEmbedding inside of GroupQueryAttention, and
 SkipSimplifiedLayerNormalization, as onnxruntime-genai builds models. No padding is understood.
 `PRIMITIVES`: opset 17 without any of these, as Hugging Face's models are exported by PyTorch.
+`NBITS`: as `MICROSOFT`, weights in blocks of 4 bits by MatMulNBits.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Config:
     batch: int = 4
     seed: int = 53
     form: str = "opset 23"
+    block: int = 0  # of weights of 4 bits: how many share a scale; 0: weights are f32
 
     @property
     def head(self) -> int:
@@ -66,10 +68,11 @@ DEFAULT = Config()
 # ONNX Runtime's GroupQueryAttention takes several tokens after a past for a batch of 1 only.
 MICROSOFT = dataclasses.replace(DEFAULT, name="llama_microsoft", form="com.microsoft", batch=1)
 PRIMITIVES = dataclasses.replace(DEFAULT, name="llama_primitives", form="primitives")
+NBITS = dataclasses.replace(MICROSOFT, name="llama_nbits", block=32)
 # com.microsoft's attention takes only heads whose width is a multiple of 16.
 _SMALL = {"width": 64, "heads": 4, "kv_heads": 2, "hidden": 48, "positions": 32}
-TINY, TINY_MICROSOFT, TINY_PRIMITIVES = (
-    dataclasses.replace(config, **_SMALL) for config in (DEFAULT, MICROSOFT, PRIMITIVES))
+TINY, TINY_MICROSOFT, TINY_PRIMITIVES, TINY_NBITS = (
+    dataclasses.replace(config, **_SMALL) for config in (DEFAULT, MICROSOFT, PRIMITIVES, NBITS))
 
 
 @functools.lru_cache(maxsize=2)
@@ -87,8 +90,33 @@ def _weights(width: int, kv_width: int, hidden: int, seed: int) -> dict[str, np.
 
 
 def llama_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by Hugging Face's names, f32, the same for each form."""
-    return _weights(config.width, config.kv_heads * config.head, config.hidden, config.seed)
+    """All weights by Hugging Face's names, f32; those of 4 bits as what their codes stand for."""
+    arrays = _weights(config.width, config.kv_heads * config.head, config.hidden, config.seed)
+    if not config.block:
+        return arrays
+    return {name: array if array.ndim == 1 else _of_codes(*codes_of(array, config.block), array)
+            for name, array in arrays.items()}
+
+
+def codes_of(weight: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Codes u8 0..15 [outputs, blocks, block] of a weight [outputs, inputs], the last block filled
+    with zeros, scales f32 and zero points u8 [outputs, blocks] for each block."""
+    outputs, inputs = weight.shape
+    blocks = -(-inputs // block)
+    padded = np.zeros((outputs, blocks * block), np.float32)
+    padded[:, :inputs] = weight
+    padded = padded.reshape(outputs, blocks, block)
+    low, high = np.minimum(padded.min(-1), 0), np.maximum(padded.max(-1), 0)
+    scale = np.maximum((high - low) / np.float32(15), np.float32(1e-8))
+    zero = np.clip(np.rint(-low / scale), 0, 15).astype(np.uint8)
+    codes = np.clip(np.rint(padded / scale[..., np.newaxis]) + zero[..., np.newaxis], 0, 15)
+    return codes.astype(np.uint8), scale, zero
+
+
+def _of_codes(codes: np.ndarray, scale: np.ndarray, zero: np.ndarray, like: np.ndarray
+              ) -> np.ndarray:
+    values = (codes.astype(np.float32) - zero[..., np.newaxis]) * scale[..., np.newaxis]
+    return values.reshape(like.shape[0], -1)[:, :like.shape[1]]
 
 
 def llama_inputs(sizes: Mapping[str, int], config: Config = DEFAULT,
@@ -319,9 +347,26 @@ class _MicrosoftBlock(_PrimitiveBlock):
         return mixed
 
 
+class _NbitsBlock(_MicrosoftBlock):
+    """The same with weights of 4 bits, two in a byte, the first in the lower half."""
+
+    def linear(self, x: str, name: str) -> str:
+        config = self.config
+        weight = _weights(config.width, config.kv_heads * config.head, config.hidden,
+                          config.seed)[f"{name}.weight"]
+        codes, scale, zero = codes_of(weight, config.block)
+        zero = np.pad(zero, [(0, 0), (0, zero.shape[1] % 2)])
+        packed = [part[..., ::2] | part[..., 1::2] << 4 for part in (codes, zero)]
+        operands = [self.w.tensor(f"{name}.{part}", array) for part, array in
+                    (("qweight", packed[0]), ("scales", scale), ("qzeros", packed[1]))]
+        return self.w.node("MatMulNBits", x, *operands, domain=DOMAIN, K=weight.shape[1],
+                           N=weight.shape[0], bits=4, block_size=config.block)
+
+
 _FORMS = {"opset 23": _Block, "com.microsoft": _MicrosoftBlock, "primitives": _PrimitiveBlock}
 
 
 def llama_onnx(path: str | os.PathLike[str], config: Config = DEFAULT) -> None:
     """Writes the block as ONNX with dynamic batch, sequence and past, in the config's form."""
-    _FORMS[config.form](config).write(path)
+    form = _NbitsBlock if config.block else _FORMS[config.form]
+    form(config).write(path)

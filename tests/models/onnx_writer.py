@@ -107,14 +107,20 @@ class OnnxWriter:
 
     def save(self, path: str | os.PathLike[str], name: str, inputs: Types,
              outputs: Types) -> None:
-        """Checks the model and writes it; a string in a shape is a dynamic size."""
+        """Checks the model and writes it; a string in a shape is a dynamic size.
+
+        Opsets before 9 are of IR version 3, in which initialisers are inputs too.
+        """
         import onnx
         from onnx import helper
 
         opsets = [helper.make_opsetid(domain, self.opset if domain == "" else 1)
                   for domain in sorted(self._domains)]
         version = helper.find_min_ir_version_for(opsets, ignore_unknown=True)
-        model = helper.make_model(self.graph(name, inputs, outputs), opset_imports=opsets,
-                                  ir_version=version)
+        graph = self.graph(name, inputs, outputs)
+        if version < 4:
+            graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims)
+                               for t in self.initializers)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=version)
         onnx.checker.check_model(model)
         onnx.save(model, os.fspath(path))

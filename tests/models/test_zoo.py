@@ -14,6 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 import resnet
+import squeezenet
 import vision
 import vit
 import whisper
@@ -21,7 +22,9 @@ import zoo
 
 TINY = {name: model.tiny for name, model in zoo.MODELS.items()}
 OPSETS = {"resnet18": {"": 13}, "resnet50": {"": 13}, "vit": {"": 16}, "unet_resized": {"": 18},
-          "llama": {"": 23}, "llama_microsoft": {"": 17, "com.microsoft": 1}}
+          "qdq_resnet18": {"": 13}, "squeezenet": {"": 8}, "llama": {"": 23},
+          "llama_microsoft": {"": 17, "com.microsoft": 1},
+          "llama_nbits": {"": 17, "com.microsoft": 1}}
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +177,7 @@ def test_sizes_are_those_of_the_literature() -> None:
     assert vision.parameters(resnet.resnet_weights(resnet.RESNET18)) == 11_689_512
     assert vision.parameters(resnet.resnet_weights(resnet.RESNET50)) == 25_557_032
     assert vision.parameters(mobilenet.mobilenet_weights()) == 3_504_872
+    assert vision.parameters(squeezenet.squeezenet_weights()) == 1_235_496
     assert vision.parameters(vit.vit_weights()) == 5_717_416
     assert vision.parameters(whisper.whisper_weights()) == 8_208_384
     # TinyLlama-1.1B: 22 such blocks, embeddings, a head and a norm.

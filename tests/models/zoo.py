@@ -28,6 +28,8 @@ import lstm
 import mobilenet
 import numpy as np
 import resnet
+import resnet_qdq
+import squeezenet
 import unet
 import vit
 import whisper
@@ -88,7 +90,10 @@ FORMS = {
     "llama": (llama.llama_onnx, llama.llama_inputs, llama.llama_numpy),
     "lstm": (lstm.lstm_onnx, lstm.lstm_inputs, lstm.lstm_numpy),
     "mobilenet": (mobilenet.mobilenet_onnx, mobilenet.mobilenet_inputs, mobilenet.mobilenet_numpy),
+    "qdq": (resnet_qdq.qdq_onnx, resnet.resnet_inputs, resnet_qdq.qdq_numpy),
     "resnet": (resnet.resnet_onnx, resnet.resnet_inputs, resnet.resnet_numpy),
+    "squeezenet": (squeezenet.squeezenet_onnx, squeezenet.squeezenet_inputs,
+                   squeezenet.squeezenet_numpy),
     "unet": (unet.unet_onnx, unet.unet_inputs, unet.unet_numpy),
     "vit": (vit.vit_onnx, vit.vit_inputs, vit.vit_numpy),
     "whisper": (whisper.whisper_onnx, whisper.whisper_inputs, whisper.whisper_numpy),
@@ -100,6 +105,9 @@ _ROWS = {
     "encoder": (encoder.DEFAULT, TINY_ENCODER, {"b": 1, "s": 128}, 1e-5),
     "resnet18": (resnet.RESNET18, resnet.TINY18, _IMAGE, 5e-5),
     "resnet50": (resnet.RESNET50, resnet.TINY50, _IMAGE, 5e-5),
+    # Where f32 rounds to another code than f64 a logit is off by a part of a step.
+    "qdq_resnet18": (resnet.RESNET18, resnet.TINY18, _IMAGE, 5e-3),
+    "squeezenet": (squeezenet.DEFAULT, squeezenet.TINY, _IMAGE, 5e-5),
     "mobilenet": (mobilenet.DEFAULT, mobilenet.TINY, _IMAGE, 5e-5),
     "unet": (unet.DEFAULT, unet.TINY, {"batch": 1, "height": 128, "width": 128}, 5e-5),
     "unet_resized": (unet.RESIZED, unet.TINY_RESIZED, {"batch": 1, "height": 128, "width": 128},
@@ -114,6 +122,7 @@ _ROWS = {
     "llama": (llama.DEFAULT, llama.TINY, _BLOCK, 1e-5),
     "llama_microsoft": (llama.MICROSOFT, llama.TINY_MICROSOFT, _BLOCK, 1e-5),
     "llama_primitives": (llama.PRIMITIVES, llama.TINY_PRIMITIVES, _BLOCK, 1e-5),
+    "llama_nbits": (llama.NBITS, llama.TINY_NBITS, _BLOCK, 1e-5),
 }
 
 
