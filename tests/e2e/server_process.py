@@ -35,14 +35,17 @@ class Server:
 
     Use `start`, `stop` (SIGTERM, drains) and `kill` (SIGKILL) as often as wanted; `address` is that
     of the latest start. It searches only where a test gives it a --search_budget. `prefix` is a
-    command that it is run by, `environment` is added to this process's.
+    command that it is run by, `environment` is added to this process's, `address_space` is the
+    most bytes of addresses that it may have, mapped files included.
     """
 
     def __init__(self, state: pathlib.Path, *flags: str, prefix: Sequence[str | pathlib.Path] = (),
-                 environment: Mapping[str, str] | None = None) -> None:
+                 environment: Mapping[str, str] | None = None,
+                 address_space: int = MEMORY_BYTES) -> None:
         self.state = state
         self.prefix = tuple(prefix)
         self.environment = dict(environment or {})
+        self.address_space = address_space
         self.flags = ("--search_budget=0", *flags)
         self.log = state.with_suffix(".log")
         self.address = ""
@@ -57,7 +60,7 @@ class Server:
             # In a process group of its own, so that `kill` takes its children along.
             # A server that asks for ever more memory fails its test, not the machine. The shell
             # sets the limit: gRPC threads do not survive a fork that runs Python first.
-            limit = ["/bin/sh", "-c", f'ulimit -v {MEMORY_BYTES >> 10}; exec "$@"', "sh"]
+            limit = ["/bin/sh", "-c", f'ulimit -v {self.address_space >> 10}; exec "$@"', "sh"]
             self._process = subprocess.Popen(
                 [*self.prefix, *limit, built(ATHANORD), "--listen=127.0.0.1:0",
                  f"--state_dir={self.state}", *self.flags],

@@ -13,6 +13,7 @@ Opset 17 unless another is given. Bodies of `Loop` and the like are writers of t
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -46,6 +47,20 @@ class OnnxWriter:
         from onnx import numpy_helper
 
         self.initializers.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def external(self, name: str, dtype: type[np.generic], shape: Sequence[int], location: str,
+                 offset: int) -> str:
+        """An initialiser whose bytes are, or will be, in a file beside the model's; its name."""
+        from onnx import TensorProto, helper
+
+        tensor = TensorProto(name=name, dims=shape,
+                             data_type=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
+                             data_location=TensorProto.EXTERNAL)
+        length = math.prod(shape) * np.dtype(dtype).itemsize
+        for key, value in (("location", location), ("offset", offset), ("length", length)):
+            tensor.external_data.add(key=key, value=str(value))
+        self.initializers.append(tensor)
         return name
 
     def constant(self, array: np.ndarray) -> str:
@@ -107,7 +122,7 @@ class OnnxWriter:
 
     def save(self, path: str | os.PathLike[str], name: str, inputs: Types,
              outputs: Types) -> None:
-        """Checks the model and writes it; a string in a shape is a dynamic size.
+        """Writes the model and checks it; a string in a shape is a dynamic size.
 
         Opsets before 9 are of IR version 3, in which initialisers are inputs too.
         """
@@ -122,5 +137,5 @@ class OnnxWriter:
             graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims)
                                for t in self.initializers)
         model = helper.make_model(graph, opset_imports=opsets, ir_version=version)
-        onnx.checker.check_model(model)
         onnx.save(model, os.fspath(path))
+        onnx.checker.check_model(os.fspath(path))  # of the file: it may name others beside it
