@@ -196,6 +196,7 @@ absl::StatusOr<onnx::OnnxImported> OnnxUpload::ImportModel(const std::function<b
   onnx::FileTable table;
   for (const File& file : files_) table.files.push_back({file.path, file.spool->bytes()});
   given_.limits.graph = GraphLimitsOf(options_);
+  given_.limits.max_copied_bytes = options_.max_graph_bytes;
   given_.cancelled = cancelled;
   absl::StatusOr<onnx::OnnxModel> model =
       onnx::ParseOnnx(*std::move(lifted), std::move(table), given_.limits.graph);

@@ -103,7 +103,7 @@ std::nullopt_t Folder::GiveUp(NodeId node) {
 
 std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node) {
   Classify(graph);
-  if (!literal_[node]) return std::nullopt;
+  if (cancelled_ || !literal_[node]) return std::nullopt;
   const TensorType& type = graph.node(node).type;
   const std::optional<int64_t> elements = Elements(type.shape, limits_.max_result_bytes);
   if (!elements || *elements * DTypeBytes(type.dtype) > limits_.max_result_bytes) {
@@ -121,27 +121,39 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node) {
   int64_t work = 0, bytes = 0;
   for (NodeId id : needed) {
     const Node& one = graph.node(id);
-    const std::optional<int64_t> visits = WorkOf(graph, one, limits_.max_work - work_);
+    const std::optional<int64_t> visits =
+        WorkOf(graph, one, std::min(limits_.max_node_work, limits_.max_work - work_));
     if (!visits) return GiveUp(node);
     work += *visits;
     bytes += *Elements(one.type.shape, limits_.max_work) * DTypeBytes(one.type.dtype);
     if (work > limits_.max_work - work_ || bytes > limits_.max_bytes) return GiveUp(node);
   }
   work_ += work;
-  Graph part;
-  std::map<NodeId, NodeId> moved;
+  absl::StatusOr<Tensor> value = Evaluate(graph, needed);
+  if (cancelled_) return std::nullopt;
+  if (!value.ok()) return GiveUp(node);
+  if (bytes_ + static_cast<int64_t>(value->bytes.size()) > limits_.max_bytes) return std::nullopt;
+  bytes_ += static_cast<int64_t>(value->bytes.size());
+  return *std::move(value);
+}
+
+// The value of the last of `needed`, which holds operands before what needs them.
+absl::StatusOr<Tensor> Folder::Evaluate(const Graph& graph, const std::vector<NodeId>& needed) {
+  std::map<NodeId, Tensor> values;
   for (NodeId id : needed) {
-    moved[id] = static_cast<NodeId>(part.nodes.size());
-    Node& copy = part.nodes.emplace_back(graph.node(id));
-    for (NodeId& operand : copy.inputs) operand = moved[operand];
+    cancelled_ = cancelled_ || (asks_ && asks_());
+    if (cancelled_) return absl::CancelledError("the import was cancelled");
+    const Node& node = graph.node(id);
+    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(node.type.shape, {});
+    if (!shape.ok()) return shape.status();
+    std::vector<const Tensor*> operands;
+    for (NodeId operand : node.inputs) operands.push_back(&values.at(operand));
+    Tensor value = Tensor::Zeros(node.type.dtype, *std::move(shape));
+    absl::Status status = OpInfo(node.op).reference(operands, node.attrs, {}, &value);
+    if (!status.ok()) return status;
+    values.emplace(id, std::move(value));
   }
-  part.outputs.push_back({"value", moved[node]});
-  absl::StatusOr<std::vector<Tensor>> values = Evaluate(part, {});
-  if (!values.ok()) return GiveUp(node);
-  Tensor& value = values->front();
-  if (bytes_ + static_cast<int64_t>(value.bytes.size()) > limits_.max_bytes) return std::nullopt;
-  bytes_ += static_cast<int64_t>(value.bytes.size());
-  return std::move(value);
+  return std::move(values.at(needed.back()));
 }
 
 }  // namespace athanor::onnx

@@ -7,9 +7,12 @@
 #define ATHANOR_COMPILER_FRONTEND_ONNX_FOLD_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "compiler/ir/graph.h"
 
 namespace athanor::onnx {
@@ -22,8 +25,13 @@ class Folder {
     int64_t max_bytes = 64 << 20;        // of all that it folds
     int64_t max_work = 200'000'000;      // elements visited, together
     int64_t max_result_bytes = 1 << 16;  // of one
+    int64_t max_node_work = 20'000'000;  // of one node, between two times that `cancelled` is asked
   };
-  explicit Folder(const Limits& limits) : limits_(limits) {}
+  // `cancelled`: asked before each node that is evaluated; after the first true nothing is folded.
+  explicit Folder(const Limits& limits, std::function<bool()> cancelled = nullptr)
+      : limits_(limits), asks_(std::move(cancelled)) {}
+
+  bool cancelled() const { return cancelled_; }
 
   // The node's value if it follows from Constant, Iota and literals alone, has no dims, and is
   // within the limits. An index outside its tensor is left for run time, where it is an error only
@@ -33,8 +41,11 @@ class Folder {
  private:
   void Classify(const Graph& graph);
   std::nullopt_t GiveUp(NodeId node);
+  absl::StatusOr<Tensor> Evaluate(const Graph& graph, const std::vector<NodeId>& needed);
 
   const Limits limits_;
+  const std::function<bool()> asks_;
+  bool cancelled_ = false;
   int64_t bytes_ = 0, work_ = 0;
   std::vector<bool> literal_;  // by node: it follows from literals alone and may be folded
 };

@@ -101,5 +101,23 @@ TEST_F(FoldTest, AnIndexOutsideIsLeftForRunTime) {
   EXPECT_FALSE(Folder({}).Fold(graph_, gather));
 }
 
+TEST_F(FoldTest, CancellingIsHeardBetweenNodes) {
+  const NodeId sum = b_.Add(Op::kAdd, {Literal({1, 2}), Literal({3, 4})}).value();
+  const NodeId out = b_.Add(Op::kExp, {b_.Add(Op::kExp, {sum}).value()}).value();
+  int asked = 0;
+  Folder folder({}, [&] { return ++asked == 4; });  // before the first Exp
+  EXPECT_FALSE(folder.Fold(graph_, out));
+  EXPECT_TRUE(folder.cancelled());
+  EXPECT_EQ(asked, 4);
+  EXPECT_FALSE(folder.Fold(graph_, sum));
+  EXPECT_EQ(asked, 4);
+}
+
+TEST_F(FoldTest, NoNodeTakesLongBetweenTwoQuestions) {
+  const NodeId sum = b_.Add(Op::kAdd, {Literal({1, 2, 3, 4}), Literal({1, 2, 3, 4})}).value();
+  EXPECT_FALSE(Folder({.max_node_work = 11}).Fold(graph_, sum));
+  EXPECT_TRUE(Folder({.max_node_work = 12}).Fold(graph_, sum));
+}
+
 }  // namespace
 }  // namespace athanor::onnx

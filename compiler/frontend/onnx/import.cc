@@ -82,8 +82,9 @@ Importer::Importer(const OnnxModel& model, const PayloadReader& reader,
       reader_(reader),
       options_(options),
       refusals_(refusals),
-      folder_({.max_bytes = options.limits.max_folded_bytes,
-               .max_work = options.limits.max_fold_work}) {}
+      folder_(
+          {.max_bytes = options.limits.max_folded_bytes, .max_work = options.limits.max_fold_work},
+          options.cancelled) {}
 
 Importer::~Importer() = default;
 

@@ -34,6 +34,7 @@ struct ImportLimits {
   int64_t max_unrolled_nodes = 50'000;  // made by Loop, Scan and recurrent ops
   int64_t max_inlined_nodes = 200'000;  // ONNX nodes visited: functions and branches each time
   int max_nesting = 16;                 // of sub-graphs and functions
+  int64_t max_copied_bytes = 32 << 20;  // of nodes of functions, with what their calls say
   int64_t max_refusals = 1'000;         // kept; those beyond are counted
 };
 

@@ -32,14 +32,14 @@ absl::Status Importer::BindFunction(const ::onnx::FunctionProto& function, const
                    name, " has at most ", function.input_size(), " and ", function.output_size());
   }
   for (const ::onnx::AttributeProto& attr : function.attribute_proto()) {
-    attributes->emplace(attr.name(), attr);
+    attributes->emplace(attr.name(), &attr);
   }
   for (const ::onnx::AttributeProto& attr : node.attribute()) {
     const auto& names = function.attribute();
     const bool known = attributes->contains(attr.name()) ||
                        std::find(names.begin(), names.end(), attr.name()) != names.end();
     if (!known) return Invalid("has attribute ", Quoted(attr.name()), ", which ", name, " has not");
-    (*attributes)[attr.name()] = attr;
+    (*attributes)[attr.name()] = &attr;
   }
   for (int i = 0; i < function.input_size(); ++i) {
     if (static_cast<size_t>(i) < operands.size() && operands[i] != nullptr) {

@@ -138,5 +138,34 @@ TEST_F(FunctionsTest, NestingHasALimit) {
               HasSubstr("nested deeper than 16"));
 }
 
+// Of calls whose attributes a node refers to each makes a copy of it, sub-graphs and all.
+TEST_F(FunctionsTest, CopiesForCallsAreCounted) {
+  TestModel m(21);
+  m.Input("x", Elem::kFloat, {2});
+  std::string before = "x";
+  for (int i = 0; i < 8; ++i) {
+    const std::string after = "y" + std::to_string(i);
+    m.Node("F", {before}, {after}, {{"slope", 0.5F}}, kDomain);
+    before = after;
+  }
+  m.Output(before, Elem::kFloat);
+  Add(m);
+  TestGraph body;
+  body.Node("LeakyRelu", {"a"}, {"r"}, {{"alpha", 0.0F}});
+  auto* function = AddFunction(&model_, "F", {"a"}, {"r"}, body);
+  function->add_attribute("slope");
+  auto* node = function->mutable_node(0);
+  node->mutable_attribute(0)->set_ref_attr_name("slope");
+  node->set_doc_string(std::string(100'000, 'd'));  // is not copied
+  ImportOptions options;
+  options.limits.max_copied_bytes = 1'000;
+  EXPECT_TRUE(ImportBytes(model_.SerializeAsString(), options).status.ok());
+  options.limits.max_copied_bytes = 100;
+  const absl::Status status = ImportBytes(model_.SerializeAsString(), options).status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("copies of more than 100 bytes"));
+  EXPECT_THAT(Message(status), HasSubstr("--max_graph_bytes"));
+}
+
 }  // namespace
 }  // namespace athanor::onnx

@@ -91,7 +91,8 @@ absl::Status Importer::CheckLimits() const {
         Cat("the model becomes more than ", 4 * limits.graph.max_nodes, " nodes; ",
             LimitIs(limits.graph.max_nodes, "max_nodes"), " after those that nothing needs"));
   }
-  if (options_.cancelled && visited_ % kNodesBetweenAsking == 0 && options_.cancelled()) {
+  const bool asked = options_.cancelled && visited_ % kNodesBetweenAsking == 0;
+  if (folder_.cancelled() || (asked && options_.cancelled())) {
     return absl::CancelledError("the import was cancelled");
   }
   return absl::OkStatus();
@@ -129,16 +130,32 @@ void Importer::Poison(const NodeProto& node, Scope* scope) {
   }
 }
 
-const ::onnx::NodeProto* Importer::Resolve(const NodeProto& node, const Frame& frame,
-                                           absl::Status* status) {
+absl::Status Importer::CountCopied(size_t bytes) {
+  copied_ += static_cast<int64_t>(bytes);
+  if (copied_ <= options_.limits.max_copied_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      Cat("calls of functions make copies of more than ", options_.limits.max_copied_bytes,
+          " bytes of their nodes; ", LimitIs(options_.limits.max_copied_bytes, "max_graph_bytes")));
+}
+
+absl::StatusOr<const ::onnx::NodeProto*> Importer::Resolve(const NodeProto& node,
+                                                           const Frame& frame,
+                                                           absl::Status* status) {
   const bool refers =
       std::any_of(node.attribute().begin(), node.attribute().end(),
                   [](const AttributeProto& attr) { return !attr.ref_attr_name().empty(); });
   if (!refers) return &node;
-  NodeProto& copy = resolved_.emplace_back(node);
-  copy.clear_attribute();
+  NodeProto& copy = resolved_.emplace_back();
+  copy.set_name(node.name());
+  copy.set_domain(node.domain());
+  copy.set_op_type(node.op_type());
+  copy.set_overload(node.overload());
+  *copy.mutable_input() = node.input();
+  *copy.mutable_output() = node.output();
+  if (absl::Status s = CountCopied(copy.ByteSizeLong()); !s.ok()) return s;
   for (const AttributeProto& attr : node.attribute()) {
     if (attr.ref_attr_name().empty()) {
+      if (absl::Status s = CountCopied(attr.ByteSizeLong()); !s.ok()) return s;
       *copy.add_attribute() = attr;
       continue;
     }
@@ -149,14 +166,15 @@ const ::onnx::NodeProto* Importer::Resolve(const NodeProto& node, const Frame& f
     }
     auto given = frame.attributes->find(attr.ref_attr_name());
     if (given == frame.attributes->end()) continue;  // absent, as in the call
-    if (given->second.type() != attr.type()) {
+    if (given->second->type() != attr.type()) {
       *status = Invalid("attribute ", Quoted(attr.name()), " is of kind ",
                         AttributeProto::AttributeType_Name(attr.type()), ", but attribute ",
                         Quoted(attr.ref_attr_name()), " of the function's call of ",
-                        AttributeProto::AttributeType_Name(given->second.type()));
+                        AttributeProto::AttributeType_Name(given->second->type()));
     }
+    if (absl::Status s = CountCopied(given->second->ByteSizeLong()); !s.ok()) return s;
     AttributeProto& own = *copy.add_attribute();
-    own = given->second;
+    own = *given->second;
     own.set_name(attr.name());
   }
   return &copy;
@@ -231,7 +249,9 @@ absl::Status Importer::VisitNode(const NodeProto& given, Scope* scope, const Fra
   ++visited_;
   if (absl::Status s = CheckLimits(); !s.ok()) return s;
   absl::Status status;
-  const NodeProto& node = *Resolve(given, frame, &status);
+  const absl::StatusOr<const NodeProto*> resolved = Resolve(given, frame, &status);
+  if (!resolved.ok()) return resolved.status();
+  const NodeProto& node = **resolved;
   int64_t version = 0;
   absl::StatusOr<std::vector<const Value*>> operands = Operands(node, *scope);
   absl::StatusOr<Target> target = TargetOf(node, frame, &version);
@@ -299,6 +319,7 @@ absl::Status Importer::Conclude(NodeContext* context, NodeId mark, Scope* scope)
         value.known = std::make_shared<const Known>(KnownOf(*std::move(folded)));
         value.node = kNoNode;
       }
+      if (folder_.cancelled()) return CheckLimits();
     }
     value.sources = value.known != nullptr ? std::vector<int>() : sources;
     if (value.node >= mark) {

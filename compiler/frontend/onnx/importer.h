@@ -32,7 +32,7 @@ class NodeContext;
 // Where a node is visited.
 struct Frame {
   using Opsets = std::map<std::string, int64_t, std::less<>>;
-  using Attributes = std::map<std::string, ::onnx::AttributeProto, std::less<>>;
+  using Attributes = std::map<std::string_view, const ::onnx::AttributeProto*, std::less<>>;
 
   const Opsets* opsets = nullptr;          // of the model or the function
   const Attributes* attributes = nullptr;  // of the function's call; null outside functions
@@ -101,7 +101,10 @@ class Importer {
   absl::Status VisitNode(const NodeProto& given, Scope* scope, const Frame& frame,
                          const GraphInfo& info);
   absl::Status CheckLimits() const;
-  const NodeProto* Resolve(const NodeProto& node, const Frame& frame, absl::Status* status);
+  // The node itself, or a copy in which the function's call says what its attributes are.
+  absl::StatusOr<const NodeProto*> Resolve(const NodeProto& node, const Frame& frame,
+                                           absl::Status* status);
+  absl::Status CountCopied(size_t bytes);
   absl::StatusOr<std::vector<const Value*>> Operands(const NodeProto& node, const Scope& scope);
   // What is run for a node, or why none is.
   struct Target {
@@ -158,7 +161,7 @@ class Importer {
   std::map<const ::onnx::FunctionProto*, std::unique_ptr<GraphProto>> bodies_;
   std::deque<NodeProto> resolved_;    // nodes whose attributes a function's call gave
   std::vector<NodeContext*> active_;  // those whose sub-graphs are being visited
-  int64_t visited_ = 0, unrolled_ = 0;
+  int64_t visited_ = 0, unrolled_ = 0, copied_ = 0;
 };
 
 }  // namespace athanor::onnx
