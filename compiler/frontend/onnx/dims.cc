@@ -46,6 +46,21 @@ std::string ShapeText(const ::onnx::TensorShapeProto& shape) {
   return Cat("[", text, "]");
 }
 
+// What `e` divides by and may be below 1 within the bounds. Such a size has no value for some
+// request, and what is proved of it holds for the others only.
+std::optional<Expr> UnsafeDivisor(const Expr& e, const Bounds& bounds) {
+  for (const Expr::Term& term : e.terms()) {
+    for (const AtomRef& atom : term.monomial) {
+      for (const Expr& part : atom->args) {
+        if (std::optional<Expr> inner = UnsafeDivisor(part, bounds)) return inner;
+      }
+      if (atom->kind != Atom::Kind::kFloorDiv) continue;
+      if (!bounds.NonNegative(atom->args[1] - 1)) return atom->args[1];
+    }
+  }
+  return std::nullopt;
+}
+
 // From inputs and what is given to dims and shapes.
 class DimReader {
  public:
@@ -406,6 +421,11 @@ absl::Status DimReader::CheckSizes() const {
   for (const ::onnx::ValueInfoProto* input : inputs_) {
     const Shape& shape = shapes.at(input->name());
     for (size_t axis = 0; axis < shape.size(); ++axis) {
+      if (const std::optional<Expr> divisor = UnsafeDivisor(shape[axis], bounds)) {
+        return Invalid("input ", Quoted(input->name()), ": axis ", axis, " is ",
+                       shape[axis].ToString(), ", which divides by ", divisor->ToString(),
+                       "; that must be at least 1 for all sizes within the bounds of its dims");
+      }
       if (!shape[axis].overflow() && bounds.NonNegative(shape[axis])) continue;
       return Invalid("input ", Quoted(input->name()), ": axis ", axis, " is ",
                      shape[axis].ToString(),

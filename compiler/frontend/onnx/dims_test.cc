@@ -342,5 +342,17 @@ TEST(ClaimTest, NoShapeClaimsNothing) {
   EXPECT_TRUE(table.CheckClaim("v", type, {1, 2}, {}).ok());
 }
 
+TEST(DimTableTest, WhatASizeDividesByIsAtLeastOne) {
+  const auto message = [](int64_t least) {
+    const std::vector<DimGiven> given = {{.name = "a", .min = 0, .max = 8},
+                                         {.name = "b", .min = least, .max = 8}};
+    const absl::Status status = Table({{"x", {"a", "b", "a % b"}}}, given).status();
+    return std::string(absl::string_view(status.message()));
+  };
+  EXPECT_EQ(message(1), "");
+  EXPECT_NE(message(0).find("which divides by b; that must be at least 1"), std::string::npos)
+      << message(0);
+}
+
 }  // namespace
 }  // namespace athanor::onnx
