@@ -36,7 +36,8 @@ Value At(OpBuilder& b, const Value& x, int axis, const Expr& position) {
   return b.Map(x, std::move(shape), std::move(coordinates));
 }
 
-absl::StatusOr<Expr> LengthOf(OpBuilder& b, absl::Span<const ScanInput> inputs) {
+absl::StatusOr<Expr> LengthOf(HandlerContext& c, absl::Span<const ScanInput> inputs) {
+  const OpBuilder& b = c.b();
   if (inputs.empty()) return Invalid("it has no scan inputs, which tell how many steps there are");
   for (const ScanInput& input : inputs) {
     const Expr& first = inputs[0].value.shape[inputs[0].axis];
@@ -46,6 +47,12 @@ absl::StatusOr<Expr> LengthOf(OpBuilder& b, absl::Span<const ScanInput> inputs) 
                    " elements along their axes; the numbers must be equal");
   }
   const Expr length = b.bounds().Simplify(inputs[0].value.shape[inputs[0].axis]);
+  // Each step makes a node at least.
+  if (length.constant() && *length.constant() > c.unroll_left()) {
+    return Unimplemented("it has ", *length.constant(),
+                         " steps; unrolled, the loops of a model have ", "at most ",
+                         std::max<int64_t>(c.unroll_left(), 0), " nodes left");
+  }
   if (length.constant()) return length;
   const std::optional<int64_t> most = b.bounds().Maximum(length);
   if (most && *most <= kMaxMaskedSteps) return length;
@@ -61,7 +68,7 @@ absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value>
                                            absl::Span<const ScanOutput> outputs) {
   OpBuilder& b = c.b();
   const GraphProto& body = c.GraphAttr("body");
-  absl::StatusOr<Expr> length = LengthOf(b, inputs);
+  absl::StatusOr<Expr> length = LengthOf(c, inputs);
   if (!length.ok()) return length.status();
   const int64_t least = b.bounds().Minimum(*length).value_or(0);
   const int64_t most = *b.bounds().Maximum(*length);

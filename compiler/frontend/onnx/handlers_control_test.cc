@@ -277,5 +277,25 @@ TEST(BagsTest, ALoopOverBagsIsAnEmbeddingBag) {
   EXPECT_FALSE(run("ReduceSum", {0, -5}, {0}).ok());
 }
 
+TEST(ScanTest, StepsBeyondTheLimitAreRefusedBeforeAnyIsMade) {
+  TestGraph body;
+  body.Input("s", Elem::kFloat, {}).Input("x", Elem::kFloat, {});
+  body.Node("Add", {"s", "x"}, {"sum"}).Output("sum", Elem::kFloat);
+  TestModel m(21);
+  m.Input("s0", Elem::kFloat, {}).Input("x", Elem::kFloat, {int64_t{1} << 40});
+  m.Node("Scan", {"s0", "x"}, {"s"}, {{"body", body.proto}, {"num_scan_inputs", int64_t{1}}});
+  m.Output("s", Elem::kFloat);
+  int64_t asked = 0;
+  ImportOptions options;
+  options.cancelled = [&] {
+    ++asked;
+    return false;
+  };
+  const TestImport import = ImportBytes(m.Bytes(), options);
+  EXPECT_NE(import.status.ToString().find("1099511627776 steps"), std::string::npos)
+      << import.status;
+  EXPECT_EQ(asked, 0);  // it is once in 64 nodes
+}
+
 }  // namespace
 }  // namespace athanor::onnx
