@@ -269,8 +269,10 @@ std::vector<std::string> NodeContext::Settles(const absl::Status& status) const 
   std::vector<std::string> names;
   for (const auto& [message, sources] : unknown_) {
     if (text.find(message) == std::string::npos) continue;
-    for (int source : sources) names.push_back(importer_->InputName(source));
-    break;
+    for (int source : sources) {
+      const std::string& name = importer_->InputName(source);
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
   }
   return names;
 }

@@ -86,7 +86,7 @@ constexpr std::string_view ElemName(Elem e) { return Row(e).name; }
 constexpr DType WireOf(Elem e) {
   return Row(e).carry == Carry::kBits ? DType::kU8 : Row(e).carrier;
 }
-constexpr std::optional<Elem> ElemOf(int32_t number) {
+constexpr std::optional<Elem> ElemOf(int64_t number) {
   for (const ElemRow& row : kElems) {
     if (row.number == number) return row.elem;
   }

@@ -42,7 +42,7 @@ Value LogSoftmaxAlong(OpBuilder& b, const Value& x, int axis) {
 absl::StatusOr<Elem> ElemAttr(HandlerContext& c, std::string_view name) {
   const int64_t number = c.Int(name);
   if (number > 0 && number <= 64) {
-    if (const std::optional<Elem> elem = ElemOf(static_cast<int32_t>(number))) {
+    if (const std::optional<Elem> elem = ElemOf(number)) {
       if (Row(*elem).carry != Carry::kNone) return *elem;
       return Unimplemented(name, "=", number, " is ", ElemName(*elem), ", which is not served");
     }

@@ -182,7 +182,7 @@ absl::Status AttentionNode::Finish() {
   if (spec_.softcap < 0) return Invalid("softcap is ", spec_.softcap, "; it must be at least 0");
   if (c_.Given("softmax_precision")) {
     const int64_t number = c_.Int("softmax_precision");
-    const std::optional<Elem> elem = ElemOf(static_cast<int32_t>(number));
+    const std::optional<Elem> elem = ElemOf(number);
     if (number < 1 || number > 100 || !elem || !IsFloat(CarrierOf(*elem)) ||
         !Computes(CarrierOf(*elem))) {
       return Invalid("softmax_precision is ", number,

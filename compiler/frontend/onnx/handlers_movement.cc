@@ -79,7 +79,13 @@ absl::Status Flatten1(HandlerContext& c) {
 absl::Status Transpose1(HandlerContext& c) {
   const int rank = c.In(0).rank();
   std::vector<int> axes;
-  for (int64_t axis : c.Ints("perm")) axes.push_back(static_cast<int>(axis));
+  for (int64_t axis : c.Ints("perm")) {
+    if (axis < 0 || axis >= rank) {
+      return Invalid("attribute \"perm\" holds ", axis, ", and its operand has shape ",
+                     ShapeToString(c.In(0).shape), "; it must hold each of its axes once");
+    }
+    axes.push_back(static_cast<int>(axis));
+  }
   if (!c.Given("perm")) {
     for (int i = rank; i-- > 0;) axes.push_back(i);
   }

@@ -1,4 +1,5 @@
 // Handlers: surroundings and blocks.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 namespace athanor::onnx {
 namespace {
 
+constexpr int64_t kMaxBlock = (int64_t{1} << 31) - 1;  // whose square is an int64
 constexpr std::string_view kPadModes[] = {"constant", "reflect", "edge", "wrap"};
 
 // The source of position `at` of an axis of this size, outside of which it is repeated as `mode`
@@ -80,9 +82,9 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
 Value NoValue(HandlerContext& c) { return ZeroOf(c.b(), c.In(0).elem); }
 
 absl::Status BlockShape(const Shape& shape, int64_t block) {
-  if (shape.size() == 4 && block > 0) return absl::OkStatus();
+  if (shape.size() == 4 && block > 0 && block <= kMaxBlock) return absl::OkStatus();
   return Invalid("its input has shape ", ShapeToString(shape), " and blocksize is ", block,
-                 "; it needs [N, C, H, W] and a blocksize of 1 or more");
+                 "; it needs [N, C, H, W] and a blocksize of 1 to ", kMaxBlock);
 }
 
 absl::Status Indivisible(const Expr& size, int64_t by) {
@@ -229,9 +231,8 @@ absl::Status Col2Im18(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
   const absl::StatusOr<std::vector<Expr>> image = c.Sizes(1, "image_shape");
-  if (!image.ok()) return image.status();
   const absl::StatusOr<std::vector<int64_t>> block = c.Integers(2, "block_shape");
-  if (!block.ok()) return block.status();
+  if (absl::Status s = Together({image.status(), block.status()}); !s.ok()) return s;
   const size_t axes = image->size();
   const auto strides = PerAxis(c, "strides", axes, 1, 1);
   if (!strides.ok()) return strides.status();
@@ -244,11 +245,13 @@ absl::Status Col2Im18(HandlerContext& c) {
                    " sizes and block_shape ", block->size(),
                    "; it needs [N, C * product(block_shape), L] and equally many sizes");
   }
-  int64_t taps = 1;
-  for (int64_t size : *block) taps *= size;
-  const auto channels = taps > 0 ? ExactQuotient(x.shape[1], taps, b.bounds()) : std::nullopt;
+  Expr taps = 1;
+  for (int64_t size : *block) taps *= std::max<int64_t>(size, 0);
+  const bool some = !taps.overflow() && !taps.IsConstant(0);
+  const auto channels = some ? ExactQuotient(x.shape[1], taps, b.bounds()) : std::nullopt;
   if (!channels.has_value()) {
-    return Invalid("axis 1 of size ", x.shape[1].ToString(), " does not divide by ", taps,
+    return Invalid("axis 1 of size ", x.shape[1].ToString(), " does not divide by ",
+                   taps.overflow() ? "more than an int64 holds" : taps.ToString(),
                    ", the elements of a block");
   }
   // [N, C, taps.., places..] to [N, C, image.., taps..], each image element where a tap meets it.
@@ -257,13 +260,14 @@ absl::Status Col2Im18(HandlerContext& c) {
   std::vector<int> summed;
   for (size_t i = 0; i < axes; ++i) {
     const int tap_axis = static_cast<int>(2 + axes + i);
-    const int64_t stride = (*strides)[i], reach = (*dilations)[i] * ((*block)[i] - 1);
+    const int64_t stride = (*strides)[i];
+    const Expr reach = Expr((*dilations)[i]) * ((*block)[i] - 1);
     split.push_back((*block)[i]);
     shape.push_back((*image)[i]);
     coordinates.push_back(Expr::Axis(tap_axis));
     summed.push_back(tap_axis);
-    const Expr count =
-        FloorDiv((*image)[i] + (*pads)[i] + (*pads)[axes + i] - reach - 1, stride) + 1;
+    const Expr padded = (*image)[i] + (*pads)[i] + (*pads)[axes + i];
+    const Expr count = FloorDiv(padded - reach - 1, stride) + 1;
     const Expr at =
         Expr::Axis(static_cast<int>(2 + i)) + (*pads)[i] - Expr::Axis(tap_axis) * (*dilations)[i];
     // Between two places there is none: far outside, also where `at` is below 0.

@@ -126,14 +126,14 @@ absl::Status Slice1(HandlerContext& c) {
 
 absl::Status Slice10(HandlerContext& c) {
   const absl::StatusOr<std::vector<Expr>> starts = c.Sizes(1, "starts"), ends = c.Sizes(2, "ends");
-  if (!starts.ok()) return starts.status();
-  if (!ends.ok()) return ends.status();
-  absl::StatusOr<std::vector<int64_t>> axes = FirstAxes(starts->size());
+  absl::StatusOr<std::vector<int64_t>> axes = FirstAxes(starts.ok() ? starts->size() : 0);
   if (c.Has(3)) axes = c.Integers(3, "axes");
-  if (!axes.ok()) return axes.status();
-  absl::StatusOr<std::vector<int64_t>> steps = std::vector<int64_t>(axes->size(), 1);
+  absl::StatusOr<std::vector<int64_t>> steps =
+      std::vector<int64_t>(axes.ok() ? axes->size() : 0, 1);
   if (c.Has(4)) steps = c.Integers(4, "steps");
-  if (!steps.ok()) return steps.status();
+  const absl::Status known =
+      Together({starts.status(), ends.status(), axes.status(), steps.status()});
+  if (!known.ok()) return known;
   return SliceBy(c, *starts, *ends, *axes, *steps);
 }
 

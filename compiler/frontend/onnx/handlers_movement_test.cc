@@ -303,5 +303,62 @@ TEST(HandlersMovementTest, Col2ImSumsWhatOverlaps) {
                    "does not divide by 3"));
 }
 
+// Cut to 32 bits these would be 0 and 1.
+TEST(HandlersMovementTest, PermAndBlocksizeBeyond32BitsAreRefused) {
+  const Tensor x = Count(DType::kF32, {2, 3});
+  EXPECT_TRUE(Says(OpTrial(13, "Transpose").In(x).Attr("perm", List{int64_t{1} << 32, 1}).Refused(),
+                   "\"perm\" holds 4294967296"));
+  EXPECT_TRUE(Says(OpTrial(13, "Transpose").In(x).Attr("perm", List{-1, 0}).Refused(), "holds -1"));
+  const Tensor image = Count(DType::kF32, {1, 4, 2, 2});
+  for (const char* op : {"DepthToSpace", "SpaceToDepth"}) {
+    const std::string refused =
+        OpTrial(13, op).In(image).Attr("blocksize", int64_t{1} << 32).Refused();
+    EXPECT_TRUE(Says(refused, "blocksize of 1 to 2147483647")) << refused;
+  }
+}
+
+TEST(HandlersMovementTest, Col2ImOfBlocksBeyondInt64) {
+  const Tensor x = Count(DType::kF32, {1, 4, 1});
+  const double huge = 0x1p62;
+  EXPECT_TRUE(Says(OpTrial(18, "Col2Im").In(x).Const(Ints({2, 2})).Const(Ints({huge, 4})).Refused(),
+                   "more than an int64 holds"));
+  const std::string reach = OpTrial(18, "Col2Im")
+                                .In(x)
+                                .Const(Ints({2, 2}))
+                                .Const(Ints({2, 2}))
+                                .Attr("dilations", List{INT64_MAX, 1})
+                                .Refused();
+  EXPECT_FALSE(reach.empty());
+}
+
+// Of known contents as of data: no part has less than nothing, no axis is sliced twice.
+TEST(HandlersMovementTest, KnownContentsAreSplitAndSlicedByTheSameRules) {
+  const auto split = [](bool known) {
+    OpTrial trial(18, "Split");
+    known ? trial.Const(Ints({1, 2, 3, 4, 5})) : trial.In(Ints({1, 2, 3, 4, 5}));
+    return trial.Attr("num_outputs", int64_t{4}).TryAll(4, Elem::kInt64).status();
+  };
+  const auto slice = [](bool known) {
+    OpTrial trial(13, "Slice");
+    known ? trial.Const(Ints({1, 2, 3, 4, 5})) : trial.In(Ints({1, 2, 3, 4, 5}));
+    return trial.Const(Ints({1, 0})).Const(Ints({3, 2})).Const(Ints({0, -1})).Try(Elem::kInt64);
+  };
+  EXPECT_TRUE(Says(split(false).ToString(), "holds -1, a negative size"));
+  EXPECT_EQ(split(true), split(false));
+  EXPECT_TRUE(Says(slice(false).status().ToString(), "axis -1 is given twice"));
+  EXPECT_EQ(slice(true).status(), slice(false).status());
+}
+
+TEST(HandlersMovementTest, SliceAsksForAllItNeedsAtOnce) {
+  TestModel m(13);
+  m.Input("x", Elem::kFloat, {4, 5});
+  const std::vector<std::string> needed = {"starts", "ends", "axes", "steps"};
+  for (const std::string& name : needed) m.Input(name, Elem::kInt64, {1});
+  m.Node("Slice", {"x", "starts", "ends", "axes", "steps"}, {"y"}).Output("y", Elem::kFloat);
+  const TestImport import = ImportBytes(m.Bytes());
+  ASSERT_EQ(import.refusals.size(), 1u);
+  EXPECT_EQ(import.refusals[0].inputs, needed);
+}
+
 }  // namespace
 }  // namespace athanor::onnx

@@ -56,7 +56,7 @@ absl::Status FlexAttention(HandlerContext& c) {
   const Value& q = c.In(0);
   Elem wide = q.elem == Elem::kDouble ? Elem::kDouble : Elem::kFloat;
   if (c.Given("softmax_precision")) {
-    const std::optional<Elem> given = ElemOf(static_cast<int32_t>(c.Int("softmax_precision")));
+    const std::optional<Elem> given = ElemOf(c.Int("softmax_precision"));
     if (!given || !IsFloat(CarrierOf(*given)) || !Computes(CarrierOf(*given))) {
       return Invalid("attribute \"softmax_precision\" is ", c.Int("softmax_precision"),
                      "; it must be the number of a float type");

@@ -34,6 +34,7 @@ namespace {
 
 constexpr size_t kUnrolledTaps = 4;
 constexpr int64_t kMaxTaps = 1024;
+constexpr double kMaxSize = 0x1p40;  // of a result's axis
 
 struct Plan {
   std::string mode, coordinates, nearest;
@@ -155,12 +156,15 @@ absl::StatusOr<Kernel> KernelOf(const Plan& plan, const Axis& axis) {
   }
   if (*axis.number >= 1) return kernel;
   kernel.stretch = *axis.number;
-  kernel.first = static_cast<int64_t>(std::floor(-static_cast<double>(radius) / *axis.number)) + 1;
-  kernel.taps = 2 - 2 * kernel.first;
-  if (kernel.taps > kMaxTaps) {
-    return Unimplemented("axis ", axis.axis, " is reduced by ", *axis.number, ", for which ",
-                         kernel.taps, " elements are averaged; at most ", kMaxTaps, " are");
+  // To no element, minus infinity.
+  const double first = std::floor(-static_cast<double>(radius) / *axis.number) + 1;
+  const double taps = 2 - 2 * first;
+  if (!(taps <= kMaxTaps)) {
+    return Unimplemented("axis ", axis.axis, " is reduced by ", *axis.number, ", for which ", taps,
+                         " elements are averaged; at most ", kMaxTaps, " are");
   }
+  kernel.first = static_cast<int64_t>(first);
+  kernel.taps = static_cast<int64_t>(taps);
   return kernel;
 }
 
@@ -264,7 +268,7 @@ absl::StatusOr<std::vector<Axis>> AxesByScales(HandlerContext& c, absl::Span<con
                              " is cropped and scaled; give its sizes instead of scales");
       }
       const double size = static_cast<double>(*in.constant()) * span * scales[i];
-      if (!(size >= 0 && size < 0x1p40)) return Invalid("its roi and scales leave no size");
+      if (!(size >= 0 && size < kMaxSize)) return Invalid("its roi and scales leave no size");
       out = Expr(static_cast<int64_t>(std::floor(size)));
     }
     axes.push_back({listed[i], in, *out, b.Scalar(Elem::kDouble, scales[i]), scales[i], {}, {}});
@@ -310,6 +314,10 @@ absl::StatusOr<std::vector<Axis>> AxesBySizes(HandlerContext& c, absl::Span<cons
     axis.number = common;
     axis.scale = b.Scalar(Elem::kDouble, *common);
     const double size = *common * static_cast<double>(*axis.in.constant());
+    if (!(size >= 0 && size < kMaxSize)) {
+      return Invalid("axis ", axis.axis, " of size ", axis.in.ToString(), " becomes ", size,
+                     ", beyond what is served");
+    }
     axis.out = static_cast<int64_t>(std::floor(size + 0.5));
   }
   return axes;

@@ -57,7 +57,7 @@ absl::StatusOr<Regions> RegionsOf(HandlerContext& c, const Align& align, bool ve
     const double length = ((*known)[i + at + 2] - (*known)[i + at]) * align.scale;
     const double longest = align.half_pixel ? length : std::max(length, 1.0);
     const double count = std::ceil(longest / static_cast<double>(bins));
-    if (count > kMaxSamples) {
+    if (!(count <= kMaxSamples)) {
       return Unimplemented("region ", i / 4, " takes ", count, " samples of a bin; at most ",
                            kMaxSamples, " are taken");
     }

@@ -245,5 +245,42 @@ TEST(HandlersResizeTest, MaxRoiPool) {
   EXPECT_EQ(ValuesOf(y), (Values{5, 7, 13, 15, 31, 0, 0, 0}));
 }
 
+TEST(HandlersResizeTest, AntialiasOverMoreThanAnyKernelIsRefused) {
+  const Tensor x = Count(DType::kF32, {1, 1, 1, 4});
+  const std::string refused = OpTrial(19, "Resize")
+                                  .In(x)
+                                  .Without()
+                                  .Without()
+                                  .Const(Ints({1, 1, 1, 0}))
+                                  .Attr("mode", std::string("linear"))
+                                  .Attr("antialias", int64_t{1})
+                                  .Refused();
+  EXPECT_NE(refused.find("inf elements are averaged"), std::string::npos) << refused;
+}
+
+TEST(HandlersResizeTest, PoliciesOfHugeSizesAreRefused) {
+  const Tensor x = Count(DType::kF32, {1, 1, 1, 4});
+  const std::string refused = OpTrial(18, "Resize")
+                                  .In(x)
+                                  .Without()
+                                  .Without()
+                                  .Const(Ints({0x1p62, 1}))
+                                  .Attr("axes", std::vector<int64_t>{2, 3})
+                                  .Attr("keep_aspect_ratio_policy", std::string("not_smaller"))
+                                  .Refused();
+  EXPECT_NE(refused.find("beyond what is served"), std::string::npos) << refused;
+}
+
+TEST(HandlersResizeTest, RegionsThatAreNoNumbersAreRefused) {
+  const Tensor x = Count(DType::kF32, {1, 1, 4, 4});
+  const std::string refused = OpTrial(16, "RoiAlign")
+                                  .In(x)
+                                  .Const(Of(DType::kF32, {1, 4}, {NAN, 0, NAN, 2}))
+                                  .Const(Ints({0}))
+                                  .Attr("sampling_ratio", int64_t{0})
+                                  .Refused();
+  EXPECT_NE(refused.find("nan samples"), std::string::npos) << refused;
+}
+
 }  // namespace
 }  // namespace athanor::onnx

@@ -99,7 +99,7 @@ absl::Status ConstantOfShape9(HandlerContext& c) {
 // The type of a result: attribute `dtype`, or that of operand 0.
 absl::StatusOr<Elem> ElemAttr(HandlerContext& c) {
   if (!c.Given("dtype")) return c.In(0).elem;
-  const std::optional<Elem> elem = ElemOf(static_cast<int32_t>(c.Int("dtype")));
+  const std::optional<Elem> elem = ElemOf(c.Int("dtype"));
   if (elem.has_value() && Row(*elem).carry != Carry::kNone) return *elem;
   return Invalid("attribute \"dtype\" is ", c.Int("dtype"), ", which is no type that is served");
 }

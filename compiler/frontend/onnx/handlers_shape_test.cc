@@ -110,5 +110,14 @@ TEST(HandlersShapeTest, EyeLike) {
   EXPECT_TRUE(Says(OpTrial(9, "EyeLike").In(Ints({1})).Refused(), "matrix"));
 }
 
+// Cut to 32 bits it would be that of int64.
+TEST(HandlersShapeTest, ADtypeBeyond32BitsIsNone) {
+  const Tensor x = Tensor::Zeros(DType::kF32, {2, 2});
+  const int64_t dtype = (int64_t{1} << 32) + 7;
+  const std::string refused = OpTrial(9, "EyeLike").In(x).Attr("dtype", dtype).Refused();
+  EXPECT_NE(refused.find("4294967303"), std::string::npos) << refused;
+  EXPECT_FALSE(OpTrial(13, "Cast").Const(Ints({1})).Attr("to", dtype).Try(Elem::kInt64).ok());
+}
+
 }  // namespace
 }  // namespace athanor::onnx

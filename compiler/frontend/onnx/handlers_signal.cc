@@ -191,7 +191,7 @@ absl::Status Stft17(HandlerContext& c) {
 
 absl::StatusOr<Elem> ResultElem(HandlerContext& c) {
   const int64_t number = c.Int("output_datatype");
-  const std::optional<Elem> elem = ElemOf(static_cast<int32_t>(number));
+  const std::optional<Elem> elem = ElemOf(number);
   if (elem.has_value() && Row(*elem).carry == Carry::kSame && *elem != Elem::kBool) return *elem;
   return Invalid("attribute \"output_datatype\" is ", number,
                  "; it must be an integer or float type");

@@ -66,6 +66,18 @@ inline absl::StatusOr<Value> OneElement(HandlerContext& c, int i, std::string_vi
   return c.b().Reshape(x, {});
 }
 
+// What is wrong of several operands' contents: all that is not known at once, so that one upload
+// can give it.
+inline absl::Status Together(absl::Span<const absl::Status> statuses) {
+  std::string text;
+  for (const absl::Status& status : statuses) {
+    if (status.ok()) continue;
+    if (status.code() != absl::StatusCode::kUnimplemented) return status;
+    text += Cat(text.empty() ? "" : "; ", std::string(absl::string_view(status.message())));
+  }
+  return text.empty() ? absl::OkStatus() : Unimplemented(text);
+}
+
 // The attribute `name` as axes of `rank`.
 inline absl::StatusOr<std::vector<int>> AxesAttr(HandlerContext& c, std::string_view name,
                                                  int rank) {

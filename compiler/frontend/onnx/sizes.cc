@@ -186,7 +186,10 @@ std::optional<Shape64> Broadcast(const Shape64& a, const Shape64& b) {
 
 Shape64 StridesOf(const Shape64& shape) {
   Shape64 strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  // Of an empty tensor they may be beyond int64, and are of no use.
+  for (size_t i = shape.size(); i-- > 1;) {
+    strides[i - 1] = std::min(strides[i] * shape[i], kMaxKnownElements);
+  }
   return strides;
 }
 
@@ -267,7 +270,12 @@ Values ComputeKnown(const HandlerContext& call, const Bounds& bounds) {
   const bool of_shape = op == "Shape" || op == "Size";
   const int needed = op == "CastLike" ? 1 : call.inputs();
   for (int i = 0; i < needed && !of_shape; ++i) {
-    if (call.Has(i) && call.In(i).known == nullptr) return std::nullopt;
+    if (!call.Has(i)) continue;
+    if (call.In(i).known == nullptr) return std::nullopt;
+    // Axes of an empty one may be of any size.
+    for (int64_t size : call.In(i).known->shape) {
+      if (size > kMaxKnownElements) return std::nullopt;
+    }
   }
   const SizeCall sizes{call, bounds};
   if (Values values = KnownElementwise(sizes)) return values;

@@ -312,8 +312,7 @@ Values KnownElementwise(const SizeCall& call) {
   if (op == "Where") return KnownWhere(call);
   if (op == "Cast") {
     // Version 1 states the type as a string.
-    const std::optional<Elem> to =
-        call.version() < 6 ? std::nullopt : ElemOf(static_cast<int32_t>(call.c.Int("to")));
+    const std::optional<Elem> to = call.version() < 6 ? std::nullopt : ElemOf(call.c.Int("to"));
     return to ? KnownCast(call, *to) : std::nullopt;
   }
   constexpr std::string_view kUnary[] = {"Neg",   "Abs",  "Sign",  "Relu",

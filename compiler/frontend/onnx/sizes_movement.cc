@@ -119,7 +119,7 @@ Values KnownSlice(const SizeCall& call) {
     if (c.Has(4) && !(steps = Numbers(call, 4))) return std::nullopt;
   }
   if (!starts || !ends || starts->size() != ends->size()) return std::nullopt;
-  if (axes && axes->size() != starts->size()) return std::nullopt;
+  if (axes && (axes->size() != starts->size() || !AxesOf(*axes, data.size()))) return std::nullopt;
   if (steps && steps->size() != starts->size()) return std::nullopt;
   if (starts->size() > data.size()) return std::nullopt;
   Shape64 begin(data.size(), 0), step(data.size(), 1), shape = data;
@@ -185,6 +185,7 @@ Values KnownSplit(const SizeCall& call) {
   if (!axis || call.version() < 2) return std::nullopt;
   const int64_t n = data[*axis];
   std::optional<std::vector<int64_t>> parts;
+  if (call.version() >= 18 && c.Has(1) == c.Given("num_outputs")) return std::nullopt;
   if (call.version() < 13) {
     if (c.Given("split")) parts = c.Ints("split");
   } else if (c.Has(1)) {
@@ -193,25 +194,25 @@ Values KnownSplit(const SizeCall& call) {
   }
   if (!parts) {
     const int64_t count = c.node().output_size();
-    if (call.version() >= 18 && c.Given("num_outputs") && c.Int("num_outputs") != count) {
-      return std::nullopt;
-    }
-    if (call.version() < 18 && n % count != 0) return std::nullopt;
+    if (call.version() >= 18 && c.Int("num_outputs") != count) return std::nullopt;
+    if (count == 0 || (call.version() < 18 && n % count != 0)) return std::nullopt;
     const int64_t piece = (n + count - 1) / count;
-    parts.emplace();
-    for (int64_t i = 0; i < count; ++i) {
-      parts->push_back(std::clamp<int64_t>(n - i * piece, 0, piece));
-    }
+    parts.emplace(count, piece);
+    parts->back() = n - piece * (count - 1);  // none if that is below 0
   }
-  if (std::accumulate(parts->begin(), parts->end(), int64_t{0}) != n) return std::nullopt;
+  int64_t left = n;
+  for (int64_t part : *parts) {
+    if (part < 0 || part > left) return std::nullopt;
+    left -= part;
+  }
+  if (left != 0) return std::nullopt;
   if (static_cast<int>(parts->size()) != c.node().output_size()) return std::nullopt;
   std::vector<Value> results;
   Shape64 begin(data.size(), 0);
   for (int64_t part : *parts) {
     Shape64 shape = data;
     shape[*axis] = part;
-    Values one =
-        part < 0 ? std::nullopt : Strided(call, begin, Shape64(data.size(), 1), std::move(shape));
+    Values one = Strided(call, begin, Shape64(data.size(), 1), std::move(shape));
     if (!one) return std::nullopt;
     results.push_back(std::move(one->front()));
     begin[*axis] += part;

@@ -237,5 +237,19 @@ TEST(SizesTest, LiteralsAndIntegers) {
   EXPECT_EQ(IntegersOf(*Sizes({b}).known), std::nullopt);
 }
 
+// Axes of an empty tensor may be of any size: nothing is computed with those of no int64.
+TEST(SizesTest, EmptyTensorsOfHugeAxes) {
+  const int64_t huge = int64_t{1} << 62;
+  const Value empty = Literal(Tensor::Zeros(DType::kI64, {0, huge, huge, huge}));
+  const Value tall = Literal(Tensor::Zeros(DType::kI64, {huge, 0}));
+  EXPECT_EQ(Compute("Transpose", 13, {empty}), "-");
+  EXPECT_EQ(Compute("Concat", 13, {tall, tall, tall}, {{"axis", int64_t{0}}}), "-");
+  EXPECT_EQ(Compute("Split", 18, {tall}, {{"num_outputs", int64_t{2}}}, 2), "-");
+  EXPECT_EQ(Compute("Split", 13, {tall, Ints({INT64_MAX, INT64_MAX})}, {}, 2), "-");
+  EXPECT_EQ(Compute("Tile", 13, {empty, Ints({1, 9, 9, 9})}), "-");
+  EXPECT_EQ(Compute("Expand", 13, {empty, Ints({1, 1, 1, 1})}), "-");
+  EXPECT_EQ(Compute("Slice", 13, {tall, Ints({0}), Ints({INT64_MAX})}), "-");
+}
+
 }  // namespace
 }  // namespace athanor::onnx
