@@ -1,10 +1,17 @@
 #include "tests/fuzz/corpus.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "compiler/frontend/frontend.h"
 #include "tests/fuzz/bundle_target.h"
 #include "tests/fuzz/cache_target.h"
+#include "tests/fuzz/onnx_mutate.h"
+#include "tests/fuzz/onnx_seeds.h"
+#include "tests/fuzz/onnx_target.h"
 #include "tests/fuzz/seeds.h"
 
 namespace athanor {
@@ -20,7 +27,7 @@ std::vector<std::string> SomeHashes(size_t count) {
 
 }  // namespace
 
-Corpus::Corpus() : graphs_(SeedGraphs()) {
+Corpus::Corpus(const std::string& onnx_folder) : graphs_(SeedGraphs()) {
   for (size_t i = 0; i < graphs_.size(); ++i) {
     binders_.push_back(RequestBinder::Create(graphs_[i]).value());
     v1::Graph message = GraphToProto(graphs_[i], SomeHashes(graphs_[i].ParameterIds().size()));
@@ -35,6 +42,28 @@ Corpus::Corpus() : graphs_(SeedGraphs()) {
     }
   }
   for (const std::string& file : SeedCacheFiles()) cache_inputs_.push_back({kCacheTarget, file});
+  for (::onnx::ModelProto& model : OnnxSeeds()) AddOnnx(std::move(model));
+  if (!onnx_folder.empty()) AddOnnxFolder(onnx_folder);
+}
+
+void Corpus::AddOnnx(::onnx::ModelProto model) {
+  onnx_inputs_.push_back({kOnnxTarget, model.SerializeAsString()});
+  onnx_models_.push_back(std::make_unique<::onnx::ModelProto>(std::move(model)));
+}
+
+void Corpus::AddOnnxFolder(const std::string& folder) {
+  std::vector<std::string> paths;  // in one order on all machines
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string saved{std::istreambuf_iterator<char>(file), {}};
+    if (saved.empty() || static_cast<uint8_t>(saved[0]) != kOnnxTarget) continue;
+    ::onnx::ModelProto model;
+    if (model.ParseFromString(saved.substr(1))) AddOnnx(std::move(model));
+  }
 }
 
 // With raw and with typed contents, with and without parameters.
@@ -77,6 +106,18 @@ Input Corpus::Mutate(const Input& input, Mutator* mutator) const {
     if (mutator->OneIn(10)) mutator->MutateBytes(&changed.bytes);
     return changed;
   }
+  if (input.target == kOnnxTarget) {
+    std::vector<const ::onnx::ModelProto*> donors;
+    for (const auto& model : onnx_models_) donors.push_back(model.get());
+    Input changed = input;
+    ::onnx::ModelProto model;
+    if (model.ParsePartialFromString(input.bytes)) {
+      MutateOnnx(donors, mutator, &model);
+      changed.bytes = model.SerializePartialAsString();
+    }
+    if (mutator->OneIn(10)) mutator->MutateBytes(&changed.bytes);
+    return changed;
+  }
   const auto& messages = input.target == 0 ? graph_messages_ : request_messages_;
   std::vector<const Message*> donors;
   for (const auto& message : messages) donors.push_back(message.get());
@@ -94,6 +135,7 @@ std::string Corpus::Run(const Input& input, FuzzStats* stats) const {
   if (input.target == 0) return FuzzGraph(input.bytes, stats);
   if (input.target == kBundleTarget) return FuzzBundle(input.bytes, stats);
   if (input.target == kCacheTarget) return FuzzCacheFile(input.bytes, stats);
+  if (input.target == kOnnxTarget) return FuzzOnnx(input.bytes, stats);
   const size_t graph = (input.target - 1) % graphs_.size();
   return FuzzRequest(binders_[graph], graphs_[graph], input.bytes, stats);
 }

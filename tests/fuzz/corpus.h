@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/onnx/onnx.pb.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/targets.h"
 
@@ -21,9 +22,10 @@ namespace athanor {
 
 inline constexpr uint8_t kBundleTarget = 255;
 inline constexpr uint8_t kCacheTarget = 254;
+inline constexpr uint8_t kOnnxTarget = 253;
 
-// Target 0 is FuzzGraph, kBundleTarget FuzzBundle, kCacheTarget FuzzCacheFile; target 1 + i is
-// FuzzRequest for seed graph i.
+// Target 0 is FuzzGraph, kBundleTarget FuzzBundle, kCacheTarget FuzzCacheFile, kOnnxTarget
+// FuzzOnnx; target 1 + i is FuzzRequest for seed graph i.
 // Saved inputs are the target as one byte, then the bytes.
 struct Input {
   uint8_t target = 0;
@@ -37,19 +39,23 @@ struct Input {
 
 class Corpus {
  public:
-  Corpus();
+  // `onnx_folder`: saved inputs of ONNX models besides our own, as onnx_corpus.py writes them.
+  explicit Corpus(const std::string& onnx_folder = "");
 
   const std::vector<Graph>& graphs() const { return graphs_; }
   const std::vector<Input>& graph_inputs() const { return graph_inputs_; }
   const std::vector<Input>& request_inputs() const { return request_inputs_; }
   const std::vector<Input>& bundle_inputs() const { return bundle_inputs_; }
   const std::vector<Input>& cache_inputs() const { return cache_inputs_; }
+  const std::vector<Input>& onnx_inputs() const { return onnx_inputs_; }
 
   Input Mutate(const Input& input, Mutator* mutator) const;
   std::string Run(const Input& input, FuzzStats* stats) const;
 
  private:
   void AddRequests(size_t graph);
+  void AddOnnx(::onnx::ModelProto model);
+  void AddOnnxFolder(const std::string& folder);
   std::string MutateBundle(const std::string& bytes, Mutator* mutator) const;
 
   std::vector<Graph> graphs_;
@@ -58,9 +64,11 @@ class Corpus {
   std::vector<Input> request_inputs_;
   std::vector<Input> bundle_inputs_;
   std::vector<Input> cache_inputs_;
+  std::vector<Input> onnx_inputs_;
   std::vector<std::unique_ptr<google::protobuf::Message>> graph_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> request_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> bundle_messages_;  // chunks
+  std::vector<std::unique_ptr<::onnx::ModelProto>> onnx_models_;  // of onnx_inputs_
 };
 
 }  // namespace athanor

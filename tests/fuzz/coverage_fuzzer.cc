@@ -5,12 +5,34 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "google/protobuf/stubs/logging.h"
 #include "tests/fuzz/corpus.h"
 
 namespace athanor {
 namespace {
+
+// ATHANOR_FUZZ_TARGET=253 keeps to inputs of that target.
+int OnlyTarget() {
+  static const char* const text = std::getenv("ATHANOR_FUZZ_TARGET");
+  return text == nullptr ? -1 : std::atoi(text);
+}
+
+const std::vector<Input>& SeedsOf(const Corpus& corpus, Mutator* mutator) {
+  switch (OnlyTarget()) {
+    case 0: return corpus.graph_inputs();
+    case kBundleTarget: return corpus.bundle_inputs();
+    case kCacheTarget: return corpus.cache_inputs();
+    case kOnnxTarget: return corpus.onnx_inputs();
+    default: break;
+  }
+  const uint64_t kind = mutator->Below(8);
+  return kind == 0   ? corpus.bundle_inputs()
+         : kind <= 2 ? corpus.request_inputs()
+         : kind <= 5 ? corpus.onnx_inputs()
+                     : corpus.graph_inputs();
+}
 
 const Corpus& TheCorpus() {
   static const Corpus& corpus = *new Corpus;
@@ -31,6 +53,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return -1;
+  if (athanor::OnlyTarget() >= 0 && data[0] != athanor::OnlyTarget()) return -1;
   athanor::FuzzStats stats;
   const std::string problem = athanor::TheCorpus().Run(athanor::LoadInput(data, size), &stats);
   if (problem.empty()) return 0;
@@ -42,10 +65,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
                                           unsigned int seed) {
   const athanor::Corpus& corpus = athanor::TheCorpus();
   athanor::Mutator mutator(seed);
-  const uint64_t kind = mutator.Below(8);
-  const auto& seeds = kind == 0   ? corpus.bundle_inputs()
-                      : kind <= 2 ? corpus.request_inputs()
-                                  : corpus.graph_inputs();
+  const std::vector<athanor::Input>& seeds = athanor::SeedsOf(corpus, &mutator);
   // libFuzzer starts from a made-up input of one byte: replace it by a seed.
   const athanor::Input from = size < 2 || mutator.OneIn(200) ? seeds[mutator.Below(seeds.size())]
                                                              : athanor::LoadInput(data, size);

@@ -1,8 +1,10 @@
-// Mutates valid graphs, requests, bundles and cache files for ATHANOR_FUZZ_SECONDS (4 by default),
+// Mutates valid graphs, requests, bundles, cache files and ONNX models for ATHANOR_FUZZ_SECONDS (4 by default),
 // or ATHANOR_FUZZ_RUNS of each, and runs the targets on them. An input that crashes, hangs or fails
 // is written to a file, whose path is printed; ATHANOR_FUZZ_INPUT=<file> runs only that one.
-// ATHANOR_FUZZ_FIRST=<number> takes other inputs.
+// ATHANOR_FUZZ_FIRST=<number> takes other inputs, ATHANOR_FUZZ_ONNX=<folder> more ONNX models to
+// start from (onnx_corpus.py).
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,13 +12,17 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/handler.h"
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "tests/fuzz/corpus.h"
+#include "tests/fuzz/onnx_seeds.h"
 
 // Present in sanitizer builds only.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
@@ -25,6 +31,8 @@ namespace athanor {
 namespace {
 
 constexpr double kMaxCpuSeconds = 10;  // for one input; typical ones take less than a millisecond
+// What one input may add to the largest memory so far; AddressSanitizer keeps what was freed.
+constexpr int64_t kMaxMiB = 512;
 
 std::atomic<uint64_t> current_number{0};
 std::string current_input;  // as Input::Save gives it
@@ -48,6 +56,12 @@ double CpuSeconds(clockid_t clock) {
   timespec time;
   clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+int64_t PeakMiB() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss >> 10;
 }
 
 // Ends the program when one input takes longer than kMaxCpuSeconds of the thread's processor time.
@@ -85,10 +99,10 @@ class Watchdog {
   std::thread thread_;
 };
 
-// Runs changed copies of `seeds`, so many or until the time is over, which four tests share.
+// Runs changed copies of `seeds`, so many or until the time is over, which five tests share.
 FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
   const int64_t seconds = FromEnvironment("ATHANOR_FUZZ_SECONDS", 4);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1000 * seconds / 4);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1000 * seconds / 5);
   const uint64_t first = FromEnvironment("ATHANOR_FUZZ_FIRST", 1);
   const uint64_t runs = FromEnvironment("ATHANOR_FUZZ_RUNS", 0);
   const auto goes_on = [&](uint64_t number) {
@@ -102,7 +116,9 @@ FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
     Mutator mutator(number * 0x9e3779b97f4a7c15);
     const Input input = corpus.Mutate(seeds[mutator.Below(seeds.size())], &mutator);
     current_input = input.Save();
-    const std::string problem = corpus.Run(input, &stats);
+    const int64_t before = PeakMiB();
+    std::string problem = corpus.Run(input, &stats);
+    if (PeakMiB() - before > kMaxMiB) problem += "it takes more memory than any before";
     if (problem.empty()) continue;
     SaveInput();
     ADD_FAILURE() << problem;
@@ -110,10 +126,11 @@ FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
   }
   std::printf(
       "%llu inputs: %lld parsed, %lld accepted, %lld evaluated, "
-      "%lld independent, %lld unproved\n",
+      "%lld independent, %lld unproved, %lld prepared, %lld unstable\n",
       static_cast<unsigned long long>(number - first), static_cast<long long>(stats.parsed),
       static_cast<long long>(stats.accepted), static_cast<long long>(stats.evaluated),
-      static_cast<long long>(stats.independent), static_cast<long long>(stats.unproved));
+      static_cast<long long>(stats.independent), static_cast<long long>(stats.unproved),
+      static_cast<long long>(stats.prepared), static_cast<long long>(stats.unstable));
   // A rare weakness, see README.md.
   EXPECT_LE(stats.unproved, 3 + stats.accepted / 1000);
   return stats;
@@ -147,6 +164,31 @@ TEST(FuzzTest, SeedsPassUnchanged) {
   EXPECT_EQ(stats.evaluated, graphs + bundles + 1);
 }
 
+// Each is taken and computes what it did before Prepare, or is refused as an upload would be.
+TEST(FuzzTest, OnnxSeedsPassUnchanged) {
+  const Corpus corpus;
+  for (const Input& input : corpus.onnx_inputs()) {
+    ::onnx::ModelProto model;
+    ASSERT_TRUE(model.ParseFromString(input.bytes));
+    FuzzStats stats;
+    EXPECT_EQ(corpus.Run(input, &stats), "") << model.ShortDebugString();
+    EXPECT_EQ(stats.parsed, 1) << model.ShortDebugString();
+    EXPECT_EQ(stats.accepted, 1) << stats.refusal << "\n" << model.ShortDebugString();
+  }
+}
+
+TEST(FuzzTest, OnnxSeedsHoldEveryOp) {
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const ::onnx::ModelProto& model : OnnxSeeds()) {
+    for (const auto& node : model.graph().node()) seen.insert({node.domain(), node.op_type()});
+  }
+  for (const char* domain : {"", "com.microsoft", "ai.onnx.preview"}) {
+    for (std::string_view op : onnx::KnownOpNames(domain)) {
+      EXPECT_TRUE(seen.contains({domain, std::string(op)})) << domain << " " << op;
+    }
+  }
+}
+
 TEST(FuzzTest, SeedsHoldEveryOp) {
   std::vector<bool> seen(OpTable().size(), false);
   const Corpus corpus;
@@ -177,6 +219,16 @@ TEST(FuzzTest, Bundles) {
   EXPECT_GT(stats.parsed, 100);
   EXPECT_GT(stats.accepted, 10);
   EXPECT_GT(stats.evaluated, 10);
+}
+
+TEST(FuzzTest, OnnxModels) {
+  const char* folder = std::getenv("ATHANOR_FUZZ_ONNX");
+  const Corpus corpus(folder == nullptr ? "" : folder);
+  const FuzzStats stats = RunInputs(corpus, corpus.onnx_inputs());
+  EXPECT_GT(stats.parsed, 100);
+  EXPECT_GT(stats.accepted, 10);
+  EXPECT_GT(stats.evaluated, 10);
+  EXPECT_GT(stats.prepared, 10);
 }
 
 TEST(FuzzTest, CacheFiles) {

@@ -33,6 +33,7 @@ class Mutator {
   uint64_t Below(uint64_t n) { return random_() % n; }
   bool OneIn(uint64_t n) { return Below(n) == 0; }
   int64_t AnyInteger(int64_t old);
+  double AnyDouble(double old);
 
  private:
   using Message = google::protobuf::Message;
@@ -45,7 +46,6 @@ class Mutator {
   void MutateSingle(const Field& field, absl::Span<const Message* const> donors, Message* message);
   void SetScalar(const Field& field, int index, Message* message);
   std::string AnyString(const Field& field, const std::string& old);
-  double AnyDouble(double old);
 
   std::mt19937_64 random_;
   std::vector<std::string> strings_;  // of the message and its donors

@@ -23,14 +23,6 @@ constexpr int64_t kMaxRowWork = kMaxWork / 64;  // where a graph is evaluated ma
 constexpr size_t kMaxDims = 4;                  // of a graph, whose rows are tried
 constexpr size_t kMaxMessage = 2048 + 16;
 
-// Limits that let no single input take long, with the defaults' proportions.
-GraphLimits Limits() {
-  GraphLimits limits;
-  limits.max_nodes = 1000;
-  limits.max_attr_bytes = 1 << 16;
-  return limits;
-}
-
 constexpr std::initializer_list<absl::StatusCode> kRefusals = {absl::StatusCode::kInvalidArgument,
                                                                absl::StatusCode::kUnimplemented};
 
@@ -136,12 +128,12 @@ std::string CompareEvaluations(const Graph& graph, const Graph& canonical, FuzzS
 std::string CheckRoundTrips(const ImportedGraph& imported) {
   const Graph& graph = imported.graph;
   const std::string hash = CanonicalHash(graph);
-  const absl::StatusOr<Graph> parsed = ParseGraph(ToText(graph), Limits());
+  const absl::StatusOr<Graph> parsed = ParseGraph(ToText(graph), FuzzLimits());
   if (!parsed.ok()) return "text form does not parse: " + parsed.status().ToString();
   if (ToText(*parsed) != ToText(graph)) return "text form changes on the way back";
   if (CanonicalHash(*parsed) != hash) return "text form changes the canonical hash";
   const v1::Graph message = GraphToProto(graph, imported.parameter_hashes);
-  const absl::StatusOr<ImportedGraph> back = ImportGraph(message, Limits());
+  const absl::StatusOr<ImportedGraph> back = ImportGraph(message, FuzzLimits());
   if (!back.ok()) return "message form is not accepted: " + back.status().ToString();
   if (CanonicalHash(back->graph) != hash) return "message form changes the canonical hash";
   if (back->parameter_hashes != imported.parameter_hashes) return "parameter hashes change";
@@ -158,7 +150,7 @@ bool IsUnproved(const std::string& message) {
 
 std::string CheckCanonical(const Graph& graph, FuzzStats* stats) {
   const Graph canonical = Canonicalize(graph);
-  const absl::Status valid = Verify(canonical, Limits());
+  const absl::Status valid = Verify(canonical, FuzzLimits());
   if (!valid.ok() && IsUnproved(std::string(valid.message()))) {
     // It is true, as the graph was proved; the proof depends on the order of the dims' names.
     ++stats->unproved;
@@ -223,6 +215,35 @@ void FillContents(const Tensor& tensor, inference::InferTensorContents* contents
 
 }  // namespace
 
+GraphLimits FuzzLimits() {
+  GraphLimits limits;
+  limits.max_nodes = 1000;
+  limits.max_attr_bytes = 1 << 16;
+  return limits;
+}
+
+std::optional<SmallInputs> SmallInputsOf(const Graph& graph) {
+  SmallInputs inputs{SmallDims(graph), {}};
+  if (!IsSmall(graph, inputs.dims, kMaxWork)) return std::nullopt;
+  inputs.arguments = SmallArguments(graph, inputs.dims);
+  return inputs;
+}
+
+bool IsSmallAt(const Graph& graph, const Expr::Env& dims) {
+  return IsSmall(graph, dims, kMaxWork);
+}
+
+std::string CheckImported(const ImportedGraph& imported, FuzzStats* stats) {
+  if (absl::Status s = Verify(imported.graph, FuzzLimits()); !s.ok()) {
+    return "an imported graph is not valid: " + s.ToString();
+  }
+  std::string problem = CheckRoundTrips(imported);
+  if (problem.empty()) problem = CheckCanonical(imported.graph, stats);
+  if (problem.empty()) problem = CheckRows(imported.graph, stats);
+  if (problem.empty()) problem = CheckRequests(imported.graph);
+  return problem;
+}
+
 std::string BadRefusal(const absl::Status& status, std::initializer_list<absl::StatusCode> codes) {
   const std::string message(status.message());
   if (std::find(codes.begin(), codes.end(), status.code()) == codes.end()) {
@@ -265,17 +286,10 @@ std::string FuzzGraph(const std::string& bytes, FuzzStats* stats) {
   v1::Graph message;
   if (absl::Status s = ParseMessage(bytes, &message); !s.ok()) return BadRefusal(s, kRefusals);
   ++stats->parsed;
-  const absl::StatusOr<ImportedGraph> imported = ImportGraph(message, Limits());
+  const absl::StatusOr<ImportedGraph> imported = ImportGraph(message, FuzzLimits());
   if (!imported.ok()) return BadRefusal(imported.status(), kRefusals);
   ++stats->accepted;
-  if (absl::Status s = Verify(imported->graph, Limits()); !s.ok()) {
-    return "an imported graph is not valid: " + s.ToString();
-  }
-  std::string problem = CheckRoundTrips(*imported);
-  if (problem.empty()) problem = CheckCanonical(imported->graph, stats);
-  if (problem.empty()) problem = CheckRows(imported->graph, stats);
-  if (problem.empty()) problem = CheckRequests(imported->graph);
-  return problem;
+  return CheckImported(*imported, stats);
 }
 
 std::string FuzzRequest(const RequestBinder& binder, const Graph& graph, const std::string& bytes,
