@@ -15,6 +15,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/lower.h"
+#include "compiler/codegen/pack_windows.h"
 #include "compiler/codegen/tile.h"
 #include "compiler/search/access.h"
 #include "compiler/search/contract_roles.h"
@@ -40,6 +41,7 @@ class ContractLowering {
         lanes_(b.LanesFor(DTypeBytes(accumulator_))),
         vectors_(s_.columns == ColumnAccess::kDots ? 1 : s_.nv),
         width_(lanes_ * vectors_),
+        tile_vectors_(vectors_),
         m_(roles_.SizeOf(roles_.rows)),
         n_(roles_.SizeOf(roles_.columns)),
         k_(roles_.SizeOf(roles_.sums)) {}
@@ -52,8 +54,12 @@ class ContractLowering {
     Expr begin, end;
   };
 
-  // The item's panels; those that may be cut off apart from the others if `split`.
+  // The item's panels; those that may be cut off apart from the others if `split`, by tiles of as
+  // many vectors as they have.
   void ForPanels(bool split, absl::FunctionRef<void(const Expr& panel)> body);
+  // Registers for the item's place in the batch: what is known of them needs no proof where they
+  // are used.
+  void BindBatch();
   void Panels();
   void VisitPiece(const Piece& k);
   void CopyRows(const Piece& k);
@@ -88,8 +94,11 @@ class ContractLowering {
   ContractRoles roles_;
   DType accumulator_;
   int lanes_;
-  int vectors_;  // of a panel
-  int width_;    // of a panel, in elements
+  int vectors_;           // of a panel
+  int width_;             // of a panel, in elements
+  int tile_vectors_;      // of the panel at hand
+  bool windows_ = false;  // panels are packed from windows
+  int64_t kc_ = 0;        // of the schedule, in whole windows
   Expr m_, n_, k_;
   bool blocked_ = false;     // the reduction is visited in pieces of kc
   bool keeps_rows_ = false;  // scratch has sums of all the item's rows
@@ -109,9 +118,16 @@ absl::Status ContractLowering::Lower() {
   }
   e_.bounds().Set(kir::kLane, 0, lanes_ - 1);
   const bool dots = s_.columns == ColumnAccess::kDots;
+  windows_ = s_.columns == ColumnAccess::kPack &&
+             IsWindows(b_.input.graph, node_, roles_, roles_.column_operand, roles_.columns,
+                       &b_.input.has_memory);
+  kc_ = s_.kc;
+  if (const int64_t taps = TapsOf(roles_); windows_ && taps > 1) {
+    kc_ = std::max<int64_t>(1, s_.kc / taps) * taps;
+  }
   std::optional<int64_t> k_max = e_.bounds().Maximum(k_);
-  const int64_t piece = std::min(k_max.value_or(s_.kc), s_.kc);
-  blocked_ = !dots && (!k_max || *k_max > s_.kc);
+  const int64_t piece = std::min(k_max.value_or(kc_), kc_);
+  blocked_ = !dots && (!k_max || *k_max > kc_);
   keeps_rows_ = dots || blocked_;
   if (s_.columns == ColumnAccess::kPack) pack_ = e_.Scratch(accumulator_, piece * width_);
   const int64_t sum_rows = blocked_      ? s_.panels_per_item * s_.rows_per_item
@@ -132,6 +148,7 @@ absl::Status ContractLowering::Lower() {
   Coordinates item = Delinearize(b_.Item(), grid);
   for (Expr& c : item) c = e_.Simplify(c);
   batch_.assign(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(batch_rank));
+  if (windows_) BindBatch();
   m_begin_ = item[batch_rank + 1] * s_.rows_per_item;
   m_end_ = e_.Simplify(MinOf(m_, m_begin_ + s_.rows_per_item));
   first_ = item[batch_rank] * s_.panels_per_item;
@@ -142,6 +159,15 @@ absl::Status ContractLowering::Lower() {
     Panels();
   }
   return status_;
+}
+
+void ContractLowering::BindBatch() {
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    if (batch_[i].constant() || batch_[i].symbol()) continue;
+    const Expr place = e_.Symbol(e_.Index(batch_[i], 1));
+    e_.bounds().SetExtent(*place.symbol(), roles_.extents.at(roles_.batch[i]));
+    batch_[i] = place;
+  }
 }
 
 void ContractLowering::ForPanels(bool split, absl::FunctionRef<void(const Expr&)> body) {
@@ -156,13 +182,16 @@ void ContractLowering::ForPanels(bool split, absl::FunctionRef<void(const Expr&)
       body(panel);
     });
   }
+  const std::optional<int64_t> rest = e_.Simplify(n_ - whole * width_).constant();
+  if (windows_ && rest) tile_vectors_ = static_cast<int>((*rest + lanes_ - 1) / lanes_);
   e_.For(MaxOf(first_, whole), last_, 1, body);
+  tile_vectors_ = vectors_;
 }
 
 void ContractLowering::Panels() {
   if (!blocked_) return VisitPiece({0, k_});
   // An empty reduction still has its one visit: the epilogue reads the sums.
-  e_.For(0, MaxOf(k_, 1), s_.kc, [&](const Expr& k0) { VisitPiece({k0, MinOf(k_, k0 + s_.kc)}); });
+  e_.For(0, MaxOf(k_, 1), kc_, [&](const Expr& k0) { VisitPiece({k0, MinOf(k_, k0 + kc_)}); });
   ForPanels(/*split=*/false, [&](const Expr& panel) {
     e_.For(m_begin_, m_end_, 1, [&](const Expr& m) { Epilogue(panel, m, 1); });
   });
@@ -170,8 +199,9 @@ void ContractLowering::Panels() {
 
 void ContractLowering::VisitPiece(const Piece& k) {
   if (s_.copy_rows) CopyRows(k);
-  // Only vectors read in place need masks, which cost more than the loads.
-  ForPanels(/*split=*/s_.columns == ColumnAccess::kInPlace, [&](const Expr& panel) {
+  // Only vectors read in place need masks, which cost more than the loads; of windows the last
+  // panel may have fewer.
+  ForPanels(/*split=*/windows_ || s_.columns == ColumnAccess::kInPlace, [&](const Expr& panel) {
     if (s_.columns == ColumnAccess::kPack) PackPanel(panel * width_, k);
     ForRowTiles(e_, m_begin_, m_end_, s_.mr, [&](const Expr& m0, int rows) {
       Tile(panel, m0, rows, k);
@@ -195,6 +225,19 @@ void ContractLowering::CopyRows(const Piece& k) {
 
 void ContractLowering::PackPanel(const Expr& n0, const Piece& piece) {
   NodeId operand = node_.inputs[roles_.column_operand];
+  if (windows_) {
+    return PackWindows(b_, {.roles = roles_,
+                            .operand = operand,
+                            .batch = batch_,
+                            .dtype = accumulator_,
+                            .lanes = lanes_,
+                            .vectors = tile_vectors_,
+                            .width = width_,
+                            .scratch = pack_,
+                            .first = n0,
+                            .k_begin = piece.begin,
+                            .k_end = piece.end});
+  }
   e_.For(piece.begin, piece.end, 1, [&](const Expr& k) {
     for (int v = 0; v < vectors_; ++v) {
       PointLowering::Context context(&b_.at, lanes_, LanesBelow(e_, n0 + v * lanes_, n_, lanes_));
@@ -236,7 +279,8 @@ void ContractLowering::Tile(const Expr& panel, const Expr& m0, int rows, const P
     Var zero = e_.Const(Scalar::Signed(DType::kI64, 0));
     later.predicate = e_.Compute(Op::kLessThan, DType::kBool, {zero, e_.Index(piece.begin, 1)});
   }
-  RegisterTile tile{.rows = rows, .vectors = vectors_, .k_begin = piece.begin, .k_end = piece.end};
+  RegisterTile tile{
+      .rows = rows, .vectors = tile_vectors_, .k_begin = piece.begin, .k_end = piece.end};
   tile.row_value = [&](int r, const Expr& k) {
     if (s_.copy_rows) {
       return e_.Load(rows_, (m0 + r - m_begin_) * row_stride_ + k - piece.begin, 1, {});
@@ -316,7 +360,7 @@ void ContractLowering::Prefetch(NodeId operand, Coordinates at) {
 
 void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
   e_.For(m0, m0 + rows, 1, [&](const Expr& m) {
-    for (int v = 0; v < vectors_; ++v) {
+    for (int v = 0; v < tile_vectors_; ++v) {
       Expr n0 = panel * width_ + v * lanes_;
       std::optional<Expr> below = LanesBelow(e_, n0, n_, lanes_);
       if (below && below->constant().value_or(1) <= 0) continue;  // no columns for any size

@@ -41,8 +41,12 @@ std::vector<Expr> ContractRoles::At(const std::string& letters_of_tensor,
   return coordinates;
 }
 
-bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
-                  const std::string& group) {
+namespace {
+
+// Where operand `side`'s elements along `group`, flattened, lie in memory through the views it is
+// read by; nullopt where that is not evenly apart or some have no place.
+std::optional<Expr> Step(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
+                         const std::string& group, const std::vector<bool>* has_memory) {
   const std::string flat = "$flat";
   Bounds bounds = graph.DimBounds();
   bounds.SetExtent(flat, roles.SizeOf(group));
@@ -61,13 +65,50 @@ bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& rol
   }
   NodeId operand = node.inputs[side];
   for (; graph.node(operand).op == Op::kIndexMap; operand = graph.node(operand).inputs[0]) {
+    if (has_memory && (*has_memory)[operand]) break;
     const Node& view = graph.node(operand);
-    if (view.attrs.contains("fill")) return false;
+    if (view.attrs.contains("fill")) return std::nullopt;
     coordinates = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), coordinates, bounds);
   }
   const Expr offset = bounds.Simplify(RowMajorOffset(graph.node(operand).type.shape, coordinates));
   const std::optional<Expr::Affine> affine = offset.AsAffine(flat);
-  return affine && affine->stride.IsConstant(1);
+  return affine ? std::optional(affine->stride) : std::nullopt;
+}
+
+// Of `columns`, in the result's order, those from the last on that lie side by side there or in the
+// operand; the others go to `apart`.
+std::string Together(const std::string& columns, const std::string& result,
+                     const std::string& operand, std::string* apart) {
+  size_t first = columns.empty() ? 0 : columns.size() - 1;
+  const auto beside = [](const std::string& letters, char a, char b) {
+    return letters.find(a) + 1 == letters.find(b);
+  };
+  while (first > 0 && (beside(result, columns[first - 1], columns[first]) ||
+                       beside(operand, columns[first - 1], columns[first]))) {
+    --first;
+  }
+  *apart += columns.substr(0, first);
+  return columns.substr(first);
+}
+
+}  // namespace
+
+bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
+                  const std::string& group) {
+  const std::optional<Expr> step = Step(graph, node, roles, side, group, nullptr);
+  return step && step->IsConstant(1);
+}
+
+bool IsWindows(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
+               const std::string& columns, const std::vector<bool>* has_memory) {
+  const NodeId operand = node.inputs[side];
+  if (graph.node(operand).op != Op::kIndexMap || columns.empty()) return false;
+  if (has_memory && (*has_memory)[operand]) return false;
+  return !Step(graph, node, roles, side, columns, has_memory);
+}
+
+int64_t TapsOf(const ContractRoles& roles) {
+  return roles.SizeOf(roles.sums.empty() ? "" : roles.sums.substr(1)).constant().value_or(1);
 }
 
 ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap) {
@@ -92,6 +133,7 @@ ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap)
       if (summed && r.sums.find(c) == std::string::npos) r.sums += c;
     }
   }
+  r.columns = Together(r.columns, r.result, r.letters[r.column_operand], &r.batch);
   return r;
 }
 

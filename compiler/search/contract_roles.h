@@ -15,9 +15,11 @@ namespace athanor {
 
 struct ContractRoles {
   std::string letters[2], result;  // of the operands and of the result, by axis
-  std::string batch;               // in both operands and in the result
-  std::string rows, columns;       // in the result and in that operand alone
-  std::string sums;                // not in the result
+  // In both operands and in the result; and axes of the column operand alone that neither it nor
+  // the result has beside its others: no panel spans two of their places.
+  std::string batch;
+  std::string rows, columns;  // in the result and in that operand alone
+  std::string sums;           // not in the result
   int row_operand = 0, column_operand = 1;
   std::map<char, Expr> extents;
 
@@ -35,6 +37,16 @@ struct ContractRoles {
 // flattened; through the views it is read by.
 bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
                   const std::string& group);
+
+// Whether operand `side` is a map whose elements along `columns`, flattened, do not lie evenly
+// apart in memory, or are not all there: windows of an image. A vector of them is read piece by
+// piece. Views are looked through as far as nothing has memory.
+bool IsWindows(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
+               const std::string& columns, const std::vector<bool>* has_memory = nullptr);
+
+// The number of taps: what the sums but the first come to, where it is known; of which windows are
+// packed together.
+int64_t TapsOf(const ContractRoles& roles);
 
 // `swap`: the right operand's free axes are the rows.
 ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap);

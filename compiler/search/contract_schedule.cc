@@ -11,17 +11,25 @@ namespace athanor {
 
 namespace {
 
-// How well operand `i`, whose axes `free` are in the result alone, carries the lanes; 0 if it
+// How well operand `i` carries the lanes along its axes that are in the result alone; 0 if it
 // cannot.
-int ColumnScore(const ContractRoles& roles, const Node& node, int i, const std::string& free,
-                const std::vector<bool>& is_weight) {
+int ColumnScore(const Graph& graph, const Node& node, int i, const std::vector<bool>& is_weight) {
+  const ContractRoles roles = FindContractRoles(graph, node, /*swap=*/i == 0);
+  const std::string& free = roles.columns;
   if (free.empty()) return 0;
   // One column leaves the lanes empty: anything else is better.
   if (roles.SizeOf(free).IsConstant(1)) return 1;
+  const bool weight = is_weight[node.inputs[i]];
+  const bool stores = roles.result.back() == free.back();     // contiguous
+  const bool reads = roles.letters[i].back() == free.back();  // likewise
   int score = 2;
-  if (is_weight[node.inputs[i]]) score += 8;  // packed once, ahead
-  if (!roles.result.empty() && roles.result.back() == free.back()) score += 4;  // contiguous stores
-  if (roles.letters[i].back() == free.back()) score += 2;                       // contiguous reads
+  if (weight) score += 8;  // packed once, ahead
+  if (stores) score += 4;
+  if (reads) score += 2;
+  // Images: beside packing them a weight's scattered stores, and loads of what is added, are dear.
+  if (!weight && stores && reads) score += 8;
+  // As rows the elements of windows are looked for one by one.
+  if (!weight && stores && IsWindows(graph, node, roles, i, free)) score += 16;
   return score;
 }
 
@@ -108,6 +116,33 @@ bool FillsWidePanels(const Sizes& sizes, int64_t rows, const v1::Target& target)
   return (panels * width - *sizes.n) * 16 <= *sizes.n && panels * blocks >= enough;
 }
 
+// Panels of windows, and of images by a weight: packing them is paid once per block of rows, and
+// all of a panel's rows are one item where there are panels for all threads.
+void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_registers,
+                     const v1::Target& target, ContractSchedule* s) {
+  constexpr int64_t kUnknownPanels = 4, kLeastRows = 96;
+  if (many_registers) s->mr = 6;
+  s->nv = many_registers ? 4 : 2;
+  if (sizes.n) {
+    while (s->nv > 1 && (s->nv - 1) * sizes.lanes >= *sizes.n) --s->nv;
+  }
+  const int64_t width = s->nv * sizes.lanes;
+  const int64_t panels =
+      sizes.exact_n ? std::max<int64_t>(1, (*sizes.n + width - 1) / width) : kUnknownPanels;
+  const int64_t rows = std::max<int64_t>(1, sizes.m.value_or(kLeastRows));
+  const int64_t wanted = int64_t{4} * std::max(1, target.threads());
+  const int64_t blocks = std::clamp<int64_t>((wanted + panels - 1) / panels, 1,
+                                             std::max<int64_t>(1, rows / kLeastRows));
+  s->mr = static_cast<int>(std::min<int64_t>(s->mr, rows));
+  s->rows_per_item = ((rows + blocks - 1) / blocks + s->mr - 1) / s->mr * s->mr;
+  // A panel has a quarter of the second-level cache; pieces of the sums are alike, of whole
+  // windows.
+  const int64_t most = std::max<int64_t>(256, target.l2_bytes() / 4 / (width * bytes));
+  const int64_t k = std::max<int64_t>(1, sizes.k.value_or(most));
+  const int64_t pieces = (k + most - 1) / most;
+  s->kc = ((k + pieces - 1) / pieces + taps - 1) / taps * taps;
+}
+
 // Rows as long as that leave the second-level cache between two panels, and where their length is a
 // power of two, the first-level cache between two steps: copies of pieces stay, for many panels.
 void BlockForCaches(const Sizes& sizes, int bytes, const v1::Target& target, ContractSchedule* s) {
@@ -136,9 +171,8 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                                                  const std::vector<bool>& is_weight,
                                                  const v1::Target& target) {
   const Node& node = graph.node(id);
-  const ContractRoles unswapped = FindContractRoles(graph, node, /*swap=*/false);
-  const int scores[2] = {ColumnScore(unswapped, node, 0, unswapped.rows, is_weight),
-                         ColumnScore(unswapped, node, 1, unswapped.columns, is_weight)};
+  const int scores[2] = {ColumnScore(graph, node, 0, is_weight),
+                         ColumnScore(graph, node, 1, is_weight)};
   if (scores[0] == 0 && scores[1] == 0) return std::nullopt;
   ContractSchedule s;
   s.swap = scores[0] > scores[1];
@@ -172,6 +206,12 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   // A panel of the column operand stays in half of the second-level cache.
   s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
   if (ahead) s.columns = ColumnAccess::kAhead;
+  const bool windows = IsWindows(graph, node, roles, roles.column_operand, roles.columns);
+  const bool image = is_weight[node.inputs[roles.row_operand]] && m.constant() > kFewRows;
+  if (!ahead && (windows || image)) {
+    BlockForWindows(sizes, TapsOf(roles), bytes, many_registers, target, &s);
+    return s;
+  }
   if (sizes.k) BlockForCaches(sizes, bytes, target, &s);
   if (ahead) return s;
   if (!sizes.m || *sizes.m > kFewRows) return s;

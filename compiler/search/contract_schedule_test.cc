@@ -164,6 +164,78 @@ TEST(ScheduleContractTest, LongRowsAreCopiedInPieces) {
   EXPECT_FALSE(ScheduleOf("128", "2048", "2048", "kn", target).copy_rows);
 }
 
+// x [3, 12, 19, 23] convolved by 3 x 3 elements, with padding or without, into 40 maps.
+ContractSchedule WindowsOf(const std::string& fill, const std::string& map, int64_t* taps,
+                           const v1::Target& target) {
+  auto g = ParseGraph(R"(graph "" {
+    %0 = Input "x" : f32[3, 12, 19, 23]
+    %1 = Parameter "w" : f32[40, 12, 3, 3]
+    %2 = IndexMap(%0) {)" +
+                      fill + "map=map[" + map + R"(}
+    %3 = Contract(%2, %1) {spec="ncUVuv,mcUV->nmuv"}
+    output "y" = %3
+  })");
+  EXPECT_TRUE(g.ok()) << g.status();
+  const ContractRoles roles = FindContractRoles(*g, g->node(3), /*swap=*/true);
+  EXPECT_EQ(roles.columns, "uv");  // maps lie between them and the batch
+  EXPECT_EQ(roles.batch, "n");
+  EXPECT_EQ(roles.rows, "m");
+  EXPECT_EQ(roles.sums, "cUV");
+  EXPECT_TRUE(IsWindows(*g, g->node(3), roles, 0, "uv"));
+  EXPECT_FALSE(IsWindows(*g, g->node(3), roles, 1, "m"));
+  const std::vector<bool> memory = {true, true, true, false};
+  EXPECT_FALSE(IsWindows(*g, g->node(3), roles, 0, "uv", &memory));
+  *taps = TapsOf(roles);
+  return *ScheduleContract(*g, 3, {false, true, false, false}, target);
+}
+
+TEST(ScheduleContractTest, WindowsAreColumnsInPanels) {
+  v1::Target target = Target(64, 32);
+  target.set_threads(2);
+  target.set_l2_bytes(64 << 10);
+  const char* const kPadded = "3, 12, 3, 3, 19, 23]($0, $1, $2 + $4 - 1, $3 + $5 - 1)";
+  const char* const kInside = "3, 12, 3, 3, 17, 21]($0, $1, $2 + $4, $3 + $5)";
+  for (const auto& [fill, map] : {std::pair("fill=f32[] {0}, ", kPadded), std::pair("", kInside)}) {
+    int64_t taps = 0;
+    const ContractSchedule s = WindowsOf(fill, map, &taps, target);
+    EXPECT_EQ(taps, 9);
+    EXPECT_TRUE(s.swap);
+    EXPECT_EQ(s.columns, ColumnAccess::kPack);
+    EXPECT_EQ(s.nv, 4);
+    EXPECT_LE(s.mr * s.nv + s.nv + 1, 32);
+    // Pieces hold whole windows.
+    EXPECT_EQ(s.kc % 9, 0);
+    EXPECT_LT(s.kc, 12 * 9 + 9);
+    EXPECT_EQ(s.rows_per_item % s.mr, 0);
+    EXPECT_GE(s.rows_per_item, 40);  // seven panels an image are enough items
+  }
+}
+
+// A kernel of one element reads the image as it is, and stores side by side.
+TEST(ScheduleContractTest, ImagesAreColumnsOfPointwiseConvolutions) {
+  const Case c = Contraction("bedf,me->bmdf", true);
+  const ContractSchedule s = *ScheduleContract(c.g, c.node, c.weights, Target(64, 32));
+  EXPECT_TRUE(s.swap);
+  const ContractRoles roles = FindContractRoles(c.g, c.g.node(c.node), true);
+  EXPECT_EQ(roles.columns, "df");
+  EXPECT_EQ(roles.batch, "b");
+  EXPECT_FALSE(IsWindows(c.g, c.g.node(c.node), roles, 0, "df"));
+}
+
+// Columns that lie side by side in one of both stay together.
+TEST(ContractRolesTest, ColumnsApart) {
+  const auto roles = [](const std::string& spec, bool swap) {
+    const Case c = Contraction(spec, false);
+    const ContractRoles r = FindContractRoles(c.g, c.g.node(c.node), swap);
+    return r.batch + "|" + r.rows + "|" + r.columns + "|" + r.sums;
+  };
+  EXPECT_EQ(roles("bsk,khd->bhsd", false), "|bs|hd|k");
+  EXPECT_EQ(roles("abk,kc->acb", true), "|c|ab|k");
+  EXPECT_EQ(roles("akb,kc->acb", true), "a|c|b|k");
+  EXPECT_EQ(roles("gak,gckd->gcad", false), "gc|a|d|k");
+  EXPECT_EQ(roles("gak,gcbkd->gcabd", false), "g|a|cbd|k");
+}
+
 TEST(ContractRolesTest, ContiguousThroughViews) {
   auto g = ParseGraph(R"(graph "" {
     dim d in [0, 9]

@@ -112,6 +112,7 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
       e.rows = ValueOf(roles.SizeOf(roles.rows), env);
       e.columns = ValueOf(roles.SizeOf(roles.columns), env);
       e.sums = ValueOf(roles.SizeOf(roles.sums), env);
+      e.windows = IsWindows(graph, anchor, roles, roles.column_operand, roles.columns);
       e.contiguous = !roles.columns.empty() &&
                      roles.letters[roles.column_operand].back() == roles.columns.back();
     }
@@ -147,7 +148,10 @@ double TaskCost::Contract(const ContractSchedule& s) const {
                  SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
   // Sums go through memory once for each piece of the reduction, and once to the epilogue.
   slots += m * s.nv * 2 * std::ceil(k / kc);
-  if (s.columns == ColumnAccess::kPack) slots += blocks * k * s.nv * (e.contiguous ? 4 : 3 * lanes);
+  if (s.columns == ColumnAccess::kPack) {
+    const double vector = !e.contiguous ? 3 * lanes : e.windows ? 8 : 4;
+    slots += blocks * k * s.nv * vector;
+  }
   if (s.prefetch) slots += blocks * k * s.nv;
   if (s.copy_rows) slots += m * k / lanes * 2 / static_cast<double>(s.panels_per_item);
   // Rows that share places in the first-level cache come from the second each time.

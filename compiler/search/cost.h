@@ -53,6 +53,7 @@ class TaskCost {
   // Sizes of the task's anchor: of a contraction for swap = false and true, of attention in [0].
   struct Extents {
     double batch = 1, rows = 0, columns = 0, sums = 0;
+    bool windows = false;     // the column operand is packed piece by piece (IsWindows)
     bool contiguous = false;  // the column operand's last axis is one of the columns
     double value_depth = 0;   // of attention, whose rows are keys and whose sums are the depth
   };

@@ -67,6 +67,8 @@ class Grouping {
   void Visit(NodeId n);
   void MakeRoot(NodeId n);
   bool CanInline(NodeId n);
+  // Windows that each contraction which reads them packs into panels: they need no memory.
+  bool IsPacked(NodeId n) const;
   // A view that a contraction reads with a division per element: worth memory of its own, best as
   // the epilogue of what it views.
   bool NeedsDivision(NodeId n) const;
@@ -231,7 +233,7 @@ void Grouping::Visit(NodeId n) {
 
 bool Grouping::CanInline(NodeId n) {
   const Node& x = node(n);
-  if (IsView(n)) return true;
+  if (IsView(n) || IsPacked(n)) return true;
   if (views_only_[n] || is_weight_[n]) return false;
   if (groups_[n].size() != 1) {
     // Computed again in each kernel, which only the search asks for.
@@ -255,6 +257,19 @@ bool Grouping::CanInline(NodeId n) {
     default:
       return roots_.at(root).has_reduction() ? fusion_.rules.reductions : fusion_.rules.producers;
   }
+}
+
+bool Grouping::IsPacked(NodeId n) const {
+  if (node(n).op != Op::kIndexMap || is_weight_[n]) return false;
+  return std::all_of(users_[n].begin(), users_[n].end(), [&](NodeId u) {
+    const auto contract = contracts_.find(u);
+    if (groups_[u].empty()) return true;  // nobody needs it
+    if (contract == contracts_.end()) return false;
+    const auto& [rows, columns] = contract->second.swap
+                                      ? std::pair(node(u).inputs[1], node(u).inputs[0])
+                                      : std::pair(node(u).inputs[0], node(u).inputs[1]);
+    return contract->second.columns == ColumnAccess::kPack && columns == n && rows != n;
+  });
 }
 
 bool Grouping::HasRoom(NodeId n) const {

@@ -131,6 +131,29 @@ TEST(FusionTest, WithoutEpiloguesContractionsStandAlone) {
   EXPECT_EQ(Kernels(text, /*epilogues=*/false), "contract 2, map 3");
 }
 
+// A padded window of an image and two convolutions of it, or another use.
+std::string Windows(const std::string& other) {
+  return Kernels(R"(
+    %0 = Input "x" : f32[b, 8, s, 20]
+    %1 = Parameter "w" : f32[16, 8, 3, 3]
+    %2 = IndexMap(%0) {fill=f32[] {0}, map=map[b, 8, 3, 3, s, 20]($0, $1, $2 + $4 - 1, $3 + $5 - 1)}
+    %3 = Contract(%2, %1) {spec="ncUVuv,mcUV->nmuv"}
+    %4 = Exp(%3)
+    )" + other + R"(
+    output "y" = %4
+    output "z" = %5
+  )");
+}
+
+TEST(FusionTest, WindowsThatContractionsPackHaveNoMemory) {
+  EXPECT_EQ(Windows(R"(%5 = Contract(%2, %2) {spec="ncUVuv,ncUVuw->nuvw"})"),
+            "map 2, contract 4 over 3, contract 5");
+  EXPECT_EQ(Windows(R"(%5 = Contract(%2, %1) {spec="ncUVuv,mcUV->nmuv"})"),
+            "contract 4 over 3, contract 5");
+  EXPECT_EQ(Windows(R"(%5 = Tanh(%2))"), "map 2, contract 4 over 3, map 5");
+  EXPECT_EQ(Windows(R"(%5 = Tanh(%0))"), "contract 4 over 3, map 5");
+}
+
 TEST(FusionTest, EpiloguesJoinTheirContraction) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 64]

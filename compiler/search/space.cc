@@ -207,6 +207,7 @@ std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Ta
   for (bool swap : {false, true}) {
     const ContractRoles roles = FindContractRoles(task.graph, node, swap);
     if (roles.columns.empty()) continue;
+    if (IsWindows(task.graph, node, roles, roles.row_operand, roles.rows)) continue;
     const Contraction c = Describe(task, swap, target, weights);
     std::vector<ContractSchedule> schedules;
     // One of both orders: the product is the same.

@@ -1,6 +1,7 @@
 // Handlers: convolutions. All are the row Conv of operands that were made ready for it.
 #include "compiler/frontend/onnx/handlers_window.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -199,7 +200,51 @@ absl::Status Conv(HandlerContext& c) {
   return SetWithBias(c, *y, 2);
 }
 
-// The convolution, strides 1, of x with zeros between its elements by the kernel turned round.
+// w [C, M/group, K...] as [M * strides..., C/group, ceil(K / strides)...]: for each phase of the
+// result's places, modulo the strides, the taps that meet elements of x there, turned round.
+Value Phases(OpBuilder& b, const Value& w, int64_t group, absl::Span<const int64_t> strides) {
+  const Expr channels = FloorDiv(w.shape[0], group), maps = w.shape[1];
+  int64_t phases = 1;
+  for (const int64_t stride : strides) phases *= stride;
+  Shape shape = {group * maps * phases, channels};
+  const Expr m = FloorDiv(Expr::Axis(0), phases);
+  std::vector<Expr> at = {FloorDiv(m, maps) * channels + Expr::Axis(1), Mod(m, maps)};
+  for (int i = 2; i < w.rank(); ++i) {
+    const int64_t stride = strides[i - 2];
+    const Expr taps = CeilDiv(w.shape[i], stride);
+    shape.push_back(taps);
+    phases /= stride;
+    const Expr phase = Mod(FloorDiv(Expr::Axis(0), phases), stride);
+    at.push_back(phase + stride * (taps - 1 - Expr::Axis(i)));
+  }
+  return b.MapOr(w, std::move(shape), std::move(at), b.Scalar(w.elem, 0));
+}
+
+// The convolution, strides 1, of x by a kernel for each phase of the result's places, which are
+// then put between one another: y[s q + a - begin] = sum over t of x[q - t] w[s t + a].
+Value ConvPhases(OpBuilder& b, const Value& x, const Value& w, const Window& transposed,
+                 int64_t group) {
+  Window window = transposed;
+  const Value kernels = Phases(b, w, group, transposed.strides);
+  Shape shape = {x.shape[0], group * w.shape[1]};
+  std::vector<Expr> at = {Expr::Axis(0), Expr::Axis(1)};
+  for (int i = 2; i < x.rank(); ++i) {
+    const int64_t stride = transposed.strides[i - 2];
+    const Expr &begin = transposed.begin[i - 2], &out = transposed.out[i - 2];
+    window.kernel[i - 2] = (transposed.kernel[i - 2] + stride - 1) / stride;
+    window.strides[i - 2] = 1;
+    window.begin[i - 2] = window.kernel[i - 2] - 1;
+    window.out[i - 2] = CeilDiv(out + begin, stride);
+    shape.push_back(out);
+    const Expr place = Expr::Axis(i) + begin;
+    at[1] = at[1] * stride + Mod(place, stride);
+    at.push_back(FloorDiv(place, stride));
+  }
+  return b.Map(ConvRow(b, x, kernels, window, group), std::move(shape), std::move(at));
+}
+
+// Without dilations the convolution of each phase; else, strides 1, of x with zeros between its
+// elements by the kernel turned round.
 absl::Status ConvTranspose(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &w = c.In(1);
@@ -216,6 +261,11 @@ absl::Status ConvTranspose(HandlerContext& c) {
   }
   absl::StatusOr<Window> window = TransposeWindow(c, *operands);
   if (!window.ok()) return window.status();
+  const auto is_one = [](int64_t i) { return i == 1; };
+  const bool strided = !std::all_of(window->strides.begin(), window->strides.end(), is_one);
+  if (strided && std::all_of(window->dilations.begin(), window->dilations.end(), is_one)) {
+    return SetWithBias(c, ConvPhases(b, x, w, *window, group), 2);
+  }
   const Value spread = Spread(b, x, window->strides);
   for (size_t i = 0; i < operands->sizes.size(); ++i) {
     window->begin[i] = (operands->kernel[i] - 1) * window->dilations[i] - window->begin[i];

@@ -115,6 +115,35 @@ TEST(HandlersWindowTest, ATransposedConvolutionOfDims) {
             (std::vector<double>{10, 102, 20, 200}));
 }
 
+// Each element of x by each tap of its group's kernels, added where they meet.
+TEST(HandlersWindowTest, ATransposedConvolutionOfGroupsAndStrides) {
+  constexpr int kGroup = 2, kMaps = 3, kH = 3, kW = 4, kKh = 4, kKw = 2, kSh = 2, kSw = 3;
+  constexpr int kOutH = (kH - 1) * kSh + kKh - 1 + 1, kOutW = (kW - 1) * kSw + kKw - 2;
+  std::vector<double> x, w, y(kGroup * kMaps * kOutH * kOutW);
+  for (int i = 0; i < kGroup * kH * kW; ++i) x.push_back(i % 7 - 3);
+  for (int i = 0; i < kGroup * kMaps * kKh * kKw; ++i) w.push_back(i % 11 - 5);
+  for (int g = 0; g < kGroup; ++g) {
+    for (int i = 0; i < kMaps * kH * kW * kKh * kKw; ++i) {
+      const int m = i / (kH * kW * kKh * kKw), v = i % kW, u = i / kW % kH;
+      const int b = i / (kH * kW) % kKw, a = i / (kH * kW * kKw) % kKh;
+      const int p = u * kSh + a - 1, q = v * kSw + b - 2;
+      if (p < 0 || p >= kOutH || q < 0 || q >= kOutW) continue;
+      y[((g * kMaps + m) * kOutH + p) * kOutW + q] +=
+          x[(g * kH + u) * kW + v] * w[((g * kMaps + m) * kKh + a) * kKw + b];
+    }
+  }
+  TestModel m =
+      NodeOf("ConvTranspose", 11,
+             {{Elem::kFloat, {1, kGroup, kH, kW}}, {Elem::kFloat, {kGroup, kMaps, kKh, kKw}}},
+             {{"strides", Ints{kSh, kSw}},
+              {"group", kGroup},
+              {"pads", Ints{1, 2, 0, 0}},
+              {"output_padding", Ints{1, 0}}});
+  EXPECT_EQ(Numbers(RunModel(m, {Of(DType::kF32, {1, kGroup, kH, kW}, x),
+                                 Of(DType::kF32, {kGroup, kMaps, kKh, kKw}, w)})),
+            y);
+}
+
 TEST(HandlersWindowTest, PositionsOfMaxima) {
   const auto run = [](const std::vector<double>& x, Elem elem = Elem::kFloat) {
     const auto size = static_cast<int64_t>(x.size());
@@ -200,11 +229,11 @@ TEST(HandlersWindowTest, AStateBeforeAConvolution) {
   for (const char* name : {"y", "next", "z", "after"}) m.Output(name, Elem::kFloat);
   ImportOptions options;
   options.dims = {{.name = "l", .min = 1, .max = 8}};
-  const auto got = RunModel(m,
-                            {Of(DType::kF32, {1, 2, 1}, {1, 3}),
-                             Of(DType::kF32, {2, 1, 3}, {100, 10, 1, 1, 2, 3}),
-                             Of(DType::kF32, {1, 2, 2}, {5, 6, 7, 8})},
-                            options);
+  const auto got = RunModel(
+      m,
+      {Of(DType::kF32, {1, 2, 1}, {1, 3}), Of(DType::kF32, {2, 1, 3}, {100, 10, 1, 1, 2, 3}),
+       Of(DType::kF32, {1, 2, 2}, {5, 6, 7, 8})},
+      options);
   EXPECT_EQ(Numbers(got, 0), (std::vector<double>{1, 9}));
   EXPECT_EQ(Numbers(got, 1), (std::vector<double>{0, 1, 0, 3}));
   EXPECT_EQ(Numbers(got, 2), (std::vector<double>{561, 32}));

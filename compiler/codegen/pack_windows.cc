@@ -1,0 +1,163 @@
+#include "compiler/codegen/pack_windows.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "compiler/codegen/tile.h"
+
+namespace athanor {
+namespace {
+
+using kir::Var;
+
+// Up to so many taps are written out in the loop over channels: what is known of each is used (most
+// windows of an image's inside reach over no edge), and an image's lines are read while they are
+// near.
+constexpr int64_t kMostWritten = 16;
+
+class WindowPacking {
+ public:
+  WindowPacking(KernelBuilder& b, const WindowPanel& panel)
+      : b_(b),
+        e_(b.emitter),
+        p_(panel),
+        columns_(panel.roles.columns),
+        n_(panel.roles.SizeOf(columns_)),
+        run_(panel.roles.extents.at(columns_.back())) {
+    for (size_t i = 0; i < p_.roles.batch.size(); ++i) at_[p_.roles.batch[i]] = p_.batch[i];
+  }
+
+  void Pack();
+
+ private:
+  void ClearBeyond();
+  // The columns of the panel in [from, from + run_).
+  void Run(const Expr& from, const Expr& end);
+  // The vector of columns `column`, at `place` of a panel's row.
+  void Columns(const Expr& column, const Expr& place, const std::optional<Expr>& count);
+  void Element(const Expr& k, const Expr& place, const std::optional<Expr>& count);
+  // A loop variable or a register in [0, extent).
+  Expr Below(const Expr& symbol, const Expr& extent) {
+    e_.bounds().Set(*symbol.symbol(), 0, extent - 1);
+    return symbol;
+  }
+  Expr Bound(const Expr& value, const Expr& extent) {
+    const Expr simple = e_.Simplify(value);
+    if (simple.constant() || simple.symbol()) return simple;
+    return Below(e_.Symbol(e_.Index(simple, 1)), extent);
+  }
+
+  KernelBuilder& b_;
+  kir::Emitter& e_;
+  const WindowPanel& p_;
+  const std::string columns_;
+  const Expr n_, run_;
+  std::map<char, Expr> at_;  // coordinates by letter
+};
+
+void WindowPacking::Pack() {
+  ClearBeyond();
+  const std::string outer = columns_.substr(0, columns_.size() - 1);
+  const Expr end = Bound(MinOf(n_, p_.first + p_.vectors * p_.lanes), n_ + 1);
+  if (outer.empty()) return Run(0, end);
+  const std::vector<Expr> extents = p_.roles.ExtentsOf(outer);
+  e_.For(FloorDiv(p_.first, run_), CeilDiv(end, run_), 1, [&](const Expr& i) {
+    const Expr row = Below(i, p_.roles.SizeOf(outer));
+    const Coordinates places = Delinearize(row, extents);
+    for (size_t a = 0; a < outer.size(); ++a) at_[outer[a]] = e_.Simplify(places[a]);
+    Run(row * run_, end);
+  });
+}
+
+void WindowPacking::ClearBeyond() {
+  if (!LanesBelow(e_, p_.first, n_, p_.vectors * p_.lanes)) return;
+  const Var zero = e_.Broadcast(e_.Const(IdentityOf(Op::kAdd, p_.dtype)), p_.lanes);
+  const Expr whole = FloorDiv(n_ - p_.first, p_.lanes) * p_.lanes;
+  e_.For(e_.Simplify(whole), p_.vectors * p_.lanes, p_.lanes, [&](const Expr& place) {
+    e_.For(0, p_.k_end - p_.k_begin, 1, [&](const Expr& k) {
+      e_.Store(p_.scratch, k * p_.width + place + Expr::Symbol(kir::kLane), zero, {});
+    });
+  });
+}
+
+void WindowPacking::Run(const Expr& from, const Expr& end) {
+  const Expr begin = Bound(MaxOf(p_.first - from, 0), run_);
+  const Expr stop = Bound(MinOf(end - from, run_), run_ + 1);
+  const Expr whole = Bound(FloorDiv(stop - begin, p_.lanes) * p_.lanes, run_ + 1);
+  const Expr rest = Bound(stop - begin - whole, p_.lanes);
+  // Registers hold the ends, so that of a run's lanes it is known that they are in it.
+  const auto vectors = [&](const Expr& first, const Expr& last, const std::optional<Expr>& count) {
+    const Expr lanes = count.value_or(p_.lanes);
+    e_.For(first, last, p_.lanes, [&](const Expr& i) {
+      e_.bounds().Set(*i.symbol(), 0, run_ - lanes);
+      e_.bounds().Set(kir::kLane, 0, lanes - 1);
+      const Expr column = i + Expr::Symbol(kir::kLane);
+      Columns(column, from - p_.first + column, count);
+    });
+  };
+  if (!whole.IsConstant(0)) vectors(begin, begin + whole, std::nullopt);
+  if (!rest.IsConstant(0)) vectors(begin + whole, stop, rest);
+  e_.bounds().Set(kir::kLane, 0, p_.lanes - 1);
+}
+
+void WindowPacking::Columns(const Expr& column, const Expr& place,
+                            const std::optional<Expr>& count) {
+  at_[columns_.back()] = column;
+  const std::string& sums = p_.roles.sums;
+  if (sums.empty()) return Element(0, place, count);
+  const std::string letters = sums.substr(1);
+  const std::optional<int64_t> taps = p_.roles.SizeOf(letters).constant();
+  if (!taps) {
+    // Of windows whose size is not known there may be parts.
+    const std::vector<Expr> extents = p_.roles.ExtentsOf(sums);
+    e_.For(p_.k_begin, p_.k_end, 1, [&](const Expr& k) {
+      const Coordinates places = Delinearize(Below(k, p_.roles.SizeOf(sums)), extents);
+      for (size_t i = 0; i < sums.size(); ++i) at_[sums[i]] = e_.Simplify(places[i]);
+      Element(k, place, count);
+    });
+    return;
+  }
+  if (*taps == 0) return;
+  const auto channels = [&](absl::FunctionRef<void(const Expr& k)> body) {
+    e_.For(FloorDiv(p_.k_begin, *taps), FloorDiv(p_.k_end, *taps), 1, [&](const Expr& i) {
+      at_[sums[0]] = Below(i, p_.roles.extents.at(sums[0]));
+      body(i * *taps);
+    });
+  };
+  const std::vector<Expr> extents = p_.roles.ExtentsOf(letters);
+  const auto set_taps = [&](const Expr& tap) {
+    const Coordinates places = Delinearize(tap, extents);
+    for (size_t i = 0; i < letters.size(); ++i) at_[letters[i]] = e_.Simplify(places[i]);
+  };
+  if (*taps <= kMostWritten) {
+    channels([&](const Expr& k) {
+      for (int64_t tap = 0; tap < *taps; ++tap) {
+        set_taps(tap);
+        Element(k + tap, place, count);
+      }
+    });
+    return;
+  }
+  e_.For(0, *taps, 1, [&](const Expr& tap) {
+    set_taps(Below(tap, *taps));
+    channels([&](const Expr& k) { Element(k + tap, place, count); });
+  });
+}
+
+void WindowPacking::Element(const Expr& k, const Expr& place, const std::optional<Expr>& count) {
+  PointLowering::Context context(&b_.at, p_.lanes, count);
+  Coordinates at;
+  for (const char letter : p_.roles.letters[p_.roles.column_operand]) at.push_back(at_.at(letter));
+  Var value = e_.Cast(b_.at.At(p_.operand, at), p_.dtype);
+  value = e_.Broadcast(value, p_.lanes);
+  e_.Store(p_.scratch, e_.Simplify((k - p_.k_begin) * p_.width + place), value, b_.at.mask());
+}
+
+}  // namespace
+
+void PackWindows(KernelBuilder& b, const WindowPanel& panel) { WindowPacking(b, panel).Pack(); }
+
+}  // namespace athanor
