@@ -19,9 +19,8 @@ import onnx
 from onnx.backend.test.loader import load_model_tests
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS / "onnx"), str(TESTS / "models")]
+sys.path.append(str(TESTS / "models"))
 
-import cases  # noqa: E402
 import zoo  # noqa: E402
 
 ONNX_TARGET = 253  # kOnnxTarget
