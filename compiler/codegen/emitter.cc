@@ -50,6 +50,7 @@ Var Emitter::AddResult(Stmt stmt, Type type) {
   stmt.type = type;
   stmt.result = kernel_.vars++;
   types_.push_back(type);
+  if (type == Type{DType::kI64, 1}) depth_[absl::StrCat("v", stmt.result)] = blocks_.size();
   blocks_.back()->push_back(std::move(stmt));
   return kernel_.vars - 1;
 }
@@ -223,6 +224,7 @@ void Emitter::For(const Expr& begin, const Expr& end, int64_t step,
   // The body is built apart: statements move as the enclosing block grows.
   std::vector<Stmt> inner;
   bounds_.Set(loop, begin, end - 1);
+  depth_[loop] = blocks_.size() + 1;
   Scope(&inner, [&] { body(Expr::Symbol(loop)); });
   Stmt& s = Add(Opcode::kFor, {});
   s.loop = loop;
@@ -239,6 +241,51 @@ void Emitter::If(Var condition, absl::FunctionRef<void()> body) {
   Stmt& s = Add(Opcode::kIf, {});
   s.args = {condition};
   s.body = std::move(inner);
+}
+
+void Emitter::Narrow(const std::string& loop, const Expr& lower, const Expr& upper,
+                     absl::FunctionRef<void()> body) {
+  const Bounds bounds = bounds_;
+  const size_t depth = std::exchange(depth_[loop], blocks_.size());
+  bounds_.Set(loop, lower, upper);
+  body();
+  bounds_ = bounds;
+  depth_[loop] = depth;
+}
+
+void Emitter::Hoist(const Expr& e, absl::FunctionRef<void()> body) {
+  std::set<std::string> symbols;
+  e.CollectSymbols(&symbols);
+  size_t depth = 1;
+  for (const std::string& s : symbols) {
+    if (auto it = depth_.find(s); it != depth_.end()) depth = std::max(depth, it->second);
+  }
+  const std::vector<std::vector<Stmt>*> blocks(blocks_.begin() + static_cast<int64_t>(depth),
+                                               blocks_.end());
+  std::vector<std::map<std::string, Var>> memo(
+      std::make_move_iterator(memo_.begin() + static_cast<int64_t>(depth)),
+      std::make_move_iterator(memo_.end()));
+  blocks_.resize(depth);
+  memo_.resize(depth);
+  body();
+  blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
+  std::move(memo.begin(), memo.end(), std::back_inserter(memo_));
+}
+
+Expr Emitter::Coordinate(const Expr& value, const Expr& extent) {
+  if (value.constant()) return value;
+  const Expr symbol = Symbol(Index(value, 1));
+  bounds_.SetExtent(*symbol.symbol(), extent);
+  coordinates_.insert(*symbol.symbol());
+  return symbol;
+}
+
+bool Emitter::IsPlace(const Expr& e) const {
+  std::set<std::string> symbols;
+  e.CollectSymbols(&symbols);
+  return std::all_of(symbols.begin(), symbols.end(), [&](const std::string& s) {
+    return s[0] != 'v' || !depth_.contains(s) || coordinates_.contains(s);
+  });
 }
 
 void Emitter::VectorFor(

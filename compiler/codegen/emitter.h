@@ -13,6 +13,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,17 @@ class Emitter {
   void For(const Expr& begin, const Expr& end, int64_t step,
            absl::FunctionRef<void(const Expr&)> body, AxisRole role = AxisRole::kSerial);
   void If(Var condition, absl::FunctionRef<void()> body);
+  // Runs `body` while the loop variable is known to be in [lower, upper]: inside an If that says
+  // so.
+  void Narrow(const std::string& loop, const Expr& lower, const Expr& upper,
+              absl::FunctionRef<void()> body);
+  // Runs `body` before the outermost loops and conditions that define nothing `e` uses. What it
+  // does must be harmless where they do not run.
+  void Hoist(const Expr& e, absl::FunctionRef<void()> body);
+  // `value`, in [0, extent), as a register: what uses it divides no more.
+  Expr Coordinate(const Expr& value, const Expr& extent);
+  // Whether only loops, sizes and Coordinates are in `e`: its bounds hold whatever data says.
+  bool IsPlace(const Expr& e) const;
 
   // A loop over [begin, end) in vectors of `lanes`: whole vectors, then one masked remainder;
   // `body` gets the index of lane 0 and the mask, and is called once or twice. `extent` (end -
@@ -96,6 +108,9 @@ class Emitter {
   std::vector<std::map<std::string, Var>> memo_{1};
   std::vector<Type> types_;
   std::vector<std::string> vectors_;  // i64 registers that differ by lane
+  // How many blocks are around the uses of a loop variable or register.
+  std::map<std::string, size_t, std::less<>> depth_;
+  std::set<std::string> coordinates_;
   int loops_ = 0;
 };
 

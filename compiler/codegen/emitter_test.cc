@@ -53,6 +53,55 @@ TEST(EmitterTest, ValuesOfALoopStayInIt) {
   EXPECT_TRUE(Verify(k).ok()) << Verify(k);
 }
 
+// What uses nothing of a loop goes before it, and is found again inside.
+TEST(EmitterTest, HoistsOutOfLoops) {
+  Emitter e{Bounds()};
+  const int out = e.Global(DType::kF32, true), a = e.Global(DType::kF32, false);
+  const Expr row = e.Coordinate(Expr::Symbol("g"), 8);
+  EXPECT_TRUE(e.bounds().Less(row, 8));
+  EXPECT_EQ(e.Coordinate(3, 8), Expr(3));
+  const auto hoisted = [&](const Expr& at) {
+    Var v = kNoVar;
+    e.Hoist(at, [&] {
+      v = e.Load(a, at, 1, {});
+      e.Remember("at " + at.ToString(), v);
+    });
+    EXPECT_EQ(e.Recall("at " + at.ToString()), v);
+    return v;
+  };
+  e.For(0, 4, 1, [&](const Expr& i) {
+    e.For(0, 5, 1, [&](const Expr& j) {
+      EXPECT_TRUE(e.IsPlace(row + i * j));
+      e.If(e.Const(Scalar::Unsigned(DType::kBool, 1)), [&] {
+        e.Narrow(*j.symbol(), 1, 2, [&] {
+          EXPECT_TRUE(e.bounds().NonNegative(j - 1));
+          for (const Expr& at : {row, row + 8 * i, row + j}) {
+            e.Store(out, row + 8 * i + 40 * j, hoisted(at), {});
+          }
+        });
+        EXPECT_FALSE(e.bounds().NonNegative(j - 1));
+      });
+    });
+  });
+  const Var data = e.Cast(e.Load(a, 0, 1, {}), DType::kI64);
+  EXPECT_FALSE(e.IsPlace(e.Symbol(data)));
+  const Kernel k = std::move(e).Finish("k", 8);
+  EXPECT_TRUE(Verify(k).ok()) << Verify(k);
+  // The row's load before all loops, the outer loop's in it, what the condition knows inside.
+  const auto loads = [](const std::vector<Stmt>& block) {
+    return std::count_if(block.begin(), block.end(),
+                         [](const Stmt& s) { return s.opcode == Opcode::kLoad; });
+  };
+  const auto loop = [](const std::vector<Stmt>& block) {
+    return std::find_if(block.begin(), block.end(), [](const Stmt& s) { return !s.body.empty(); });
+  };
+  const auto outer = loop(k.body), inner = loop(outer->body), inside = loop(inner->body);
+  EXPECT_EQ(loads(k.body), 2);  // and that of `data`
+  EXPECT_EQ(loads(outer->body), 1);
+  EXPECT_EQ(loads(inner->body), 0);
+  EXPECT_EQ(loads(inside->body), 1);
+}
+
 TEST(EmitterTest, ScalarsMeetVectors) {
   Emitter e{Bounds()};
   int a = e.Global(DType::kF32, true);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/axes.h"
 #include "compiler/search/access.h"
 #include "compiler/search/extents.h"
 
@@ -17,100 +18,6 @@ namespace {
 
 // Rows up to this many elements keep their intermediate values in scratch.
 constexpr int64_t kMaxCachedRow = 16384;
-
-// The axes a map walks over: those of its root with neighbours merged where no index expression
-// minds.
-struct Axes {
-  std::vector<std::string> symbols;
-  std::vector<Expr> extents;
-  Coordinates root;  // the root's coordinates over the symbols
-};
-
-bool AffineIn(const std::vector<Expr>& indices, const std::string& symbol) {
-  return std::all_of(indices.begin(), indices.end(),
-                     [&](const Expr& e) { return e.AsAffine(symbol).has_value(); });
-}
-
-std::vector<Expr> IndexExpressions(const LowerInput& in, NodeId root, const Coordinates& at,
-                                   const Bounds& bounds) {
-  Accesses a = CollectAccesses(in.graph, in.has_memory, root, at, bounds);
-  std::vector<Expr> indices = std::move(a.indices);
-  for (const Access& load : a.loads) {
-    indices.push_back(
-        bounds.Simplify(RowMajorOffset(in.graph.node(load.node).type.shape, load.coordinates)));
-  }
-  // Bags walk their rows with scalar bounds.
-  for (const Access& r : a.reductions) {
-    if (in.graph.node(r.node).op == Op::kEmbeddingBag) indices.push_back(r.coordinates[0]);
-  }
-  return indices;
-}
-
-// Merges axes i and i+1 into one if every index expression stays affine in it.
-bool TryMerge(const LowerInput& in, NodeId root, Axes& axes, size_t i, Bounds bounds) {
-  const std::string& symbol = axes.symbols[i];
-  Expr f = Expr::Symbol(symbol);
-  const Expr& inner = axes.extents[i + 1];
-  std::map<std::string, Expr, std::less<>> split = {{symbol, FloorDiv(f, inner)},
-                                                    {axes.symbols[i + 1], Mod(f, inner)}};
-  Expr extent = axes.extents[i] * inner;
-  bounds.SetExtent(symbol, extent);
-  Coordinates at;
-  for (const Expr& c : axes.root) at.push_back(bounds.Simplify(c.Substitute(split)));
-  if (!AffineIn(IndexExpressions(in, root, at, bounds), symbol)) return false;
-  axes.root = std::move(at);
-  axes.extents[i] = extent;
-  axes.symbols.erase(axes.symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-  axes.extents.erase(axes.extents.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-  return true;
-}
-
-// Axes of extent one are dropped; a root without axes has one of extent one.
-Axes RootAxes(const Node& root) {
-  Axes axes;
-  for (size_t i = 0; i < root.type.shape.size(); ++i) {
-    if (root.type.shape[i].IsConstant(1)) {
-      axes.root.push_back(0);
-      continue;
-    }
-    axes.symbols.push_back(absl::StrCat("x", i));
-    axes.extents.push_back(root.type.shape[i]);
-    axes.root.push_back(Expr::Symbol(axes.symbols.back()));
-  }
-  if (axes.extents.empty()) {
-    axes.symbols.push_back("x");
-    axes.extents.push_back(1);
-  }
-  return axes;
-}
-
-bool HasBag(const LowerInput& in, NodeId root, const Axes& axes, const Bounds& bounds) {
-  Accesses a = CollectAccesses(in.graph, in.has_memory, root, axes.root, bounds);
-  return std::any_of(a.reductions.begin(), a.reductions.end(), [&](const Access& r) {
-    return in.graph.node(r.node).op == Op::kEmbeddingBag;
-  });
-}
-
-void MergeAxes(const LowerInput& in, NodeId root, Axes& axes, Bounds bounds) {
-  for (size_t i = 0; i < axes.symbols.size(); ++i)
-    bounds.SetExtent(axes.symbols[i], axes.extents[i]);
-  if (HasBag(in, root, axes, bounds)) return;
-  for (size_t i = axes.extents.size(); i-- > 1;) {
-    if (i < axes.extents.size()) TryMerge(in, root, axes, i - 1, bounds);
-  }
-}
-
-int WidestBytes(const LowerInput& in, NodeId root, const Coordinates& at, const Bounds& bounds) {
-  return CollectAccesses(in.graph, in.has_memory, root, at, bounds).widest_bytes;
-}
-
-Coordinates Place(const Axes& axes, const Coordinates& values) {
-  std::map<std::string, Expr, std::less<>> at;
-  for (size_t i = 0; i < values.size(); ++i) at[axes.symbols[i]] = values[i];
-  Coordinates c;
-  for (const Expr& e : axes.root) c.push_back(e.Substitute(at));
-  return c;
-}
 
 // Reductions whose place does not depend on the element within the row are computed before the row.
 void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& outer) {
@@ -157,37 +64,6 @@ std::map<NodeId, int> RowScratch(KernelBuilder& b, const Expr& length) {
     scratch[n] = b.emitter.Scratch(node.type.dtype, *elements);
   }
   return scratch;
-}
-
-absl::Status LowerMap(KernelBuilder& b) {
-  Axes axes = RootAxes(b.root);
-  MergeAxes(b.input, b.choice.root, axes, b.emitter.bounds());
-  Bounds& bounds = b.emitter.bounds();
-  const Expr length = axes.extents.back();
-  std::vector<Expr> outer(axes.extents.begin(), axes.extents.end() - 1);
-  std::optional<int64_t> longest = bounds.Maximum(length);
-  // So that one long axis can be shared out.
-  const int64_t chunk = b.choice.walk.elements;
-  const bool chunked = !longest || *longest > 2 * chunk;
-  if (chunked) outer.push_back(CeilDiv(length, chunk));
-  b.SetGrid(Product(outer));
-  Coordinates at = Delinearize(b.Item(), outer);
-  for (Expr& c : at) c = bounds.Simplify(c);
-  Expr begin = 0, end = length;
-  if (chunked) {
-    begin = at.back() * chunk;
-    end = MinOf(length, begin + chunk);
-    at.pop_back();
-  }
-  int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, bounds));
-  b.emitter.VectorFor(begin, end, lanes, b.choice.walk.unroll,
-                      [&](const Expr& i, const std::optional<Expr>& count, int) {
-                        PointLowering::Context context(&b.at, lanes, count);
-                        Coordinates element = at;
-                        element.push_back(i + Expr::Symbol(kir::kLane));
-                        b.StoreRoot(Place(axes, element));
-                      });
-  return absl::OkStatus();
 }
 
 absl::Status LowerRow(KernelBuilder& b) {

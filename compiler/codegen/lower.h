@@ -62,7 +62,8 @@ struct KernelBuilder {
 // `flat` in [0, product of extents) as coordinates, first extent slowest.
 Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents);
 
-// The kinds; kScatter and the walks over the root's elements are in lower.cc.
+// The kinds; kRow, kPoint and kScatter are in lower.cc.
+absl::Status LowerMap(KernelBuilder& b);
 absl::Status LowerContract(KernelBuilder& b);
 absl::Status LowerAttention(KernelBuilder& b);
 // A contraction whose schedule says ColumnAccess::kLibrary.

@@ -102,6 +102,29 @@ TEST(LowerTest, ContractWithBias) {
   })"));
 }
 
+// Two rows side by side; tests only at borders; weights read once.
+TEST(LowerTest, WindowsInRows) {
+  const absl::StatusOr<Graph> g = ParseGraph(R"(graph "" {
+    dim w in [1, 500]
+    %0 = Input "x" : f32[2, 20, w]
+    %1 = Parameter "k" : f32[2, 3]
+    %2 = IndexMap(%0) {fill=f32[] {0.0}, map=map[2, 20, w, 3]($0, $1 + $3 - 1, $2)}
+    %3 = IndexMap(%1) {map=map[2, 20, w, 3]($0, $3)}
+    %4 = Mul(%2, %3)
+    %5 = SumReduce(%4) {axes=[3]}
+    %6 = IndexMap(%5) {fill=f32[] {0.5}, map=map[2, 20, w]($0, $1, $2 - 1)}
+    output "y" = %6
+  })");
+  ASSERT_TRUE(g.ok()) << g.status();
+  KernelChoice choice{.root = 6};
+  choice.walk.rows = 2;
+  const absl::StatusOr<LoweredKernel> k =
+      LowerKernel({*g, MemoryOf(*g, {{choice}}), Target()}, choice);
+  ASSERT_TRUE(k.ok()) << k.status();
+  EXPECT_TRUE(kir::Verify(k->kernel).ok()) << kir::Verify(k->kernel);
+  ExpectGolden("map_windows", kir::ToText(k->kernel));
+}
+
 // One kernel of a contraction by a library, in blocks of 32 rows and 2 vectors of columns.
 absl::StatusOr<std::string> ByLibrary(const std::string& text, bool swap = false,
                                       const std::string& blas = "OpenBLAS 0.3.21") {

@@ -1,12 +1,14 @@
 #include "compiler/codegen/point.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/search/access.h"
+#include "compiler/search/extents.h"
 
 namespace athanor {
 
@@ -21,6 +23,14 @@ std::string Key(NodeId node, const Coordinates& coordinates, int lanes, const ki
                       absl::StrJoin(coordinates, ";", [](std::string* out, const Expr& e) {
                         absl::StrAppend(out, e.ToString());
                       }));
+}
+
+// Few enough terms of a reduction to be written one after the other.
+constexpr int64_t kMostUnrolled = 32;
+
+// Not -0.
+bool IsZero(const Scalar& value) {
+  return IsFloat(value.dtype) ? value.f == 0 && !std::signbit(value.f) : value.u == 0;
 }
 
 Scalar Integer(DType dtype, int64_t value) {
@@ -95,20 +105,44 @@ Var PointLowering::Elementwise(const Node& node, const Coordinates& coordinates)
 }
 
 Var PointLowering::Inside(const Expr& coordinate, const Expr& extent) {
+  const bool below = !e_.bounds().Less(coordinate, extent),
+             above = !e_.bounds().NonNegative(coordinate);
+  if (!below && !above) return kNoVar;
+  const std::string key =
+      absl::StrCat("inside ", lanes_, " ", coordinate.ToString(), " ", extent.ToString());
+  if (std::optional<Var> known = e_.Recall(key)) return *known;
+  const auto negated = [&](Var v) { return e_.Compute(Op::kNot, DType::kBool, {v}); };
   Var inside = kNoVar;
-  Var index = kNoVar;
-  if (!e_.bounds().NonNegative(coordinate)) {
-    index = e_.Index(coordinate, lanes_);
-    Var zero = e_.Const(Scalar::Signed(DType::kI64, 0));
-    inside = e_.Compute(Op::kNot, DType::kBool,
-                        {e_.Compute(Op::kLessThan, DType::kBool, {index, zero})});
+  const std::optional<Expr::Affine> affine = coordinate.AsAffine(kir::kLane);
+  const bool along = affine && !e_.UsesLane(affine->base) && affine->stride.constant() > 0;
+  if (along && e_.UsesLane(coordinate) && lanes_ > 1) {
+    // From a first lane to a last.
+    const auto first = [&](const Expr& at) {
+      return e_.LaneMask(e_.Simplify(CeilDiv(at - affine->base, affine->stride)), lanes_);
+    };
+    if (above) inside = negated(first(0));
+    if (below) inside = e_.And(inside, first(extent));
+  } else {
+    const Var index = e_.Index(coordinate, lanes_);
+    const auto less = [&](Var bound) {
+      return e_.Compute(Op::kLessThan, DType::kBool, {index, bound});
+    };
+    if (above) inside = negated(less(e_.Const(Scalar::Signed(DType::kI64, 0))));
+    if (below) inside = e_.And(inside, less(e_.Index(extent, 1)));
   }
-  if (!e_.bounds().Less(coordinate, extent)) {
-    if (index == kNoVar) index = e_.Index(coordinate, lanes_);
-    Var below = e_.Compute(Op::kLessThan, DType::kBool, {index, e_.Index(extent, 1)});
-    inside = e_.And(inside, below);
-  }
+  e_.Remember(key, inside);
   return inside;
+}
+
+bool PointLowering::IsZeroOutside(NodeId id) const {
+  if (provided_.contains(id) || (row_.index && row_.scratch_of.contains(id))) return false;
+  if (id != root_ && has_memory_[id]) return true;
+  const Node& node = graph_.node(id);
+  if (node.op == Op::kIndexMap && node.attrs.contains("fill")) {
+    return IsZero(LoadScalar(GetAttr<Tensor>(node.attrs, "fill"), 0)) &&
+           IsZeroOutside(node.inputs[0]);
+  }
+  return (node.op == Op::kIndexMap || node.op == Op::kCast) && IsZeroOutside(node.inputs[0]);
 }
 
 Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {
@@ -126,8 +160,9 @@ Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {
   mask_.predicate = e_.And(outer, inside);
   Var value = At(node.inputs[0], source);
   mask_.predicate = outer;
-  Var fill = e_.Const(LoadScalar(GetAttr<Tensor>(node.attrs, "fill"), 0));
-  return e_.Compute(Op::kSelect, node.type.dtype, {inside, value, fill});
+  const Scalar fill = LoadScalar(GetAttr<Tensor>(node.attrs, "fill"), 0);
+  if (IsZero(fill) && IsZeroOutside(node.inputs[0])) return value;
+  return e_.Compute(Op::kSelect, node.type.dtype, {inside, value, e_.Const(fill)});
 }
 
 Var PointLowering::Gather(const Node& node, const Coordinates& coordinates) {
@@ -209,12 +244,31 @@ Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& ex
   return vectors ? e_.Reduce(op, sums[0]) : sums[0];
 }
 
+Var PointLowering::Unrolled(Op op, DType accumulator, const std::vector<Expr>& extents,
+                            const std::function<Var(const Coordinates&, Var)>& term) {
+  Var sum = e_.Const(IdentityOf(op, accumulator));
+  Coordinates indices;
+  std::function<void(size_t)> nest = [&](size_t axis) {
+    if (axis == extents.size()) {
+      sum = term(indices, sum);
+      return;
+    }
+    for (int64_t i = 0; i < *extents[axis].constant(); ++i) {
+      indices.push_back(i);
+      nest(axis + 1);
+      indices.pop_back();
+    }
+  };
+  nest(0);
+  return sum;
+}
+
 Var PointLowering::Reduction(const Node& node, const Coordinates& coordinates) {
   const TensorType& operand = graph_.node(node.inputs[0]).type;
   const std::vector<int64_t>& axes = GetAttr<std::vector<int64_t>>(node.attrs, "axes");
   std::vector<Expr> extents;
   for (int64_t a : axes) extents.push_back(operand.shape[a]);
-  auto term = [&](const Coordinates& indices) {
+  auto place = [&](const Coordinates& indices) {
     Coordinates point;
     size_t kept = 0;
     for (size_t a = 0; a < operand.shape.size(); ++a) {
@@ -222,12 +276,28 @@ Var PointLowering::Reduction(const Node& node, const Coordinates& coordinates) {
       point.push_back(reduced == axes.end() ? coordinates[kept++]
                                             : indices[reduced - axes.begin()]);
     }
-    return At(node.inputs[0], point);
+    return point;
   };
   Op op = node.op == Op::kSumReduce ? Op::kAdd : node.op == Op::kMulReduce ? Op::kMul : Op::kMax;
   DType accumulator = op == Op::kMax ? node.type.dtype : AccumulatorOf(node.type.dtype);
   if (node.type.dtype == DType::kBool) op = Op::kOr;
-  Var v = Combine(op, accumulator, extents, LanesFree(coordinates), term);
+  const bool free_lanes = LanesFree(coordinates);
+  const std::optional<int64_t> terms = Product(extents).constant();
+  Var v;
+  if (hoists_ && terms && *terms <= kMostUnrolled && (!free_lanes || lanes_ == 1)) {
+    const NodeId operand = node.inputs[0];
+    const Node& product = graph_.node(operand);
+    const bool fused = op == Op::kAdd && product.op == Op::kMul && IsFloat(accumulator) &&
+                       product.type.dtype == accumulator && !has_memory_[operand];
+    v = Unrolled(op, accumulator, extents, [&](const Coordinates& indices, Var sum) {
+      const Coordinates at = place(indices);
+      if (fused) return e_.Fma(At(product.inputs[0], at), At(product.inputs[1], at), sum);
+      return e_.Compute(op, accumulator, {sum, e_.Cast(At(operand, at), accumulator)});
+    });
+  } else {
+    v = Combine(op, accumulator, extents, free_lanes,
+                [&](const Coordinates& indices) { return At(node.inputs[0], place(indices)); });
+  }
   return e_.Cast(v, node.type.dtype);
 }
 
@@ -328,8 +398,31 @@ Expr PointLowering::Offset(NodeId node, const Coordinates& coordinates) const {
 }
 
 Var PointLowering::FromMemory(NodeId node, const Coordinates& coordinates) {
-  int buffer = BufferOf(node, /*written=*/false);
-  return e_.Load(buffer, Offset(node, coordinates), lanes_, mask_);
+  const int buffer = BufferOf(node, /*written=*/false);
+  const Expr offset = Offset(node, coordinates);
+  const bool all = mask_.predicate == kNoVar && !e_.UsesLane(offset);
+  if (!hoists_ || !all || !IsInsideAlways(node, coordinates)) {
+    return e_.Load(buffer, offset, lanes_, mask_);
+  }
+  const std::string key = absl::StrCat("load ", buffer, " ", offset.ToString());
+  if (std::optional<Var> known = e_.Recall(key)) return *known;
+  Var v;
+  e_.Hoist(offset, [&] {
+    v = e_.Load(buffer, offset, 1, {});
+    e_.Remember(key, v);
+  });
+  return v;
+}
+
+bool PointLowering::IsInsideAlways(NodeId node, const Coordinates& coordinates) const {
+  const Shape& shape = graph_.node(node).type.shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const Expr& c = coordinates[i];
+    if (!e_.IsPlace(c) || !e_.bounds().NonNegative(c) || !e_.bounds().Less(c, shape[i])) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void PointLowering::SetRow(Coordinates prefix, Expr length, std::map<NodeId, int> scratch_of) {

@@ -55,6 +55,8 @@ class PointLowering {
     kir::Mask mask_;
   };
 
+  // From here on what all steps of a loop read is read before it, where that is sure to lie inside.
+  void SetHoists() { hoists_ = true; }
   // Sums that a reduction along vectors has side by side.
   void SetUnroll(int unroll) { unroll_ = unroll; }
   // `node` is being computed: it is not read from its own memory.
@@ -95,6 +97,14 @@ class PointLowering {
   // lanes run along the last extent where the coordinates leave the lanes free.
   kir::Var Combine(Op op, DType accumulator, const std::vector<Expr>& extents, bool free_lanes,
                    const std::function<kir::Var(const Coordinates& indices)>& term);
+  // The same where there are few elements, their number known: without a loop, so that results side
+  // by side share what they read. `term` adds a term to a sum.
+  kir::Var Unrolled(Op op, DType accumulator, const std::vector<Expr>& extents,
+                    const std::function<kir::Var(const Coordinates& indices, kir::Var sum)>& term);
+  // Whether the coordinates are inside the node whatever its data or the lanes.
+  bool IsInsideAlways(NodeId node, const Coordinates& coordinates) const;
+  // Whether a node computed under a predicate is zero where that is false.
+  bool IsZeroOutside(NodeId node) const;
   // Whether nothing in `coordinates` or the predicate differs by lane.
   bool LanesFree(const Coordinates& coordinates) const;
   // True where 0 <= coordinate < extent; kNoVar where proved.
@@ -106,6 +116,7 @@ class PointLowering {
   NodeId root_ = -1;
   int lanes_ = 1;
   int unroll_ = 1;
+  bool hoists_ = false;
   kir::Mask mask_;
   std::map<NodeId, Provider> provided_;
   struct Row {

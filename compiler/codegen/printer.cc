@@ -166,6 +166,7 @@ class Printer {
       a.pattern = unit ? Access::Pattern::kContiguous : Access::Pattern::kStrided;
       a.index = Scalar(affine->base);
       if (!unit) a.stride = Scalar(affine->stride);
+      a.step = affine->stride.constant().value_or(0);
       return a;
     }
     a.pattern = Access::Pattern::kScattered;

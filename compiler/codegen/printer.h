@@ -38,6 +38,7 @@ struct Access {
   } pattern = Pattern::kUniform;
   std::string index;   // i64: a vector if scattered, else a scalar
   std::string stride;  // i64 scalar
+  int64_t step = 0;    // the stride where it is known
   std::string count;   // i64 scalar, lanes below it are active; empty: all
   std::optional<Operand> predicate;
 };

@@ -19,7 +19,10 @@ class Walk {
       : graph_(graph), has_memory_(has_memory), bounds_(std::move(bounds)), first_(first) {}
 
   void Visit(NodeId id, const std::vector<Expr>& coordinates, bool root);
-  Accesses Take() && { return std::move(result_); }
+  Accesses Take() && {
+    result_.bounds = std::move(bounds_);
+    return std::move(result_);
+  }
 
  private:
   Expr Fresh(const Expr& extent) {
@@ -123,6 +126,7 @@ void Walk::VisitMap(const Node& node, const std::vector<Expr>& coordinates) {
     for (size_t i = 0; i < source.size(); ++i) {
       if (bounds_.NonNegative(source[i]) && bounds_.Less(source[i], operand[i])) continue;
       result_.indices.push_back(source[i]);
+      result_.conditions.push_back({source[i], operand[i]});
     }
   }
   Visit(node.inputs[0], source, false);

@@ -20,12 +20,19 @@ struct Access {
   bool inside_reduction = false;
 };
 
+// What the condition of a filled map asks of a coordinate: to be in [0, extent).
+struct Condition {
+  Expr coordinate, extent;
+};
+
 struct Accesses {
   std::vector<Access> loads;  // nodes with memory
   std::vector<Access>
       reductions;  // Sum-, Max-, MulReduce, Contract, EmbeddingBag, Attention computed inline
   std::vector<Expr> indices;  // other uses of coordinates: Iota, the conditions of filled maps
-  int widest_bytes = 1;       // of the dtypes computed with
+  std::vector<Condition> conditions;  // those not proved
+  Bounds bounds;                      // those given, and of the symbols made on the way
+  int widest_bytes = 1;               // of the dtypes computed with
 };
 
 // Walks from `root` (even if it has memory) at `coordinates`. Reduced axes become symbols "$r0",

@@ -228,6 +228,11 @@ double TaskCost::Predict(const KernelChoice& choice) const {
     seconds = std::max(seconds, Attention(choice.attention));
   } else if (choice.kind == KernelKind::kMap) {
     const double items = std::ceil(elements_ / static_cast<double>(choice.walk.elements));
+    // Of windows, half is what neighbouring rows share.
+    if (choice.walk.rows > 1) {
+      const double shared = 0.5 + 0.5 / static_cast<double>(choice.walk.rows);
+      seconds = std::max(roofline_, seconds * shared);
+    }
     seconds *= Imbalance(items, threads_);
   } else if (choice.kind == KernelKind::kRow || choice.kind == KernelKind::kPoint) {
     // Each of the sums side by side waits for its last addition.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/search/access.h"
 #include "compiler/search/contract_schedule.h"
+#include "compiler/search/repeats.h"
 
 namespace athanor {
 
@@ -26,13 +27,17 @@ bool CanRepeat(const Node& node) {
 // Lowering recurses through a kernel's nodes, and Clang's time grows with them.
 constexpr int kMaxKernelNodes = 200;
 
+// Side by side: their sums and what they read stay in 16 registers.
+constexpr int64_t kWindowRows = 4;
+
 // What a kernel's root has gathered so far.
 struct Group {
   int nodes = 0;
   NodeId anchor = -1;
   bool row = false;      // reductions over the root's last axis
   bool inline_ = false;  // other reductions, computed where they are met
-  bool point = false;    // of those, one runs along its operand's last axis
+  bool point = false;    // of those, a long one runs along its operand's last axis
+  bool windows = false;  // of those, one is over small windows
   bool has_reduction() const { return row || inline_; }
 };
 
@@ -58,6 +63,7 @@ class Grouping {
         fusion_(fusion),
         known_(known),
         bounds_(graph.DimBounds()),
+        repeats_(graph),
         at_(known ? graph.nodes.size() : 0),
         place_(at_.size()) {}
   Genome Choose();
@@ -80,6 +86,7 @@ class Grouping {
   std::string Between(NodeId root, NodeId n);
   void AppendViews(NodeId n, std::string* key) const;
   bool CanInlineReduction(NodeId n, NodeId root);
+  void FindWindows(const Node& reduction, Group* group) const;
   bool CanInlineAnchor(NodeId n, NodeId root);
   // False if one of the kernels that need `n` has enough nodes already.
   bool HasRoom(NodeId n) const;
@@ -99,6 +106,7 @@ class Grouping {
   const Fusion& fusion_;
   const std::optional<FusionKnowledge>& known_;
   Bounds bounds_;
+  Repeats repeats_;
   std::vector<bool> memory_, is_weight_, is_output_, views_only_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::set<NodeId>> groups_;  // roots whose kernels compute the node
@@ -204,7 +212,14 @@ void Grouping::MakeRoot(NodeId n) {
     int64_t last = static_cast<int64_t>(node(root.inputs[0]).type.shape.size()) - 1;
     g.inline_ = true;
     g.point = std::find(axes.begin(), axes.end(), last) != axes.end();
+    FindWindows(root, &g);
   }
+}
+
+void Grouping::FindWindows(const Node& reduction, Group* group) const {
+  if (!IsShortReduction(graph_, reduction)) return;
+  group->point = false;
+  group->windows = ReadsWindows(graph_, reduction);
 }
 
 void Grouping::Visit(NodeId n) {
@@ -223,8 +238,9 @@ void Grouping::Visit(NodeId n) {
   }
   if (groups_[n].empty()) return;  // nobody needs it
   auto asked = fusion_.nodes.find(n);
+  const bool repeats = repeats_.Pay(n, users_[n], memory_);
   const bool memory =
-      asked == fusion_.nodes.end() ? NeedsDivision(n) : asked->second == Fuse::kMemory;
+      asked == fusion_.nodes.end() ? repeats || NeedsDivision(n) : asked->second == Fuse::kMemory;
   // No kernel writes a literal, however full those that read it are.
   const bool literal = node(n).op == Op::kConstant;
   if (!literal && (memory || !HasRoom(n) || !CanInline(n))) return MakeRoot(n);
@@ -338,6 +354,7 @@ bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
     int64_t last = static_cast<int64_t>(node(node(n).inputs[0]).type.shape.size()) - 1;
     g.inline_ = true;
     g.point = std::find(axes.begin(), axes.end(), last) != axes.end();
+    FindWindows(node(n), &g);
     return true;
   }
   return false;
@@ -376,6 +393,8 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
     k.kind = KernelKind::kRow;
   } else if (g.point) {
     k.kind = KernelKind::kPoint;
+  } else if (g.windows && node(root).type.shape.size() > 1) {
+    k.walk.rows = kWindowRows;
   }
   return k;
 }

@@ -38,7 +38,8 @@ const char* ColumnsText(ColumnAccess columns) {
 std::string ScheduleText(const KernelChoice& choice) {
   switch (choice.kind) {
     case KernelKind::kMap:
-      return absl::StrCat("map elements=", choice.walk.elements, " unroll=", choice.walk.unroll);
+      return absl::StrCat("map elements=", choice.walk.elements, " unroll=", choice.walk.unroll,
+                          choice.walk.rows > 1 ? absl::StrCat(" rows=", choice.walk.rows) : "");
     case KernelKind::kRow:
       return absl::StrCat("row unroll=", choice.walk.unroll);
     case KernelKind::kPoint:

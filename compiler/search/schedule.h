@@ -76,10 +76,12 @@ struct AttentionSchedule {
 
 // How map, row and point kernels walk the root's elements.
 struct WalkSchedule {
-  int64_t elements = 4096;  // kMap: of a long axis, that one work item computes
+  int64_t elements = 4096;  // kMap: of a long axis or several rows, that one work item computes
   // Vectors computed side by side: of a map's elements; of a row's or a point's reductions, each
   // with a sum of its own.
   int unroll = 1;
+  // kMap: rows of the last axis computed side by side, which share what windows both read.
+  int64_t rows = 1;
 
   bool operator==(const WalkSchedule&) const = default;
 };

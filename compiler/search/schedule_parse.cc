@@ -51,11 +51,13 @@ class ScheduleReader {
     const std::pair<absl::string_view, int*> small[] = {{"mr", attention ? &a.mr : &c.mr},
                                                         {"nv", attention ? &a.nv : &c.nv},
                                                         {"unroll", &w.unroll}};
-    const std::pair<absl::string_view, int64_t*> large[] = {{"rows", &c.rows_per_item},
-                                                            {"panels", &c.panels_per_item},
-                                                            {"kc", &c.kc},
-                                                            {"keys", &a.key_block},
-                                                            {"elements", &w.elements}};
+    const bool map = choice_.kind == KernelKind::kMap;
+    const std::pair<absl::string_view, int64_t*> large[] = {
+        {"rows", map ? &w.rows : &c.rows_per_item},
+        {"panels", &c.panels_per_item},
+        {"kc", &c.kc},
+        {"keys", &a.key_block},
+        {"elements", &w.elements}};
     for (const auto& [known, field] : small) {
       if (name == known) return absl::SimpleAtoi(value, field) && *field > 0;
     }

@@ -61,6 +61,9 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
               %2 = Contract(%0, %1) {spec="mk,kn->nm"} output "y" = %2)",
            R"(%0 = Input "q" : f32[b, 64, 32] %1 = Attention(%0, %0, %0) output "y" = %1)",
            R"(%0 = Input "x" : f32[b, 256] %1 = Exp(%0) output "y" = %1)",
+           R"(%0 = Input "x" : f32[b, 256]
+              %1 = IndexMap(%0) {map=map[b, 254, 3]($0, $1 + $2)} %2 = MaxReduce(%1) {axes=[2]}
+              output "y" = %2)",
            R"(%0 = Input "x" : f32[b, 256] %1 = MaxReduce(%0) {axes=[1]}
               %2 = IndexMap(%1) {map=map[b, 256]($0)} %3 = Min(%0, %2) output "y" = %3)",
            R"(%0 = Input "x" : f32[256, b] %1 = SumReduce(%0) {axes=[0]} output "y" = %1)",

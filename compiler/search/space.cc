@@ -27,7 +27,7 @@ Point PointOf(const KernelChoice& choice) {
     case KernelKind::kMap:
     case KernelKind::kRow:
     case KernelKind::kPoint:
-      return {choice.walk.elements, choice.walk.unroll};
+      return {choice.walk.elements, choice.walk.unroll, choice.walk.rows};
     default:
       return {};
   }
@@ -254,9 +254,14 @@ std::vector<KernelChoice> WalkSchedules(const KernelTask& task) {
   for (int64_t elements : {1024, 4096, 16384}) {
     if (!map && elements != task.choice.walk.elements) continue;
     for (int unroll : {1, 2, 4}) {
-      KernelChoice c = task.choice;
-      c.walk = {.elements = elements, .unroll = unroll};
-      all.push_back(c);
+      for (int64_t rows : {1, 2, 4, 8}) {
+        // Side by side only rows that read each other's windows.
+        if (rows > 1 && task.choice.walk.rows == 1) continue;
+        if (rows * unroll > 8) continue;
+        KernelChoice c = task.choice;
+        c.walk = {.elements = elements, .unroll = unroll, .rows = rows};
+        all.push_back(c);
+      }
     }
   }
   return all;

@@ -38,14 +38,14 @@ struct Pattern {
   std::function<int64_t(int64_t i)> source;
 };
 
-// x has 3n elements; `order` is a permutation of [0, n); `on` says which elements are on.
+// x has 5n elements; `order` is a permutation of [0, n); `on` says which elements are on.
 TEST_P(KernelMemory, PatternsAndMasks) {
   const int lanes = GetParam().lanes;
   for (int64_t n : {int64_t{3 * lanes + lanes / 2 + 1}, int64_t{2 * lanes}, int64_t{1}}) {
     for (const DTypeRow& row : kDTypes) {
       SCOPED_TRACE(Cat(row.name, ", n = ", n));
       std::mt19937_64 random(n);
-      Tensor x = Tensor::Zeros(row.dtype, {3 * n}), on = Tensor::Zeros(DType::kBool, {n}),
+      Tensor x = Tensor::Zeros(row.dtype, {5 * n}), on = Tensor::Zeros(DType::kBool, {n}),
              order = Tensor::Zeros(DType::kI64, {n});
       for (char& c : x.bytes) c = row.dtype == DType::kBool ? random() & 1 : random();
       std::iota(order.data<int64_t>(), order.data<int64_t>() + n, 0);
@@ -66,8 +66,6 @@ TEST_P(KernelMemory, PatternsAndMasks) {
           {"load where on", 1, [&](int64_t i) { return is_on(i) ? i : kZero; }},
           {"store where on", 1, [&](int64_t i) { return is_on(i) ? i : kKept; }},
           {"one element, where on", 1, [&](int64_t i) { return is_on(i) ? first(i) : kZero; }},
-          {"strided load", 1, [&](int64_t i) { return 3 * i; }},
-          {"strided load where on", 1, [&](int64_t i) { return is_on(i) ? 3 * i : kZero; }},
           {"gather", 1, [&](int64_t i) { return order.data<int64_t>()[i]; }},
           {"gather where on, wild elsewhere", 1,
            [&](int64_t i) { return is_on(i) ? order.data<int64_t>()[i] : kZero; }},
@@ -77,6 +75,17 @@ TEST_P(KernelMemory, PatternsAndMasks) {
           {"load if the first is on", 1, [&](int64_t i) { return is_on(first(i)) ? i : kZero; }},
           {"store if the first is on", 1, [&](int64_t i) { return is_on(first(i)) ? i : kKept; }},
       };
+      // So that the last one is the last element of x.
+      const size_t strided = patterns.size();
+      constexpr int kSteps[] = {2, 3, 4, 5};
+      for (const int step : kSteps) {
+        const int64_t start = 5 * n - 1 - step * (n - 1);
+        patterns.push_back(
+            {"strided load", 1, [step, start](int64_t i) { return start + step * i; }});
+        patterns.push_back({"strided load where on", 1, [step, start, &is_on](int64_t i) {
+                              return is_on(i) ? start + step * i : kZero;
+                            }});
+      }
       std::vector<int> out;
       for (size_t p = 0; p < patterns.size(); ++p) out.push_back(e.Global(row.dtype, true));
       e.VectorFor(0, Expr::Symbol("n"), lanes,
@@ -96,15 +105,20 @@ TEST_P(KernelMemory, PatternsAndMasks) {
                     e.Store(out[1], at, load(at, where), all);
                     e.Store(out[2], at, value, where);
                     e.Store(out[3], at, load(i, where), all);
-                    e.Store(out[4], at, load(3 * at, all), all);
-                    e.Store(out[5], at, load(3 * at, where), all);
-                    e.Store(out[6], at, load(e.Symbol(vorder), all), all);
-                    e.Store(out[7], at, load(e.Symbol(wild), where), all);
-                    e.Store(out[8], 3 * at, value, all);
-                    e.Store(out[9], e.Symbol(vorder), value, all);
-                    e.Store(out[10], e.Symbol(wild), value, where);
-                    e.Store(out[11], at, load(at, scalar), all);
-                    e.Store(out[12], at, value, scalar);
+                    e.Store(out[4], at, load(e.Symbol(vorder), all), all);
+                    e.Store(out[5], at, load(e.Symbol(wild), where), all);
+                    e.Store(out[6], 3 * at, value, all);
+                    e.Store(out[7], e.Symbol(vorder), value, all);
+                    e.Store(out[8], e.Symbol(wild), value, where);
+                    e.Store(out[9], at, load(at, scalar), all);
+                    e.Store(out[10], at, value, scalar);
+                    for (size_t s = 0; s < std::size(kSteps); ++s) {
+                      const Expr n_expr = Expr::Symbol("n");
+                      const Expr from = 5 * n_expr - 1 - kSteps[s] * (n_expr - 1);
+                      const Expr index = from + kSteps[s] * at;
+                      e.Store(out[strided + 2 * s], at, load(index, all), all);
+                      e.Store(out[strided + 2 * s + 1], at, load(index, where), all);
+                    }
                   });
       std::vector<Tensor> got;
       for (const Pattern& p : patterns) got.push_back(Tensor::Zeros(row.dtype, {p.stretch * n}));

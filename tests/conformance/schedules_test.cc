@@ -79,6 +79,18 @@ constexpr Case kWalks[] = {
        output "y" = %7)"},
     {"Point", "bst", R"(%0 = Input "x" : f32[s, b, t] %1 = Input "w" : f32[s, b, t]
        %2 = Mul(%0, %1) %3 = SumReduce(%2) {axes=[0, 2]} output "y" = %3)"},
+    {"Windows", "bt", R"(%0 = Input "x" : f32[2, b, t] %1 = Input "w" : f32[2, 3, 3]
+       %2 = IndexMap(%0) {fill=f32[] {0.0}, map=map[2, b, t, 3, 3]($0, $1 + $3 - 1, $2 + $4 - 1)}
+       %3 = IndexMap(%1) {map=map[2, b, t, 3, 3]($0, $3, $4)} %4 = Mul(%2, %3)
+       %5 = SumReduce(%4) {axes=[3, 4]} %6 = Tanh(%5) output "y" = %6)"},
+    {"WindowsApart", "bt", R"(%0 = Input "x" : f64[b, 2*b + 1, 3*t] %1 = Input "w" : f64[3, 2]
+       %2 = IndexMap(%0) {fill=f64[] {0.0},
+       map=map[b, b, t, 3, 2]($0, 2*$1 + $3 - 2, 3*$2 + 2*$4 - 3)}
+       %3 = IndexMap(%1) {map=map[b, b, t, 3, 2]($3, $4)} %4 = Mul(%2, %3)
+       %5 = SumReduce(%4) {axes=[3, 4]} output "y" = %5)"},
+    {"LargestOfWindows", "bt", R"(%0 = Input "x" : bf16[b, 2*t]
+       %1 = IndexMap(%0) {fill=bf16[] {-inf}, map=map[b, t, 5, 3]($0 + $2 - 1, 2*$1 + $3 - 1)}
+       %2 = MaxReduce(%1) {axes=[2, 3]} output "y" = %2)"},
     {"IntegerPoint", "bt", R"(%0 = Input "x" : i32[b, t] %1 = MaxReduce(%0) {axes=[1]}
        output "y" = %1)"},
 };

@@ -87,6 +87,25 @@ TEST(WindowTest, GroupsAndDepthwise) {
         DType::kF32, kSizes);
 }
 
+// Lanes along the last axis at every step and dilation, beside borders on all sides, with windows
+// that are larger than what they read.
+TEST(WindowTest, DepthwiseStepsAndBorders) {
+  const std::vector<Expr::Env> sizes = {
+      {{"n", 1}, {"h", 1}, {"w", 1}},  {{"n", 2}, {"h", 2}, {"w", 2}},
+      {{"n", 1}, {"h", 7}, {"w", 40}}, {{"n", 2}, {"h", 13}, {"w", 37}},
+      {{"n", 1}, {"h", 40}, {"w", 0}}, {{"n", 0}, {"h", 3}, {"w", 3}}};
+  for (int stride = 1; stride <= 5; ++stride) {
+    for (int dilation : {1, 3}) {
+      Check(absl::StrCat(R"(%0 = Input "x" : T[n, 3, h, w] %1 = Parameter "k" : T[3, 1, 3, 5]
+            %2 = Conv(%0, %1) {strides=[)",
+                         stride, ", ", stride, "], dilations=[", dilation, ", ", dilation,
+                         R"(], begin=shape[2, 3], out=shape[floordiv(h, )", stride,
+                         ") + 1, floordiv(w, ", stride, R"() + 2], group=3} output "y" = %2)"),
+            DType::kF32, sizes);
+    }
+  }
+}
+
 // A kernel of one element is a contraction of x itself.
 TEST(WindowTest, PointwiseConvolution) {
   Check(R"(%0 = Input "x" : T[n, 6, h, w] %1 = Parameter "k" : T[10, 6, 1, 1]

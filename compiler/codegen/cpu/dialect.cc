@@ -167,6 +167,10 @@ std::string CpuDialect::LoadVector(const Access& access, const std::string& elem
   }
   const bool strided = access.pattern == Access::Pattern::kStrided,
              masked = active.kind != Active::kAll;
+  if (strided && access.step >= 2 && access.step <= Prelude::kMostStep) {
+    return Cat(prelude_.Every(element, lanes, static_cast<int>(access.step), masked), "(", at,
+               masked ? Cat(", ", MaskOf(active, lanes)) : "", ")");
+  }
   const std::string name = prelude_.Gather(element, lanes, strided, masked);
   return Cat(name, "(", strided ? at : Cat("b", access.buffer), ", ",
              strided ? access.stride : access.index, masked ? Cat(", ", MaskOf(active, lanes)) : "",

@@ -80,6 +80,10 @@ class Prelude {
   // T(const Tu* p, i64 stride) and T(const Tu* p, i64xN index); `masked` ones take a mask after
   // that. Stores take the value after p.
   std::string Gather(const std::string& element, int lanes, bool strided, bool masked);
+  // T(const Tu* p) or T(const Tu* p, i32xN mask): lane l is p[l * step], by whole vectors that hold
+  // nothing before the first or behind the last lane.
+  static constexpr int kMostStep = 4;
+  std::string Every(const std::string& element, int lanes, int step, bool masked);
   std::string Scatter(const std::string& element, int lanes, bool strided, bool masked);
 
   // i32xN(i64 n): lane < n.

@@ -194,6 +194,38 @@ std::string Prelude::Gather(const std::string& element, int lanes, bool strided,
   return Define(name, Fill(text, {{"T", type}, {"n", name}, {"e", element}, {"l", Cat(lanes)}}));
 }
 
+std::string Prelude::Every(const std::string& element, int lanes, int step, bool masked) {
+  const std::string type = VectorName(element, lanes);
+  const std::string name = Cat("every_", step, "_", masked ? "where_" : "", type);
+  if (Has(name)) return name;
+  std::vector<std::pair<std::string, std::string>> values = {
+      {"T", type}, {"n", name}, {"e", element}, {"l", Cat(lanes)}};
+  if (masked) values.push_back({"w", LoadMask(element, lanes)});
+  std::string text = Cat("FN $T $n(const $eu* p", masked ? ", i32x$l m" : "", ") {\n");
+  for (int part = 0; part < step; ++part) {
+    // The last vector ends with the last lane's element.
+    const int start = part + 1 < step ? part * lanes : (lanes - 1) * step - lanes + 1;
+    std::string at = Cat("p + ", start), mask, order;
+    for (int k = 0; k < lanes; ++k) {
+      const bool wanted = (start + k) % step == 0;
+      mask += Cat(", ", wanted ? (start + k) / step : lanes);
+    }
+    // What the vectors so far hold stays, what this one adds takes its place.
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int place = lane * step - start;
+      const bool here = place >= 0 && place < lanes && lane * step >= part * lanes;
+      order += Cat(", ", part == 0 ? (place < lanes ? place : 0) : here ? lanes + place : lane);
+    }
+    const std::string vector =
+        masked ? Cat("$w(", at, ", __builtin_shufflevector(m, (i32x$l)0", mask, "))")
+               : Cat("*(const $Tu*)(", at, ")");
+    text += Cat("  const $T v", part, " = ", vector, ";\n");
+    text += part == 0 ? Cat("  $T x = __builtin_shufflevector(v0, v0", order, ");\n")
+                      : Cat("  x = __builtin_shufflevector(x, v", part, order, ");\n");
+  }
+  return Define(name, Fill(text + "  return x;\n}\n", values));
+}
+
 std::string Prelude::Scatter(const std::string& element, int lanes, bool strided, bool masked) {
   const std::string type = VectorName(element, lanes);
   const std::string name =
