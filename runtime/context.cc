@@ -18,8 +18,7 @@ Executable::Context::~Context() = default;
 absl::Status Executable::Context::Allocate() {
   const Program& program = executable_->program_;
   Device& device = *executable_->device_;
-  absl::Status status = scratch_charge_.Raise(program.scratch_bytes *
-                                              device.capability().threads);
+  absl::Status status = scratch_charge_.Raise(program.scratch_bytes * device.capability().threads);
   if (!status.ok()) return status;
   auto queue = device.NewQueue(program.scratch_bytes);
   if (!queue.ok()) return queue.status();
@@ -31,6 +30,8 @@ absl::Status Executable::Context::Allocate() {
   values_.resize(program.sizes.size());
   size_table_.resize(program.size_refs.size());
   errors_.resize(program.run.size());
+  windows_.resize(program.buffers.size());
+  turns_.resize(program.loops.size());
   FillTable();
   return absl::OkStatus();
 }
@@ -46,7 +47,7 @@ void Executable::Context::FillTable() {
       input_patches_.push_back(patch);
     } else if (buffer.kind == v1::Buffer::OUTPUT) {
       output_patches_.push_back(patch);
-    } else {
+    } else if (buffer.kind != v1::Buffer::WINDOW) {  // those move
       table_[i] = const_cast<void*>(AddressOf(index));
     }
   }
@@ -61,9 +62,31 @@ const void* Executable::Context::AddressOf(int index) const {
       return outputs_[buffer.place].data();
     case v1::Buffer::ARENA:
       return static_cast<char*>(arena_->data()) + buffer.place;
+    case v1::Buffer::WINDOW:
+      return windows_[index];
     default:
       return executable_->FixedAddress(buffer);
   }
+}
+
+void Executable::Context::MoveWindows(int index, int64_t turn) {
+  const Program::Loop& loop = executable_->program_.loops[index];
+  const int64_t count = values_[loop.count_size];
+  const auto at = [&](int buffer) {
+    return const_cast<char*>(static_cast<const char*>(AddressOf(buffer)));
+  };
+  for (const Program::Loop::Slice& slice : loop.slices) {
+    const int64_t number = slice.reverse ? count - 1 - turn : turn;
+    windows_[slice.buffer] = at(slice.of) + number * BytesOf(slice.buffer);
+  }
+  for (const Program::Loop::Carry& carry : loop.carries) {
+    const bool last = (count - 1 - turn) % 2 == 0;
+    windows_[carry.next] = at(last ? carry.last : carry.other);
+    windows_[carry.read] = turn == 0 ? at(carry.initial) : at(last ? carry.other : carry.last);
+  }
+  turns_[index] = turn;
+  if (loop.turn >= 0) windows_[loop.turn] = &turns_[index];
+  for (const Program::Loop::Use& use : loop.uses) table_[use.position] = windows_[use.buffer];
 }
 
 int64_t Executable::Context::BytesOf(int index) const {
@@ -94,8 +117,7 @@ absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
 absl::Status Executable::Context::CheckSizes() const {
   const Program& program = executable_->program_;
   const auto broken = [&](absl::string_view what) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("plan '", program.plan_id, "': ", what));
+    return absl::FailedPreconditionError(absl::StrCat("plan '", program.plan_id, "': ", what));
   };
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const int64_t bytes = BytesOf(i);
@@ -105,14 +127,46 @@ absl::Status Executable::Context::CheckSizes() const {
     if (program.buffers[i].kind == v1::Buffer::ARENA &&
         bytes > program.arena_bytes - program.buffers[i].place) {
       return broken(absl::StrCat("buffer ", i, " of ", bytes, " bytes at ",
-                                 program.buffers[i].place,
-                                 " leaves the arena of ", program.arena_bytes));
+                                 program.buffers[i].place, " leaves the arena of ",
+                                 program.arena_bytes));
     }
   }
   for (const Program::Step& step : program.run) {
     if (values_[step.grid_size] < 0) {
-      return broken(absl::StrCat("step '", step.label, "' has a grid of ",
-                                 values_[step.grid_size]));
+      return broken(
+          absl::StrCat("step '", step.label, "' has a grid of ", values_[step.grid_size]));
+    }
+  }
+  return CheckLoops();
+}
+
+absl::Status Executable::Context::CheckLoops() const {
+  const Program& program = executable_->program_;
+  for (size_t l = 0; l < program.loops.size(); ++l) {
+    const Program::Loop& loop = program.loops[l];
+    const auto broken = [&](absl::string_view what) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("plan '", program.plan_id, "': loop ", l, " ", what));
+    };
+    const int64_t count = values_[loop.count_size];
+    if (count < 0) return broken(absl::StrCat("has ", count, " turns"));
+    for (const Program::Loop::Slice& slice : loop.slices) {
+      int64_t bytes = 0;
+      if (__builtin_mul_overflow(count, BytesOf(slice.buffer), &bytes) ||
+          bytes != BytesOf(slice.of)) {
+        return broken(absl::StrCat("has ", count, " slices of ", BytesOf(slice.buffer),
+                                   " bytes in buffer ", slice.of, " of ", BytesOf(slice.of)));
+      }
+    }
+    for (const Program::Loop::Carry& carry : loop.carries) {
+      for (const int buffer : {carry.initial, carry.read, carry.next, carry.other}) {
+        if (BytesOf(buffer) == BytesOf(carry.last)) continue;
+        return broken(absl::StrCat("carries ", BytesOf(carry.last), " bytes through buffer ",
+                                   buffer, " of ", BytesOf(buffer)));
+      }
+    }
+    if (loop.turn >= 0 && BytesOf(loop.turn) != static_cast<int64_t>(sizeof(int64_t))) {
+      return broken(absl::StrCat("has its turn in ", BytesOf(loop.turn), " bytes"));
     }
   }
   return absl::OkStatus();
@@ -139,8 +193,7 @@ void Executable::Context::Poison() {
   for (const int index : executable_->program_.arena_buffers) {
     const int64_t place = executable_->program_.buffers[index].place;
     // Every bit set is a NaN in each float type, and -1.
-    std::memset(static_cast<char*>(arena_->data()) + place, 0xFF,
-                BytesOf(index));
+    std::memset(static_cast<char*>(arena_->data()) + place, 0xFF, BytesOf(index));
   }
 }
 

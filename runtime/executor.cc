@@ -17,9 +17,9 @@ using Clock = std::chrono::steady_clock;
 constexpr char kIndexErrorUrl[] = "athanor/index_error";
 
 absl::Status OutOfRange(const std::string& label, const KernelError& error) {
-  absl::Status status = absl::InvalidArgumentError(absl::StrCat(
-      "step '", label, "': index ", error.index, " is out of range [0, ",
-      error.extent, ") at work item ", error.item));
+  absl::Status status = absl::InvalidArgumentError(
+      absl::StrCat("step '", label, "': index ", error.index, " is out of range [0, ", error.extent,
+                   ") at work item ", error.item));
   status.SetPayload(kIndexErrorUrl, absl::Cord());
   return status;
 }
@@ -30,14 +30,12 @@ bool IsIndexError(const absl::Status& status) {
   return status.GetPayload(kIndexErrorUrl).has_value();
 }
 
-Executable::Executable(Program program, Device* device,
-                       const LoadOptions& options)
+Executable::Executable(Program program, Device* device, const LoadOptions& options)
     : program_(std::move(program)),
       device_(device),
       options_(options),
-      own_pool_(options.pool != nullptr
-                    ? nullptr
-                    : std::make_unique<PreparedPool>(device, options.ledger)),
+      own_pool_(options.pool != nullptr ? nullptr
+                                        : std::make_unique<PreparedPool>(device, options.ledger)),
       fixed_(options.pool != nullptr ? options.pool : own_pool_.get(),
              /*shares=*/options.pool != nullptr) {}
 
@@ -45,16 +43,14 @@ Executable::~Executable() = default;
 
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Load(
     const v1::Plan& plan, absl::Span<const absl::string_view> objects,
-    absl::Span<const ParameterView> parameters, Device* device,
-    const LoadOptions& options) {
+    absl::Span<const ParameterView> parameters, Device* device, const LoadOptions& options) {
   if (!device->capability().host_memory) {
-    return absl::UnimplementedError(absl::StrCat(
-        "device '", device->name(), "' does not compute in host memory"));
+    return absl::UnimplementedError(
+        absl::StrCat("device '", device->name(), "' does not compute in host memory"));
   }
   absl::StatusOr<Program> program = BuildProgram(plan);
   if (!program.ok()) return program.status();
-  std::shared_ptr<Executable> executable(
-      new Executable(*std::move(program), device, options));
+  std::shared_ptr<Executable> executable(new Executable(*std::move(program), device, options));
   MemoryCharge scratch(options.ledger, MemoryKind::kScratch);
   absl::Status status = executable->ReserveMemory(plan, parameters, &scratch);
   if (status.ok()) status = executable->LoadKernels(plan, objects);
@@ -64,49 +60,44 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Load(
   return std::shared_ptr<const Executable>(std::move(executable));
 }
 
-absl::Status Executable::ReserveMemory(
-    const v1::Plan& plan, absl::Span<const ParameterView> parameters,
-    MemoryCharge* scratch) {
+absl::Status Executable::ReserveMemory(const v1::Plan& plan,
+                                       absl::Span<const ParameterView> parameters,
+                                       MemoryCharge* scratch) {
   ParameterHashes hashes;
   for (const ParameterView& parameter : parameters) {
     hashes[parameter.name] = parameter.hash;
   }
   // What `prepare` works in, and the first context after it.
-  absl::Status status = scratch->Raise(program_.scratch_bytes *
-                                       device_->capability().threads);
+  absl::Status status = scratch->Raise(program_.scratch_bytes * device_->capability().threads);
   if (!status.ok()) {
     return absl::Status(
-        status.code(), absl::StrCat("plan '", program_.plan_id, "' needs ",
-                                    program_.scratch_bytes,
-                                    " bytes of scratch for each of ",
-                                    device_->capability().threads,
+        status.code(), absl::StrCat("plan '", program_.plan_id, "' needs ", program_.scratch_bytes,
+                                    " bytes of scratch for each of ", device_->capability().threads,
                                     " threads: ", status.message()));
   }
   return fixed_.Reserve(plan, program_, hashes);
 }
 
-absl::Status Executable::LoadKernels(
-    const v1::Plan& plan, absl::Span<const absl::string_view> objects) {
+absl::Status Executable::LoadKernels(const v1::Plan& plan,
+                                     absl::Span<const absl::string_view> objects) {
   if (objects.size() != static_cast<size_t>(program_.kernels)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("plan '", program_.plan_id, "' has ", program_.kernels,
-                     " kernels, got ", objects.size(), " objects"));
+    return absl::InvalidArgumentError(absl::StrCat("plan '", program_.plan_id, "' has ",
+                                                   program_.kernels, " kernels, got ",
+                                                   objects.size(), " objects"));
   }
   for (size_t i = 0; i < objects.size(); ++i) {
     auto kernel = device_->LoadKernel(objects[i]);
     if (!kernel.ok()) {
-      return absl::Status(
-          kernel.status().code(),
-          absl::StrCat("kernel ", i, " '", plan.kernels(i).name(),
-                       "': ", kernel.status().message()));
+      return absl::Status(kernel.status().code(),
+                          absl::StrCat("kernel ", i, " '", plan.kernels(i).name(),
+                                       "': ", kernel.status().message()));
     }
     kernels_.push_back(*std::move(kernel));
   }
   return absl::OkStatus();
 }
 
-absl::Status Executable::BindParameters(
-    absl::Span<const ParameterView> parameters) {
+absl::Status Executable::BindParameters(absl::Span<const ParameterView> parameters) {
   absl::flat_hash_map<absl::string_view, const ParameterView*> by_name;
   for (const ParameterView& parameter : parameters) {
     by_name[parameter.name] = &parameter;
@@ -115,14 +106,13 @@ absl::Status Executable::BindParameters(
     const Program::Buffer& buffer = program_.buffers[index];
     const auto found = by_name.find(buffer.name);
     if (found == by_name.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", buffer.name, "' is missing"));
+      return absl::InvalidArgumentError(absl::StrCat("parameter '", buffer.name, "' is missing"));
     }
     const int64_t bytes = program_.sizes.range(buffer.bytes_size).min;
     if (static_cast<int64_t>(found->second->data.size()) != bytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "parameter '", buffer.name, "' has ", found->second->data.size(),
-          " bytes, the plan wants ", bytes));
+      return absl::InvalidArgumentError(absl::StrCat("parameter '", buffer.name, "' has ",
+                                                     found->second->data.size(),
+                                                     " bytes, the plan wants ", bytes));
     }
     parameters_.push_back(*found->second);
   }
@@ -155,12 +145,11 @@ absl::Status Executable::Prepare() {
     if (grid <= 0) continue;
     KernelError error;
     // Whatever its work is said to be, there is time to share it out.
-    (*queue)->Launch(*kernels_[step.kernel],
-                     {.buffers = buffers.data(),
-                      .sizes = sizes.data(),
-                      .grid = grid,
-                      .work = std::numeric_limits<int64_t>::max(),
-                      .error = &error});
+    (*queue)->Launch(*kernels_[step.kernel], {.buffers = buffers.data(),
+                                              .sizes = sizes.data(),
+                                              .grid = grid,
+                                              .work = std::numeric_limits<int64_t>::max(),
+                                              .error = &error});
     (*queue)->Wait();
     if (error.code != 0) return OutOfRange(step.label, error);
   }
@@ -168,8 +157,7 @@ absl::Status Executable::Prepare() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Executable::Context>> Executable::NewContext()
-    const {
+absl::StatusOr<std::unique_ptr<Executable::Context>> Executable::NewContext() const {
   std::unique_ptr<Context> context(new Context(shared_from_this()));
   absl::Status status = context->Allocate();
   if (!status.ok()) return status;
@@ -179,15 +167,14 @@ absl::StatusOr<std::unique_ptr<Executable::Context>> Executable::NewContext()
 absl::Status Executable::CheckDims(absl::Span<const int64_t> dims) const {
   const std::vector<SizeDim>& ranges = program_.sizes.dims();
   if (dims.size() != ranges.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("got ", dims.size(), " dims, plan '", program_.plan_id,
-                     "' has ", ranges.size()));
+    return absl::InvalidArgumentError(absl::StrCat("got ", dims.size(), " dims, plan '",
+                                                   program_.plan_id, "' has ", ranges.size()));
   }
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < ranges[i].min || dims[i] > ranges[i].max) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "dim '", ranges[i].name, "' is ", dims[i], ", plan '",
-          program_.plan_id, "' serves ", ranges[i].min, "..", ranges[i].max));
+      return absl::InvalidArgumentError(absl::StrCat("dim '", ranges[i].name, "' is ", dims[i],
+                                                     ", plan '", program_.plan_id, "' serves ",
+                                                     ranges[i].min, "..", ranges[i].max));
     }
   }
   return absl::OkStatus();
@@ -202,20 +189,18 @@ Executable::Shape Executable::ShapeOf(const Program::Buffer& buffer,
   return shape;
 }
 
-absl::Status Executable::CheckTensors(
-    const Context& context, absl::Span<const absl::string_view> inputs,
-    absl::Span<const absl::Span<char>> outputs) const {
-  if (inputs.size() != program_.inputs.size() ||
-      outputs.size() != program_.outputs.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("got ", inputs.size(), " inputs and ", outputs.size(),
-                     " outputs, plan '", program_.plan_id, "' has ",
-                     program_.inputs.size(), " and ", program_.outputs.size()));
-  }
-  const auto wrong = [](absl::string_view what, const std::string& name,
-                        size_t bytes, int64_t expected) {
+absl::Status Executable::CheckTensors(const Context& context,
+                                      absl::Span<const absl::string_view> inputs,
+                                      absl::Span<const absl::Span<char>> outputs) const {
+  if (inputs.size() != program_.inputs.size() || outputs.size() != program_.outputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        what, " '", name, "' has ", bytes, " bytes, expected ", expected));
+        "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, plan '", program_.plan_id,
+        "' has ", program_.inputs.size(), " and ", program_.outputs.size()));
+  }
+  const auto wrong = [](absl::string_view what, const std::string& name, size_t bytes,
+                        int64_t expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " '", name, "' has ", bytes, " bytes, expected ", expected));
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int64_t expected = context.BytesOf(program_.inputs[i]);
@@ -243,8 +228,7 @@ absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
   context->inputs_ = inputs;
   context->outputs_ = outputs;
   for (const Context::Patch& patch : context->input_patches_) {
-    context->table_[patch.position] =
-        const_cast<char*>(inputs[patch.place].data());
+    context->table_[patch.position] = const_cast<char*>(inputs[patch.place].data());
   }
   for (const Context::Patch& patch : context->output_patches_) {
     context->table_[patch.position] = outputs[patch.place].data();
@@ -254,87 +238,126 @@ absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
   if (!status.ok()) return status;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!program_.outputs[i].copied || outputs[i].empty()) continue;
-    std::memcpy(outputs[i].data(),
-                context->AddressOf(program_.outputs[i].buffer),
+    std::memcpy(outputs[i].data(), context->AddressOf(program_.outputs[i].buffer),
                 outputs[i].size());
   }
   return absl::OkStatus();
 }
 
-absl::Status Executable::RunSteps(Context& context,
-                                  const RunOptions& options) const {
+absl::Status Executable::RunSteps(Context& context, const RunOptions& options) const {
   const bool timed = !options.step_nanoseconds.empty();
   if (timed && options.step_nanoseconds.size() != program_.run.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("step_nanoseconds has ", options.step_nanoseconds.size(),
-                     " elements for ", program_.run.size(), " steps"));
+        absl::StrCat("step_nanoseconds has ", options.step_nanoseconds.size(), " elements for ",
+                     program_.run.size(), " steps"));
   }
   const auto count = static_cast<int64_t>(program_.run.size());
   const int64_t first = options.first_step;
   const int64_t end = options.steps < 0 ? count : first + options.steps;
   if (first < 0 || first > end || end > count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("steps ", first, " to ", end, " of ", count));
+    return absl::InvalidArgumentError(absl::StrCat("steps ", first, " to ", end, " of ", count));
+  }
+  for (const int loop : program_.outer_loops) {
+    const Program::Loop& l = program_.loops[loop];
+    if (l.first < end && l.end > first && (l.first < first || l.end > end)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "steps ", first, " to ", end, " cut the loop of steps ", l.first, " to ", l.end));
+    }
   }
   std::fill(context.errors_.begin(), context.errors_.end(), KernelError());
-  absl::Status status;
-  for (int64_t i = first; i < end && status.ok(); ++i) {
-    status = Interrupted(options, i);
-    if (!status.ok()) break;
-    const Program::Step& step = program_.run[i];
-    const int64_t grid = context.values_[step.grid_size];
-    const Clock::time_point start = timed ? Clock::now() : Clock::time_point();
-    if (grid > 0) {
-      context.queue_->Launch(
-          *kernels_[step.kernel],
-          {.buffers = context.table_.data() + step.first_buffer,
-           .sizes = context.size_table_.data() + step.first_size,
-           .grid = grid,
-           .work = Work(context, step),
-           .one_thread = options.check != nullptr,
-           .error = &context.errors_[i]});
-    }
-    if (timed) {
-      context.queue_->Wait();
-      options.step_nanoseconds[i] =
-          std::chrono::nanoseconds(Clock::now() - start).count();
-    }
-    if (options.check != nullptr) status = Check(context, options, i);
+  if (timed) {
+    std::fill(options.step_nanoseconds.begin() + first, options.step_nanoseconds.begin() + end, 0);
   }
+  absl::Status status = RunSpan(context, options, program_.outer_loops, first, end);
   context.queue_->Wait();
   if (!status.ok()) return status;
   return KernelErrors(context);
 }
 
+absl::Status Executable::RunSpan(Context& context, const RunOptions& options,
+                                 absl::Span<const int> loops, int64_t first, int64_t end) const {
+  size_t next = 0;
+  for (int64_t i = first; i < end;) {
+    while (next < loops.size() && program_.loops[loops[next]].first < i) ++next;
+    const bool loop = next < loops.size() && program_.loops[loops[next]].first == i;
+    absl::Status status =
+        loop ? RunLoop(context, options, loops[next]) : RunStep(context, options, i);
+    if (!status.ok()) return status;
+    i = loop ? program_.loops[loops[next]].end : i + 1;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::RunLoop(Context& context, const RunOptions& options, int index) const {
+  const Program::Loop& loop = program_.loops[index];
+  const int64_t count = context.values_[loop.count_size];
+  context.queue_->Wait();
+  for (const Program::Loop::Carry& carry : loop.carries) {
+    const int64_t bytes = context.BytesOf(carry.last);
+    if (count > 0 || bytes == 0) continue;
+    std::memcpy(const_cast<void*>(context.AddressOf(carry.last)), context.AddressOf(carry.initial),
+                bytes);
+  }
+  for (int64_t turn = 0; turn < count; ++turn) {
+    context.MoveWindows(index, turn);
+    absl::Status status = RunSpan(context, options, loop.inside, loop.first, loop.end);
+    // The table, and what its windows hold, changes with the next turn.
+    context.queue_->Wait();
+    if (!status.ok()) return status;
+    for (int i = loop.first; i < loop.end; ++i) {
+      if (context.errors_[i].code != 0) return KernelErrors(context);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::RunStep(Context& context, const RunOptions& options, int64_t i) const {
+  absl::Status status = Interrupted(options, i);
+  if (!status.ok()) return status;
+  const bool timed = !options.step_nanoseconds.empty();
+  const Program::Step& step = program_.run[i];
+  const int64_t grid = context.values_[step.grid_size];
+  const Clock::time_point start = timed ? Clock::now() : Clock::time_point();
+  if (grid > 0) {
+    context.queue_->Launch(*kernels_[step.kernel],
+                           {.buffers = context.table_.data() + step.first_buffer,
+                            .sizes = context.size_table_.data() + step.first_size,
+                            .grid = grid,
+                            .work = Work(context, step),
+                            .one_thread = options.check != nullptr,
+                            .error = &context.errors_[i]});
+  }
+  if (timed) {
+    context.queue_->Wait();
+    options.step_nanoseconds[i] += std::chrono::nanoseconds(Clock::now() - start).count();
+  }
+  return options.check != nullptr ? Check(context, options, i) : absl::OkStatus();
+}
+
 int64_t Executable::Work(const Context& context, const Program::Step& step) {
   int64_t work = 0;
-  if (__builtin_add_overflow(context.values_[step.flops_size],
-                             context.values_[step.moved_size], &work)) {
+  if (__builtin_add_overflow(context.values_[step.flops_size], context.values_[step.moved_size],
+                             &work)) {
     return std::numeric_limits<int64_t>::max();
   }
   return work;
 }
 
-absl::Status Executable::Interrupted(const RunOptions& options,
-                                     int step) const {
+absl::Status Executable::Interrupted(const RunOptions& options, int step) const {
   const auto where = [&] {
-    return absl::StrCat("before step ", step + 1, " of ", program_.run.size(),
-                        " '", program_.run[step].label, "'");
+    return absl::StrCat("before step ", step + 1, " of ", program_.run.size(), " '",
+                        program_.run[step].label, "'");
   };
-  if (options.cancelled != nullptr &&
-      options.cancelled->load(std::memory_order_relaxed)) {
+  if (options.cancelled != nullptr && options.cancelled->load(std::memory_order_relaxed)) {
     return absl::CancelledError(absl::StrCat("cancelled ", where()));
   }
-  if (options.deadline != Clock::time_point::max() &&
-      Clock::now() >= options.deadline) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("deadline passed ", where()));
+  if (options.deadline != Clock::time_point::max() && Clock::now() >= options.deadline) {
+    return absl::DeadlineExceededError(absl::StrCat("deadline passed ", where()));
   }
   return absl::OkStatus();
 }
 
-absl::Status Executable::Check(const Context& context,
-                               const RunOptions& options, int index) const {
+absl::Status Executable::Check(const Context& context, const RunOptions& options, int index) const {
   context.queue_->Wait();
   const Program::Step& step = program_.run[index];
   if (context.errors_[index].code != 0) {
@@ -345,11 +368,9 @@ absl::Status Executable::Check(const Context& context,
     const int buffer_index = program_.buffer_refs[step.first_buffer + i];
     const Program::Buffer& buffer = program_.buffers[buffer_index];
     view.buffers.push_back(
-        {buffer_index, buffer.name, buffer.dtype,
-         ShapeOf(buffer, context.dims_),
-         absl::string_view(
-             static_cast<const char*>(context.AddressOf(buffer_index)),
-             context.BytesOf(buffer_index))});
+        {buffer_index, buffer.name, buffer.dtype, ShapeOf(buffer, context.dims_),
+         absl::string_view(static_cast<const char*>(context.AddressOf(buffer_index)),
+                           context.BytesOf(buffer_index))});
   }
   return (*options.check)(view);
 }

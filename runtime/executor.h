@@ -57,13 +57,13 @@ struct StepView {
 
 struct RunOptions {
   // Looked at before every step: DEADLINE_EXCEEDED, CANCELLED.
-  std::chrono::steady_clock::time_point deadline =
-      std::chrono::steady_clock::time_point::max();
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   const std::atomic<bool>* cancelled = nullptr;
-  // One element per step of plan.run, or empty: how long each took.
+  // One element per step of plan.run, or empty: how long each took, all turns
+  // of a loop together.
   absl::Span<int64_t> step_nanoseconds;
   // Measuring: only this many steps of plan.run, from first_step on; -1: all
-  // behind it.
+  // behind it. Loops are not cut.
   int first_step = 0, steps = -1;
   // Debugging: one thread, called after every step; an error ends the run. The
   // only mode that allocates.
@@ -98,8 +98,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   // anything is loaded: its prepared weights or scratch do not fit.
   static absl::StatusOr<std::shared_ptr<const Executable>> Load(
       const v1::Plan& plan, absl::Span<const absl::string_view> objects,
-      absl::Span<const ParameterView> parameters, Device* device,
-      const LoadOptions& options);
+      absl::Span<const ParameterView> parameters, Device* device, const LoadOptions& options);
   ~Executable();
 
   // Used by one thread at a time, and keeps the Executable alive. Reserves
@@ -118,8 +117,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   // the outputs' contents are undefined; the context stays usable.
   absl::Status Run(Context* context, absl::Span<const int64_t> dims,
                    absl::Span<const absl::string_view> inputs,
-                   absl::Span<const absl::Span<char>> outputs,
-                   const RunOptions& options) const;
+                   absl::Span<const absl::Span<char>> outputs, const RunOptions& options) const;
 
   // INVALID_ARGUMENT names the dim and its range.
   absl::Status CheckDims(absl::Span<const int64_t> dims) const;
@@ -128,9 +126,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   int inputs() const { return program_.inputs.size(); }
   int outputs() const { return program_.outputs.size(); }
   const std::string& input_name(int i) const { return InputBuffer(i).name; }
-  const std::string& output_name(int i) const {
-    return program_.outputs[i].name;
-  }
+  const std::string& output_name(int i) const { return program_.outputs[i].name; }
   const std::string& input_dtype(int i) const { return InputBuffer(i).dtype; }
   const std::string& output_dtype(int i) const { return OutputBuffer(i).dtype; }
   // REQUIRES for all four: CheckDims(dims) is OK.
@@ -154,45 +150,42 @@ class Executable : public std::enable_shared_from_this<Executable> {
   // Constants and prepared weights, held as long as this lives: all of them, and
   // block by block, of which other plans may hold some too.
   int64_t fixed_bytes() const { return fixed_.bytes(); }
-  const std::vector<PreparedPool::Block>& fixed_blocks() const {
-    return fixed_.blocks();
-  }
+  const std::vector<PreparedPool::Block>& fixed_blocks() const { return fixed_.blocks(); }
 
  private:
   Executable(Program program, Device* device, const LoadOptions& options);
 
-  const Program::Buffer& InputBuffer(int i) const {
-    return program_.buffers[program_.inputs[i]];
-  }
+  const Program::Buffer& InputBuffer(int i) const { return program_.buffers[program_.inputs[i]]; }
   const Program::Buffer& OutputBuffer(int i) const {
     return program_.buffers[program_.outputs[i].buffer];
   }
-  Shape ShapeOf(const Program::Buffer& buffer,
-                absl::Span<const int64_t> dims) const;
+  Shape ShapeOf(const Program::Buffer& buffer, absl::Span<const int64_t> dims) const;
 
-  absl::Status ReserveMemory(const v1::Plan& plan,
-                             absl::Span<const ParameterView> parameters,
+  absl::Status ReserveMemory(const v1::Plan& plan, absl::Span<const ParameterView> parameters,
                              MemoryCharge* scratch);
-  absl::Status LoadKernels(const v1::Plan& plan,
-                           absl::Span<const absl::string_view> objects);
+  absl::Status LoadKernels(const v1::Plan& plan, absl::Span<const absl::string_view> objects);
   absl::Status BindParameters(absl::Span<const ParameterView> parameters);
   absl::Status Prepare();
   void* FixedAddress(const Program::Buffer& buffer) const;
-  absl::Status CheckTensors(const Context& context,
-                            absl::Span<const absl::string_view> inputs,
+  absl::Status CheckTensors(const Context& context, absl::Span<const absl::string_view> inputs,
                             absl::Span<const absl::Span<char>> outputs) const;
   static int64_t Work(const Context& context, const Program::Step& step);
   absl::Status RunSteps(Context& context, const RunOptions& options) const;
+  // Steps [first, end), the loops among them turn by turn. `loops` are those
+  // inside the same loop.
+  absl::Status RunSpan(Context& context, const RunOptions& options, absl::Span<const int> loops,
+                       int64_t first, int64_t end) const;
+  absl::Status RunLoop(Context& context, const RunOptions& options, int loop) const;
+  absl::Status RunStep(Context& context, const RunOptions& options, int64_t step) const;
   absl::Status Interrupted(const RunOptions& options, int step) const;
-  absl::Status Check(const Context& context, const RunOptions& options,
-                     int step) const;
+  absl::Status Check(const Context& context, const RunOptions& options, int step) const;
   absl::Status KernelErrors(const Context& context) const;
 
   const Program program_;
   Device* const device_;
   const LoadOptions options_;
   std::vector<std::unique_ptr<DeviceKernel>> kernels_;
-  std::vector<ParameterView> parameters_;  // by Program::parameters
+  std::vector<ParameterView> parameters_;   // by Program::parameters
   std::unique_ptr<PreparedPool> own_pool_;  // without one that is shared
   FixedBuffers fixed_;
 };
@@ -226,6 +219,9 @@ class Executable::Context {
   void Poison();
   const void* AddressOf(int buffer) const;
   int64_t BytesOf(int buffer) const;
+  absl::Status CheckLoops() const;
+  // Where the loop's windows lie in a turn.
+  void MoveWindows(int loop, int64_t turn);
 
   const std::shared_ptr<const Executable> executable_;
   MemoryCharge arena_charge_, scratch_charge_;
@@ -238,6 +234,8 @@ class Executable::Context {
   std::vector<int64_t> values_;      // by Program::sizes
   std::vector<int64_t> size_table_;  // by Program::size_refs
   std::vector<KernelError> errors_;  // by step
+  std::vector<void*> windows_;       // by buffer: where a WINDOW lies now
+  std::vector<int64_t> turns_;       // by loop
   // Of the current run only.
   absl::Span<const absl::string_view> inputs_;
   absl::Span<const absl::Span<char>> outputs_;

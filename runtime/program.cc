@@ -12,6 +12,7 @@ namespace athanor {
 namespace {
 
 constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormatWithLoops = 2;
 constexpr int64_t kAlignment = 64;
 // More than any address space; keeps sums of two far from overflow.
 constexpr int64_t kMaxBytes = int64_t{1} << 56;
@@ -23,9 +24,10 @@ class Builder {
   absl::StatusOr<Program> Build() {
     absl::Status status = Dims();
     if (status.ok()) status = Buffers();
-    if (status.ok())
-      status = Steps(plan_.prepare(), "prepare", program_.prepare);
+    if (status.ok()) status = Loops();
+    if (status.ok()) status = Steps(plan_.prepare(), "prepare", program_.prepare);
     if (status.ok()) status = Steps(plan_.run(), "run", program_.run);
+    if (status.ok()) status = LoopUses();
     if (status.ok()) status = Outputs();
     if (status.ok()) Uses();
     if (!status.ok()) {
@@ -41,9 +43,10 @@ class Builder {
   }
 
   absl::Status Dims() {
-    if (plan_.format() != kFormat) {
-      return Bad("format", absl::StrCat("is ", plan_.format(),
-                                        ", this runtime reads ", kFormat));
+    const uint32_t format = plan_.loops().empty() ? kFormat : kFormatWithLoops;
+    if (plan_.format() != format) {
+      return Bad("format", absl::StrCat("is ", plan_.format(), ", this runtime reads ", kFormat,
+                                        ", or with loops ", kFormatWithLoops));
     }
     program_.plan_id = plan_.plan_id();
     program_.kernels = plan_.kernels_size();
@@ -57,8 +60,7 @@ class Builder {
       const std::string where = absl::StrCat("dim '", dim.name(), "'");
       if (!names.insert(dim.name()).second) return Bad(where, "is there twice");
       if (dim.min() < 0 || dim.min() > dim.max()) {
-        return Bad(where,
-                   absl::StrCat("has the range ", dim.min(), "..", dim.max()));
+        return Bad(where, absl::StrCat("has the range ", dim.min(), "..", dim.max()));
       }
       dims.push_back({dim.name(), dim.min(), dim.max()});
     }
@@ -90,12 +92,11 @@ class Builder {
       if (!status.ok()) return Bad(where, status.message());
       program_.buffers.push_back(std::move(to));
     }
-    std::sort(program_.arena_buffers.begin(), program_.arena_buffers.end(),
-              [&](int a, int b) {
-                const int64_t x = program_.buffers[a].place;
-                const int64_t y = program_.buffers[b].place;
-                return x != y ? x < y : a < b;
-              });
+    std::sort(program_.arena_buffers.begin(), program_.arena_buffers.end(), [&](int a, int b) {
+      const int64_t x = program_.buffers[a].place;
+      const int64_t y = program_.buffers[b].place;
+      return x != y ? x < y : a < b;
+    });
     return absl::OkStatus();
   }
 
@@ -114,43 +115,39 @@ class Builder {
       case v1::Buffer::CONSTANT:
       case v1::Buffer::PREPARED:
         return PlaceFixed(from, index, to);
+      case v1::Buffer::WINDOW:
+        return absl::OkStatus();  // Loops() finds its place
       case v1::Buffer::ARENA:
         to.place = from.arena_offset();
         program_.arena_buffers.push_back(index);
-        if (to.place < 0 || to.place % kAlignment != 0 ||
-            to.place > program_.arena_bytes) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "arena_offset is ", to.place, ", must be a multiple of ",
-              kAlignment, " within the arena of ", program_.arena_bytes));
+        if (to.place < 0 || to.place % kAlignment != 0 || to.place > program_.arena_bytes) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("arena_offset is ", to.place, ", must be a multiple of ", kAlignment,
+                           " within the arena of ", program_.arena_bytes));
         }
         return absl::OkStatus();
       default:
         return absl::InvalidArgumentError(
-            absl::StrCat("kind ", static_cast<int>(from.kind()),
-                         " is none this runtime knows"));
+            absl::StrCat("kind ", static_cast<int>(from.kind()), " is none this runtime knows"));
     }
   }
 
   absl::StatusOr<int64_t> FixedBytes(const Program::Buffer& buffer) {
     const SizeRange range = program_.sizes.range(buffer.bytes_size);
-    if (!program_.sizes.constant(buffer.bytes_size) || range.min < 0 ||
-        range.max > kMaxBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("bytes must be a number from 0 to ", kMaxBytes,
-                       " without dims: the buffer outlives a call"));
+    if (!program_.sizes.constant(buffer.bytes_size) || range.min < 0 || range.max > kMaxBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("bytes must be a number from 0 to ", kMaxBytes,
+                                                     " without dims: the buffer outlives a call"));
     }
     return range.min;
   }
 
-  absl::Status PlaceFixed(const v1::Buffer& from, int index,
-                          Program::Buffer& to) {
+  absl::Status PlaceFixed(const v1::Buffer& from, int index, Program::Buffer& to) {
     absl::StatusOr<int64_t> bytes = FixedBytes(to);
     if (!bytes.ok()) return bytes.status();
     if (from.kind() == v1::Buffer::CONSTANT &&
         static_cast<int64_t>(from.literal().size()) != *bytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("literal has ", from.literal().size(),
-                       " bytes, `bytes` says ", *bytes));
+          absl::StrCat("literal has ", from.literal().size(), " bytes, `bytes` says ", *bytes));
     }
     to.place = program_.fixed.size();
     program_.fixed.push_back({index, *bytes});
@@ -166,8 +163,7 @@ class Builder {
   absl::Status Steps(const ProtoSteps& from, absl::string_view part,
                      std::vector<Program::Step>& to) {
     for (int i = 0; i < from.size(); ++i) {
-      const std::string where =
-          absl::StrCat(part, " step ", i, " '", from[i].label(), "'");
+      const std::string where = absl::StrCat(part, " step ", i, " '", from[i].label(), "'");
       absl::StatusOr<Program::Step> step = OneStep(from[i], where);
       if (!step.ok()) return step.status();
       if (part == "prepare") {
@@ -179,18 +175,14 @@ class Builder {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Program::Step> OneStep(const v1::Step& from,
-                                        absl::string_view where) {
+  absl::StatusOr<Program::Step> OneStep(const v1::Step& from, absl::string_view where) {
     if (from.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
-      return Bad(where, absl::StrCat("kernel ", from.kernel(), " of ",
-                                     plan_.kernels_size()));
+      return Bad(where, absl::StrCat("kernel ", from.kernel(), " of ", plan_.kernels_size()));
     }
     if (from.scratch_bytes() < 0 || from.scratch_bytes() > kMaxBytes) {
-      return Bad(where,
-                 absl::StrCat("scratch_bytes is ", from.scratch_bytes()));
+      return Bad(where, absl::StrCat("scratch_bytes is ", from.scratch_bytes()));
     }
-    program_.scratch_bytes =
-        std::max(program_.scratch_bytes, from.scratch_bytes());
+    program_.scratch_bytes = std::max(program_.scratch_bytes, from.scratch_bytes());
     Program::Step to;
     to.label = from.label();
     to.kernel = from.kernel();
@@ -198,8 +190,7 @@ class Builder {
     to.buffers = from.buffers_size();
     for (const uint32_t buffer : from.buffers()) {
       if (buffer >= static_cast<uint32_t>(plan_.buffers_size())) {
-        return Bad(where, absl::StrCat("buffer ", buffer, " of ",
-                                       plan_.buffers_size()));
+        return Bad(where, absl::StrCat("buffer ", buffer, " of ", plan_.buffers_size()));
       }
       program_.buffer_refs.push_back(buffer);
     }
@@ -210,10 +201,9 @@ class Builder {
       if (!size.ok()) return size.status();
       program_.size_refs.push_back(*size);
     }
-    const std::pair<const v1::SizeExpr*, int*> rest[] = {
-        {&from.grid(), &to.grid_size},
-        {&from.flops(), &to.flops_size},
-        {&from.moved_bytes(), &to.moved_size}};
+    const std::pair<const v1::SizeExpr*, int*> rest[] = {{&from.grid(), &to.grid_size},
+                                                         {&from.flops(), &to.flops_size},
+                                                         {&from.moved_bytes(), &to.moved_size}};
     const absl::string_view names[] = {"grid", "flops", "moved_bytes"};
     for (int i = 0; i < 3; ++i) {
       absl::StatusOr<int> size = Size(*rest[i].first, where, names[i]);
@@ -224,23 +214,21 @@ class Builder {
   }
 
   // Prepare runs once, before any call: nothing of a call is there yet.
-  absl::Status CheckPrepare(const Program::Step& step,
-                            absl::string_view where) {
+  absl::Status CheckPrepare(const Program::Step& step, absl::string_view where) {
     for (int i = 0; i < step.buffers; ++i) {
       const int buffer = program_.buffer_refs[step.first_buffer + i];
       const v1::Buffer::Kind kind = program_.buffers[buffer].kind;
       if (kind != v1::Buffer::PARAMETER && kind != v1::Buffer::CONSTANT &&
           kind != v1::Buffer::PREPARED) {
-        return Bad(where, absl::StrCat("uses buffer ", buffer, " of kind ",
-                                       v1::Buffer::Kind_Name(kind),
-                                       "; only PARAMETER, CONSTANT and "
-                                       "PREPARED are there before a call"));
+        return Bad(where,
+                   absl::StrCat("uses buffer ", buffer, " of kind ", v1::Buffer::Kind_Name(kind),
+                                "; only PARAMETER, CONSTANT and "
+                                "PREPARED are there before a call"));
       }
     }
     bool constant = program_.sizes.constant(step.grid_size);
     for (int i = 0; i < step.sizes; ++i) {
-      constant &=
-          program_.sizes.constant(program_.size_refs[step.first_size + i]);
+      constant &= program_.sizes.constant(program_.size_refs[step.first_size + i]);
     }
     if (!constant) return Bad(where, "sizes and grid must be without dims");
     return absl::OkStatus();
@@ -251,20 +239,150 @@ class Builder {
       const v1::PlanOutput& from = plan_.outputs(i);
       if (from.buffer() >= static_cast<uint32_t>(plan_.buffers_size())) {
         return Bad(absl::StrCat("output '", from.name(), "'"),
-                   absl::StrCat("buffer ", from.buffer(), " of ",
-                                plan_.buffers_size()));
+                   absl::StrCat("buffer ", from.buffer(), " of ", plan_.buffers_size()));
       }
       Program::Buffer& buffer = program_.buffers[from.buffer()];
+      if (buffer.kind == v1::Buffer::WINDOW) {
+        return Bad(absl::StrCat("output '", from.name(), "'"),
+                   absl::StrCat("buffer ", from.buffer(),
+                                " is a WINDOW, which is there for its "
+                                "loop's steps only"));
+      }
       const bool own = buffer.kind == v1::Buffer::OUTPUT && buffer.place < 0;
       if (own) buffer.place = i;
-      program_.outputs.push_back(
-          {from.name(), static_cast<int>(from.buffer()), !own});
+      program_.outputs.push_back({from.name(), static_cast<int>(from.buffer()), !own});
     }
     for (int i = 0; i < plan_.buffers_size(); ++i) {
       const Program::Buffer& buffer = program_.buffers[i];
       if (buffer.kind == v1::Buffer::OUTPUT && buffer.place < 0) {
         return Bad(absl::StrCat("buffer ", i, " '", buffer.name, "'"),
                    "is of kind OUTPUT but in no output");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Window(uint32_t buffer, int loop, const std::string& where) {
+    if (buffer >= static_cast<uint32_t>(plan_.buffers_size())) {
+      return Bad(where, absl::StrCat("buffer ", buffer, " of ", plan_.buffers_size()));
+    }
+    Program::Buffer& window = program_.buffers[buffer];
+    if (window.kind != v1::Buffer::WINDOW || window.place >= 0) {
+      return Bad(where, absl::StrCat("buffer ", buffer,
+                                     " is no WINDOW, or one that is said to lie "
+                                     "somewhere already"));
+    }
+    window.place = loop;
+    return absl::OkStatus();
+  }
+
+  // What a loop lies in: no window but of a loop around it.
+  absl::Status Around(uint32_t buffer, const Program::Loop& loop, bool written,
+                      const std::string& where) {
+    if (buffer >= static_cast<uint32_t>(plan_.buffers_size())) {
+      return Bad(where, absl::StrCat("buffer ", buffer, " of ", plan_.buffers_size()));
+    }
+    const Program::Buffer& at = program_.buffers[buffer];
+    if (at.kind == v1::Buffer::WINDOW) {
+      const Program::Loop* outer = at.place < 0 ? nullptr : &program_.loops[at.place];
+      if (outer == nullptr || outer == &loop || outer->first > loop.first ||
+          outer->end < loop.end || at.place >= &loop - program_.loops.data()) {
+        return Bad(where,
+                   absl::StrCat("lies in buffer ", buffer, ", a WINDOW of no loop around it"));
+      }
+      return absl::OkStatus();
+    }
+    if (written && at.kind != v1::Buffer::ARENA && at.kind != v1::Buffer::OUTPUT) {
+      return Bad(where,
+                 absl::StrCat("fills buffer ", buffer, " of kind ", v1::Buffer::Kind_Name(at.kind),
+                              "; only ARENA and OUTPUT "
+                              "are there to be written"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Loops() {
+    std::vector<int> around;  // the loops that are open
+    for (int l = 0; l < plan_.loops_size(); ++l) {
+      const v1::Loop& from = plan_.loops(l);
+      const std::string where = absl::StrCat("loop ", l);
+      const int64_t first = from.first(), end = first + from.steps();
+      if (from.steps() == 0 || end > plan_.run_size()) {
+        return Bad(where, absl::StrCat("steps ", first, " to ", end, " of ", plan_.run_size()));
+      }
+      Program::Loop to;
+      to.first = static_cast<int>(first);
+      to.end = static_cast<int>(end);
+      while (!around.empty() && program_.loops[around.back()].end <= first) around.pop_back();
+      if (!around.empty() && program_.loops[around.back()].end < end) {
+        return Bad(where, absl::StrCat("overlaps loop ", around.back()));
+      }
+      if (l > 0 && program_.loops[l - 1].first > first) {
+        return Bad(where, absl::StrCat("begins before loop ", l - 1));
+      }
+      absl::StatusOr<int> count = Size(from.count(), where, "count");
+      if (!count.ok()) return count.status();
+      to.count_size = *count;
+      (around.empty() ? program_.outer_loops : program_.loops[around.back()].inside).push_back(l);
+      around.push_back(l);
+      for (const v1::Loop::Slice& slice : from.slices()) {
+        absl::Status s = Window(slice.buffer(), l, where);
+        if (!s.ok()) return s;
+        to.slices.push_back(
+            {static_cast<int>(slice.buffer()), static_cast<int>(slice.of()), slice.reverse()});
+      }
+      for (const v1::Loop::Carry& carry : from.carries()) {
+        absl::Status s = Window(carry.read(), l, where);
+        if (s.ok()) s = Window(carry.next(), l, where);
+        if (!s.ok()) return s;
+        to.carries.push_back({static_cast<int>(carry.initial()), static_cast<int>(carry.read()),
+                              static_cast<int>(carry.next()), static_cast<int>(carry.last()),
+                              static_cast<int>(carry.other())});
+      }
+      if (from.has_turn()) {
+        if (absl::Status s = Window(from.turn(), l, where); !s.ok()) return s;
+        to.turn = static_cast<int>(from.turn());
+      }
+      program_.loops.push_back(std::move(to));
+    }
+    for (int b = 0; b < plan_.buffers_size(); ++b) {
+      const Program::Buffer& buffer = program_.buffers[b];
+      if (buffer.kind == v1::Buffer::WINDOW && buffer.place < 0) {
+        return Bad(absl::StrCat("buffer ", b), "is a WINDOW of no loop");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Which of the steps' buffers move with each loop. A window is there for its loop's steps only.
+  absl::Status LoopUses() {
+    std::set<int> written;
+    for (size_t i = 0; i < program_.run.size(); ++i) {
+      const Program::Step& step = program_.run[i];
+      if (step.buffers > 0) written.insert(program_.buffer_refs[step.first_buffer]);
+      for (int b = 0; b < step.buffers; ++b) {
+        const int position = step.first_buffer + b, buffer = program_.buffer_refs[position];
+        if (program_.buffers[buffer].kind != v1::Buffer::WINDOW) continue;
+        Program::Loop& loop = program_.loops[program_.buffers[buffer].place];
+        if (static_cast<int>(i) < loop.first || static_cast<int>(i) >= loop.end) {
+          return Bad(absl::StrCat("run step ", i, " '", step.label, "'"),
+                     absl::StrCat("uses buffer ", buffer, " outside its loop"));
+        }
+        loop.uses.push_back({position, buffer});
+      }
+    }
+    for (size_t l = 0; l < program_.loops.size(); ++l) {
+      const Program::Loop& loop = program_.loops[l];
+      const std::string where = absl::StrCat("loop ", l);
+      for (const Program::Loop::Slice& slice : loop.slices) {
+        absl::Status s = Around(slice.of, loop, written.contains(slice.buffer), where);
+        if (!s.ok()) return s;
+      }
+      for (const Program::Loop::Carry& carry : loop.carries) {
+        absl::Status s = Around(carry.initial, loop, /*written=*/false, where);
+        if (s.ok()) s = Around(carry.last, loop, /*written=*/true, where);
+        if (s.ok()) s = Around(carry.other, loop, /*written=*/true, where);
+        if (!s.ok()) return s;
       }
     }
     return absl::OkStatus();
@@ -285,6 +403,13 @@ class Builder {
     for (const Program::Step& step : program_.run) {
       ForFixed(step, [](Program::Fixed& fixed) { fixed.kept = true; });
     }
+    const auto keep = [&](int buffer) {
+      if (Program::Fixed* fixed = FixedOf(buffer)) fixed->kept = true;
+    };
+    for (const Program::Loop& loop : program_.loops) {
+      for (const Program::Loop::Slice& slice : loop.slices) keep(slice.of);
+      for (const Program::Loop::Carry& carry : loop.carries) keep(carry.initial);
+    }
     for (const Program::Output& output : program_.outputs) {
       if (Program::Fixed* fixed = FixedOf(output.buffer)) fixed->kept = true;
     }
@@ -292,8 +417,7 @@ class Builder {
 
   Program::Fixed* FixedOf(int index) {
     const Program::Buffer& buffer = program_.buffers[index];
-    const bool fixed =
-        buffer.kind == v1::Buffer::CONSTANT || buffer.kind == v1::Buffer::PREPARED;
+    const bool fixed = buffer.kind == v1::Buffer::CONSTANT || buffer.kind == v1::Buffer::PREPARED;
     return fixed ? &program_.fixed[buffer.place] : nullptr;
   }
 
@@ -313,8 +437,6 @@ class Builder {
 
 }  // namespace
 
-absl::StatusOr<Program> BuildProgram(const v1::Plan& plan) {
-  return Builder(plan).Build();
-}
+absl::StatusOr<Program> BuildProgram(const v1::Plan& plan) { return Builder(plan).Build(); }
 
 }  // namespace athanor

@@ -26,7 +26,7 @@ struct Program {
     int bytes_size;
     // INPUT: position among inputs. OUTPUT: the output whose memory it is.
     // PARAMETER: position among parameters. CONSTANT, PREPARED: position in
-    // `fixed`. ARENA: offset in the arena.
+    // `fixed`. ARENA: offset in the arena. WINDOW: the loop it is of.
     int64_t place;
   };
   // A constant or prepared buffer.
@@ -43,6 +43,27 @@ struct Program {
     int first_size, sizes;      // in size_refs
     int grid_size, flops_size, moved_size;
   };
+  // As v1::Loop.
+  struct Loop {
+    struct Slice {
+      int buffer, of;
+      bool reverse;
+    };
+    struct Carry {
+      int initial, read, next, last, other;
+    };
+    // A use of one of its windows by a step, in buffer_refs.
+    struct Use {
+      int position, buffer;
+    };
+    int first, end;  // steps of run
+    int count_size;
+    int turn = -1;  // buffer; -1: no step reads the turn's number
+    std::vector<Slice> slices;
+    std::vector<Carry> carries;
+    std::vector<Use> uses;
+    std::vector<int> inside;  // loops directly inside it, by first
+  };
   struct Output {
     std::string name;
     int buffer;
@@ -58,6 +79,8 @@ struct Program {
   std::vector<int> arena_buffers;  // by offset
   std::vector<Fixed> fixed;
   std::vector<Step> prepare, run;
+  std::vector<Loop> loops;
+  std::vector<int> outer_loops;  // those inside none, by first
   // Each step of prepare makes one buffer and reads the others, as plans of the
   // compiler do. Else none of its steps may be left out.
   bool prepares_once = true;

@@ -81,13 +81,19 @@ absl::Status ExecutorRunner::MatchNames(const Graph& graph, const v1::Plan& plan
 }
 
 absl::Status ExecutorRunner::AddWork(const v1::Plan& plan) {
-  work_ = SizeTable(executable_->dims());
-  launches_ = plan.run_size();
+  work_sizes_ = SizeTable(executable_->dims());
   for (const v1::Step& step : plan.run()) {
-    for (const v1::SizeExpr* size : {&step.flops(), &step.moved_bytes()}) {
-      absl::StatusOr<int> id = work_.Add(*size);
-      if (!id.ok()) return id.status();
-      work_ids_.push_back(*id);
+    const absl::StatusOr<int> flops = work_sizes_.Add(step.flops());
+    const absl::StatusOr<int> bytes = work_sizes_.Add(step.moved_bytes());
+    if (!flops.ok()) return flops.status();
+    if (!bytes.ok()) return bytes.status();
+    work_.push_back({*flops, *bytes, {}});
+  }
+  for (const v1::Loop& loop : plan.loops()) {
+    const absl::StatusOr<int> turns = work_sizes_.Add(loop.count());
+    if (!turns.ok()) return turns.status();
+    for (uint32_t i = loop.first(); i < loop.first() + loop.steps(); ++i) {
+      work_[i].turns.push_back(*turns);
     }
   }
   return absl::OkStatus();
@@ -108,9 +114,19 @@ std::vector<int64_t> ExecutorRunner::PlanDims(absl::Span<const int64_t> dims) co
 
 int64_t ExecutorRunner::EstimateMicroseconds(absl::Span<const int64_t> dims) const {
   const std::vector<int64_t> own = PlanDims(dims);
-  int64_t work = 0;
-  for (int id : work_ids_) work += std::max<int64_t>(0, work_.EvaluateOne(id, own));
-  return work / kWorkPerMicrosecond + launches_ / kLaunchesPerMicrosecond;
+  const auto value = [&](int id) {
+    return static_cast<double>(std::max<int64_t>(0, work_sizes_.EvaluateOne(id, own)));
+  };
+  double work = 0, launches = 0;
+  for (const Work& step : work_) {
+    double turns = 1;
+    for (int id : step.turns) turns *= value(id);
+    work += turns * (value(step.flops) + value(step.bytes));
+    launches += turns;
+  }
+  constexpr double kMost = 1e15;  // years
+  return static_cast<int64_t>(
+      std::min(kMost, work / kWorkPerMicrosecond + launches / kLaunchesPerMicrosecond));
 }
 
 absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::NewContext() {

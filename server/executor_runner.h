@@ -51,9 +51,13 @@ class ExecutorRunner final : public PlanRunner {
 
   std::shared_ptr<const Executable> executable_;
   std::vector<int> dims_, inputs_, outputs_;  // by the plan's order
-  SizeTable work_;
-  std::vector<int> work_ids_;
-  int64_t launches_ = 0;
+  // A step's flops and moved bytes, and how often it runs.
+  struct Work {
+    int flops, bytes;
+    std::vector<int> turns;  // of the loops around it
+  };
+  SizeTable work_sizes_;
+  std::vector<Work> work_;  // by step
   Traffic* traffic_ = nullptr;
   // Shared with the contexts, which may outlive the runner.
   std::shared_ptr<std::atomic<int64_t>> arena_bytes_ = std::make_shared<std::atomic<int64_t>>(0);

@@ -62,7 +62,17 @@ v1::PlanCost CountCost(const v1::Plan& plan, absl::Span<const int64_t> sizes,
     v1::StepCost* out = cost.add_steps();
     out->set_flops(Value(step.flops(), env));
     out->set_bytes(Value(step.moved_bytes(), env));
-    out->set_roofline_seconds(Roofline(*out, CacheBytes(plan), limits));
+  }
+  for (const v1::Loop& loop : plan.loops()) {
+    const double turns = Value(loop.count(), env);
+    for (uint32_t i = loop.first(); i < loop.first() + loop.steps(); ++i) {
+      v1::StepCost* out = cost.mutable_steps(static_cast<int>(i));
+      out->set_flops(out->flops() * turns);
+      out->set_bytes(out->bytes() * turns);
+    }
+  }
+  for (v1::StepCost& out : *cost.mutable_steps()) {
+    out.set_roofline_seconds(Roofline(out, CacheBytes(plan), limits));
   }
   return cost;
 }

@@ -269,6 +269,10 @@ absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelC
     case KernelKind::kScatter:
       status = LowerScatter(b);
       break;
+    case KernelKind::kLoop:
+      status = absl::InternalError(
+          absl::StrCat(input.graph.Describe(choice.root), " is a loop, not one kernel"));
+      break;
   }
   if (!status.ok()) return status;
   LoweredKernel lowered = std::move(b).Finish();

@@ -16,11 +16,11 @@ using Kind = v1::AttrValue::KindCase;
 
 // The kind of message that holds each type of attribute.
 constexpr std::pair<AttrType, Kind> kKinds[] = {
-    {AttrType::kBool, Kind::kB},           {AttrType::kInt, Kind::kI},
-    {AttrType::kFloat, Kind::kF},          {AttrType::kString, Kind::kS},
-    {AttrType::kDType, Kind::kDtype},      {AttrType::kInts, Kind::kInts},
-    {AttrType::kShape, Kind::kShape},      {AttrType::kIndexMap, Kind::kIndexMap},
-    {AttrType::kTensor, Kind::kTensor},
+    {AttrType::kBool, Kind::kB},        {AttrType::kInt, Kind::kI},
+    {AttrType::kFloat, Kind::kF},       {AttrType::kString, Kind::kS},
+    {AttrType::kDType, Kind::kDtype},   {AttrType::kInts, Kind::kInts},
+    {AttrType::kShape, Kind::kShape},   {AttrType::kIndexMap, Kind::kIndexMap},
+    {AttrType::kTensor, Kind::kTensor}, {AttrType::kGraph, Kind::kGraph},
 };
 
 std::string_view KindName(Kind kind) {
@@ -94,6 +94,7 @@ struct AttrWriter {
     message->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
     message->set_data(tensor.bytes);
   }
+  void operator()(const SubGraph& body) const { BodyToProto(*body, out->mutable_graph()); }
 };
 
 }  // namespace
@@ -126,17 +127,27 @@ absl::StatusOr<AttrValue> AttrFromProto(std::string_view name, AttrType type,
                    AttrTypeName(type));
   }
   switch (type) {
-    case AttrType::kBool: return message.b();
-    case AttrType::kInt: return message.i();
-    case AttrType::kFloat: return message.f();
-    case AttrType::kString: return message.s();
-    case AttrType::kDType: return Lift(DTypeFromProto(what, message.dtype()));
+    case AttrType::kBool:
+      return message.b();
+    case AttrType::kInt:
+      return message.i();
+    case AttrType::kFloat:
+      return message.f();
+    case AttrType::kString:
+      return message.s();
+    case AttrType::kDType:
+      return Lift(DTypeFromProto(what, message.dtype()));
     case AttrType::kInts:
       if (absl::Status s = CheckRank(what, message.ints().values_size(), limits); !s.ok()) return s;
       return std::vector<int64_t>(message.ints().values().begin(), message.ints().values().end());
-    case AttrType::kShape: return Lift(ShapeFromProto(what, message.shape().sizes(), limits));
-    case AttrType::kIndexMap: return IndexMapFrom(what, message.index_map(), limits);
-    case AttrType::kTensor: return TensorFrom(what, message.tensor(), limits);
+    case AttrType::kShape:
+      return Lift(ShapeFromProto(what, message.shape().sizes(), limits));
+    case AttrType::kIndexMap:
+      return IndexMapFrom(what, message.index_map(), limits);
+    case AttrType::kTensor:
+      return TensorFrom(what, message.tensor(), limits);
+    case AttrType::kGraph:
+      return Lift(BodyFromProto(what, message.graph(), limits));
   }
   return absl::InternalError(Cat(what, " has a type without a row"));
 }

@@ -35,6 +35,12 @@ absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& mes
 absl::StatusOr<AttrValue> AttrFromProto(std::string_view name, AttrType type,
                                         const v1::AttrValue& message, const MessageLimits& limits);
 
+// A graph inside a graph. Its nodes stand as stated; what they hold is checked with the node whose
+// attribute it is.
+absl::StatusOr<SubGraph> BodyFromProto(std::string_view what, const v1::Graph& message,
+                                       const MessageLimits& limits);
+void BodyToProto(const Graph& body, v1::Graph* message);
+
 void ShapeToProto(const Shape& shape, SizeExprs* messages);
 v1::AttrValue AttrToProto(const AttrValue& value);
 

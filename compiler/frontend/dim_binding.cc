@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "compiler/ir/attr_exprs.h"
 #include "compiler/ir/message.h"
 
 namespace athanor {
@@ -11,11 +12,7 @@ std::set<std::string> UsedDims(const Graph& graph) {
   std::set<std::string> used;
   for (const Node& node : graph.nodes) {
     for (const Expr& size : node.type.shape) size.CollectSymbols(&used);
-    for (const auto& [name, value] : node.attrs) {
-      const auto* map = std::get_if<IndexMap>(&value);
-      if (map == nullptr) continue;
-      for (const Expr& coordinate : map->coordinates) coordinate.CollectSymbols(&used);
-    }
+    ForEachExpr(node.attrs, [&](const Expr& e) { e.CollectSymbols(&used); });
   }
   return used;
 }
@@ -47,12 +44,12 @@ bool DimBinding::SolveNext(bool simple, const Bounds& bounds, std::vector<bool>*
       }
       if (count != 1) continue;
       std::optional<Expr::Affine> affine = inputs_[i].axes[a].size.AsAffine(dims_[unsolved].name);
-      if (!affine || !(bounds.NonNegative(affine->stride - 1) ||
-                       bounds.NonNegative(-1 - affine->stride))) {
+      if (!affine ||
+          !(bounds.NonNegative(affine->stride - 1) || bounds.NonNegative(-1 - affine->stride))) {
         continue;
       }
-      solutions_.push_back({unsolved, static_cast<int>(i), static_cast<int>(a), affine->base,
-                            affine->stride});
+      solutions_.push_back(
+          {unsolved, static_cast<int>(i), static_cast<int>(a), affine->base, affine->stride});
       (*solved)[unsolved] = true;
       return true;
     }

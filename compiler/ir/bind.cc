@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "compiler/ir/attr_exprs.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/message.h"
 
@@ -125,10 +126,7 @@ std::set<std::string> UsedDims(const Graph& graph) {
   };
   for (const Node& node : graph.nodes) {
     use(node.type.shape);
-    for (const auto& [name, value] : node.attrs) {
-      if (const auto* shape = std::get_if<Shape>(&value)) use(*shape);
-      if (const auto* map = std::get_if<IndexMap>(&value)) use(map->coordinates);
-    }
+    ForEachExpr(node.attrs, [&](const Expr& e) { e.CollectSymbols(&used); });
   }
   std::erase_if(used, [](const std::string& symbol) { return symbol[0] == '$'; });
   return used;

@@ -34,19 +34,29 @@ class Canonicalizer {
 
   Graph Run(std::vector<std::string>* dim_names, std::vector<NodeId>* moved) {
     result_.dims = graph_.dims;
-    Declare(graph_.InputIds(), "x");
-    Declare(graph_.ParameterIds(), "p");
-    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
-      Visit(graph_.outputs[i].node);
-      result_.outputs.push_back({Cat("y", i), moved_[graph_.outputs[i].node]});
-    }
+    Arrange();
     std::vector<std::string> former = RenameDims(&result_);
     if (dim_names != nullptr) *dim_names = std::move(former);
     if (moved != nullptr) *moved = std::move(moved_);
     return std::move(result_);
   }
 
+  // Of a graph inside another, whose dims are that one's.
+  Graph RunInside() {
+    Arrange();
+    return std::move(result_);
+  }
+
  private:
+  void Arrange() {
+    Declare(graph_.InputIds(), "x");
+    Declare(graph_.ParameterIds(), "p");
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      Visit(graph_.outputs[i].node);
+      result_.outputs.push_back({Cat("y", i), moved_[graph_.outputs[i].node]});
+    }
+  }
+
   void Declare(const std::vector<NodeId>& ids, std::string_view prefix) {
     for (size_t i = 0; i < ids.size(); ++i) {
       const Node& node = graph_.nodes[ids[i]];
@@ -97,6 +107,11 @@ Attrs CanonicalAttrs(Op op, const Attrs& given) {
   Attrs attrs = given;
   for (const AttrSpec& spec : OpInfo(op).attrs) {
     if (spec.otherwise) attrs.emplace(spec.name, *spec.otherwise);
+  }
+  for (auto& [name, value] : attrs) {
+    if (auto* body = std::get_if<SubGraph>(&value); body != nullptr && *body) {
+      *body = SubGraph(Canonicalizer(**body).RunInside());
+    }
   }
   if (op == Op::kContract) {
     auto spec = attrs.find("spec");

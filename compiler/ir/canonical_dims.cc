@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "compiler/ir/attr_exprs.h"
 #include "compiler/ir/canonical.h"
 #include "compiler/ir/message.h"
 
@@ -23,20 +24,12 @@ constexpr size_t kMaxCompared = 64;  // expressions that a role is read from
 // Every expression of the graph that is not a number, in the order of nodes.
 std::vector<Expr*> Expressions(Graph* graph) {
   std::vector<Expr*> expressions;
-  const auto collect = [&](std::vector<Expr>& shape) {
-    for (Expr& e : shape) {
-      if (!e.constant()) expressions.push_back(&e);
-    }
+  const auto collect = [&](Expr& e) {
+    if (!e.constant()) expressions.push_back(&e);
   };
   for (Node& node : graph->nodes) {
-    collect(node.type.shape);
-    for (auto& [name, value] : node.attrs) {
-      if (auto* shape = std::get_if<Shape>(&value)) collect(*shape);
-      if (auto* map = std::get_if<IndexMap>(&value)) {
-        collect(map->shape);
-        collect(map->coordinates);
-      }
-    }
+    for (Expr& e : node.type.shape) collect(e);
+    EditExprs(&node.attrs, collect);
   }
   return expressions;
 }

@@ -52,6 +52,12 @@ class Encoder {
     Expressions(value.shape);
     Expressions(value.coordinates);
   }
+  void operator()(const SubGraph& value) {
+    Int(value->nodes.size());
+    for (const Node& node : value->nodes) EncodeNode(node, bytes_);
+    Int(value->outputs.size());
+    for (const Output& output : value->outputs) Int(output.node);
+  }
   void operator()(const Tensor& value) {
     Text(DTypeName(value.dtype));
     (*this)(value.shape);

@@ -177,6 +177,33 @@ absl::Status NodeChecker::CheckTensorAttr(const Tensor& value) const {
   return absl::OkStatus();
 }
 
+absl::Status NodeChecker::CheckGraphAttr(const SubGraph& body) const {
+  if (!body) return Invalid("is no graph");
+  if (limits_.max_bodies <= 0) {
+    return Invalid("lies too deep: graphs may be ", GraphLimits().max_bodies,
+                   " deep inside each other");
+  }
+  if (!body->dims.empty()) {
+    return Invalid("declares dim ", body->dims[0].name,
+                   "; its sizes are over the dims of the graph around it");
+  }
+  for (NodeId n = 0; n < static_cast<NodeId>(body->nodes.size()); ++n) {
+    const Node& node = body->nodes[n];
+    if (node.op == Op::kParameter) {
+      return Invalid(body->Describe(n), ": a weight is captured, as an operand of the node around "
+                     "the graph");
+    }
+    if (node.op == Op::kInput && !node.attrs.empty()) {
+      return Invalid(body->Describe(n), ": an input of a graph inside a graph has no attributes");
+    }
+  }
+  GraphLimits inside = limits_;
+  --inside.max_bodies;
+  Graph whole = *body;
+  whole.dims = dims_;
+  return Verify(whole, inside);
+}
+
 absl::Status NodeChecker::CheckAttr(const AttrSpec& spec, const AttrValue& value) const {
   const auto type = static_cast<AttrType>(value.index());
   if (type != spec.type) {
@@ -197,6 +224,7 @@ absl::Status NodeChecker::CheckAttr(const AttrSpec& spec, const AttrValue& value
     case AttrType::kShape: return CheckShapeAttr(std::get<Shape>(value));
     case AttrType::kIndexMap: return CheckMapAttr(std::get<IndexMap>(value));
     case AttrType::kTensor: return CheckTensorAttr(std::get<Tensor>(value));
+    case AttrType::kGraph: return CheckGraphAttr(std::get<SubGraph>(value));
     case AttrType::kBool:
     case AttrType::kInt:
     case AttrType::kFloat: return absl::OkStatus();

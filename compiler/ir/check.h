@@ -39,6 +39,7 @@ class NodeChecker {
   absl::Status CheckShapeAttr(const Shape& shape) const;
   absl::Status CheckMapAttr(const IndexMap& map) const;
   absl::Status CheckTensorAttr(const Tensor& value) const;
+  absl::Status CheckGraphAttr(const SubGraph& body) const;
   bool IsDim(std::string_view symbol) const;
 
   const std::vector<Dim>& dims_;

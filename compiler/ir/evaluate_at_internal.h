@@ -120,6 +120,7 @@ class Cutter {
   absl::Status DependEmbeddingBag(NodeId node);
   absl::Status DependRotary(NodeId node);
   absl::Status DependDequantize(NodeId node);
+  absl::Status DependScan(NodeId node);
 
   // Towards the outputs.
   absl::StatusOr<NodeId> Get(Handle handle);

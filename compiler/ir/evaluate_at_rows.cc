@@ -66,6 +66,8 @@ absl::Status Cutter::Depend(NodeId n) {
       return DependEmbeddingBag(n);
     case Op::kRotary:
       return DependRotary(n);
+    case Op::kScan:
+      return DependScan(n);
     case Op::kDequantize:
       return DependDequantize(n);
     case Op::kSigmoid:

@@ -153,6 +153,7 @@ std::vector<OpCase> Cases() {
       {Op::kRotary, {{{2, 3, 6}}, {{1, 3, 3}}, {{1, 3, 3}}}, {{"interleaved", true}}},
       {Op::kRotary, {{{2, 3, 4}}, {{2, 3, 1}}, {{2, 3, 1}}}},
       {Op::kRotary, {{{3, 4}}, {{3, 0}}, {{3, 0}}}},
+      {Op::kScan, {{{3}}, {{4, 3}}}},
       {Op::kDequantize, {{{3, 5}}, {{}, 0, {0.5}, {DType::kF32}}}, {{"dtype", DType::kF32}}},
       {Op::kDequantize,
        {{{3, 5}, 0, {}, {DType::kU8}}, {{3}}, {{3}, 0, {}, {DType::kU8}}},
@@ -219,6 +220,21 @@ std::vector<OpCase> Cases() {
   return cases;
 }
 
+// A state that is replaced by each slice, and stacked.
+Attrs ScanOf(DType dtype) {
+  Graph body;
+  GraphBuilder builder(&body);
+  builder.Input("step", {DType::kI64, {}}).value();
+  const NodeId h = builder.Input("h", {dtype, {3}}).value();
+  builder.Output("h", builder.Input("x", {dtype, {3}}).value());
+  builder.Output("y", h);
+  return {{"body", SubGraph(body)},
+          {"length", Shape{4}},
+          {"result", int64_t{1}},
+          {"scanned", int64_t{1}},
+          {"states", int64_t{1}}};
+}
+
 // The case in one dtype (and for Cast, Bitcast and Iota to another); false where the op has no such
 // dtype. `moved`: no operand is an input.
 bool TryCase(const OpCase& c, DType dtype, DType to, bool moved, std::mt19937& rng) {
@@ -229,6 +245,7 @@ bool TryCase(const OpCase& c, DType dtype, DType to, bool moved, std::mt19937& r
   Attrs attrs = c.attrs;
   const bool typed = c.op == Op::kCast || c.op == Op::kBitcast || c.op == Op::kIota;
   if (typed) attrs["dtype"] = to;
+  if (c.op == Op::kScan) attrs = ScanOf(dtype);
   if (c.op == Op::kIndexMap && c.attrs.size() == 1 &&
       GetAttr<IndexMap>(c.attrs, "map").coordinates == Window().coordinates) {
     attrs["fill"] = Random(dtype, {}, rng);

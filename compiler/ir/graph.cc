@@ -27,6 +27,19 @@ std::string DescribeNew(Op op, const std::string& name, size_t id) {
 std::vector<NodeId> Graph::InputIds() const { return IdsOf(*this, Op::kInput); }
 std::vector<NodeId> Graph::ParameterIds() const { return IdsOf(*this, Op::kParameter); }
 
+SubGraph::SubGraph(Graph graph) : graph_(std::make_shared<const Graph>(std::move(graph))) {}
+
+Graph& SubGraph::Edit() {
+  auto own = std::make_shared<Graph>(*graph_);
+  graph_ = own;
+  return *own;
+}
+
+bool SubGraph::operator==(const SubGraph& other) const {
+  if (graph_ == other.graph_) return true;
+  return graph_ != nullptr && other.graph_ != nullptr && ToText(*graph_) == ToText(*other.graph_);
+}
+
 Bounds Graph::DimBounds() const {
   Bounds bounds;
   for (const Dim& dim : dims) bounds.Set(dim.name, dim.min, dim.max);
@@ -64,7 +77,8 @@ absl::StatusOr<NodeId> GraphBuilder::Constant(Tensor value) {
 
 absl::Status GraphBuilder::CheckNew(Op op, const std::string& name) const {
   if (static_cast<int64_t>(graph_->nodes.size()) >= limits_.max_nodes) {
-    return Invalid("the graph has more than ", limits_.max_nodes, " nodes, the limit (--max_nodes)");
+    return Invalid("the graph has more than ", limits_.max_nodes,
+                   " nodes, the limit (--max_nodes)");
   }
   if (absl::Status s = CheckName("name", name, limits_); !s.ok()) return s;
   if (names_.contains(name)) {

@@ -71,6 +71,7 @@ struct GraphLimits {
   int64_t max_name_bytes = 1024;
   int64_t max_attr_bytes = 64 << 20;  // one attribute, such as a literal
   int64_t max_expr_size = 256;        // terms, atoms and arguments of one expression
+  int max_bodies = 4;                 // graphs inside graphs
 };
 
 // Adds nodes with inferred types; every Add validates attributes and operands against the op table.

@@ -82,6 +82,7 @@ ATHANOR_INFER(TopK);
 ATHANOR_INFER(Cumulate);
 ATHANOR_INFER(Rotary);
 ATHANOR_INFER(Dequantize);
+ATHANOR_INFER(Scan);
 #undef ATHANOR_INFER
 
 }  // namespace athanor

@@ -70,6 +70,7 @@ std::string_view AttrTypeName(AttrType type) {
     case AttrType::kShape: return "shape";
     case AttrType::kIndexMap: return "index map";
     case AttrType::kTensor: return "tensor";
+    case AttrType::kGraph: return "graph";
   }
   return "unknown";
 }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,7 +44,8 @@ namespace athanor {
   X(Conv) X(Pool)                                                                             \
   X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm) X(RmsNorm)           \
   X(Attention) X(EmbeddingBag)                                                                \
-  X(Sort) X(TopK) X(Cumulate) X(Rotary) X(Dequantize)
+  X(Sort) X(TopK) X(Cumulate) X(Rotary) X(Dequantize)                                         \
+  /* control */ X(Scan)
 
 enum class Op : uint8_t {
 #define ATHANOR_X(name) k##name,
@@ -70,9 +72,40 @@ struct IndexMap {
   bool operator==(const IndexMap&) const = default;
 };
 
+// A graph inside a graph: the body of a Scan. It has no dims of its own, its sizes are over those of
+// the graph around it (scan.h). Shared and never changed.
+struct Graph;
+class SubGraph {
+ public:
+  SubGraph() = default;  // none, which no node takes
+  explicit SubGraph(Graph graph);
+
+  explicit operator bool() const { return graph_ != nullptr; }
+  const Graph& operator*() const { return *graph_; }
+  const Graph* operator->() const { return graph_.get(); }
+  // A copy of its own, to be changed while nobody else has it. REQUIRES: there is one.
+  Graph& Edit();
+  // Equal as text.
+  bool operator==(const SubGraph& other) const;
+
+ private:
+  std::shared_ptr<const Graph> graph_;
+};
+
 using AttrValue = std::variant<bool, int64_t, double, std::string, DType, std::vector<int64_t>,
-                               Shape, IndexMap, Tensor>;
-enum class AttrType : uint8_t { kBool, kInt, kFloat, kString, kDType, kInts, kShape, kIndexMap, kTensor };
+                               Shape, IndexMap, Tensor, SubGraph>;
+enum class AttrType : uint8_t {
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kDType,
+  kInts,
+  kShape,
+  kIndexMap,
+  kTensor,
+  kGraph
+};
 std::string_view AttrTypeName(AttrType type);
 using Attrs = std::map<std::string, AttrValue, std::less<>>;
 
@@ -85,7 +118,7 @@ struct AttrSpec {
   std::optional<AttrValue> otherwise = std::nullopt;
 };
 
-enum class OpClass : uint8_t { kLeaf, kElementwise, kMovement, kReduction, kComposite };
+enum class OpClass : uint8_t { kLeaf, kElementwise, kMovement, kReduction, kComposite, kControl };
 
 struct OpRow {
   Op op;

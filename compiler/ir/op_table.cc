@@ -12,6 +12,9 @@ namespace {
 using Rows = std::vector<OpRow>;
 using C = DTypeClass;
 
+// As many as the graph has, in effect.
+constexpr int kAnyOperands = 1 << 20;
+
 AttrSpec Required(std::string_view name, AttrType type, std::string_view doc) {
   return {name, type, true, doc, std::nullopt};
 }
@@ -418,6 +421,26 @@ void AddTransformers(Rows* rows) {
               "multiplied there and rounded to the result's dtype.");
 }
 
+void AddControl(Rows* rows) {
+  ATHANOR_ROW(
+      Scan, kControl, 0, kAnyOperands,
+      ATHANOR_ATTRS(Required("body", AttrType::kGraph, "what a step computes, over the dims around"),
+                    Required("states", AttrType::kInt, "operands that are the first states"),
+                    Required("scanned", AttrType::kInt, "operands after them that are sliced"),
+                    Required("result", AttrType::kInt, "which of the body's outputs this is"),
+                    Required("length", AttrType::kShape, "one size: the number of steps"),
+                    Optional("reverse", AttrType::kBool, "slices and elements from the last on",
+                             AttrValue(false))),
+      InferScan, 0,
+      "Operands states, scanned, captured. The body runs `length` times, one step after another: "
+      "its inputs are the step's number from 0 (i64[]), the states, slice number step along axis 0 "
+      "of each scanned operand, and the captured operands; its outputs are the next states, of the "
+      "states' types, then elements. The result is a state after the last step, without steps the "
+      "operand bit for bit; or the elements, element number step along a new axis 0, of size "
+      "`length`. With `reverse` slices and elements number length - 1 - step. Each step means what "
+      "its ops do.");
+}
+
 #undef ATHANOR_BINARY
 #undef ATHANOR_UNARY
 #undef ATHANOR_ATTRS
@@ -440,6 +463,7 @@ absl::Span<const OpRow> OpTable() {
     AddModels(rows);
     AddOrder(rows);
     AddTransformers(rows);
+    AddControl(rows);
     return rows;
   }();
   return table;

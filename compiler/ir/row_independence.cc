@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/message.h"
 #include "compiler/ir/row_flows.h"
+#include "compiler/ir/scan.h"
 
 namespace athanor {
 namespace {
@@ -20,6 +21,8 @@ struct Walk {
   const std::string dim;
   const Bounds bounds;     // of the dims
   std::vector<Rows> rows;  // by node, of those walked
+  // Of a Scan's body: those of its Inputs, in order.
+  const std::vector<Rows>* given = nullptr;
 
   const Shape& ShapeOf(NodeId node) const { return graph.node(node).type.shape; }
 };
@@ -201,6 +204,37 @@ absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowR
   return ProveByFlow(walk, node, rule);
 }
 
+absl::Status WalkNodes(Walk* walk);
+
+// Rows go through a loop as through its body, if each state keeps them where they are.
+absl::StatusOr<Rows> ProveScan(const Walk& walk, const Node& node, const RowRule&) {
+  const ScanView scan = ViewScan(node);
+  if (walk.bounds.Simplify(scan.length).Uses(walk.dim)) {
+    return Invalid("its length, ", scan.length.ToString(), ", varies with the size of dim ",
+                   walk.dim);
+  }
+  std::vector<Rows> given = {Rows()};
+  for (int i = 0; i < static_cast<int>(node.inputs.size()); ++i) {
+    Rows rows = walk.rows[node.inputs[i]];
+    if (i >= scan.states && i < scan.states + scan.scanned && rows.any()) --rows.axis;
+    given.push_back(rows);
+  }
+  const Graph body = BodyOf(scan, walk.graph.dims);
+  Walk inside{body, walk.dim, walk.bounds, std::vector<Rows>(body.nodes.size()), &given};
+  if (absl::Status s = WalkNodes(&inside); !s.ok()) return Prefixed("in its body, ", s);
+  for (int i = 0; i < scan.states; ++i) {
+    const Rows &before = given[scan.InputOf(i)], &after = inside.rows[body.outputs[i].node];
+    if (before.axis == after.axis && walk.bounds.ProvablyEqual(before.per_row, after.per_row)) {
+      continue;
+    }
+    return Invalid("state ", i, " has its rows of dim ", walk.dim,
+                   " elsewhere, or none, after a step");
+  }
+  Rows rows = inside.rows[body.outputs[scan.result].node];
+  if (scan.result >= scan.states && rows.any()) ++rows.axis;
+  return rows;
+}
+
 constexpr RowRule Own(Op op, decltype(RowRule::prove) prove) { return {op, nullptr, "", prove}; }
 constexpr RowRule Apart(Op op) { return {op, Alike, "", ProveByFlow}; }
 constexpr RowRule Across(Op op, decltype(RowRule::flow) flow, std::string_view mixes) {
@@ -277,6 +311,7 @@ constexpr RowRule kRules[] = {
     Across(Op::kCumulate, AcrossAxis, "accumulates across"),
     Across(Op::kRotary, Rotated, "rotates across"),
     Across(Op::kDequantize, Dequantized, "unpacks or shares a scale across"),
+    Own(Op::kScan, ProveScan),
 };
 
 constexpr Op kOps[] = {
@@ -318,9 +353,14 @@ absl::Status CheckDim(const Graph& graph, std::string_view name) {
 
 absl::Status WalkNodes(Walk* walk) {
   const std::vector<bool> needed = Needed(walk->graph);
+  size_t input = 0;
   for (NodeId n = 0; n < static_cast<NodeId>(needed.size()); ++n) {
     if (!needed[n]) continue;
     const Node& node = walk->graph.node(n);
+    if (node.op == Op::kInput && walk->given != nullptr) {
+      walk->rows[n] = (*walk->given)[input++];
+      continue;
+    }
     const RowRule& rule = kRules[static_cast<size_t>(node.op)];
     const absl::StatusOr<Rows> rows = rule.prove(*walk, node, rule);
     if (!rows.ok()) return Prefixed(walk->graph.Describe(n) + ": ", rows.status());

@@ -51,6 +51,16 @@ const Case kIndependent[] = {
         %4 = Dequantize(%0, %1, %2) {bits=4, dtype=f32} %5 = Dequantize(%0, %3) {axis=1, bits=4, dtype=f32}
         %6 = Parameter "u" : f32[] %7 = Dequantize(%0, %6) {dtype=f16} output "y" = %4 output "t" = %5
         output "u" = %7)"},
+    // Loops whose states keep their rows.
+    {R"(%0 = Input "x" : f32[b, s, 6] %1 = IndexMap(%0) {map=map[s, b, 6]($1, $0, $2)}
+        %2 = Constant {value=f32[] {0.5}} %3 = IndexMap(%2) {map=map[b, 6]()}
+        %4 = Scan(%3, %1) {body=graph "" {%0 = Input "i" : i64[] %1 = Input "h" : f32[b, 6]
+          %2 = Input "x" : f32[b, 6] %3 = Add(%1, %2) : f32[b, 6] %4 = Softmax(%3) {axis=1} : f32[b, 6]
+          output "h" = %4 output "y" = %3}, length=shape[s], result=0, scanned=1, states=1}
+        %5 = Scan(%3, %1) {body=graph "" {%0 = Input "i" : i64[] %1 = Input "h" : f32[b, 6]
+          %2 = Input "x" : f32[b, 6] %3 = Add(%1, %2) : f32[b, 6] output "h" = %3 output "y" = %3},
+          length=shape[s], result=1, scanned=1, states=1}
+        %6 = IndexMap(%5) {map=map[b, s, 6]($1, $0, $2)} output "h" = %4 output "y" = %6)"},
     // Reductions of axes before the rows.
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = IndexMap(%0) {map=map[6, s, b]($2, $1, $0)}
         %2 = SumReduce(%1) {axes=[0, 1]} %3 = MaxReduce(%1) {axes=[0]} %4 = IndexMap(%3) {map=map[b, s]($1, $0)}
@@ -155,6 +165,16 @@ const Case kRefused[] = {
     {R"(%0 = Input "q" : u8[2*b, 3] %1 = Input "s" : f32[b, 3] %2 = Dequantize(%0, %1) {block=2, dtype=f32}
         output "y" = %2)",
      "%2 (Dequantize): unpacks or shares a scale across the rows of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4] %1 = Constant {value=f32[4] {0.0, 0.0, 0.0, 0.0}}
+        %2 = Scan(%1, %0) {body=graph "" {%0 = Input "i" : i64[] %1 = Input "h" : f32[4]
+          %2 = Input "x" : f32[4] %3 = Add(%1, %2) : f32[4] output "h" = %3}, length=shape[b],
+          result=0, scanned=1, states=1} output "y" = %2)",
+     "%2 (Scan): its length, b, varies with the size of dim b"},
+    {R"(%0 = Input "x" : f32[b, 4]
+        %1 = Scan(%0) {body=graph "" {%0 = Input "i" : i64[] %1 = Input "h" : f32[b, 4]
+          %2 = Softmax(%1) {axis=0} : f32[b, 4] output "h" = %2}, length=shape[3], result=0,
+          scanned=0, states=1} output "y" = %1)",
+     "%1 (Scan): in its body, %2 (Softmax): normalises across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = Sort(%0) {axis=0} output "y" = %1)",
      "%1 (Sort): sorts across the rows of dim b"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = TopK(%0) {axis=0, k=shape[1]} output "y" = %1)",

@@ -7,6 +7,8 @@
 //     %2 = IndexMap(%1) {map=map[b, 2]($1)} : f32[b, 2]
 //     output "y" = %2
 //   }
+//
+// A graph inside an attribute is written likewise, without dims, all types stated.
 #include "compiler/ir/text.h"
 
 #include <bit>
@@ -25,6 +27,8 @@ constexpr int64_t kMaxListed = 64;  // elements of a literal; larger ones are in
 std::string Literal(const std::string& text) { return "\"" + absl::Utf8SafeCEscape(text) + "\""; }
 
 // Appends, since literals can be large.
+void AppendBody(const Graph& graph, std::string* text);
+
 struct AppendValue {
   std::string* text;
 
@@ -52,6 +56,8 @@ struct AppendValue {
     }
     *text += "}";
   }
+
+  void operator()(const SubGraph& value) const { AppendBody(*value, text); }
 
   void AppendHex(std::string_view bytes) const {
     constexpr char kDigits[] = "0123456789abcdef";
@@ -94,6 +100,16 @@ void AppendNode(const Node& node, size_t id, std::string* text) {
     *text += "}";
   }
   *text += Cat(" : ", TypeToString(node.type), "\n");
+}
+
+// A graph as a value: what ToText prints of it.
+void AppendBody(const Graph& graph, std::string* text) {
+  *text += Cat("graph ", Literal(graph.name), " {\n");
+  for (size_t i = 0; i < graph.nodes.size(); ++i) AppendNode(graph.nodes[i], i, text);
+  for (const Output& output : graph.outputs) {
+    *text += Cat("  output ", Literal(output.name), " = %", output.node, "\n");
+  }
+  *text += "}";
 }
 
 }  // namespace

@@ -229,8 +229,65 @@ class GraphParser {
     if (in_.TakeWord("false")) return AttrValue(false);
     if (in_.TakeWord("shape")) return AsValue(in_.Expressions('[', ']'));
     if (in_.TakeWord("map")) return AsValue(ReadMap());
+    if (in_.PeekWord() == "graph") return AsValue(ReadBody());
     if (ParseDType(in_.PeekWord())) return ReadDTypeOrTensor();
     return ReadNumber();
+  }
+
+  // Nodes as stated: what they hold is checked with the node whose attribute it is, where the dims
+  // are known.
+  absl::StatusOr<SubGraph> ReadBody() {
+    if (++bodies_ > limits_.max_bodies) {
+      return in_.Error(Cat("graphs may be ", limits_.max_bodies, " deep inside each other"));
+    }
+    Graph outer = std::exchange(graph_, {});
+    absl::flat_hash_map<int64_t, NodeId> outer_ids = std::exchange(ids_, {});
+    absl::Status status = Header();
+    while (status.ok() && !in_.Take('}')) {
+      if (in_.TakeWord("output")) {
+        status = ReadOutput();
+      } else if (in_.Take('%')) {
+        status = ReadStated();
+      } else {
+        status = in_.Error("expected a node (%...), an output or '}' of the graph inside");
+      }
+    }
+    Graph body = std::exchange(graph_, std::move(outer));
+    ids_ = std::move(outer_ids);
+    --bodies_;
+    if (!status.ok()) return status;
+    return SubGraph(std::move(body));
+  }
+
+  absl::Status ReadStated() {
+    absl::StatusOr<int64_t> number = in_.Integer();
+    if (!number.ok()) return number.status();
+    if (ids_.contains(*number)) return in_.Error(Cat("%", *number, " is defined twice"));
+    if (static_cast<int64_t>(graph_.nodes.size()) >= limits_.max_nodes) {
+      return in_.Error(Cat("more nodes than ", limits_.max_nodes, ", the limit (--max_nodes)"));
+    }
+    if (absl::Status s = in_.Expect('='); !s.ok()) return s;
+    absl::StatusOr<Op> op = ReadOp();
+    if (!op.ok()) return op.status();
+    Node node{.op = *op};
+    if (in_.Peek() == '"') {
+      absl::StatusOr<std::string> name = in_.String("the node's name");
+      if (!name.ok()) return name.status();
+      node.name = *std::move(name);
+    }
+    absl::StatusOr<std::vector<NodeId>> inputs = ReadOperands();
+    if (!inputs.ok()) return inputs.status();
+    absl::StatusOr<Attrs> attrs = ReadAttrs();
+    if (!attrs.ok()) return attrs.status();
+    if (absl::Status s = in_.Expect(':'); !s.ok()) return s;
+    absl::StatusOr<TensorType> type = ReadType();
+    if (!type.ok()) return type.status();
+    node.inputs = *std::move(inputs);
+    node.attrs = *std::move(attrs);
+    node.type = *std::move(type);
+    ids_.emplace(*number, static_cast<NodeId>(graph_.nodes.size()));
+    graph_.nodes.push_back(std::move(node));
+    return absl::OkStatus();
   }
 
   absl::StatusOr<IndexMap> ReadMap() {
@@ -289,6 +346,7 @@ class GraphParser {
   size_t statement_ = 0;  // where the node being read began
   const GraphLimits limits_;
   Graph graph_;
+  int bodies_ = 0;                            // graphs inside graphs around what is read
   absl::flat_hash_map<int64_t, NodeId> ids_;  // by the text's numbers
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/ir/input_value.h"
+#include "compiler/ir/scan.h"
 
 namespace athanor {
 namespace {
@@ -56,6 +57,23 @@ class Widening {
     to_.dims = graph.dims;
   }
 
+  // A graph inside another: its floats come wide, and its outputs are.
+  absl::StatusOr<Graph> RunInside() {
+    inside_ = true;
+    absl::StatusOr<Graph> wide = Run();
+    if (!wide.ok()) return wide;
+    GraphBuilder builder(&*wide, Unlimited());
+    for (Output& o : wide->outputs) {
+      const DType dtype = wide->node(o.node).type.dtype;
+      if (!IsFloat(dtype) || dtype == DType::kF64) continue;
+      absl::StatusOr<NodeId> cast = builder.Add(Op::kCast, {o.node}, {{"dtype", DType::kF64}});
+      if (!cast.ok()) return cast.status();
+      o.node = *cast;
+    }
+    wide->dims.clear();
+    return wide;
+  }
+
   absl::StatusOr<Graph> Run() {
     GraphBuilder builder(&to_, Unlimited());
     for (NodeId n = 0; n < static_cast<NodeId>(from_.nodes.size()); ++n) {
@@ -89,6 +107,10 @@ class Widening {
   }
 
   absl::StatusOr<NodeId> Make(GraphBuilder& builder, const Node& node) {
+    if (node.op == Op::kInput && inside_) {
+      const bool wide = IsFloat(node.type.dtype);
+      return builder.Input(node.name, {wide ? DType::kF64 : node.type.dtype, node.type.shape});
+    }
     if (node.op == Op::kInput) {
       const Tensor* value = ValueOf(node);
       return builder.Input(node.name, node.type,
@@ -116,6 +138,11 @@ class Widening {
         operand = *wide;
       }
       if (node.op == Op::kDequantize) attrs["dtype"] = DType::kF64;
+      if (node.op == Op::kScan) {
+        absl::StatusOr<Graph> body = Widening(BodyOf(ViewScan(node), from_.dims)).RunInside();
+        if (!body.ok()) return body.status();
+        attrs["body"] = SubGraph(*std::move(body));
+      }
       auto fill = attrs.find("fill");
       if (fill != attrs.end() && IsFloat(std::get<Tensor>(fill->second).dtype)) {
         fill->second = Widened(std::get<Tensor>(fill->second));
@@ -131,6 +158,7 @@ class Widening {
 
   const Graph& from_;
   Graph to_;
+  bool inside_ = false;
   std::vector<NodeId> made_;  // by node of from_
   std::map<std::pair<NodeId, DType>, NodeId> casts_;
 };

@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "compiler/ir/attr_exprs.h"
+#include "compiler/ir/scan.h"
 #include "compiler/search/extents.h"
 
 namespace athanor {
@@ -39,9 +41,7 @@ Graph WithFixedDims(Graph graph) {
   std::set<std::string> used;
   for (const Node& node : graph.nodes) {
     for (const Expr& size : node.type.shape) size.CollectSymbols(&used);
-    const auto map = node.attrs.find("map");
-    if (map == node.attrs.end()) continue;
-    for (const Expr& e : std::get<IndexMap>(map->second).coordinates) e.CollectSymbols(&used);
+    ForEachExpr(node.attrs, [&](const Expr& e) { e.CollectSymbols(&used); });
   }
   for (Dim& dim : graph.dims) {
     if (!used.contains(dim.name)) dim.max = dim.min;
@@ -102,13 +102,25 @@ Expr ElementsHeld(const Graph& graph) {
   return elements;
 }
 
+// What the reference evaluator takes for the steps of loops beside what they compute.
+Expr CostOfSteps(const Graph& graph) {
+  constexpr int64_t kNodeCost = 2000;
+  Expr cost = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.op != Op::kScan) continue;
+    const ScanView scan = ViewScan(node);
+    cost += kNodeCost * static_cast<int64_t>(scan.body.nodes.size()) * scan.length;
+  }
+  return cost;
+}
+
 class SizeChoice {
  public:
   SizeChoice(const Graph& graph, Expr flops)
       : graph_(WithFixedDims(graph)),
         flops_(std::move(flops)),
         moved_(BytesMoved(graph)),
-        cost_(flops_ + kElementCost * ElementsHeld(graph)),
+        cost_(flops_ + kElementCost * ElementsHeld(graph) + CostOfSteps(graph)),
         smallest_(SizesNear(graph, 0)) {}
 
   void AddTo(internal::CheckRequest* request) {

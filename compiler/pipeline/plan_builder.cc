@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cpu/dialect.h"
+#include "compiler/ir/scan.h"
 #include "compiler/pipeline/check_sizes.h"
 #include "compiler/plan/planner.h"
 #include "compiler/search/extents.h"
@@ -20,74 +23,6 @@ std::string Label(const Graph& graph, const KernelChoice& choice) {
     absl::StrAppend(&label, " over ", graph.Describe(choice.anchor));
   }
   return label;
-}
-
-// Values and launches of a genome; values are added as they are met.
-class Assembly {
- public:
-  explicit Assembly(const ScheduledGraph& scheduled)
-      : graph_(scheduled.graph), memory_(MemoryOf(scheduled.graph, scheduled.genome)) {}
-
-  const std::vector<bool>& memory() const { return memory_; }
-
-  int ValueOf(NodeId n) {
-    auto [it, added] = value_of_.try_emplace(n, static_cast<int>(in.values.size()));
-    if (!added) return it->second;
-    const Node& node = graph_.node(n);
-    PlanValue v;
-    v.type = node.type;
-    v.name = node.name;
-    if (node.op == Op::kInput) {
-      v.kind = ValueKind::kInput;
-    } else if (node.op == Op::kParameter) {
-      v.kind = ValueKind::kParameter;
-    } else if (node.op == Op::kConstant) {
-      v.kind = ValueKind::kConstant;
-      v.literal = GetAttr<Tensor>(node.attrs, "value");
-    }
-    in.values.push_back(std::move(v));
-    nodes.push_back(n);
-    return it->second;
-  }
-
-  void AddLaunch(const KernelChoice& choice, const LoweredKernel& lowered) {
-    PlanLaunch launch{
-        lowered.kernel, {}, Label(graph_, choice), Flops(graph_, memory_, choice.root), 0};
-    for (NodeId n : lowered.buffers) {
-      launch.buffers.push_back(ValueOf(n));
-      launch.moved_bytes += BytesOf(graph_.node(n).type);
-    }
-    in.launches.push_back(std::move(launch));
-  }
-
-  PlanInput in;
-  std::vector<NodeId> nodes;  // by value
-
- private:
-  const Graph& graph_;
-  const std::vector<bool> memory_;
-  std::map<NodeId, int> value_of_;
-};
-
-// Literals as text are several times their bytes, and this text is only for people.
-constexpr size_t kMostLiteralBytes = size_t{64} << 10;
-
-// The kernels in the order they run, then the graph whose nodes they name.
-std::string GenomeText(const ScheduledGraph& scheduled) {
-  std::string text;
-  size_t literals = 0;
-  for (const Node& node : scheduled.graph.nodes) {
-    if (node.op == Op::kConstant) literals += GetAttr<Tensor>(node.attrs, "value").bytes.size();
-  }
-  for (const KernelChoice& choice : scheduled.genome.kernels) {
-    absl::StrAppend(&text, "kernel ", Label(scheduled.graph, choice), ": ", ScheduleText(choice),
-                    "\n");
-  }
-  if (literals > kMostLiteralBytes) {
-    return absl::StrCat(text, "\n# the graph is left out: its literals hold ", literals,
-                        " bytes\n");
-  }
-  return absl::StrCat(text, "\n", ToText(scheduled.graph));
 }
 
 // A task's kernel, its buffers as nodes of the scheduled task.
@@ -116,28 +51,261 @@ LoweredKernel In(const KernelTask& task, const KernelChoice& choice, const Lower
   return in;
 }
 
+// What the graph and the graphs inside it have in common.
+struct Whole {
+  explicit Whole(const v1::Target& t) : target(t) {}
+
+  const v1::Target& target;
+  PlanInput in;
+  std::vector<NodeId> nodes;                   // by value; -1: of a graph inside
+  std::map<std::string, LoweredTask> lowered;  // by task and schedule
+  // Loops as tasks, with what their results' last kernel is.
+  std::vector<std::pair<KernelTask, std::string>> loops;
+};
+
+// Values and launches of a genome; values are added as they are met.
+class Assembly {
+ public:
+  // `given`: values of the graph's Inputs and Parameters, of a graph inside another.
+  Assembly(const ScheduledGraph& scheduled, Whole* whole, std::map<NodeId, int> given = {},
+           bool inside = false)
+      : scheduled_(scheduled),
+        graph_(scheduled.graph),
+        memory_(MemoryOf(scheduled.graph, scheduled.genome)),
+        weights_(WeightsOf(scheduled.graph)),
+        whole_(*whole),
+        value_of_(std::move(given)),
+        inside_(inside) {}
+
+  int ValueOf(NodeId n) {
+    auto [it, added] = value_of_.try_emplace(n, static_cast<int>(whole_.in.values.size()));
+    if (!added) return it->second;
+    const Node& node = graph_.node(n);
+    PlanValue v;
+    v.type = node.type;
+    v.name = node.name;
+    if (node.op == Op::kInput) {
+      v.kind = ValueKind::kInput;
+    } else if (node.op == Op::kParameter) {
+      v.kind = ValueKind::kParameter;
+    } else if (node.op == Op::kConstant) {
+      v.kind = ValueKind::kConstant;
+      v.literal = GetAttr<Tensor>(node.attrs, "value");
+    }
+    Add(std::move(v), inside_ ? -1 : n);
+    return it->second;
+  }
+
+  absl::Status AddLaunches() {
+    for (const KernelChoice& choice : scheduled_.genome.kernels) {
+      const absl::Status added =
+          choice.kind == KernelKind::kLoop ? AddLoop(choice) : AddKernel(choice);
+      if (!added.ok()) return added;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int Add(PlanValue value, NodeId node = -1) {
+    whole_.in.values.push_back(std::move(value));
+    whole_.nodes.push_back(node);
+    return static_cast<int>(whole_.in.values.size()) - 1;
+  }
+  int AddOf(ValueKind kind, const TensorType& type) { return Add({kind, type, "", {}}); }
+
+  absl::Status AddKernel(const KernelChoice& choice) {
+    KernelTask task = CutTask(graph_, memory_, weights_, choice);
+    const std::string key = absl::StrCat(task.key, " ", ScheduleText(choice));
+    auto known = whole_.lowered.find(key);
+    if (known == whole_.lowered.end()) {
+      absl::StatusOr<LoweredTask> now = LowerTask(task, whole_.target);
+      if (!now.ok()) return now.status();
+      known = whole_.lowered.emplace(key, *std::move(now)).first;
+    }
+    AddLaunch(choice, In(task, choice, known->second.lowered));
+    return absl::OkStatus();
+  }
+
+  void AddLaunch(const KernelChoice& choice, const LoweredKernel& lowered) {
+    PlanLaunch launch{
+        lowered.kernel, {}, Label(graph_, choice), Flops(graph_, memory_, choice.root), 0};
+    for (NodeId n : lowered.buffers) {
+      launch.buffers.push_back(ValueOf(n));
+      launch.moved_bytes += BytesOf(graph_.node(n).type);
+    }
+    whole_.in.launches.push_back(std::move(launch));
+  }
+
+  absl::Status AddLoop(const KernelChoice& choice);
+  // The loop's body with those of its outputs that are wanted, ready to be lowered; `scan` is of
+  // one of `results`, the nodes of this graph by output of its body.
+  ScheduledGraph BodyFor(const Node& node, const std::map<int, NodeId>& results, bool epilogues);
+  absl::Status AddBody(const KernelChoice& choice, const std::map<int, NodeId>& results,
+                       bool epilogues);
+
+  const ScheduledGraph& scheduled_;
+  const Graph& graph_;
+  const std::vector<bool> memory_, weights_;
+  Whole& whole_;
+  std::map<NodeId, int> value_of_;
+  const bool inside_;
+  std::set<std::string> loops_;  // that are there already, by LoopKey
+};
+
+ScheduledGraph Assembly::BodyFor(const Node& node, const std::map<int, NodeId>& results,
+                                 bool epilogues) {
+  const ScanView scan = ViewScan(node);
+  Graph body = BodyOf(scan, graph_.dims);
+  const std::vector<NodeId> inputs = body.InputIds();
+  // What is a weight around is one inside: its layouts are prepared once.
+  for (int i = scan.states + scan.scanned; i < static_cast<int>(node.inputs.size()); ++i) {
+    if (weights_[node.inputs[i]]) body.nodes[inputs[scan.InputOf(i)]].op = Op::kParameter;
+  }
+  std::vector<Output> outputs;
+  std::set<NodeId> written;
+  for (int o = 0; o < static_cast<int>(body.outputs.size()); ++o) {
+    if (o >= scan.states && !results.contains(o)) continue;
+    Output output = body.outputs[o];
+    const Op op = body.node(output.node).op;
+    const bool leaf = op == Op::kInput || op == Op::kParameter || op == Op::kConstant;
+    if (leaf || !written.insert(output.node).second) {
+      // Each output has memory of its own, which some kernel of the body writes.
+      const TensorType type = body.node(output.node).type;
+      IndexMap same{type.shape, {}};
+      for (size_t a = 0; a < type.shape.size(); ++a) {
+        same.coordinates.push_back(Expr::Axis(static_cast<int>(a)));
+      }
+      body.nodes.push_back({Op::kIndexMap, {output.node}, {{"map", std::move(same)}}, type, ""});
+      output.node = static_cast<NodeId>(body.nodes.size()) - 1;
+    }
+    outputs.push_back(std::move(output));
+  }
+  body.outputs = std::move(outputs);
+  Fusion fusion;
+  fusion.rules.epilogues = epilogues;
+  ScheduledGraph scheduled{body, ChooseKernels(body, whole_.target, fusion)};
+  PackWeights(&scheduled.graph, &scheduled.genome, whole_.target);
+  return scheduled;
+}
+
+absl::Status Assembly::AddBody(const KernelChoice& choice, const std::map<int, NodeId>& results,
+                               bool epilogues) {
+  const Node& node = graph_.node(choice.root);
+  const ScanView scan = ViewScan(node);
+  const ScheduledGraph body = BodyFor(node, results, epilogues);
+  const std::vector<NodeId> ids = scan.body.InputIds();
+  const size_t at = whole_.in.loops.size();
+  whole_.in.loops.push_back(
+      {.first = static_cast<int>(whole_.in.launches.size()), .count = scan.length});
+  PlanLoop loop;
+  std::map<NodeId, int> given;
+  loop.turn = AddOf(ValueKind::kWindow, scan.body.node(ids[0]).type);
+  given[ids[0]] = loop.turn;
+  for (int i = 0; i < static_cast<int>(node.inputs.size()); ++i) {
+    const NodeId inside = ids[scan.InputOf(i)];
+    const int operand = ValueOf(node.inputs[i]);
+    if (i >= scan.states + scan.scanned) {
+      given[inside] = operand;
+      continue;
+    }
+    given[inside] = AddOf(ValueKind::kWindow, scan.body.node(inside).type);
+    if (i >= scan.states) {
+      loop.slices.push_back({given[inside], operand, scan.reverse});
+    } else {
+      loop.carries.push_back({operand, given[inside], -1, -1, -1});
+    }
+  }
+  size_t place = 0;  // in the outputs that are left
+  for (int o = 0; o < static_cast<int>(scan.body.outputs.size()); ++o) {
+    const auto result = results.find(o);
+    if (o >= scan.states && result == results.end()) continue;
+    const NodeId out = body.graph.outputs[place++].node;
+    const TensorType& type = body.graph.node(out).type;
+    given[out] = AddOf(ValueKind::kWindow, type);
+    if (o < scan.states) {
+      PlanLoop::Carry& carry = loop.carries[o];
+      carry.next = given[out];
+      carry.last =
+          result == results.end() ? AddOf(ValueKind::kComputed, type) : ValueOf(result->second);
+      carry.other = AddOf(ValueKind::kComputed, type);
+    } else {
+      loop.slices.push_back({given[out], ValueOf(result->second), scan.reverse});
+    }
+  }
+  Assembly assembly(body, &whole_, std::move(given), /*inside=*/true);
+  if (absl::Status s = assembly.AddLaunches(); !s.ok()) return s;
+  PlanLoop& there = whole_.in.loops[at];
+  loop.first = there.first;
+  loop.end = static_cast<int>(whole_.in.launches.size());
+  loop.count = scan.length;
+  for (int l = loop.first; l < loop.end; ++l) {
+    PlanLaunch& launch = whole_.in.launches[l];
+    launch.label = absl::StrCat(launch.label, " of ", graph_.Describe(choice.root));
+  }
+  there = std::move(loop);
+  return absl::OkStatus();
+}
+
+absl::Status Assembly::AddLoop(const KernelChoice& choice) {
+  const Node& node = graph_.node(choice.root);
+  const std::string key = LoopKey(node);
+  if (!loops_.insert(key).second) return absl::OkStatus();
+  std::map<int, NodeId> results;
+  for (const KernelChoice& other : scheduled_.genome.kernels) {
+    if (other.kind != KernelKind::kLoop || LoopKey(graph_.node(other.root)) != key) continue;
+    results.emplace(ViewScan(graph_.node(other.root)).result, other.root);
+  }
+  PlanInput& in = whole_.in;
+  const size_t values = in.values.size(), launches = in.launches.size();
+  const size_t plan_loops = in.loops.size(), loops = whole_.loops.size();
+  absl::Status added = AddBody(choice, results, /*epilogues=*/true);
+  if (absl::IsInternal(added)) {  // slower and always possible
+    in.values.erase(in.values.begin() + values, in.values.end());
+    in.launches.erase(in.launches.begin() + launches, in.launches.end());
+    in.loops.erase(in.loops.begin() + plan_loops, in.loops.end());
+    whole_.nodes.resize(values);
+    whole_.loops.erase(whole_.loops.begin() + loops, whole_.loops.end());
+    std::erase_if(value_of_, [&](const auto& v) { return v.second >= static_cast<int>(values); });
+    added = AddBody(choice, results, /*epilogues=*/false);
+  }
+  if (!added.ok()) return added;
+  whole_.loops.emplace_back(CutTask(graph_, memory_, weights_, choice),
+                            kir::KirHash(whole_.in.launches.back().kernel));
+  return absl::OkStatus();
+}
+
+// Literals as text are several times their bytes, and this text is only for people.
+constexpr size_t kMostLiteralBytes = size_t{64} << 10;
+
+// The kernels in the order they run, then the graph whose nodes they name.
+std::string GenomeText(const ScheduledGraph& scheduled) {
+  std::string text;
+  size_t literals = 0;
+  for (const Node& node : scheduled.graph.nodes) {
+    if (node.op == Op::kConstant) literals += GetAttr<Tensor>(node.attrs, "value").bytes.size();
+  }
+  for (const KernelChoice& choice : scheduled.genome.kernels) {
+    absl::StrAppend(&text, "kernel ", Label(scheduled.graph, choice), ": ", ScheduleText(choice),
+                    "\n");
+  }
+  if (literals > kMostLiteralBytes) {
+    return absl::StrCat(text, "\n# the graph is left out: its literals hold ", literals,
+                        " bytes\n");
+  }
+  return absl::StrCat(text, "\n", ToText(scheduled.graph));
+}
+
 }  // namespace
 
 absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
                                              const PlanNames& names) const {
   const Graph& graph = scheduled.graph;
-  Assembly assembly(scheduled);
+  Whole whole(target_);
+  Assembly assembly(scheduled, &whole);
   for (NodeId n : graph.InputIds()) assembly.ValueOf(n);
   for (NodeId n : graph.ParameterIds()) assembly.ValueOf(n);
-  const std::vector<bool> weights = WeightsOf(graph);
-  std::map<std::string, LoweredTask> lowered;  // by task and schedule
-  for (const KernelChoice& choice : scheduled.genome.kernels) {
-    KernelTask task = CutTask(graph, assembly.memory(), weights, choice);
-    const std::string key = absl::StrCat(task.key, " ", ScheduleText(choice));
-    auto known = lowered.find(key);
-    if (known == lowered.end()) {
-      absl::StatusOr<LoweredTask> now = LowerTask(task, target_);
-      if (!now.ok()) return now.status();
-      known = lowered.emplace(key, *std::move(now)).first;
-    }
-    assembly.AddLaunch(choice, In(task, choice, known->second.lowered));
-  }
-  PlanInput& in = assembly.in;
+  if (absl::Status s = assembly.AddLaunches(); !s.ok()) return s;
+  PlanInput& in = whole.in;
   in.target = target_;
   in.graph_hash = names.graph_hash.empty() ? CanonicalHash(graph) : names.graph_hash;
   in.kind = names.kind;
@@ -150,12 +318,15 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
   absl::StatusOr<v1::Plan> plan =
       MakePlan(in, [this](const kir::Kernel& k) { return PrintCpuKernel(k, target_); });
   if (!plan.ok()) return plan.status();
-  BuiltPlan built{*std::move(plan), {}, std::move(assembly.nodes)};
+  BuiltPlan built{*std::move(plan), {}, std::move(whole.nodes)};
   std::map<std::string, int> kernel_of;
   for (int k = 0; k < built.plan.kernels_size(); ++k) {
     kernel_of[built.plan.kernels(k).kir_hash()] = k;
   }
-  for (auto& [key, task] : lowered) {
+  for (auto& [task, hash] : whole.loops) {
+    built.tasks.emplace_back(std::move(task), kernel_of.at(hash));
+  }
+  for (auto& [key, task] : whole.lowered) {
     auto kernel = kernel_of.extract(kir::KirHash(task.lowered.kernel));
     if (kernel.empty()) continue;
     if (names.describe) {
@@ -164,8 +335,9 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
     built.tasks.emplace_back(std::move(task.task), kernel.mapped());
   }
   if (names.describe) built.plan.set_genome(GenomeText(scheduled));
-  std::sort(built.tasks.begin(), built.tasks.end(),
-            [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::sort(built.tasks.begin(), built.tasks.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second, a.first.key) < std::tie(b.second, b.first.key);
+  });
   return built;
 }
 

@@ -32,9 +32,10 @@ struct PlanNames {
 
 struct BuiltPlan {
   v1::Plan plan;
-  // A task for each distinct kernel of `plan`, with that kernel's index.
+  // A task for each distinct kernel of `plan`, with that kernel's index; and one for each loop as a
+  // whole, with the index of its last kernel.
   std::vector<std::pair<KernelTask, int>> tasks;
-  // By plan.buffers: the node of the scheduled graph whose value each holds.
+  // By plan.buffers: the node of the scheduled graph whose value each holds; -1 inside loops.
   std::vector<NodeId> nodes;
 };
 

@@ -1,12 +1,15 @@
 #include "compiler/pipeline/prepare.h"
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/scan.h"
 #include "compiler/rules/decompose.h"
 #include "compiler/rules/recognise.h"
 #include "compiler/rules/views.h"
+#include "compiler/search/region.h"
 #include "compiler/search/region_cost.h"
 
 namespace athanor {
@@ -19,6 +22,29 @@ absl::StatusOr<Graph> ToPrimitives(const Graph& graph) {
     for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
     return !HasKernel(node.op, operands);
   });
+}
+
+// The same of a graph inside `graph`, over the dims of that one.
+absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph) {
+  absl::StatusOr<Prepared> prepared = Prepare(BodyOf(scan, graph.dims));
+  if (!prepared.ok()) return prepared.status();
+  std::map<std::string, Expr, std::less<>> names;
+  for (size_t d = 0; d < prepared->dim_names.size(); ++d) {
+    names[prepared->graph.dims[d].name] = Expr::Symbol(prepared->dim_names[d]);
+  }
+  SubstituteDims(names, &prepared->graph);
+  prepared->graph.dims.clear();
+  return std::move(prepared->graph);
+}
+
+absl::Status PrepareBodies(Graph* graph) {
+  for (Node& node : graph->nodes) {
+    if (node.op != Op::kScan) continue;
+    absl::StatusOr<Graph> body = PrepareBody(ViewScan(node), *graph);
+    if (!body.ok()) return body.status();
+    node.attrs["body"] = SubGraph(*std::move(body));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -37,6 +63,7 @@ absl::StatusOr<Prepared> Prepare(const Graph& graph) {
   std::vector<std::string> second;
   p.graph = Canonicalize(ComposeViews(*again), &second);
   for (const std::string& name : second) p.dim_names.push_back(first[std::stoul(name.substr(1))]);
+  if (absl::Status s = PrepareBodies(&p.graph); !s.ok()) return s;
   std::vector<NodeId> from = graph.InputIds(), to = p.graph.InputIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;
   from = graph.ParameterIds();

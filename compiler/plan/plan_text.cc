@@ -26,6 +26,8 @@ std::string KindText(const v1::Buffer& b) {
       return "prepared";
     case v1::Buffer::ARENA:
       return Cat("arena@", b.arena_offset());
+    case v1::Buffer::WINDOW:
+      return "window";
     default:
       return "?";
   }
@@ -56,6 +58,20 @@ std::string StepText(const v1::Plan& plan, const char* part, int index, const v1
   return text + "\n";
 }
 
+std::string LoopText(const v1::Loop& loop) {
+  std::string text = Cat("loop of steps ", loop.first(), " to ", loop.first() + loop.steps() - 1,
+                         ", ", SizeText(loop.count()), " times:");
+  for (const v1::Loop::Slice& s : loop.slices()) {
+    text += Cat(" b", s.buffer(), " = slice of b", s.of(), s.reverse() ? " from the last;" : ";");
+  }
+  for (const v1::Loop::Carry& c : loop.carries()) {
+    text += Cat(" b", c.next(), " becomes b", c.read(), ", from b", c.initial(), " to b", c.last(),
+                " by way of b", c.other(), ";");
+  }
+  if (loop.has_turn()) text += Cat(" b", loop.turn(), " = turn;");
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string PlanToText(const v1::Plan& plan) {
@@ -68,6 +84,7 @@ std::string PlanToText(const v1::Plan& plan) {
   for (int i = 0; i < plan.prepare_size(); ++i)
     text += StepText(plan, "prepare", i, plan.prepare(i));
   for (int i = 0; i < plan.run_size(); ++i) text += StepText(plan, "run", i, plan.run(i));
+  for (const v1::Loop& loop : plan.loops()) text += LoopText(loop);
   for (const v1::PlanOutput& out : plan.outputs()) {
     text += Cat("output ", Quoted(out.name()), " = ", BufferText(plan, out.buffer()), "\n");
   }

@@ -30,6 +30,7 @@ class Verifier {
   absl::Status Run() {
     absl::Status s = Dims();
     for (int b = 0; s.ok() && b < plan_.buffers_size(); ++b) s = CheckBuffer(b);
+    if (s.ok()) s = Loops();
     if (s.ok()) s = Steps(plan_.prepare(), /*prepare=*/true);
     if (s.ok()) s = Steps(plan_.run(), /*prepare=*/false);
     if (s.ok()) s = Outputs();
@@ -41,6 +42,13 @@ class Verifier {
   struct Life {
     bool written = false;
     int first = -1, last = -1;  // steps of `run`, for ARENA
+    int loop = -1;              // of a WINDOW: whose it is
+    int made = -1;              // the step that writes it
+
+    void Touch(int step) {
+      first = first < 0 ? step : std::min(first, step);
+      last = std::max(last, step);
+    }
   };
 
   std::string Name(int b) const {
@@ -56,7 +64,18 @@ class Verifier {
   absl::StatusOr<Expr> Size(const v1::SizeExpr& size, const std::string& what) const;
   absl::Status CheckBuffer(int b);
   absl::Status Steps(const google::protobuf::RepeatedPtrField<v1::Step>& steps, bool prepare);
+  // Their ranges, and whose each WINDOW is.
+  absl::Status Loops();
+  absl::Status AddWindow(uint32_t buffer, int loop);
+  // What a loop needs when it begins is there; what it fills counts as written, here.
+  absl::Status Begin(const v1::Loop& loop, int index);
+  absl::Status CheckEnclosed(uint32_t buffer, int loop) const;
+  bool Inside(int step, int loop) const {
+    const v1::Loop& l = plan_.loops(loop);
+    return step >= static_cast<int>(l.first()) && step < static_cast<int>(l.first() + l.steps());
+  }
   absl::Status CheckStep(const v1::Step& step, const std::string& name) const;
+  void Touch(int b, int step);
   absl::Status Write(int b, const std::string& name, bool prepare);
   absl::Status Read(int b, const std::string& name, bool prepare) const;
   absl::Status Outputs();
@@ -71,7 +90,11 @@ class Verifier {
 };
 
 absl::Status Verifier::Dims() {
-  if (plan_.format() != 1) return Broken("format ", plan_.format(), "; this code knows format 1");
+  const uint32_t format = plan_.loops().empty() ? 1 : 2;
+  if (plan_.format() != format) {
+    return Broken("format ", plan_.format(), "; this code knows format ", format,
+                  format == 1 ? " of plans without loops" : " of plans with loops");
+  }
   for (const v1::DimRange& d : plan_.dims()) {
     if (!Expr::IsSymbolName(d.name()) || !dims_.insert(d.name()).second) {
       return Broken("dim ", Quoted(d.name()), " is no name, or there twice");
@@ -160,8 +183,9 @@ absl::Status Verifier::CheckStep(const v1::Step& step, const std::string& name) 
 
 absl::Status Verifier::Write(int b, const std::string& name, bool prepare) {
   const Buffer::Kind kind = plan_.buffers(b).kind();
-  const bool may =
-      prepare ? kind == Buffer::PREPARED : kind == Buffer::ARENA || kind == Buffer::OUTPUT;
+  const bool may = prepare
+                       ? kind == Buffer::PREPARED
+                       : kind == Buffer::ARENA || kind == Buffer::OUTPUT || kind == Buffer::WINDOW;
   if (!may) return Broken(name, " may not write ", Name(b));
   if (lives_[b].written) return Broken(name, " writes ", Name(b), " a second time");
   lives_[b].written = true;
@@ -170,7 +194,8 @@ absl::Status Verifier::Write(int b, const std::string& name, bool prepare) {
 
 absl::Status Verifier::Read(int b, const std::string& name, bool prepare) const {
   const Buffer::Kind kind = plan_.buffers(b).kind();
-  const bool request = kind == Buffer::INPUT || kind == Buffer::ARENA || kind == Buffer::OUTPUT;
+  const bool request = kind == Buffer::INPUT || kind == Buffer::ARENA || kind == Buffer::OUTPUT ||
+                       kind == Buffer::WINDOW;
   if (prepare && request)
     return Broken(name, " may not read ", Name(b), ": it belongs to a request");
   if (!lives_[b].written)
@@ -178,25 +203,159 @@ absl::Status Verifier::Read(int b, const std::string& name, bool prepare) const 
   return absl::OkStatus();
 }
 
+absl::Status Verifier::AddWindow(uint32_t buffer, int loop) {
+  if (buffer >= static_cast<uint32_t>(plan_.buffers_size())) {
+    return Broken("loop ", loop, " names buffer ", buffer, " of ", plan_.buffers_size());
+  }
+  const int b = static_cast<int>(buffer);
+  if (plan_.buffers(b).kind() != Buffer::WINDOW) {
+    return Broken("loop ", loop, " says where ", Name(b), " lies, which is no WINDOW");
+  }
+  if (lives_[b].loop >= 0) return Broken(Name(b), " is of two loops, or twice of one");
+  lives_[b].loop = loop;
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::Loops() {
+  for (int l = 0; l < plan_.loops_size(); ++l) {
+    const v1::Loop& loop = plan_.loops(l);
+    const int64_t first = loop.first(), end = first + loop.steps();
+    if (loop.steps() == 0 || end > plan_.run_size()) {
+      return Broken("loop ", l, " is of steps ", first, " to ", end, " of ", plan_.run_size());
+    }
+    for (int outer = 0; outer < l; ++outer) {
+      const int64_t from = plan_.loops(outer).first(), to = from + plan_.loops(outer).steps();
+      const bool apart = first >= to, inside = first >= from && end <= to;
+      if (!apart && !inside) {
+        return Broken("loops ", outer, " and ", l, " overlap, or lie in another order");
+      }
+    }
+    absl::StatusOr<Expr> count = Size(loop.count(), Cat("loop ", l, ": count"));
+    if (!count.ok()) return count.status();
+    absl::Status s;
+    for (const v1::Loop::Slice& slice : loop.slices()) {
+      if (s.ok()) s = AddWindow(slice.buffer(), l);
+    }
+    for (const v1::Loop::Carry& carry : loop.carries()) {
+      if (s.ok()) s = AddWindow(carry.read(), l);
+      if (s.ok()) s = AddWindow(carry.next(), l);
+    }
+    if (s.ok() && loop.has_turn()) s = AddWindow(loop.turn(), l);
+    if (!s.ok()) return s;
+  }
+  for (int b = 0; b < plan_.buffers_size(); ++b) {
+    if (plan_.buffers(b).kind() == Buffer::WINDOW && lives_[b].loop < 0) {
+      return Broken(Name(b), " is of no loop");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A buffer that a loop lies in: not one of its own, nor of a loop inside it or apart.
+absl::Status Verifier::CheckEnclosed(uint32_t buffer, int loop) const {
+  if (buffer >= static_cast<uint32_t>(plan_.buffers_size())) {
+    return Broken("loop ", loop, " names buffer ", buffer, " of ", plan_.buffers_size());
+  }
+  const int b = static_cast<int>(buffer);
+  const int of = lives_[b].loop;
+  if (of < 0 || (of < loop && Inside(static_cast<int>(plan_.loops(loop).first()), of))) {
+    return absl::OkStatus();
+  }
+  return Broken("loop ", loop, " lies in ", Name(b), ", which is of loop ", of);
+}
+
+absl::Status Verifier::Begin(const v1::Loop& loop, int index) {
+  const std::string name = Cat("loop ", index);
+  const int first = static_cast<int>(loop.first()),
+            last = first + static_cast<int>(loop.steps()) - 1;
+  const auto needed = [&](uint32_t buffer) {
+    absl::Status s = CheckEnclosed(buffer, index);
+    if (s.ok()) s = Read(static_cast<int>(buffer), name, /*prepare=*/false);
+    if (s.ok()) lives_[buffer].Touch(first), lives_[buffer].Touch(last);
+    return s;
+  };
+  const auto filled = [&](uint32_t buffer) {
+    absl::Status s = CheckEnclosed(buffer, index);
+    if (s.ok()) s = Write(static_cast<int>(buffer), name, /*prepare=*/false);
+    if (s.ok()) lives_[buffer].Touch(first), lives_[buffer].Touch(last);
+    if (s.ok()) lives_[buffer].made = -1;
+    return s;
+  };
+  std::set<uint32_t> written;  // by the loop's steps
+  for (int i = first; i <= last; ++i) written.insert(plan_.run(i).buffers(0));
+  for (int inner = index + 1; inner < plan_.loops_size(); ++inner) {
+    const v1::Loop& other = plan_.loops(inner);
+    if (!Inside(static_cast<int>(other.first()), index)) continue;
+    for (const v1::Loop::Slice& slice : other.slices()) {
+      if (written.contains(slice.buffer())) written.insert(slice.of());
+    }
+    for (const v1::Loop::Carry& carry : other.carries()) written.insert(carry.last());
+  }
+  absl::Status s;
+  for (const v1::Loop::Slice& slice : loop.slices()) {
+    if (!s.ok()) return s;
+    const bool fills = written.contains(slice.buffer());
+    s = fills ? filled(slice.of()) : needed(slice.of());
+    lives_[slice.buffer()].written = !fills;
+  }
+  for (const v1::Loop::Carry& carry : loop.carries()) {
+    if (s.ok()) s = needed(carry.initial());
+    if (s.ok()) s = filled(carry.last());
+    if (s.ok()) s = filled(carry.other());
+    if (s.ok() && !written.contains(carry.next())) {
+      s = Broken(name, ": no step writes ", Name(static_cast<int>(carry.next())));
+    }
+    if (!s.ok()) return s;
+    lives_[carry.read()].written = true;
+  }
+  if (loop.has_turn()) lives_[loop.turn()].written = true;
+  return s;
+}
+
 absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>& steps,
                              bool prepare) {
+  // Of all steps before any loop looks at them.
+  for (int i = 0; i < steps.size(); ++i) {
+    const absl::Status s = CheckStep(steps[i], Name(steps[i], i, prepare));
+    if (!s.ok()) return s;
+  }
+  int next_loop = 0;
   for (int i = 0; i < steps.size(); ++i) {
     const v1::Step& step = steps[i];
     const std::string name = Name(step, i, prepare);
-    absl::Status s = CheckStep(step, name);
+    absl::Status s;
+    for (; s.ok() && !prepare && next_loop < plan_.loops_size() &&
+           static_cast<int>(plan_.loops(next_loop).first()) == i;
+         ++next_loop) {
+      s = Begin(plan_.loops(next_loop), next_loop);
+    }
+    for (uint32_t b : step.buffers()) {
+      const int loop = lives_[b].loop;
+      if (s.ok() && loop >= 0 && (prepare || !Inside(i, loop))) {
+        s = Broken(name, " uses ", Name(static_cast<int>(b)), " outside its loop");
+      }
+    }
     for (int b = 1; s.ok() && b < step.buffers_size(); ++b) {
       s = Read(static_cast<int>(step.buffers(b)), name, prepare);
     }
     if (s.ok()) s = Write(static_cast<int>(step.buffers(0)), name, prepare);
     if (!s.ok()) return s;
-    for (uint32_t b : step.buffers()) {
-      if (prepare) break;
-      Life& life = lives_[b];
-      life.first = life.first < 0 ? i : life.first;
-      life.last = i;
-    }
+    if (prepare) continue;
+    lives_[step.buffers(0)].made = i;
+    for (uint32_t b : step.buffers()) Touch(static_cast<int>(b), i);
   }
   return absl::OkStatus();
+}
+
+// A step's use of a buffer. What a loop has from outside is needed in every turn.
+void Verifier::Touch(int b, int step) {
+  lives_[b].Touch(step);
+  for (int l = 0; l < plan_.loops_size(); ++l) {
+    const bool made_there = lives_[b].made >= 0 && Inside(lives_[b].made, l);
+    if (Inside(step, l) && !made_there) {
+      lives_[b].Touch(static_cast<int>(plan_.loops(l).first() + plan_.loops(l).steps()) - 1);
+    }
+  }
 }
 
 absl::Status Verifier::Outputs() {
@@ -209,7 +368,7 @@ absl::Status Verifier::Outputs() {
                     plan_.buffers_size());
     }
     Life& life = lives_[out.buffer()];
-    if (!life.written) {
+    if (!life.written || life.loop >= 0) {
       return Broken("output ", Quoted(out.name()), " is ", Name(static_cast<int>(out.buffer())),
                     ", which nothing writes");
     }

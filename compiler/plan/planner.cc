@@ -34,7 +34,13 @@ class Planner {
   absl::Status PlaceArena();
   void AddSteps();
   void AddOutputs();
+  void TouchLoops(std::vector<ArenaValue>* live) const;
+  void AddLoops();
   uint32_t KernelIndex(const kir::Kernel& kernel);
+  // The steps of `run` that a loop's launches are, [first, end).
+  std::pair<int, int> StepsOf(const PlanLoop& loop) const;
+  // Whether each loop around the launch makes the value anew every turn.
+  bool MadeAround(int value, int launch) const;
 
   Expr BytesOf(int value) const {
     const TensorType& type = in_.values[value].type;
@@ -52,6 +58,7 @@ class Planner {
   std::map<std::string, Expr, std::less<>> names_;
   v1::Plan plan_;
   std::vector<bool> prepared_launch_, prepared_value_;
+  std::vector<int> made_by_;            // by value: the launch; -1: none
   std::vector<int> run_;                // launches of `run`, in step order
   std::map<int, std::string> written_;  // value → name of the output whose buffer it is
   std::map<std::string, uint32_t> kernels_;
@@ -61,13 +68,18 @@ class Planner {
 void Planner::FindPrepared() {
   prepared_launch_.resize(in_.launches.size());
   prepared_value_.resize(in_.values.size());
+  made_by_.resize(in_.values.size(), -1);
+  for (size_t l = 0; l < in_.launches.size(); ++l) {
+    made_by_[Root(in_.launches[l])] = static_cast<int>(l);
+  }
   for (size_t v = 0; v < in_.values.size(); ++v) {
     const ValueKind kind = in_.values[v].kind;
     prepared_value_[v] = kind == ValueKind::kParameter || kind == ValueKind::kConstant;
   }
   for (size_t l = 0; l < in_.launches.size(); ++l) {
     const PlanLaunch& launch = in_.launches[l];
-    bool prepared = BytesOf(Root(launch)).constant().has_value() && launch.kernel.sizes.empty();
+    bool prepared = Computed(Root(launch)) && BytesOf(Root(launch)).constant().has_value() &&
+                    launch.kernel.sizes.empty();
     for (size_t b = 1; b < launch.buffers.size(); ++b)
       prepared = prepared && prepared_value_[launch.buffers[b]];
     prepared_launch_[l] = prepared;
@@ -97,6 +109,9 @@ absl::Status Planner::AddBuffers() {
       case ValueKind::kConstant:
         b->set_kind(v1::Buffer::CONSTANT);
         b->set_literal(value.literal.bytes);
+        break;
+      case ValueKind::kWindow:
+        b->set_kind(v1::Buffer::WINDOW);
         break;
       case ValueKind::kComputed:
         if (auto out = written_.find(static_cast<int>(v)); out != written_.end()) {
@@ -128,18 +143,80 @@ absl::Status Planner::PlaceArena() {
     for (size_t b = 1; b < launch.buffers.size(); ++b) {
       int operand = launch.buffers[b];
       bool arena = plan_.buffers(operand).kind() == v1::Buffer::ARENA;
-      if (arena && MayWriteOver(launch.kernel, static_cast<int>(b)) &&
+      if (arena && MadeAround(operand, run_[step]) &&
+          MayWriteOver(launch.kernel, static_cast<int>(b)) &&
           BytesOf(operand) == BytesOf(Root(launch))) {
         live[Root(launch)].may_replace.push_back(operand);
       }
     }
   }
+  TouchLoops(&live);
   const int64_t total = PlaceValues(&live);
   for (size_t v = 0; v < live.size(); ++v) {
     plan_.mutable_buffers(static_cast<int>(v))->set_arena_offset(live[v].offset);
   }
   plan_.set_arena_bytes(total);
   return absl::OkStatus();
+}
+
+std::pair<int, int> Planner::StepsOf(const PlanLoop& loop) const {
+  const auto at = [&](int launch) {
+    return static_cast<int>(std::lower_bound(run_.begin(), run_.end(), launch) - run_.begin());
+  };
+  return {at(loop.first), at(loop.end)};
+}
+
+bool Planner::MadeAround(int value, int launch) const {
+  return std::all_of(in_.loops.begin(), in_.loops.end(), [&](const PlanLoop& loop) {
+    const auto inside = [&](int l) { return l >= loop.first && l < loop.end; };
+    return !inside(launch) || inside(made_by_[value]);
+  });
+}
+
+void Planner::TouchLoops(std::vector<ArenaValue>* live) const {
+  for (const PlanLoop& loop : in_.loops) {
+    const auto [first, end] = StepsOf(loop);
+    const auto touch = [&, first = first, end = end](int value) {
+      (*live)[value].Touch(first);
+      (*live)[value].Touch(end - 1);
+    };
+    for (const PlanLoop::Slice& slice : loop.slices) touch(slice.of);
+    for (const PlanLoop::Carry& carry : loop.carries) {
+      for (int value : {carry.initial, carry.last, carry.other}) touch(value);
+    }
+    for (int l = loop.first; l < loop.end; ++l) {
+      for (int value : in_.launches[l].buffers) {
+        const int made = made_by_[value];
+        if (made < loop.first || made >= loop.end) touch(value);
+      }
+    }
+  }
+}
+
+void Planner::AddLoops() {
+  for (const PlanLoop& loop : in_.loops) {
+    const auto [first, end] = StepsOf(loop);
+    v1::Loop* out = plan_.add_loops();
+    out->set_first(static_cast<uint32_t>(first));
+    out->set_steps(static_cast<uint32_t>(end - first));
+    *out->mutable_count() = Proto(loop.count);
+    for (const PlanLoop::Slice& slice : loop.slices) {
+      v1::Loop::Slice* to = out->add_slices();
+      to->set_buffer(static_cast<uint32_t>(slice.buffer));
+      to->set_of(static_cast<uint32_t>(slice.of));
+      to->set_reverse(slice.reverse);
+    }
+    for (const PlanLoop::Carry& carry : loop.carries) {
+      v1::Loop::Carry* to = out->add_carries();
+      to->set_initial(static_cast<uint32_t>(carry.initial));
+      to->set_read(static_cast<uint32_t>(carry.read));
+      to->set_next(static_cast<uint32_t>(carry.next));
+      to->set_last(static_cast<uint32_t>(carry.last));
+      to->set_other(static_cast<uint32_t>(carry.other));
+    }
+    if (loop.turn >= 0) out->set_turn(static_cast<uint32_t>(loop.turn));
+  }
+  if (!in_.loops.empty()) plan_.set_format(2);
 }
 
 uint32_t Planner::KernelIndex(const kir::Kernel& kernel) {
@@ -198,6 +275,7 @@ absl::StatusOr<v1::Plan> Planner::Make() {
   if (absl::Status s = AddBuffers(); !s.ok()) return s;
   if (absl::Status s = PlaceArena(); !s.ok()) return s;
   AddSteps();
+  AddLoops();
   AddOutputs();
   if (absl::Status s = VerifyPlan(plan_); !s.ok()) return s;
   std::string bytes;

@@ -20,7 +20,8 @@
 
 namespace athanor {
 
-enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed };
+// kWindow: part of other values, where a loop says.
+enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed, kWindow };
 
 // Something with memory of its own.
 struct PlanValue {
@@ -38,6 +39,22 @@ struct PlanLaunch {
   Expr flops, moved_bytes;
 };
 
+// Launches [first, end) that run `count` times; all else is values, as in v1::Loop.
+struct PlanLoop {
+  struct Slice {
+    int buffer, of;
+    bool reverse;
+  };
+  struct Carry {
+    int initial, read, next, last, other;
+  };
+  int first = 0, end = 0;
+  Expr count;
+  std::vector<Slice> slices;
+  std::vector<Carry> carries;
+  int turn = -1;  // -1: no step reads the turn's number
+};
+
 struct PlanInput {
   std::string kind;  // Plan.kind
   std::string graph_hash;
@@ -46,13 +63,15 @@ struct PlanInput {
   v1::Target target;
   std::vector<PlanValue> values;
   std::vector<PlanLaunch> launches;  // a topological order
+  std::vector<PlanLoop> loops;       // outer ones before those inside them
   std::vector<std::pair<std::string, int>> outputs;
 };
 
 // Launches that need no input go to `prepare`; their results that `run` reads are PREPARED. Arena
 // values whose lifetimes do not meet share memory, offsets fixed at the bucket's largest sizes. A
 // launch may write over an operand that dies in it only where every work item reads no more of it
-// than it writes.
+// than it writes. What a loop reads from outside, and what it fills, lives through all of its
+// turns.
 absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input,
                                   const std::function<std::string(const kir::Kernel&)>& print);
 

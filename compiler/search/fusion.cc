@@ -227,6 +227,13 @@ void Grouping::Visit(NodeId n) {
     if (is_output_[n] || !users_[n].empty()) groups_[n] = {n};
     return;
   }
+  // A loop reads memory and fills it.
+  const bool looped = std::any_of(users_[n].begin(), users_[n].end(),
+                                  [&](NodeId u) { return node(u).op == Op::kScan; });
+  if (node(n).op == Op::kScan || (looped && node(n).op != Op::kConstant)) {
+    if (is_output_[n] || !users_[n].empty()) MakeRoot(n);
+    return;
+  }
   // A literal that is an output is copied out as it is.
   if (is_output_[n] && node(n).op != Op::kConstant) return MakeRoot(n);
   for (NodeId u : users_[n]) {
@@ -387,6 +394,8 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
     k.kind = node(g.anchor).op == Op::kContract ? KernelKind::kContract : KernelKind::kAttention;
     if (k.kind == KernelKind::kContract) k.contract = contracts_[g.anchor];
     if (target_.vector_registers() < 32) k.attention.mr = 6;
+  } else if (node(root).op == Op::kScan) {
+    k.kind = KernelKind::kLoop;
   } else if (node(root).op == Op::kScatter) {
     k.kind = KernelKind::kScatter;
   } else if (g.row) {
@@ -443,7 +452,7 @@ std::vector<bool> WeightsOf(const Graph& graph) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     weights[n] =
-        node.op != Op::kInput &&
+        node.op != Op::kInput && node.op != Op::kScan &&
         std::all_of(node.type.shape.begin(), node.type.shape.end(),
                     [](const Expr& e) { return e.constant().has_value(); }) &&
         std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId i) { return weights[i]; });

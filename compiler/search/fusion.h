@@ -71,7 +71,8 @@ Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion&
 std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome,
                                                  const FusionRules& rules = {});
 
-// Nodes that depend on parameters and constants only, and whose shape no dim changes.
+// Nodes that depend on parameters and constants only, and whose shape no dim changes; no loops,
+// which `prepare` has none of.
 std::vector<bool> WeightsOf(const Graph& graph);
 
 // Adds the packed layouts that contractions want ahead to the graph, equal ones once, and the

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/attr_exprs.h"
 #include "compiler/ir/canonical.h"
 #include "compiler/search/region.h"
 
@@ -120,20 +121,12 @@ void MovePlaces(const std::vector<NodeId>& moved, std::vector<std::vector<NodeId
 }
 
 void SubstituteDims(const std::map<std::string, Expr, std::less<>>& values, Graph* graph) {
-  const auto substitute = [&](std::vector<Expr>& all) {
-    for (Expr& e : all) {
-      if (!e.constant()) e = e.Substitute(values);
-    }
+  const auto substitute = [&](Expr& e) {
+    if (!e.constant()) e = e.Substitute(values);
   };
   for (Node& node : graph->nodes) {
-    substitute(node.type.shape);
-    for (auto& [name, value] : node.attrs) {
-      if (auto* shape = std::get_if<Shape>(&value)) substitute(*shape);
-      if (auto* map = std::get_if<IndexMap>(&value)) {
-        substitute(map->shape);
-        substitute(map->coordinates);
-      }
-    }
+    for (Expr& e : node.type.shape) substitute(e);
+    EditExprs(&node.attrs, substitute);
   }
 }
 

@@ -79,7 +79,8 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
       {"point", KernelKind::kPoint},
       {"contract", KernelKind::kContract},
       {"attention", KernelKind::kAttention},
-      {"scatter", KernelKind::kScatter}};
+      {"scatter", KernelKind::kScatter},
+      {"loop", KernelKind::kLoop}};
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits(' ', 1));
   KernelChoice choice;

@@ -113,7 +113,7 @@ class Search {
     double gain;     // predicted share of the baseline's time
     double promise;  // what is expected of it, by its cost: comparable with TuningGain
   };
-  static constexpr size_t kKinds = static_cast<size_t>(KernelKind::kScatter) + 1;
+  static constexpr size_t kKinds = static_cast<size_t>(KernelKind::kLoop) + 1;
   static constexpr size_t kMagnitudes = 4;  // of rooflines: which caches help is modelled roughly
 
   // Shares of the whole time: less is not worth a measurement; what a change of the genome must

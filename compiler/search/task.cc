@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/digest.h"
+#include "compiler/ir/scan.h"
 #include "compiler/search/extents.h"
 #include "compiler/search/fusion.h"
 
@@ -45,7 +46,18 @@ Expr AttentionFlops(const Graph& graph, const Node& node) {
   return 2 * rows * k[k.size() - 2] * (q.back() + node.type.shape.back());
 }
 
+Expr NodeFlops(const Graph& graph, const Node& node);
+
+// All that a step computes, as often as there are steps.
+Expr ScanFlops(const Node& node) {
+  const ScanView scan = ViewScan(node);
+  Expr step = 0;
+  for (const Node& inside : scan.body.nodes) step += NodeFlops(scan.body, inside);
+  return step * scan.length;
+}
+
 Expr NodeFlops(const Graph& graph, const Node& node) {
+  if (node.op == Op::kScan) return ScanFlops(node);
   if (node.op == Op::kContract) return ContractFlops(graph, node);
   if (node.op == Op::kAttention) return AttentionFlops(graph, node);
   if (OpInfo(node.op).op_class == OpClass::kElementwise) return Product(node.type.shape);

@@ -8,22 +8,17 @@
 
 #include "compiler/ir/compare.h"
 #include "compiler/ir/op.h"
-#include "compiler/rules/decompose.h"
+#include "compiler/ir/scan.h"
+#include "server/tuner/error_bound_internal.h"
 
 namespace athanor {
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
 // Roundings of a sum beyond one per term.
 constexpr int64_t kExtraRoundings = 8;
 
 // Of f32, in which f16 and bf16 accumulate; of f64 more than its own.
 constexpr double kSmallestNormalF32 = 0x1p-126;
-
-// Kernel and reference are each within the bound.
-constexpr double kReferenceToo = 2;
-
-using Errors = std::vector<double>;
 
 double Value(const Tensor& tensor, int64_t i) {
   const Scalar s = LoadScalar(tensor, i);
@@ -438,6 +433,13 @@ absl::StatusOr<Errors> NodeBound::Compute() {
     case Op::kScatter:
       status = Scattered();
       break;
+    case Op::kScan:
+      if (absl::StatusOr<Errors> e = LoopBounds(ViewScan(node_), in_, err_, dims_); e.ok()) {
+        e_ = *std::move(e);
+      } else {
+        status = e.status();
+      }
+      break;
     default:
       if (OpInfo(node_.op).op_class == OpClass::kElementwise) Elementwise();
   }
@@ -451,49 +453,32 @@ absl::StatusOr<Errors> NodeBound::Compute() {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<double>>> ErrorBounds(const Graph& graph,
-                                                             absl::Span<const Tensor> inputs,
-                                                             const Expr::Env* given) {
-  absl::StatusOr<Graph> simple = Decompose(graph, [](const Node& node) {
-    return OpInfo(node.op).composite() && node.op != Op::kContract && node.op != Op::kEmbeddingBag;
-  });
-  if (!simple.ok()) return simple.status();
-  absl::StatusOr<std::vector<Tensor>> values = EvaluateAll(*simple, inputs, given);
+absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
+                                   absl::Span<const Errors> input_errors, const Expr::Env* given) {
+  absl::StatusOr<std::vector<Tensor>> values = EvaluateAll(simple, inputs, given);
   if (!values.ok()) return values.status();
   std::vector<std::vector<int64_t>> shapes;
   for (const Tensor& t : inputs) shapes.push_back(t.shape);
-  absl::StatusOr<Expr::Env> dims = given != nullptr ? *given : BindDims(*simple, shapes);
+  absl::StatusOr<Expr::Env> dims = given != nullptr ? *given : BindDims(simple, shapes);
   if (!dims.ok()) return dims.status();
   std::vector<Errors> errors;
-  for (size_t n = 0; n < simple->nodes.size(); ++n) {
+  size_t input = 0;
+  for (size_t n = 0; n < simple.nodes.size(); ++n) {
+    if (simple.nodes[n].op == Op::kInput && !input_errors.empty()) {
+      errors.push_back(input_errors[input++]);
+      continue;
+    }
     absl::StatusOr<Errors> e =
-        NodeBound(*dims, simple->nodes[n], *values, errors, (*values)[n]).Compute();
+        NodeBound(*dims, simple.nodes[n], *values, errors, (*values)[n]).Compute();
     if (!e.ok()) return e.status();
     errors.push_back(*std::move(e));
   }
-  std::vector<Errors> bounds;
-  for (const Output& output : simple->outputs) bounds.push_back(errors[output.node]);
-  return bounds;
-}
-
-absl::StatusOr<double> WithinBounds(const Tensor& got, const Tensor& want,
-                                    absl::Span<const double> bounds) {
-  Tensor compared = got;
-  std::vector<double> tolerances(bounds.begin(), bounds.end());
-  double worst = 0;
-  for (int64_t i = 0; i < want.elements(); ++i) {
-    tolerances[i] *= kReferenceToo;
-    if (tolerances[i] == kUnknown) {
-      StoreScalar(compared, i, LoadScalar(want, i));
-      tolerances[i] = 0;
-    } else if (IsFloat(want.dtype) && tolerances[i] > 0) {
-      const double error = std::fabs(LoadScalar(got, i).f - LoadScalar(want, i).f);
-      if (std::isfinite(error)) worst = std::max(worst, error / tolerances[i]);
-    }
+  Bounded bounded;
+  for (const Output& output : simple.outputs) {
+    bounded.values.push_back((*values)[output.node]);
+    bounded.errors.push_back(errors[output.node]);
   }
-  const absl::Status same = CompareTensors(compared, want, tolerances);
-  if (same.ok()) return std::min(worst, 1.0);
-  return absl::DataLossError(same.message());
+  return bounded;
 }
 
 }  // namespace athanor

@@ -18,6 +18,7 @@
 //   f(x), monotone           the larger of |f(x + e) - f(x)| and |f(x - e) - f(x)|,
 //                            + (bound of the op table + 1/2) * ulp(v)
 //   moves, Select, Max, Min  those of what they may choose from; no rounding
+//   a Scan                   step by step, its states' bounds from each step to the next
 //   comparisons              a result that e could turn is unknown, and so is all that follows from
 //   it
 //

@@ -30,12 +30,19 @@ std::set<uint32_t> ReadWhereTheyLie(const v1::Plan& plan) {
       }
     }
   }
+  const auto add = [&](uint32_t buffer) {
+    if (plan.buffers(static_cast<int>(buffer)).kind() == v1::Buffer::PARAMETER) read.insert(buffer);
+  };
+  for (const v1::Loop& loop : plan.loops()) {
+    for (const v1::Loop::Slice& slice : loop.slices()) add(slice.of());
+    for (const v1::Loop::Carry& carry : loop.carries()) add(carry.initial());
+  }
   return read;
 }
 
 bool OfItsOwn(const v1::Buffer& buffer) {
   return buffer.kind() == v1::Buffer::INPUT || buffer.kind() == v1::Buffer::OUTPUT ||
-         buffer.kind() == v1::Buffer::PREPARED;
+         buffer.kind() == v1::Buffer::PREPARED || buffer.kind() == v1::Buffer::WINDOW;
 }
 
 // Adds what is a layer's own, and says where each buffer of the plan is for it.
@@ -68,6 +75,27 @@ void AddSteps(const google::protobuf::RepeatedPtrField<v1::Step>& from,
     v1::Step* copy = to->Add();
     *copy = step;
     for (uint32_t& buffer : *copy->mutable_buffers()) buffer = place[buffer];
+  }
+}
+
+void AddLoops(const v1::Plan& plan, const std::vector<uint32_t>& place, int first,
+              v1::Plan* model) {
+  for (const v1::Loop& loop : plan.loops()) {
+    v1::Loop* copy = model->add_loops();
+    *copy = loop;
+    copy->set_first(loop.first() + static_cast<uint32_t>(first));
+    for (v1::Loop::Slice& slice : *copy->mutable_slices()) {
+      slice.set_buffer(place[slice.buffer()]);
+      slice.set_of(place[slice.of()]);
+    }
+    for (v1::Loop::Carry& carry : *copy->mutable_carries()) {
+      carry.set_initial(place[carry.initial()]);
+      carry.set_read(place[carry.read()]);
+      carry.set_next(place[carry.next()]);
+      carry.set_last(place[carry.last()]);
+      carry.set_other(place[carry.other()]);
+    }
+    if (loop.has_turn()) copy->set_turn(place[loop.turn()]);
   }
 }
 
@@ -130,12 +158,14 @@ Layers InLayers(const v1::Plan& plan, int layers) {
   model.plan.clear_prepare();
   model.plan.clear_run();
   model.plan.clear_outputs();
+  model.plan.clear_loops();
   const std::set<uint32_t> read = ReadWhereTheyLie(plan);
   std::set<std::string> names;
   for (const v1::Buffer& buffer : plan.buffers()) names.insert(buffer.name());
   for (int layer = 0; layer < layers; ++layer) {
     const std::vector<uint32_t> place = AddBuffers(plan, read, layer, &names, &model);
     AddSteps(plan.prepare(), place, model.plan.mutable_prepare());
+    AddLoops(plan, place, model.plan.run_size(), &model.plan);
     AddSteps(plan.run(), place, model.plan.mutable_run());
     AddOutputs(plan, place, &model.plan);
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "compiler/ir/compare.h"
+#include "compiler/ir/scan.h"
 #include "compiler/rules/decompose.h"
 
 namespace athanor {
@@ -80,6 +81,16 @@ bool Rounds(const Graph& graph, const Node& node) {
   }
 }
 
+// Of all steps one after another.
+absl::StatusOr<double> ScanSquares(const Node& node, const Expr::Env& dims) {
+  const ScanView scan = ViewScan(node);
+  absl::StatusOr<std::vector<double>> step = RoundingNoise(BodyAt(scan, dims), {});
+  if (!step.ok()) return step.status();
+  double most = 0;
+  for (double noise : *step) most = std::max(most, noise * noise);
+  return most * static_cast<double>(scan.length.Evaluate(dims).value_or(0));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<double>> RoundingNoise(const Graph& graph, const Expr::Env& dims) {
@@ -91,7 +102,11 @@ absl::StatusOr<std::vector<double>> RoundingNoise(const Graph& graph, const Expr
   for (const Node& node : simple->nodes) {
     double most = 0;
     for (NodeId operand : node.inputs) most = std::max(most, squares[operand]);
-    if (IsFloat(node.type.dtype) && Rounds(*simple, node)) {
+    if (node.op == Op::kScan) {
+      absl::StatusOr<double> steps = ScanSquares(node, dims);
+      if (!steps.ok()) return steps.status();
+      most += *steps;
+    } else if (IsFloat(node.type.dtype) && Rounds(*simple, node)) {
       most += Squared((2 * OpInfo(node.op).ulp + 1) * UnitRoundoff(node.type.dtype));
       most += Terms(*simple, node, dims) * Squared(UnitRoundoff(AccumulatorOf(node.type.dtype)));
     }

@@ -7,7 +7,8 @@
 // Roundings are independent and their mean is 0, so they add up as squares (Higham and Mary, "A New
 // Approach to Probabilistic Rounding Error Analysis", 2019): along the path that gathers most, each
 // op adds (2*ulp + 1)^2 u^2 with `ulp` its bound in the op table and u the unit roundoff of its
-// dtype, each sum of K terms K u^2 of its accumulator. Ops that only move or choose add nothing.
+// dtype, each sum of K terms K u^2 of its accumulator. Ops that only move or choose add nothing, a
+// Scan what a step adds for each step.
 #ifndef ATHANOR_SERVER_TUNER_ROUNDINGS_H_
 #define ATHANOR_SERVER_TUNER_ROUNDINGS_H_
 

@@ -209,6 +209,37 @@ constexpr std::string_view kWindows = R"(graph "windows" {
 }
 )";
 
+constexpr std::string_view kLoops = R"(graph "loops" {
+  dim n in [0, 4]
+  %0 = Input "h" : f32[3]
+  %1 = Input "x" : f32[n, 3]
+  %2 = Scan "last"(%0, %1) {body=graph "body" {
+  %0 = Input "step" : i64[]
+  %1 = Input "h" : f32[3]
+  %2 = Input "x" : f32[3]
+  %3 = Add(%1, %2) : f32[3]
+  output "h" = %3
+  output "y" = %0
+}, length=shape[n], result=0, reverse=true, scanned=1, states=1} : f32[3]
+  %3 = Scan(%2, %0) {body=graph "body" {
+  %0 = Input "step" : i64[]
+  %1 = Input "h" : f32[3]
+  %2 = Input "c" : f32[3]
+  %3 = Scan(%1, %2) {body=graph "inner" {
+  %0 = Input "step" : i64[]
+  %1 = Input "h" : f32[3]
+  %2 = Input "c" : f32[3]
+  %3 = Mul(%1, %2) : f32[3]
+  output "h" = %3
+}, length=shape[2], result=0, scanned=0, states=1} : f32[3]
+  output "h" = %3
+  output "y" = %1
+}, length=shape[n + 1], result=1, scanned=0, states=1} : f32[n + 1, 3]
+  output "last" = %2
+  output "y" = %3
+}
+)";
+
 constexpr std::string_view kConstants = R"(graph "constants" {
   %0 = Constant {value=f32[2] {1.5, -2}} : f32[2]
   %1 = Constant {value=bool[3] {true, false, true}} : bool[3]
@@ -229,8 +260,9 @@ constexpr std::string_view kConstants = R"(graph "constants" {
 
 std::vector<Graph> SeedGraphs() {
   std::vector<Graph> graphs;
-  for (std::string_view text : {kMlp, kAttention, kTables, kScatter, kFloats, kTrigonometry,
-                                kIntegers, kOrder, kQuantized, kMaps, kWindows, kConstants}) {
+  for (std::string_view text :
+       {kMlp, kAttention, kTables, kScatter, kFloats, kTrigonometry, kIntegers, kOrder, kQuantized,
+        kMaps, kWindows, kLoops, kConstants}) {
     absl::StatusOr<Graph> graph = ParseGraph(text);
     if (!graph.ok()) {
       std::fprintf(stderr, "seed: %s\n%.60s...\n", graph.status().ToString().c_str(), text.data());

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "compiler/ir/attr_exprs.h"
+
 namespace athanor::onnx {
 namespace {
 
@@ -26,21 +28,11 @@ std::optional<int64_t> Elements(const Shape& shape, int64_t limit) {
 
 // Dims occur in shapes, sizes and index maps.
 bool UsesDims(const Node& node) {
-  const auto uses = [](const std::vector<Expr>& exprs) {
-    std::set<std::string> symbols;
-    for (const Expr& e : exprs) e.CollectSymbols(&symbols);
-    return std::any_of(symbols.begin(), symbols.end(),
-                       [](const std::string& symbol) { return symbol[0] != '$'; });
-  };
-  if (uses(node.type.shape)) return true;
-  for (const auto& [name, value] : node.attrs) {
-    if (const auto* shape = std::get_if<Shape>(&value)) {
-      if (uses(*shape)) return true;
-    } else if (const auto* map = std::get_if<IndexMap>(&value)) {
-      if (uses(map->shape) || uses(map->coordinates)) return true;
-    }
-  }
-  return false;
+  std::set<std::string> symbols;
+  for (const Expr& e : node.type.shape) e.CollectSymbols(&symbols);
+  ForEachExpr(node.attrs, [&](const Expr& e) { e.CollectSymbols(&symbols); });
+  return std::any_of(symbols.begin(), symbols.end(),
+                     [](const std::string& symbol) { return symbol[0] != '$'; });
 }
 
 // Composites that visit each element a few times.
@@ -62,6 +54,7 @@ bool IsLinear(Op op) {
 // What the reference evaluator visits for a node, about: each element of the result and of every
 // operand, and what is paired.
 std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
+  if (node.op == Op::kScan) return std::nullopt;  // its steps have no bound
   std::optional<int64_t> work = Elements(node.type.shape, limit);
   if (!work) return std::nullopt;
   for (NodeId operand : node.inputs) {
