@@ -10,7 +10,7 @@ import athanor
 import pytest
 import zoo
 
-MANY = ("encoder", "resnet18", "llama")  # a transformer, a convnet, a block with a cache
+MANY = ("encoder", "resnet18", "llama", "lstm")  # a transformer, a convnet, a cache, loops
 SIZES = 200
 
 

@@ -216,6 +216,22 @@ Value OpBuilder::Raw(Op op, absl::Span<const Value> inputs, Attrs attrs, Elem el
   return v;
 }
 
+Value OpBuilder::OfNodes(Op op, std::vector<NodeId> inputs, Attrs attrs, Elem elem) {
+  return At(AddNode(op, std::move(inputs), std::move(attrs)), elem);
+}
+
+Value OpBuilder::StandIn(TensorType type, Elem elem) {
+  if (!status_.ok()) return FailedValue(elem);
+  // No name of a file has this one: it holds a byte that is not printed.
+  absl::StatusOr<NodeId> node = builder_.Input(Cat("\x01", stand_ins_.size()), std::move(type));
+  if (!node.ok()) {
+    Fail(node.status());
+    return FailedValue(elem);
+  }
+  stand_ins_.insert(*node);
+  return At(*node, elem);
+}
+
 Value OpBuilder::Scalar(Elem elem, double value) {
   if (!status_.ok()) return FailedValue();
   const DType dtype = CarrierOf(elem);

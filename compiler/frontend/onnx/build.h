@@ -12,6 +12,7 @@
 #define ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,11 @@ class OpBuilder {
   NodeId Node(const Value& v);       // made from `known` where it is not yet
   Value At(NodeId node, Elem elem);  // a node as a value
   Value Raw(Op op, absl::Span<const Value> inputs, Attrs attrs, Elem elem);  // one row, as it is
+  Value OfNodes(Op op, std::vector<NodeId> inputs, Attrs attrs, Elem elem);  // without sources
+  // What stands for a value that is there in each step of a loop only (build_scan.h). It is an
+  // Input of the graph, but not one of its interface.
+  Value StandIn(TensorType type, Elem elem);
+  bool IsStandIn(NodeId node) const { return stand_ins_.contains(node); }
   Value Scalar(Elem elem, double value);  // exact, else a failure
   Value Integer(Elem elem, int64_t value);
   Value Literal(Elem elem, Tensor value);
@@ -144,6 +150,7 @@ class OpBuilder {
   absl::Status status_;
   std::vector<std::pair<Value, bool>> guards_;
   int64_t unproved_ = 0;
+  std::set<NodeId> stand_ins_;
 };
 
 // Pooling's and convolution's geometry: per spatial axis.

@@ -248,6 +248,12 @@ absl::StatusOr<std::vector<Value>> NodeContext::Inline(const ::onnx::GraphProto&
   return importer_->Inline(graph, inputs, label, this);
 }
 
+absl::StatusOr<std::optional<std::vector<Value>>> NodeContext::TryInline(
+    const ::onnx::GraphProto& graph, absl::Span<const Value> inputs, std::string_view label) {
+  inlined_.insert(&graph);
+  return importer_->TryInline(graph, inputs, label, this);
+}
+
 const Value* NodeContext::Outer(std::string_view name) {
   const Value* value = scope_.Find(name).value;
   if (value != nullptr) Capture(*value);

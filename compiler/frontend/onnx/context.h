@@ -55,6 +55,9 @@ class NodeContext : public HandlerContext {
   absl::StatusOr<std::vector<Value>> Inline(const ::onnx::GraphProto& graph,
                                             absl::Span<const Value> inputs,
                                             std::string_view label) override;
+  absl::StatusOr<std::optional<std::vector<Value>>> TryInline(const ::onnx::GraphProto& graph,
+                                                              absl::Span<const Value> inputs,
+                                                              std::string_view label) override;
   const Value* Outer(std::string_view name) override;
   int64_t unroll_left() const override { return importer_->unroll_left(); }
   std::optional<uint64_t> random_seed() const override { return importer_->random_seed(); }

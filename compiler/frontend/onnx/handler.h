@@ -85,6 +85,10 @@ class HandlerContext {
   virtual absl::StatusOr<std::vector<Value>> Inline(const ::onnx::GraphProto& graph,
                                                     absl::Span<const Value> inputs,
                                                     std::string_view label) = 0;
+  // As Inline, but what is refused inside is forgotten, and nullopt is returned: there is another
+  // way. A status ends the import.
+  virtual absl::StatusOr<std::optional<std::vector<Value>>> TryInline(
+      const ::onnx::GraphProto& graph, absl::Span<const Value> inputs, std::string_view label) = 0;
   // What the node's sub-graphs see under a name they do not define; null: nothing.
   virtual const Value* Outer(std::string_view name) = 0;
   // How many more nodes may be made by unrolling.

@@ -1,11 +1,12 @@
-// Handlers: If, Loop, Scan. Branches that are known are taken at import and loops of known length
-// are unrolled; what only data tells becomes both branches, or steps under a mask.
+// Handlers: If, Loop, Scan. Branches that are known are taken at import, loops become Scans of ours
+// or are unrolled; what only data tells becomes both branches, or steps under a mask.
 #include "compiler/frontend/onnx/handlers_control.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "compiler/frontend/onnx/build_scan.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -94,6 +95,11 @@ class Unroller {
 
   absl::Status Run() {
     absl::Status s = Start();
+    if (s.ok() && !done_) {
+      absl::StatusOr<bool> looped = AsScan();
+      if (!looped.ok() || *looped) return looped.status();
+      s = too_long_;
+    }
     while (s.ok() && !done_) s = Step();
     return s.ok() ? Finish() : s;
   }
@@ -101,6 +107,14 @@ class Unroller {
  private:
   absl::Status Start();
   absl::Status ReadCount();
+  // False where the body has to be unrolled.
+  absl::StatusOr<bool> AsScan();
+  // One step as a Scan's, under a mask if only data tells when it ends. Nullopt: it has to be
+  // unrolled, or it needs the mask.
+  struct Body {
+    std::vector<Value> next, elements;
+  };
+  absl::StatusOr<std::optional<Body>> ScanStep(ScanBuilder& scan, bool masked, bool* needs_mask);
   absl::Status Step();
   absl::Status Carry(absl::Span<const Value> results, const std::optional<Value>& mask);
   absl::Status End(const Value& going, const std::optional<Value>& mask);
@@ -128,6 +142,7 @@ class Unroller {
   bool conditional_ = false;      // the condition counts
   bool data_ends_ = false;        // ... and only data tells it
   std::optional<Value> alive_;    // of data_ends_: a scalar
+  absl::Status too_long_;         // to be unrolled
   bool done_ = false;
   int64_t step_ = 0;
   std::vector<Value> carried_;
@@ -186,11 +201,80 @@ absl::Status Unroller::ReadCount() {
   if (!least || !most) return Unimplemented("a Loop without bound: M is ", count->ToString());
   least_ = *least, most_ = *most;
   if (least_ != most_ && most_ > kMaxMaskedSteps) {
-    return Unimplemented("its trip count is ", count->ToString(), ", up to ", most_,
-                         "; a loop whose count depends on dims has at most ", kMaxMaskedSteps,
-                         " steps");
+    too_long_ =
+        Unimplemented("its trip count is ", count->ToString(), ", up to ", most_,
+                      "; a loop that has to be unrolled and whose count depends on dims has at "
+                      "most ",
+                      kMaxMaskedSteps, " steps");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Unroller::AsScan() {
+  if (!count_ || (least_ == most_ && most_ <= kMaxUnrolledSteps) || most_ > kMaxLoopSteps) {
+    return false;
+  }
+  bool masked = data_ends_, needs_mask = false;
+  for (int i = 0; i < 2; ++i) {
+    ScanBuilder scan(&b_, *count_);
+    absl::StatusOr<std::optional<Body>> body = ScanStep(scan, masked, &needs_mask);
+    if (!body.ok()) return body.status();
+    if (!*body && needs_mask && !masked) {
+      masked = true;
+      continue;
+    }
+    if (!*body) break;
+    scan.Finish(std::move((*body)->next), std::move((*body)->elements));
+    for (int o = 0; o < c_.outputs(); ++o) {
+      if (c_.Wants(o)) {
+        c_.Set(o, o < carried_count_ ? scan.Last(o) : scan.Stacked(o - carried_count_));
+      }
+    }
+    if (absl::Status s = b_.TakeStatus(); !s.ok()) return s;
+    return true;
+  }
+  return false;
+}
+
+absl::StatusOr<std::optional<Unroller::Body>> Unroller::ScanStep(ScanBuilder& scan, bool masked,
+                                                                 bool* needs_mask) {
+  // The sizes of what is stacked would depend on data.
+  const bool stacks = c_.outputs() > carried_count_;
+  if (masked && (stacks || most_ > kMaxConditionalSteps)) return std::nullopt;
+  std::vector<Value> inside;
+  for (const Value& value : carried_) inside.push_back(scan.State(value));
+  std::optional<Value> alive;
+  if (masked) alive = scan.State(alive_ ? *alive_ : b_.Integer(Elem::kBool, 1));
+  std::vector<Value> operands = {scan.step(), b_.Integer(Elem::kBool, 1)};
+  operands.insert(operands.end(), inside.begin(), inside.end());
+  if (!b_.status().ok()) return b_.TakeStatus();
+  absl::StatusOr<std::optional<std::vector<Value>>> results;
+  {
+    std::optional<OpBuilder::Guard> guard;
+    if (alive) guard.emplace(&b_, *alive, true);
+    results = c_.TryInline(body_, operands, "body");
+  }
+  if (!results.ok()) return results.status();
+  if (!*results) return std::nullopt;
+  std::vector<Value>& made = **results;
+  const Value going = made.front();
+  if (conditional_) {
+    absl::StatusOr<std::optional<bool>> known = KnownCondition(going);
+    if (!known.ok()) return known.status();
+    if (known->has_value() && !**known) return std::nullopt;  // one step
+    *needs_mask = !known->has_value();
+    if (*needs_mask && !masked) return std::nullopt;
+  }
+  Body body;
+  for (int i = 0; i < carried_count_; ++i) {
+    Value& value = made[1 + i];
+    if (!Alike(b_.bounds(), value, inside[i])) return std::nullopt;
+    body.next.push_back(alive ? b_.Select(*alive, value, inside[i]) : value);
+  }
+  if (alive) body.next.push_back(b_.And(*alive, AsScalar(b_, going)));
+  body.elements.assign(made.begin() + 1 + carried_count_, made.end());
+  if (!b_.status().ok()) return b_.TakeStatus();
+  return body;
 }
 
 absl::Status Unroller::Step() {
@@ -330,9 +414,13 @@ Value AsScalar(OpBuilder& b, const Value& condition) {
   return condition.rank() == 0 ? condition : b.Reshape(condition, {});
 }
 
+bool Alike(const Bounds& bounds, const Value& a, const Value& b) {
+  return a.elem == b.elem && SameShape(bounds, a.shape, b.shape);
+}
+
 absl::StatusOr<Value> Either(OpBuilder& b, const Value& condition, const Value& x, const Value& y,
                              std::string_view what) {
-  if (x.elem != y.elem || !SameShape(b.bounds(), x.shape, y.shape)) {
+  if (!Alike(b.bounds(), x, y)) {
     return Unimplemented(what, " is ", ElemName(x.elem), ShapeToString(x.shape), " or ",
                          ElemName(y.elem), ShapeToString(y.shape),
                          ", as only data tells; both must be of one type and shape");

@@ -15,7 +15,13 @@
 
 namespace athanor::onnx {
 
-// Loops whose count depends on dims become this many steps at most, masked beyond the count.
+// Loops of a known count up to this are unrolled: each step may then have shapes of its own, and a
+// loop has little to gain. Longer ones, and those whose count depends on dims, are Scans, unless
+// something in the body needs to know the step's number or what is carried; then they are unrolled.
+inline constexpr int64_t kMaxUnrolledSteps = 4;
+// Steps of a Scan, which takes no memory for them but what it stacks.
+inline constexpr int64_t kMaxLoopSteps = int64_t{1} << 20;
+// Unrolled loops whose count depends on dims have this many steps at most, masked beyond the count.
 inline constexpr int64_t kMaxMaskedSteps = 256;
 // Loops that a condition ends, which only data tells.
 inline constexpr int64_t kMaxConditionalSteps = 4096;
@@ -24,6 +30,8 @@ inline constexpr int64_t kMaxConditionalSteps = 4096;
 absl::StatusOr<std::optional<bool>> KnownCondition(const Value& condition);
 // What a step's nodes are named by.
 std::string StepLabel(int64_t step);
+// Whether two values are of one type and, provably, shape.
+bool Alike(const Bounds& bounds, const Value& a, const Value& b);
 // A condition of one element as a scalar.
 Value AsScalar(OpBuilder& b, const Value& condition);
 // `a` where the scalar `condition` is true, else `b`. UNIMPLEMENTED names `what` where their types

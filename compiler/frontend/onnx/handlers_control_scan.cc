@@ -1,8 +1,10 @@
-// Scan, unrolled; steps beyond a length that depends on dims are computed and not kept.
+// Scan: one of ours, or unrolled; then steps beyond a length that depends on dims are computed and
+// not kept.
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "compiler/frontend/onnx/build_scan.h"
 #include "compiler/frontend/onnx/handlers_control.h"
 #include "compiler/ir/message.h"
 
@@ -36,8 +38,7 @@ Value At(OpBuilder& b, const Value& x, int axis, const Expr& position) {
   return b.Map(x, std::move(shape), std::move(coordinates));
 }
 
-absl::StatusOr<Expr> LengthOf(HandlerContext& c, absl::Span<const ScanInput> inputs) {
-  const OpBuilder& b = c.b();
+absl::StatusOr<Expr> LengthOf(const OpBuilder& b, absl::Span<const ScanInput> inputs) {
   if (inputs.empty()) return Invalid("it has no scan inputs, which tell how many steps there are");
   for (const ScanInput& input : inputs) {
     const Expr& first = inputs[0].value.shape[inputs[0].axis];
@@ -46,20 +47,75 @@ absl::StatusOr<Expr> LengthOf(HandlerContext& c, absl::Span<const ScanInput> inp
     return Invalid("its scan inputs have ", first.ToString(), " and ", size.ToString(),
                    " elements along their axes; the numbers must be equal");
   }
-  const Expr length = b.bounds().Simplify(inputs[0].value.shape[inputs[0].axis]);
+  return b.bounds().Simplify(inputs[0].value.shape[inputs[0].axis]);
+}
+
+absl::Status CheckUnrolled(HandlerContext& c, const Expr& length) {
+  const OpBuilder& b = c.b();
   // Each step makes a node at least.
   if (length.constant() && *length.constant() > c.unroll_left()) {
     return Unimplemented("it has ", *length.constant(),
-                         " steps; unrolled, the loops of a model have ", "at most ",
+                         " steps; unrolled, the loops of a model have at most ",
                          std::max<int64_t>(c.unroll_left(), 0), " nodes left");
   }
-  if (length.constant()) return length;
   const std::optional<int64_t> most = b.bounds().Maximum(length);
-  if (most && *most <= kMaxMaskedSteps) return length;
+  if (length.constant() || (most && *most <= kMaxMaskedSteps)) return absl::OkStatus();
   return Unimplemented("its scan inputs have ", length.ToString(), " elements, ",
                        most ? Cat("up to ", *most) : std::string("without bound"),
-                       "; a Scan whose length depends on dims has at most ", kMaxMaskedSteps,
-                       " steps");
+                       "; a Scan that has to be unrolled and whose length depends on dims has at "
+                       "most ",
+                       kMaxMaskedSteps, " steps");
+}
+
+// x with `axis` moved to `to`.
+Value MoveAxis(OpBuilder& b, const Value& x, int axis, int to) {
+  std::vector<int> axes;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != axis) axes.push_back(i);
+  }
+  axes.insert(axes.begin() + to, axis);
+  return axis == to ? x : b.Permute(x, axes);
+}
+
+// As Scanned; nullopt where the body has to be unrolled.
+absl::StatusOr<std::optional<std::vector<Value>>> AsScan(HandlerContext& c,
+                                                         const std::vector<Value>& states,
+                                                         absl::Span<const ScanInput> inputs,
+                                                         absl::Span<const ScanOutput> outputs,
+                                                         const Expr& length) {
+  OpBuilder& b = c.b();
+  const std::optional<int64_t> known = length.constant();
+  const int64_t most = b.bounds().Maximum(length).value_or(kMaxLoopSteps + 1);
+  if ((known && *known <= kMaxUnrolledSteps) || most > kMaxLoopSteps) return std::nullopt;
+  ScanBuilder scan(&b, length);
+  std::vector<Value> inside;
+  for (const Value& state : states) inside.push_back(scan.State(state));
+  std::vector<Value> operands = inside;
+  for (const ScanInput& input : inputs) {
+    const Value front = MoveAxis(b, input.value, input.axis, 0);
+    operands.push_back(scan.Slice(input.reversed ? b.Reverse(front, 0) : front));
+  }
+  if (!b.status().ok()) return b.TakeStatus();
+  absl::StatusOr<std::optional<std::vector<Value>>> results =
+      c.TryInline(c.GraphAttr("body"), operands, "body");
+  if (!results.ok() || !*results) return results;
+  std::vector<Value>& made = **results;
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (!Alike(b.bounds(), made[i], inside[i])) return std::nullopt;
+  }
+  const auto middle = made.begin() + static_cast<int64_t>(states.size());
+  scan.Finish({made.begin(), middle}, {middle, made.end()});
+  std::vector<Value> all;
+  for (size_t i = 0; i < states.size(); ++i) all.push_back(scan.Last(i));
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    absl::StatusOr<int> axis = c.Axis(outputs[k].axis, made[states.size() + k].rank() + 1);
+    if (!axis.ok()) return axis.status();
+    Value stacked = scan.Stacked(k);
+    if (outputs[k].reversed) stacked = b.Reverse(stacked, 0);
+    all.push_back(MoveAxis(b, stacked, 0, *axis));
+  }
+  if (!b.status().ok()) return b.TakeStatus();
+  return all;
 }
 
 // The last states, then the stacked outputs.
@@ -68,8 +124,13 @@ absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value>
                                            absl::Span<const ScanOutput> outputs) {
   OpBuilder& b = c.b();
   const GraphProto& body = c.GraphAttr("body");
-  absl::StatusOr<Expr> length = LengthOf(c, inputs);
+  absl::StatusOr<Expr> length = LengthOf(b, inputs);
   if (!length.ok()) return length.status();
+  absl::StatusOr<std::optional<std::vector<Value>>> loop =
+      AsScan(c, states, inputs, outputs, *length);
+  if (!loop.ok()) return loop.status();
+  if (*loop) return **std::move(loop);
+  if (absl::Status s = CheckUnrolled(c, *length); !s.ok()) return s;
   const int64_t least = b.bounds().Minimum(*length).value_or(0);
   const int64_t most = *b.bounds().Maximum(*length);
   const size_t count = states.size();

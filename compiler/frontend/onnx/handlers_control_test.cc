@@ -170,7 +170,7 @@ TEST(LoopTest, AConditionThatOnlyDataTellsMasksTheRest) {
   EXPECT_TRUE(Holds(RefusalOf(LoopModel("data", {"n", "c", "v0"}), options), "scan outputs"));
 }
 
-TEST(LoopTest, ACountOfDimsIsMaskedToItsBound) {
+TEST(LoopTest, ACountOfDims) {
   TestModel m(17);
   m.Input("x", Elem::kFloat, {2}).Input("v0", Elem::kFloat, {2}).Input("rows", Elem::kFloat, {"r"});
   m.Node("Shape", {"rows"}, {"size"}).Node("Squeeze", {"size"}, {"n"});
@@ -188,8 +188,47 @@ TEST(LoopTest, ACountOfDimsIsMaskedToItsBound) {
       EXPECT_EQ(Numbers(results, 1)[2], 2);
     }
   }
-  options.dims[0].max = 257;
-  EXPECT_TRUE(Holds(RefusalOf(m, options), "at most 256 steps"));
+  // One Scan, however many steps there may be.
+  options.dims[0].max = 100'000;
+  const TestImport import = ImportBytes(m.Bytes(), options);
+  ASSERT_TRUE(import.status.ok()) << import.status;
+  EXPECT_LT(import.imported.graph.nodes.size(), 20u);
+  const auto many =
+      RunModel(m, {F32({2}, {1, 2}), F32({2}, {0, 0}), Tensor::Zeros(DType::kF32, {700})}, options);
+  EXPECT_EQ(Numbers(many, 0), (std::vector<double>{700, 1400}));
+}
+
+// What has to be unrolled, since a value grows with each step, is masked to its bound.
+TEST(LoopTest, WhatGrowsIsUnrolled) {
+  TestGraph body;
+  body.Input("i", Elem::kInt64, {}).Input("going", Elem::kBool, {}).Input("v", Elem::kFloat, {"k"});
+  body.Node("Concat", {"v", "x"}, {"w"}, {{"axis", 0}}).Node("Identity", {"going"}, {"on"});
+  body.Output("on", Elem::kBool).Output("w", Elem::kFloat);
+  TestModel m(17);
+  m.Input("x", Elem::kFloat, {2}).Initializer("n", I64({}, {6}));
+  m.Node("Loop", {"n", "", "x"}, {"y"}, {{"body", body.proto}});
+  m.Output("y", Elem::kFloat);
+  EXPECT_EQ(Numbers(RunModel(m, {F32({2}, {1, 2})})).size(), 14u);
+}
+
+TEST(LoopTest, OneInsideAnotherIsAScanInsideAScan) {
+  TestGraph inner;
+  inner.Input("j", Elem::kInt64, {}).Input("g", Elem::kBool, {}).Input("u", Elem::kFloat, {2});
+  inner.Node("Add", {"u", "x"}, {"u2"}).Node("Identity", {"g"}, {"g2"});
+  inner.Output("g2", Elem::kBool).Output("u2", Elem::kFloat);
+  TestGraph body;
+  body.Input("i", Elem::kInt64, {}).Input("going", Elem::kBool, {}).Input("v", Elem::kFloat, {2});
+  body.Node("Loop", {"n", "", "v"}, {"w"}, {{"body", inner.proto}});
+  body.Node("Identity", {"going"}, {"on"});
+  body.Output("on", Elem::kBool).Output("w", Elem::kFloat);
+  TestModel m(17);
+  m.Input("x", Elem::kFloat, {2}).Initializer("n", I64({}, {30}));
+  m.Node("Loop", {"n", "", "x"}, {"y"}, {{"body", body.proto}});
+  m.Output("y", Elem::kFloat);
+  const TestImport import = ImportBytes(m.Bytes(), {});
+  ASSERT_TRUE(import.status.ok()) << import.status;
+  EXPECT_LT(import.imported.graph.nodes.size(), 10u);
+  EXPECT_EQ(Numbers(RunModel(m, {F32({2}, {1, 2})})), (std::vector<double>{901, 1802}));
 }
 
 TEST(ScanTest, DirectionsAndAxes) {
@@ -217,7 +256,12 @@ TEST(ScanTest, DirectionsAndAxes) {
   EXPECT_EQ(Numbers(none, 0), (std::vector<double>{4, 5}));
   EXPECT_EQ((*none)[1].shape, (Ints{2, 0}));
   options.dims[0].max = 300;
-  EXPECT_TRUE(Holds(RefusalOf(m, options), "at most 256 steps"));
+  Tensor ones = Tensor::Zeros(DType::kF32, {2, 290});
+  for (int64_t i = 0; i < ones.elements(); ++i) {
+    StoreScalar(ones, i, ::athanor::Scalar::Float(DType::kF32, 1));
+  }
+  EXPECT_EQ(Numbers(RunModel(m, {F32({2}, {0, 1}), ones}, options), 0),
+            (std::vector<double>{290, 291}));
 }
 
 // A loop over bags as exporters write it.

@@ -9,9 +9,6 @@
 namespace athanor::onnx {
 namespace {
 
-// More than any cell makes of nodes in a step.
-constexpr int64_t kNodesPerStep = 64;
-
 // One direction's weights, and what the recurrence starts from.
 struct Direction {
   Value w, r;  // [gates*H, I], [gates*H, H]
@@ -126,9 +123,7 @@ absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
   if (!activations.ok()) return activations.status();
   n.activations = *std::move(activations);
   if (c.Given("clip")) n.clip = c.Float("clip");
-  absl::StatusOr<Sequence> sequence = Sequence::Of(c, b, n.x.shape[0], kNodesPerStep * directions);
-  if (!sequence.ok()) return sequence.status();
-  n.sequence = *std::move(sequence);
+  n.sequence = Sequence(n.x.shape[0]);
   if (c.Has(4)) n.sequence.SetLengths(b, c.In(4));
   for (int d = 0; d < directions; ++d) n.directions.push_back(DirectionOf(c, n, op, d));
   return n;
@@ -179,26 +174,28 @@ Ran RunDirection(OpBuilder& b, const Network& n, size_t d, OperandBias bias, Cel
   const size_t per_direction = n.activations.size() / n.directions.size();
   Value x = b.Contract("lni,gi->lng", n.x, direction.w);
   if (direction.w_bias) x = b.Add(x, bias(direction));
-  if (reversed) x = n.sequence.Reversed(b, x);
-  std::vector<Value> state = direction.state, outputs;
-  for (int64_t t = 0; t < n.sequence.steps() && b.status().ok(); ++t) {
-    const Step step = {b,
-                       n,
-                       direction,
-                       absl::MakeConstSpan(n.activations).subspan(d * per_direction, per_direction),
-                       n.sequence.At(b, x, t),
-                       state};
-    std::vector<Value> next = cell(step);
+  // Rows of lengths of their own are turned one by one; else the loop runs backwards.
+  const bool turned = reversed && n.sequence.by_row();
+  if (turned) x = n.sequence.Reversed(b, x);
+  const auto step = [&](const Value& t, const std::vector<Value>& slices,
+                        const std::vector<Value>& state) {
+    const Step at = {
+        b,         n,
+        direction, absl::MakeConstSpan(n.activations).subspan(d * per_direction, per_direction),
+        slices[0], state};
+    std::vector<Value> next = cell(at);
     const Value zero = b.Splat(b.Scalar(next[0].elem, 0), next[0].shape);
-    outputs.push_back(n.sequence.Within(b, t, next[0], zero));
+    const Value element = n.sequence.Within(b, t, next[0], zero);
     for (size_t i = 0; i < next.size(); ++i) {
       next[i] = n.sequence.Within(b, t, next[i], state[i]);
     }
-    state = std::move(next);
-  }
-  Value y = n.sequence.Stacked(b, outputs, {n.batch, n.hidden}, n.x.elem);
-  if (reversed) y = n.sequence.Reversed(b, y);
-  return {y, state};
+    next.push_back(element);
+    return next;
+  };
+  Sequence::Ran ran = n.sequence.Run(b, {x}, direction.state, reversed && !turned, step);
+  Value y = std::move(ran.stacked[0]);
+  if (turned) y = n.sequence.Reversed(b, y);
+  return {y, std::move(ran.last)};
 }
 
 absl::Status RunNetwork(HandlerContext& c, const Network& n, OperandBias bias, Cell cell) {

@@ -1,13 +1,15 @@
 // What the handlers of recurrences share. Private to handlers_recurrent*.cc.
 //
-// A recurrence is unrolled to its longest length: steps beyond a row's own length leave its state
-// as it is and give zeros. What does not depend on the state is computed for all steps at once.
+// A recurrence is a Scan over its length, or its one step in place. Steps beyond a row's own length
+// leave its state as it is and give zeros. What does not depend on the state is computed for all
+// steps at once, before.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_HANDLERS_RECURRENT_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_HANDLERS_RECURRENT_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -33,27 +35,33 @@ absl::StatusOr<std::vector<Activation>> ActivationsOf(const HandlerContext& c, s
 // Steps along which a state runs.
 class Sequence {
  public:
-  // `length` of an axis; at most `nodes` per step are made `times` over. UNIMPLEMENTED where that
-  // is more than may be unrolled.
-  static absl::StatusOr<Sequence> Of(const HandlerContext& c, OpBuilder& b, const Expr& length,
-                                     int64_t nodes);
+  Sequence() = default;
+  explicit Sequence(Expr length) : length_(std::move(length)) {}
   // Rows of a batch that are shorter: i64 or i32 [batch].
   void SetLengths(OpBuilder& b, const Value& lengths);
 
   const Expr& length() const { return length_; }
-  int64_t steps() const { return steps_; }
-  // x [length, ...] at a step, zeros where the sequence is not that long.
-  Value At(OpBuilder& b, const Value& x, int64_t step) const;
+  // Rows have lengths of their own, which only data tells.
+  bool by_row() const { return lengths_.has_value(); }
   // Where the step is within a row's length, `value`, else `otherwise`; both are [batch, ...].
-  Value Within(OpBuilder& b, int64_t step, const Value& value, const Value& otherwise) const;
-  // [length, ...] of one value per step.
-  Value Stacked(OpBuilder& b, const std::vector<Value>& steps, const Shape& shape, Elem elem) const;
+  Value Within(OpBuilder& b, const Value& step, const Value& value, const Value& otherwise) const;
+
+  // What a step makes of its slices of `scanned` [length, ...] and its states: the next states,
+  // then elements.
+  using Step = absl::FunctionRef<std::vector<Value>(
+      const Value& step, const std::vector<Value>& slices, const std::vector<Value>& states)>;
+  struct Ran {
+    std::vector<Value> last;     // by state
+    std::vector<Value> stacked;  // [length, ...] by element
+  };
+  // With `reverse` from the last slice to the first, elements at their slices' places.
+  Ran Run(OpBuilder& b, const std::vector<Value>& scanned, const std::vector<Value>& states,
+          bool reverse, Step step) const;
   // x [length, batch, K] with each row's steps in reverse, the rest where it was.
   Value Reversed(OpBuilder& b, const Value& x) const;
 
  private:
   Expr length_;
-  int64_t steps_ = 0;
   std::optional<Value> lengths_;  // i64 [batch], in [0, length]
 };
 

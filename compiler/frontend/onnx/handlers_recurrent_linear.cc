@@ -8,8 +8,6 @@
 namespace athanor::onnx {
 namespace {
 
-constexpr int64_t kNodesPerStep = 32;
-
 struct Heads {
   int64_t queries, keys;  // how many
   int64_t key_size, value_size;
@@ -84,16 +82,21 @@ absl::StatusOr<Operands> OperandsOf(HandlerContext& c, const Heads& h) {
   return o;
 }
 
+// Of one step: slices of Operands' values.
+struct Slices {
+  Value query, key, value;
+  std::optional<Value> decay, beta;
+};
+
 // The state after a step, [batch, heads, key_size, value_size].
-Value NextState(OpBuilder& b, const Sequence& steps, const Operands& o, int64_t t, Value state) {
-  const Value key = steps.At(b, o.key, t);
-  Value value = steps.At(b, o.value, t);
-  if (o.decay) state = b.Mul(state, b.Unsqueeze(steps.At(b, *o.decay, t), {3}));
+Value NextState(OpBuilder& b, const Slices& o, Value state) {
+  Value value = o.value;
+  if (o.decay) state = b.Mul(state, b.Unsqueeze(*o.decay, {3}));
   if (o.beta) {
-    const Value held = b.Contract("bhdm,bhd->bhm", state, key);
-    value = b.Mul(steps.At(b, *o.beta, t), b.Sub(value, held));
+    const Value held = b.Contract("bhdm,bhd->bhm", state, o.key);
+    value = b.Mul(*o.beta, b.Sub(value, held));
   }
-  return b.Add(state, b.Mul(b.Unsqueeze(key, {3}), b.Unsqueeze(value, {2})));
+  return b.Add(state, b.Mul(b.Unsqueeze(o.key, {3}), b.Unsqueeze(value, {2})));
 }
 
 }  // namespace
@@ -106,8 +109,6 @@ absl::Status LinearAttention(HandlerContext& c) {
   absl::StatusOr<Operands> o = OperandsOf(c, h);
   if (!o.ok()) return o.status();
   const Expr batch = c.In(0).shape[0];
-  absl::StatusOr<Sequence> steps = Sequence::Of(c, b, c.In(0).shape[1], kNodesPerStep);
-  if (!steps.ok()) return steps.status();
   const Shape shape = {batch, h.keys, h.key_size, h.value_size};
   Value state = b.Splat(b.Scalar(Elem::kFloat, 0), shape);
   if (c.Has(3)) {
@@ -127,15 +128,22 @@ absl::Status LinearAttention(HandlerContext& c) {
   const Value by = b.Literal(Elem::kFloat, std::move(factor));
   const Shape grouped = {batch, h.keys, h.queries / h.keys, h.key_size};
   const Shape read_shape = {batch, h.queries * h.value_size};
-  std::vector<Value> outputs;
-  for (int64_t t = 0; t < steps->steps() && b.status().ok(); ++t) {
-    state = steps->Within(b, t, NextState(b, *steps, *o, t, state), state);
-    const Value query = b.Reshape(steps->At(b, o->query, t), grouped);
-    outputs.push_back(b.Reshape(b.Contract("bhgd,bhdm->bhgm", query, state), read_shape));
-  }
-  const Value y = steps->Stacked(b, outputs, read_shape, Elem::kFloat);
+  std::vector<Value> scanned = {o->query, o->key, o->value};
+  if (o->decay) scanned.push_back(*o->decay);
+  if (o->beta) scanned.push_back(*o->beta);
+  const auto step = [&](const Value&, const std::vector<Value>& slices,
+                        const std::vector<Value>& states) -> std::vector<Value> {
+    Slices at = {slices[0], slices[1], slices[2], std::nullopt, std::nullopt};
+    if (o->decay) at.decay = slices[3];
+    if (o->beta) at.beta = slices.back();
+    const Value next = NextState(b, at, states[0]);
+    const Value query = b.Reshape(at.query, grouped);
+    return {next, b.Reshape(b.Contract("bhgd,bhdm->bhgm", query, next), read_shape)};
+  };
+  Sequence::Ran ran = Sequence(c.In(0).shape[1]).Run(b, scanned, {state}, /*reverse=*/false, step);
+  const Value &y = ran.stacked[0], &last = ran.last[0];
   if (c.Wants(0)) c.Set(0, b.Cast(b.Mul(b.Permute(y, {1, 0, 2}), by), c.In(0).elem));
-  if (c.Wants(1)) c.Set(1, b.Cast(state, c.Has(3) ? c.In(3).elem : c.In(0).elem));
+  if (c.Wants(1)) c.Set(1, b.Cast(last, c.Has(3) ? c.In(3).elem : c.In(0).elem));
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "compiler/frontend/onnx/build_scan.h"
 #include "compiler/frontend/onnx/handlers_recurrent.h"
 #include "compiler/ir/message.h"
 
@@ -144,57 +145,46 @@ absl::StatusOr<std::vector<Activation>> ActivationsOf(const HandlerContext& c, s
   return activations;
 }
 
-absl::StatusOr<Sequence> Sequence::Of(const HandlerContext& c, OpBuilder& b, const Expr& length,
-                                      int64_t nodes) {
-  const std::optional<int64_t> most = b.bounds().Maximum(length);
-  if (!most || *most > c.unroll_left() / std::max<int64_t>(nodes, 1)) {
-    return Unimplemented("its sequence of ", length.ToString(), " steps can be ",
-                         most ? Cat(*most) : std::string("any number"), " long, and at ", nodes,
-                         " nodes a step only ", c.unroll_left() / std::max<int64_t>(nodes, 1),
-                         " steps may be unrolled; give the dim a smaller bound");
-  }
-  Sequence s;
-  s.length_ = length;
-  s.steps_ = std::max<int64_t>(*most, 0);
-  return s;
-}
-
 void Sequence::SetLengths(OpBuilder& b, const Value& lengths) {
   const Value wide = b.Cast(lengths, Elem::kInt64);
   lengths_ =
       b.Max(b.Min(wide, b.Size(Elem::kInt64, length_, wide.shape)), b.Integer(Elem::kInt64, 0));
 }
 
-Value Sequence::At(OpBuilder& b, const Value& x, int64_t step) const {
-  if (!b.status().ok()) return x;
-  Shape shape(x.shape.begin() + 1, x.shape.end());
-  std::vector<Expr> at = {step};
-  for (int i = 0; i + 1 < x.rank(); ++i) at.push_back(Expr::Axis(i));
-  if (b.bounds().Less(step, length_)) return b.Map(x, std::move(shape), std::move(at));
-  return b.MapOr(x, std::move(shape), std::move(at), b.Scalar(x.elem, 0));
-}
-
-Value Sequence::Within(OpBuilder& b, int64_t step, const Value& value,
+Value Sequence::Within(OpBuilder& b, const Value& step, const Value& value,
                        const Value& otherwise) const {
-  const Value t = b.Integer(Elem::kInt64, step);
-  if (!lengths_) {
-    if (b.bounds().Less(step, length_)) return value;
-    return b.Select(b.Less(t, b.Size(Elem::kInt64, length_, {})), value, otherwise);
-  }
-  return b.Select(b.Map(b.Less(t, *lengths_), value.shape, {Expr::Axis(0)}), value, otherwise);
+  if (!lengths_) return value;
+  return b.Select(b.Map(b.Less(step, *lengths_), value.shape, {Expr::Axis(0)}), value, otherwise);
 }
 
-Value Sequence::Stacked(OpBuilder& b, const std::vector<Value>& steps, const Shape& shape,
-                        Elem elem) const {
-  Shape whole = {length_};
-  whole.insert(whole.end(), shape.begin(), shape.end());
-  if (steps.empty()) return b.Splat(b.Scalar(elem, 0), std::move(whole));
-  std::vector<Value> parts;
-  for (const Value& step : steps) parts.push_back(b.Unsqueeze(step, {0}));
-  const Value all = b.Concat(parts, 0);
-  std::vector<Expr> at;
-  for (size_t i = 0; i < whole.size(); ++i) at.push_back(Expr::Axis(static_cast<int>(i)));
-  return b.Map(all, std::move(whole), std::move(at));
+Sequence::Ran Sequence::Run(OpBuilder& b, const std::vector<Value>& scanned,
+                            const std::vector<Value>& states, bool reverse, Step step) const {
+  Ran ran;
+  if (length_.IsConstant(1)) {  // no loop
+    std::vector<Value> slices;
+    for (const Value& x : scanned) slices.push_back(b.Squeeze(x, {0}));
+    std::vector<Value> results = step(b.Integer(Elem::kInt64, 0), slices, states);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (i < states.size()) {
+        ran.last.push_back(results[i]);
+      } else {
+        ran.stacked.push_back(b.Unsqueeze(results[i], {0}));
+      }
+    }
+    return ran;
+  }
+  ScanBuilder scan(&b, length_, reverse);
+  std::vector<Value> inside, slices;
+  for (const Value& state : states) inside.push_back(scan.State(state));
+  for (const Value& x : scanned) slices.push_back(scan.Slice(x));
+  std::vector<Value> next = step(scan.step(), slices, inside);
+  std::vector<Value> elements(next.begin() + static_cast<int64_t>(states.size()), next.end());
+  next.resize(states.size());
+  const size_t count = elements.size();
+  scan.Finish(std::move(next), std::move(elements));
+  for (size_t i = 0; i < states.size(); ++i) ran.last.push_back(scan.Last(i));
+  for (size_t k = 0; k < count; ++k) ran.stacked.push_back(scan.Stacked(k));
+  return ran;
 }
 
 Value Sequence::Reversed(OpBuilder& b, const Value& x) const {

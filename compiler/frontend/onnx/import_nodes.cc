@@ -388,6 +388,22 @@ absl::Status Importer::Nested() const {
   return Invalid("graphs and functions are nested deeper than ", options_.limits.max_nesting);
 }
 
+absl::StatusOr<std::optional<std::vector<Value>>> Importer::TryInline(
+    const GraphProto& graph, absl::Span<const Value> inputs, std::string_view label,
+    NodeContext* context) {
+  const std::vector<Refusal> refusals = *refusals_;
+  const int64_t refused = refused_;
+  const size_t notes = notes_.size();
+  absl::StatusOr<std::vector<Value>> results = Inline(graph, inputs, label, context);
+  const absl::Status built = b_->TakeStatus();
+  if (results.ok() && built.ok()) return *std::move(results);
+  if (EndsImport(results.status())) return results.status();
+  *refusals_ = refusals;
+  refused_ = refused;
+  notes_.resize(notes);
+  return std::nullopt;
+}
+
 absl::StatusOr<std::vector<Value>> Importer::Inline(const GraphProto& graph,
                                                     absl::Span<const Value> inputs,
                                                     std::string_view label, NodeContext* context) {

@@ -68,6 +68,11 @@ class Importer {
   absl::StatusOr<std::vector<Value>> Inline(const ::onnx::GraphProto& graph,
                                             absl::Span<const Value> inputs, std::string_view label,
                                             NodeContext* context);
+  // As HandlerContext::TryInline.
+  absl::StatusOr<std::optional<std::vector<Value>>> TryInline(const ::onnx::GraphProto& graph,
+                                                              absl::Span<const Value> inputs,
+                                                              std::string_view label,
+                                                              NodeContext* context);
   const std::string& InputName(int position) const { return input_names_[position]; }
   int64_t unroll_left() const { return options_.limits.max_unrolled_nodes - unrolled_; }
   std::optional<uint64_t> random_seed() const { return options_.random_seed; }
