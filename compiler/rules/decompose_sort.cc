@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -126,6 +127,60 @@ NodeId InOrder(Expansion& x, NodeId n, int64_t axis, bool descending) {
   return flat ? order : x.MapInside(order, shape, {PlaceIn(shape)});
 }
 
+struct Cumulation {
+  bool add, exclusive, reverse;
+};
+
+// Of each element all those that count for it, chosen from the whole axis.
+NodeId CumulatedByPairs(Expansion& x, const Cumulation& c, NodeId n, int64_t axis) {
+  Pairs pairs(x, x.Type(n).shape, axis);
+  NodeId terms = pairs.Other(n);
+  // Others before, or all but those behind; the other way round in reverse.
+  NodeId own = pairs.Position(pairs.axis), other = pairs.Position(pairs.last);
+  if (c.reverse != c.exclusive) std::swap(own, other);
+  NodeId taken = x.Add(Op::kLessThan, {own, other});
+  if (!c.exclusive) taken = x.Add(Op::kNot, {taken});
+  NodeId chosen = x.Add(Op::kSelect, {taken, terms, x.FillLike(terms, c.add ? 0 : 1)});
+  return x.Reduce(c.add ? Op::kSumReduce : Op::kMulReduce, chosen, {pairs.last});
+}
+
+// A block's elements are paired; a lane each.
+constexpr int64_t kBlock = 16;
+// 16 to the power of that is longer than any axis.
+constexpr int kMostLevels = 16;
+
+// A long axis in blocks: what counts in the element's own block, and the blocks before it as a
+// whole, which are cumulated likewise. With n elements 16 n terms instead of n^2.
+NodeId Cumulated(Expansion& x, const Cumulation& c, NodeId n, int64_t axis, int level = 0) {
+  const Shape shape = x.Type(n).shape;
+  const std::optional<int64_t> longest = x.DimBounds().Maximum(shape[axis]);
+  if ((longest && *longest <= 2 * kBlock) || level == kMostLevels) {
+    return CumulatedByPairs(x, c, n, axis);
+  }
+  const DType dtype = x.Type(n).dtype;
+  Shape blocks = shape;
+  blocks[axis] = CeilDiv(shape[axis], kBlock);
+  blocks.insert(blocks.begin() + axis + 1, kBlock);
+  std::vector<Expr> split, element, block;
+  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
+    const Expr at = Expr::Axis(i);
+    split.push_back(i == axis ? at * kBlock + Expr::Axis(i + 1) : Expr::Axis(i > axis ? i + 1 : i));
+    block.push_back(i == axis ? FloorDiv(at, kBlock) : at);
+    element.push_back(block.back());
+    if (i == axis) element.push_back(Mod(at, kBlock));
+  }
+  const Scalar none = LoadScalar(Tensor::Zeros(dtype, {}), 0);
+  const Scalar one = IsFloat(dtype)    ? Scalar::Float(dtype, 1)
+                     : IsSigned(dtype) ? Scalar::Signed(dtype, 1)
+                                       : Scalar::Unsigned(dtype, 1);
+  const NodeId parts = x.MapOr(n, std::move(blocks), std::move(split), c.add ? none : one);
+  const NodeId within = CumulatedByPairs(x, c, parts, axis + 1);
+  const NodeId whole = x.Reduce(c.add ? Op::kSumReduce : Op::kMulReduce, parts, {axis + 1});
+  const NodeId before = Cumulated(x, {c.add, true, c.reverse}, whole, axis, level + 1);
+  return x.Add(c.add ? Op::kAdd : Op::kMul, {x.MapInside(within, shape, std::move(element)),
+                                             x.MapInside(before, shape, std::move(block))});
+}
+
 }  // namespace
 
 NodeId ExpandSort(Expansion& x, const Node& node, Inputs in) {
@@ -143,19 +198,11 @@ NodeId ExpandTopK(Expansion& x, const Node& node, Inputs in) {
 }
 
 NodeId ExpandCumulate(Expansion& x, const Node& node, Inputs in) {
-  const bool add = GetAttr<std::string>(node.attrs, "op") == "add";
-  const bool exclusive = GetAttrOr<bool>(node.attrs, "exclusive", false);
-  const bool reverse = GetAttrOr<bool>(node.attrs, "reverse", false);
-  Pairs pairs(x, node.type.shape, GetAttr<int64_t>(node.attrs, "axis"));
-  NodeId terms = pairs.Other(x.Cast(in[0], AccumulatorOf(node.type.dtype)));
-  // Others before, or all but those behind; the other way round in reverse.
-  NodeId own = pairs.Position(pairs.axis), other = pairs.Position(pairs.last);
-  if (reverse != exclusive) std::swap(own, other);
-  NodeId taken = x.Add(Op::kLessThan, {own, other});
-  if (!exclusive) taken = x.Add(Op::kNot, {taken});
-  NodeId chosen = x.Add(Op::kSelect, {taken, terms, x.FillLike(terms, add ? 0 : 1)});
-  NodeId sums = x.Reduce(add ? Op::kSumReduce : Op::kMulReduce, chosen, {pairs.last});
-  return x.Cast(sums, node.type.dtype);
+  const Cumulation c{GetAttr<std::string>(node.attrs, "op") == "add",
+                     GetAttrOr<bool>(node.attrs, "exclusive", false),
+                     GetAttrOr<bool>(node.attrs, "reverse", false)};
+  const NodeId terms = x.Cast(in[0], AccumulatorOf(node.type.dtype));
+  return x.Cast(Cumulated(x, c, terms, GetAttr<int64_t>(node.attrs, "axis")), node.type.dtype);
 }
 
 void SortExample(ExampleBuilder& e) {

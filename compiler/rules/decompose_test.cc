@@ -83,6 +83,28 @@ void ExpectOrders(const Tensor& x) {
   }
 }
 
+// Axes of one block, of several and of blocks of blocks.
+TEST(DecomposeTest, CumulateInBlocks) {
+  std::mt19937 rng(9);
+  for (int64_t size : {0, 1, 32, 33, 48, 257, 600}) {
+    for (DType t : {DType::kF32, DType::kI16, DType::kF16, DType::kF64, DType::kU8}) {
+      for (const bool exclusive : {false, true}) {
+        for (const bool reverse : {false, true}) {
+          for (const auto& [shape, axis] :
+               {std::pair<std::vector<int64_t>, int64_t>{{2, size}, 1}, {{size, 3}, 0}}) {
+            const Attrs attrs = {{"axis", axis}, {"exclusive", exclusive}, {"reverse", reverse}};
+            Attrs add = attrs, mul = attrs;
+            add["op"] = std::string("add");
+            mul["op"] = std::string("mul");
+            ExpectSame(Op::kCumulate, {Random(t, shape, rng)}, add, 1e-4);
+            if (!IsFloat(t)) ExpectSame(Op::kCumulate, {Random(t, shape, rng)}, mul);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(DecomposeTest, EveryCompositeHasOneRow) {
   std::set<Op> rows;
   for (const DecompositionRow& r : DecompositionRows()) EXPECT_TRUE(rows.insert(r.op).second);
