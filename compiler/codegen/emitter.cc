@@ -299,13 +299,17 @@ void Emitter::VectorFor(
   bounds_.Set(kLane, 0, lanes - 1);
   Expr whole = Simplify(FloorDiv(extent, lanes) * lanes);
   if (!whole.IsConstant(0)) {
-    For(begin, begin + whole, lanes, [&](const Expr& i) { body(i, std::nullopt); });
+    For(begin, begin + whole, lanes, [&](const Expr& i) {
+      // What the last lane needs to be known below `end`.
+      bounds_.Set(*i.symbol(), begin, end - lanes);
+      body(i, std::nullopt);
+    });
   }
   Expr rest = Simplify(extent - whole);
   if (rest.IsConstant(0)) return;
   // A loop of one step or none: nothing is computed where nothing remains.
   For(begin + whole, end, lanes, [&](const Expr& i) {
-    bounds_.Set(kLane, 0, rest - 1);
+    bounds_.Set(kLane, 0, rest.constant() ? rest - 1 : end - 1 - i);
     body(i, rest);
     bounds_.Set(kLane, 0, lanes - 1);
   });

@@ -125,6 +125,24 @@ TEST(LowerTest, WindowsInRows) {
   ExpectGolden("map_windows", kir::ToText(k->kernel));
 }
 
+// A group's mean at each of its elements: the place is divided once, and what is read is inside.
+TEST(LowerTest, PiecesOfLongRowsDivideOnce) {
+  const std::string kernel = Lowered(R"(graph "" {
+    dim n in [1, 4]
+    dim p in [1, 65536]
+    %0 = Input "x" : f32[n, 32, p]
+    %1 = Input "mean" : f32[n, 8]
+    %2 = IndexMap(%1) {fill=f32[] {0.0},
+      map=map[n, 32, p]($0, floordiv($1*p + $2, 4*p))}
+    %3 = Add(%0, %2)
+    output "y" = %3
+  })");
+  EXPECT_NE(kernel.find("load b2"), std::string::npos) << kernel;
+  EXPECT_LT(kernel.find("load b2"), kernel.find("for ")) << kernel;
+  EXPECT_EQ(kernel.find("i64x"), std::string::npos) << kernel;
+  EXPECT_EQ(kernel.find(" if "), std::string::npos) << kernel;
+}
+
 // One kernel of a contraction by a library, in blocks of 32 rows and 2 vectors of columns.
 absl::StatusOr<std::string> ByLibrary(const std::string& text, bool swap = false,
                                       const std::string& blas = "OpenBLAS 0.3.21") {

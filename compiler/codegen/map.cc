@@ -173,7 +173,8 @@ bool IsLight(const LowerInput& in, const Accesses& accesses) {
   });
 }
 
-void LowerLine(KernelBuilder& b, const Axes& axes, const Accesses& accesses, bool chunked) {
+// The whole of the only axis, or rows that take long.
+void LowerLine(KernelBuilder& b, const Axes& axes, int lanes, bool chunked) {
   const Expr length = axes.extents.back();
   std::vector<Expr> outer(axes.extents.begin(), axes.extents.end() - 1);
   const int64_t chunk = b.choice.walk.elements;
@@ -187,7 +188,6 @@ void LowerLine(KernelBuilder& b, const Axes& axes, const Accesses& accesses, boo
     end = MinOf(length, begin + chunk);
     at.pop_back();
   }
-  const int lanes = b.LanesFor(accesses.widest_bytes);
   b.emitter.VectorFor(begin, end, lanes, b.choice.walk.unroll,
                       [&](const Expr& i, const std::optional<Expr>& count, int) {
                         PointLowering::Context context(&b.at, lanes, count);
@@ -195,6 +195,43 @@ void LowerLine(KernelBuilder& b, const Axes& axes, const Accesses& accesses, boo
                         element.push_back(i + Expr::Symbol(kir::kLane));
                         b.StoreRoot(Place(axes, element));
                       });
+}
+
+// Pieces of long rows.
+void LowerPieces(KernelBuilder& b, const Axes& axes, int lanes) {
+  kir::Emitter& e = b.emitter;
+  const Expr length = axes.extents.back();
+  const int64_t piece = b.choice.walk.elements, step = int64_t{lanes} * b.choice.walk.unroll;
+  std::vector<Expr> items(axes.extents.begin(), axes.extents.end() - 1);
+  items.push_back(CeilDiv(length, piece));
+  b.SetGrid(Product(items));
+  const Coordinates at = Delinearize(b.Item(), items);
+  Coordinates outer;
+  for (size_t i = 0; i + 1 < at.size(); ++i) {
+    outer.push_back(e.Coordinate(e.Simplify(at[i]), items[i]));
+  }
+  const Expr begin = e.Coordinate(e.Simplify(at.back() * piece), length);
+  const auto limit = [&](const Expr& to) { return e.Coordinate(e.Simplify(to), length + 1); };
+  const Expr end = limit(MinOf(begin + piece, length));
+  const Expr whole = limit(begin + FloorDiv(end - begin, step) * step);
+  b.at.SetHoists();
+  const auto store = [&](const Expr& x, const std::optional<Expr>& count) {
+    PointLowering::Context context(&b.at, lanes, count);
+    Coordinates element = outer;
+    element.push_back(x + Expr::Symbol(kir::kLane));
+    b.StoreRoot(Place(axes, element));
+  };
+  e.For(begin, whole, step, [&](const Expr& x) {
+    e.bounds().Set(*x.symbol(), 0, length - step);
+    e.bounds().Set(kir::kLane, 0, lanes - 1);
+    for (int64_t part = 0; part < step; part += lanes) store(x + part, std::nullopt);
+  });
+  e.For(whole, end, lanes, [&](const Expr& x) {
+    e.bounds().Set(*x.symbol(), 0, length - 1);
+    e.bounds().Set(kir::kLane, 0, length - 1 - x);
+    store(x, end - x);
+  });
+  e.bounds().Set(kir::kLane, 0, lanes - 1);
 }
 
 }  // namespace
@@ -211,10 +248,13 @@ absl::Status LowerMap(KernelBuilder& b) {
   const std::optional<int64_t> longest = bounds.Maximum(axes.extents.back());
   // So that one long axis can be shared out.
   const bool chunked = !longest || *longest > 2 * b.choice.walk.elements;
-  if (!chunked && axes.extents.size() > 1 && IsLight(b.input, accesses)) {
+  const int lanes = b.LanesFor(accesses.widest_bytes);
+  if (axes.extents.size() > 1 && chunked) {
+    LowerPieces(b, axes, lanes);
+  } else if (axes.extents.size() > 1 && IsLight(b.input, accesses)) {
     RowsMap(&b, axes, accesses).Lower();
   } else {
-    LowerLine(b, axes, accesses, chunked);
+    LowerLine(b, axes, lanes, chunked);
   }
   return absl::OkStatus();
 }

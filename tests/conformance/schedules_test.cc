@@ -91,6 +91,8 @@ constexpr Case kWalks[] = {
     {"LargestOfWindows", "bt", R"(%0 = Input "x" : bf16[b, 2*t]
        %1 = IndexMap(%0) {fill=bf16[] {-inf}, map=map[b, t, 5, 3]($0 + $2 - 1, 2*$1 + $3 - 1)}
        %2 = MaxReduce(%1) {axes=[2, 3]} output "y" = %2)"},
+    {"LongRows", "bt", R"(%0 = Input "x" : f32[b, 40*t] %1 = Input "w" : f32[b]
+       %2 = IndexMap(%1) {map=map[b, 40*t]($0)} %3 = Tanh(%2) %4 = Mul(%3, %0) output "y" = %4)"},
     {"IntegerPoint", "bt", R"(%0 = Input "x" : i32[b, t] %1 = MaxReduce(%0) {axes=[1]}
        output "y" = %1)"},
 };
