@@ -103,7 +103,7 @@ TEST(ScanTest, IntegersBeyondDoublesPass) {
 
 TEST(ScanTest, OnlyALength) {
   const Graph graph = Parsed(R"(graph "g" { dim n in [0, 9] %0 = Input "x" : f32[n, 1]
-      %1 = Scan() {body=graph "b" {%0 = Input "step" : i64[] output "y" = %0}, length=shape[n + 2],
+      %1 = Scan {body=graph "b" {%0 = Input "step" : i64[] output "y" = %0}, length=shape[n + 2],
       result=0, scanned=0, states=0} output "y" = %1 })");
   EXPECT_EQ(ValuesOf(Evaluate(graph, {Of(DType::kF32, {1, 1}, {0})}).value()[0]),
             (Values{0, 1, 2}));
@@ -166,14 +166,14 @@ TEST(ScanTest, NotTooDeep) {
   std::string type = "i64[1";
   for (int depth = 1; depth <= 5; ++depth) {
     const std::string text =
-        absl::StrCat("graph \"g\" { %0 = Scan() {body=", inside,
+        absl::StrCat("graph \"g\" { %0 = Scan {body=", inside,
                      ", length=shape[1], result=0, scanned=0, states=0} output \"y\" = %0 }");
     if (depth <= GraphLimits().max_bodies) {
       EXPECT_EQ(ErrorOf(text), "accepted") << depth;
     } else {
       EXPECT_THAT(ErrorOf(text), HasSubstr("deep inside each other"));
     }
-    inside = absl::StrCat("graph \"b\" {%0 = Input \"step\" : i64[] %1 = Scan() {body=", inside,
+    inside = absl::StrCat("graph \"b\" {%0 = Input \"step\" : i64[] %1 = Scan {body=", inside,
                           ", length=shape[1], result=0, scanned=0, states=0} : ", type,
                           "] output \"y\" = %1}");
     absl::StrAppend(&type, ", 1");

@@ -69,6 +69,15 @@ const Row kRows[] = {
        %6 = Scatter(%0, %1, %3) {axis=0, mode="mul"}
        output "a" = %4 output "m" = %5 output "p" = %6 })",
      1e-4},
+    {"scan", R"(graph "g" { dim n in [1, 99] %0 = Input "h" : f32[4] %1 = Input "x" : f32[n, 4]
+       %2 = Scan(%0, %1) {body=graph "b" {%0 = Input "i" : i64[] %1 = Input "h" : f32[4]
+         %2 = Input "x" : f32[4] %3 = Add(%1, %2) : f32[4] %4 = Sigmoid(%3) : f32[4]
+         output "h" = %4 output "y" = %3}, length=shape[n], result=0, scanned=1, states=1}
+       %3 = Scan(%0, %1) {body=graph "b" {%0 = Input "i" : i64[] %1 = Input "h" : f32[4]
+         %2 = Input "x" : f32[4] %3 = Add(%1, %2) : f32[4] %4 = Tanh(%3) : f32[4]
+         output "h" = %4 output "y" = %3}, length=shape[n], result=1, reverse=true, scanned=1,
+       states=1} output "h" = %2 output "y" = %3 })",
+     1e-2},
     {"arithmetic", R"(graph "g" { dim n in [1, 99] %0 = Input "x" : f32[n] %1 = Input "z" : f32[n]
        %2 = Mul(%0, %0) %3 = Exp(%0) %4 = Add(%2, %3) %5 = Div(%1, %4) %6 = Sqrt(%4)
        %7 = Log(%4) %8 = Pow(%6, %5) %9 = Max(%5, %7) %10 = Recip(%3)

@@ -1,15 +1,21 @@
 // Scans through pipeline, Clang and executor against the reference evaluator: loops in plans.
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "compiler/plan/plan_text.h"
+#include "compiler/plan/plan_verify.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/harness.h"
 
 namespace athanor {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Of a graph's text, T being the dtype.
 Graph Parsed(DType dtype, absl::string_view text) {
@@ -186,6 +192,49 @@ TEST(LoopsTest, OneLoopAfterAnother) {
         graph, {RandomTensor(DType::kF32, {4}, rng), RandomTensor(DType::kF32, {n, 4}, rng)}, {},
         /*slack=*/8);
   }
+}
+
+TEST(LoopsTest, WhatIsWrongWithALoopIsNamed) {
+  const Graph graph =
+      Parsed(DType::kF32, absl::StrReplaceAll(kLayer, {{"BODY", kLayerBody}, {"REVERSE", ""}}));
+  std::mt19937 rng(7);
+  const Compiled compiled = Compile(graph, {RandomTensor(DType::kF32, {5, 16}, rng),
+                                            RandomTensor(DType::kF32, {16, 16}, rng),
+                                            RandomTensor(DType::kF32, {16}, rng)})
+                                .value();
+  const v1::Plan& right = compiled.plan();
+  EXPECT_TRUE(VerifyPlan(right).ok()) << VerifyPlan(right);
+  EXPECT_THAT(PlanToText(right), HasSubstr("loop of steps"));
+  const auto broken = [&](const std::function<void(v1::Plan&, v1::Loop&)>& change,
+                          const std::string& part) {
+    v1::Plan plan = right;
+    change(plan, *plan.mutable_loops(0));
+    EXPECT_THAT(std::string(VerifyPlan(plan).message()), HasSubstr(part)) << PlanToText(plan);
+  };
+  broken([](v1::Plan& p, v1::Loop&) { p.set_format(1); }, "knows format 2 of plans with loops");
+  broken([](v1::Plan&, v1::Loop& l) { l.set_steps(0); }, "loop 0 is of steps");
+  broken([](v1::Plan&, v1::Loop& l) { l.set_steps(99); }, "loop 0 is of steps");
+  broken([](v1::Plan&, v1::Loop& l) { l.set_steps(l.steps() - 1); },
+         "which nothing has written yet");
+  broken([](v1::Plan&, v1::Loop& l) { l.mutable_slices(0)->set_buffer(0); }, "is no WINDOW");
+  broken([](v1::Plan&, v1::Loop& l) { l.mutable_slices(0)->set_buffer(l.turn()); }, "of two loops");
+  broken([](v1::Plan&, v1::Loop& l) { l.clear_turn(); }, "is of no loop");
+  broken([](v1::Plan&, v1::Loop& l) { l.mutable_slices(0)->set_of(99); }, "names buffer 99 of");
+  broken([](v1::Plan&, v1::Loop& l) { l.mutable_carries(0)->set_last(l.carries(0).other()); },
+         "a second time");
+  broken([](v1::Plan&, v1::Loop& l) { l.mutable_carries(0)->set_initial(l.carries(0).read()); },
+         "which is of loop 0");
+  broken([](v1::Plan& p, v1::Loop& l) { p.mutable_outputs(0)->set_buffer(l.turn()); },
+         "which nothing writes");
+  broken([](v1::Plan& p, v1::Loop&) { *p.add_loops() = p.loops(0); }, "of two loops");
+  // What the loop reads from outside must outlive all of its turns.
+  broken(
+      [](v1::Plan& p, v1::Loop& l) {
+        const auto other = static_cast<int>(l.carries(0).other());
+        const auto scanned = static_cast<int>(l.slices(0).of());
+        p.mutable_buffers(other)->set_arena_offset(p.buffers(scanned).arena_offset());
+      },
+      "overlaps");
 }
 
 TEST(LoopsTest, AnIndexOutsideEndsTheLoop) {

@@ -66,6 +66,7 @@ TEST(RowIndependenceTest, Seeds) {
       {{"maps", "k"},
        "\"image\" (Input): axis 0 has size 2*h + k, not a number of elements for each row of dim "
        "k"},
+      {{"loops", "n"}, "\"last\" (Scan): its length, n, varies with the size of dim n"},
       {{"windows", "s"}, "\"x\" (Input): has dim s on axis 2; rows must be on axis 0"},
   };
   int proved = 0;

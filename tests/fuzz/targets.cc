@@ -12,6 +12,7 @@
 #include "compiler/ir/message.h"
 #include "compiler/ir/row_independence.h"
 #include "compiler/ir/row_independence_testing.h"
+#include "compiler/ir/scan.h"
 
 namespace athanor {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 constexpr int64_t kMaxElements = 2048;     // of one tensor that is evaluated
 constexpr int64_t kMaxWork = 1 << 21;  // of one node: no op does more than its result's elements
                                        // times those of its two largest operands
+constexpr int64_t kMaxSteps = 32;      // of a loop
 constexpr int64_t kMaxRowWork = kMaxWork / 64;  // where a graph is evaluated many times
 constexpr size_t kMaxDims = 4;                  // of a graph, whose rows are tried
 constexpr size_t kMaxMessage = 2048 + 16;
@@ -64,6 +66,12 @@ bool IsSmall(const Graph& graph, const Expr::Env& env, int64_t max_work) {
     for (NodeId input : node.inputs) factors.push_back(elements[input]);
     std::sort(factors.rbegin(), factors.rend());
     if (std::max<int64_t>(elements.back(), 1) > max_work / factors[0] / factors[1]) return false;
+    if (node.op != Op::kScan) continue;
+    const ScanView scan = ViewScan(node);
+    const int64_t steps = scan.length.Evaluate(env).value_or(kMaxSteps + 1);
+    if (steps > kMaxSteps || !IsSmall(scan.body, env, max_work / std::max<int64_t>(steps, 1))) {
+      return false;
+    }
   }
   return graph.nodes.size() <= 200;
 }
