@@ -2,7 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/onnx/handlers_testing.h"
+#include "compiler/frontend/onnx/build_testing.h"
+#include "compiler/frontend/onnx/node_testing.h"
 #include "compiler/ir/compare.h"
 
 namespace athanor::onnx {
@@ -17,8 +18,8 @@ bool Says(const std::string& message, std::string_view part) {
 
 TEST(HandlersLinearTest, GemmInEveryForm) {
   const Tensor a = Of(DType::kF32, {2, 2}, {1, 2, 3, 4}), b = Of(DType::kF32, {2, 2}, {5, 6, 7, 8});
-  EXPECT_EQ(ValuesOf(OpTrial(11, "Gemm").In(a, {"m", 2}).In(b).Run()), (Values{19, 22, 43, 50}));
-  EXPECT_EQ(ValuesOf(OpTrial(11, "Gemm")
+  EXPECT_EQ(ValuesOf(OneNode("Gemm", 11).In(a, {"m", 2}).In(b).Result()), (Values{19, 22, 43, 50}));
+  EXPECT_EQ(ValuesOf(OneNode("Gemm", 11)
                          .In(a)
                          .In(b)
                          .In(Of(DType::kF32, {2, 1}, {1, 2}))
@@ -26,22 +27,22 @@ TEST(HandlersLinearTest, GemmInEveryForm) {
                          .Attr("transB", int64_t{1})
                          .Attr("alpha", 0.5f)
                          .Attr("beta", 10.0f)
-                         .Run()),
+                         .Result()),
             (Values{21.5, 25.5, 37, 43}));
   const Tensor c = Of(DType::kF32, {2}, {1, 2});
-  EXPECT_EQ(ValuesOf(OpTrial(6, "Gemm").In(a).In(b).In(c).Attr("broadcast", int64_t{1}).Run()),
+  EXPECT_EQ(ValuesOf(OneNode("Gemm", 6).In(a).In(b).In(c).Attr("broadcast", int64_t{1}).Result()),
             (Values{20, 24, 44, 52}));
-  EXPECT_TRUE(Says(OpTrial(6, "Gemm").In(a).In(b).In(c).Refused(), "\"broadcast\""));
+  EXPECT_TRUE(Says(OneNode("Gemm", 6).In(a).In(b).In(c).Error(), "\"broadcast\""));
   const Tensor i = Of(DType::kI32, {1, 1}, {1 << 30});
-  EXPECT_EQ(ValuesOf(OpTrial(11, "Gemm").In(i).In(Of(DType::kI32, {1, 1}, {1})).Run()),
+  EXPECT_EQ(ValuesOf(OneNode("Gemm", 11).In(i).In(Of(DType::kI32, {1, 1}, {1})).Result()),
             (Values{1 << 30}));
-  EXPECT_TRUE(Says(OpTrial(11, "Gemm").In(i).In(i).Attr("alpha", 0.5f).Refused(), "alpha"));
+  EXPECT_TRUE(Says(OneNode("Gemm", 11).In(i).In(i).Attr("alpha", 0.5f).Error(), "alpha"));
 }
 
 Values Sum(const std::string& equation, const std::vector<Tensor>& operands) {
-  OpTrial t(12, "Einsum");
+  OneNode t("Einsum", 12);
   for (const Tensor& x : operands) t.In(x);
-  return ValuesOf(t.Attr("equation", equation).Run());
+  return ValuesOf(t.Attr("equation", equation).Result());
 }
 
 TEST(HandlersLinearTest, Einsum) {
@@ -59,7 +60,7 @@ TEST(HandlersLinearTest, Einsum) {
   EXPECT_EQ(Sum("...->", {m}), (Values{10}));
   EXPECT_EQ(Sum("i,i->", {v, Of(DType::kF32, {1}, {2})}), (Values{220}));
   const auto refused = [&](const std::string& equation) {
-    return OpTrial(12, "Einsum").In(m).Attr("equation", equation).Refused();
+    return OneNode("Einsum", 12).In(m).Attr("equation", equation).Error();
   };
   EXPECT_TRUE(Says(refused("i->i"), "1 letters"));
   EXPECT_TRUE(Says(refused("ij->k"), "all be in an operand's term"));
@@ -69,17 +70,17 @@ TEST(HandlersLinearTest, Einsum) {
 
 TEST(HandlersLinearTest, EinsumOverDims) {
   const Tensor q = Count(DType::kF32, {2, 1, 3}), k = Count(DType::kF32, {2, 2, 3});
-  EXPECT_EQ(OpTrial(12, "Einsum")
+  EXPECT_EQ(OneNode("Einsum", 12)
                 .In(q, {"b", "q", 3})
                 .In(k, {"b", "k", 3})
                 .Attr("equation", std::string("bqd,bkd->bqk"))
-                .Run(),
+                .Result(),
             Of(DType::kF32, {2, 1, 2}, {5, 14, 86, 122}));
 }
 
 TEST(HandlersLinearTest, DetOfAnySize) {
   const auto det = [](const std::vector<int64_t>& shape, const Values& values) {
-    return OpTrial(11, "Det").In(Of(DType::kF64, shape, values)).Run();
+    return OneNode("Det", 11).In(Of(DType::kF64, shape, values)).Result();
   };
   EXPECT_EQ(ValuesOf(det({1, 1}, {-3})), (Values{-3}));
   EXPECT_EQ(ValuesOf(det({0, 0}, {})), (Values{1}));
@@ -93,25 +94,25 @@ TEST(HandlersLinearTest, DetOfAnySize) {
   EXPECT_TRUE(CompareTensors(odd, Of(DType::kF64, {}, {-210}), 1e-14, 0).ok());
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_NE(ValuesOf(det({2, 2}, {nan, 1, 1, 1}))[0], ValuesOf(det({2, 2}, {nan, 1, 1, 1}))[0]);
-  EXPECT_TRUE(Says(OpTrial(11, "Det").In(Count(DType::kF64, {2, 3})).Refused(), "square"));
+  EXPECT_TRUE(Says(OneNode("Det", 11).In(Count(DType::kF64, {2, 3})).Error(), "square"));
 }
 
 TEST(HandlersLinearTest, FusedMatMul) {
   const Tensor a = Count(DType::kF32, {3, 2}), b = Count(DType::kF32, {3, 2});
-  const Tensor y = OpTrial(13, "FusedMatMul", "com.microsoft")
+  const Tensor y = OneNode("FusedMatMul", 13, "com.microsoft")
                        .In(a)
                        .In(b)
                        .Attr("transA", int64_t{1})
                        .Attr("alpha", 2.0f)
-                       .Run();
+                       .Result();
   EXPECT_EQ(y, Of(DType::kF32, {2, 2}, {40, 52, 52, 70}));
   // [m, batch, k] by [k, batch, n]
-  const Tensor z = OpTrial(13, "FusedMatMul", "com.microsoft")
+  const Tensor z = OneNode("FusedMatMul", 13, "com.microsoft")
                        .In(Count(DType::kF32, {1, 2, 2}))
                        .In(Count(DType::kF32, {2, 2, 1}))
                        .Attr("transBatchA", int64_t{1})
                        .Attr("transBatchB", int64_t{1})
-                       .Run();
+                       .Result();
   EXPECT_EQ(z, Of(DType::kF32, {2, 1, 1}, {2, 11}));
 }
 

@@ -1,7 +1,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/onnx/handlers_testing.h"
+#include "compiler/frontend/onnx/build_testing.h"
+#include "compiler/frontend/onnx/node_testing.h"
 #include "compiler/ir/compare.h"
 
 namespace athanor::onnx {
@@ -18,9 +19,9 @@ Tensor Scales(const Values& values) {
   return Of(DType::kF32, {static_cast<int64_t>(values.size())}, values);
 }
 
-OpTrial Resized(int64_t opset, const Tensor& x, const std::string& mode,
+OneNode Resized(int64_t opset, const Tensor& x, const std::string& mode,
                 const std::string& coordinates) {
-  OpTrial t(opset, "Resize");
+  OneNode t("Resize", opset);
   t.In(x).Attr("mode", mode);
   if (!coordinates.empty()) t.Attr("coordinate_transformation_mode", coordinates);
   return t;
@@ -35,32 +36,32 @@ void ExpectNear(const Tensor& got, const Values& want) {
 const Tensor kFour = Of(DType::kF32, {4}, {1, 2, 3, 4});
 
 TEST(HandlersResizeTest, TheFirstResizeDividesAndRoundsDown) {
-  EXPECT_EQ(ValuesOf(OpTrial(10, "Resize").In(kFour).Const(Scales({1.5})).Run()),
+  EXPECT_EQ(ValuesOf(OneNode("Resize", 10).In(kFour).Fixed(Scales({1.5})).Result()),
             (Values{1, 1, 2, 3, 3, 4}));
-  EXPECT_EQ(ValuesOf(OpTrial(9, "Upsample").In(kFour, {"n"}).Const(Scales({2})).Run()),
+  EXPECT_EQ(ValuesOf(OneNode("Upsample", 9).In(kFour, {"n"}).Fixed(Scales({2})).Result()),
             (Values{1, 1, 2, 2, 3, 3, 4, 4}));
-  EXPECT_EQ(ValuesOf(OpTrial(7, "Upsample")
+  EXPECT_EQ(ValuesOf(OneNode("Upsample", 7)
                          .In(Of(DType::kF32, {2}, {1, 3}))
                          .Attr("scales", std::vector<float>{2})
                          .Attr("mode", std::string("linear"))
-                         .Run()),
+                         .Result()),
             (Values{1, 2, 3, 3}));
-  EXPECT_EQ(OpTrial(6, "Upsample")
+  EXPECT_EQ(OneNode("Upsample", 6)
                 .In(Of(DType::kF32, {1, 1, 1, 2}, {1, 3}))
                 .Attr("height_scale", 1.0f)
                 .Attr("width_scale", 2.0f)
                 .Attr("mode", std::string("bilinear"))
-                .Run(),
+                .Result(),
             Of(DType::kF32, {1, 1, 1, 4}, {1, 2, 3, 3}));
 }
 
 TEST(HandlersResizeTest, FromElevenOnItCentres) {
   const auto nearest = [](const std::string& rounding) {
     return ValuesOf(Resized(11, kFour, "nearest", "")
-                        .Const(Scales({}))
-                        .Const(Scales({0.5}))
+                        .Fixed(Scales({}))
+                        .Fixed(Scales({0.5}))
                         .Attr("nearest_mode", rounding)
-                        .Run());
+                        .Result());
   };
   EXPECT_EQ(nearest("round_prefer_floor"), (Values{1, 3}));  // of 0.5 and 2.5
   EXPECT_EQ(nearest("round_prefer_ceil"), (Values{2, 4}));
@@ -70,7 +71,7 @@ TEST(HandlersResizeTest, FromElevenOnItCentres) {
 
 TEST(HandlersResizeTest, LinearByEveryCoordinate) {
   const auto linear = [](const std::string& coordinates, double size) {
-    return Resized(19, kFour, "linear", coordinates).Without().Without().Const(Ints({size})).Run();
+    return Resized(19, kFour, "linear", coordinates).Omit().Omit().Fixed(Ints({size})).Result();
   };
   ExpectNear(linear("half_pixel", 8), {1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4});
   ExpectNear(linear("align_corners", 7), {1, 1.5, 2, 2.5, 3, 3.5, 4});
@@ -83,20 +84,20 @@ TEST(HandlersResizeTest, LinearByEveryCoordinate) {
 
 TEST(HandlersResizeTest, TheGivenScaleCountsNotThatOfWholeSizes) {
   // 4 * 0.8 is 3.2, so 3: positions are divided by 0.8, not by 0.75.
-  ExpectNear(Resized(13, kFour, "linear", "").Without().Const(Scales({0.8f})).Run(),
+  ExpectNear(Resized(13, kFour, "linear", "").Omit().Fixed(Scales({0.8f})).Result(),
              {1.125, 2.375, 3.625});
   ExpectNear(
-      Resized(19, kFour, "linear", "half_pixel_symmetric").Without().Const(Scales({0.8f})).Run(),
+      Resized(19, kFour, "linear", "half_pixel_symmetric").Omit().Fixed(Scales({0.8f})).Result(),
       {1.25, 2.5, 3.75});
 }
 
 TEST(HandlersResizeTest, CubicAndItsOutside) {
   const auto cubic = [](int64_t exclude) {
     return Resized(13, kFour, "cubic", "")
-        .Without()
-        .Const(Scales({2}))
+        .Omit()
+        .Fixed(Scales({2}))
         .Attr("exclude_outside", exclude)
-        .Run();
+        .Result();
   };
   // By Keys' polynomials at distances 1.25, 0.25, 0.75, 1.75 and a = -0.75.
   const Values w = {-0.10546875, 0.87890625, 0.26171875, -0.03515625};
@@ -108,10 +109,10 @@ TEST(HandlersResizeTest, CubicAndItsOutside) {
 TEST(HandlersResizeTest, AntialiasAveragesWhatIsLeftOut) {
   const auto run = [](const Tensor& x, const std::string& mode, double scale) {
     return Resized(18, x, mode, "")
-        .Without()
-        .Const(Scales({scale}))
+        .Omit()
+        .Fixed(Scales({scale}))
         .Attr("antialias", int64_t{1})
-        .Run();
+        .Result();
   };
   // Weights 1/8, 3/8, 3/8, 1/8 about 0.5 and 2.5, the edge repeated.
   ExpectNear(run(kFour, "linear", 0.5), {1.625, 3.375});
@@ -120,10 +121,10 @@ TEST(HandlersResizeTest, AntialiasAveragesWhatIsLeftOut) {
   ExpectNear(run(eight, "cubic", 0.25), {1.42407227, 5.57592773});
   ExpectNear(run(kFour, "linear", 1.0), {1, 2, 3, 4});
   EXPECT_TRUE(Says(Resized(18, kFour, "nearest", "")
-                       .Without()
-                       .Const(Scales({0.5}))
+                       .Omit()
+                       .Fixed(Scales({0.5}))
                        .Attr("antialias", int64_t{1})
-                       .Refused(),
+                       .Error(),
                    "no antialias"));
 }
 
@@ -145,11 +146,11 @@ TEST(HandlersResizeTest, PoliciesKeepTheAspect) {
   const Tensor x = Count(DType::kF32, {2, 4});
   const auto shape = [&](std::string policy) {
     return Resized(18, x, "nearest", "")
-        .Without()
-        .Without()
-        .Const(Ints({3, 8}))
+        .Omit()
+        .Omit()
+        .Fixed(Ints({3, 8}))
         .Attr("keep_aspect_ratio_policy", std::move(policy))
-        .Run()
+        .Result()
         .shape;
   };
   EXPECT_EQ(shape("stretch"), (List{3, 8}));
@@ -159,41 +160,39 @@ TEST(HandlersResizeTest, PoliciesKeepTheAspect) {
 
 TEST(HandlersResizeTest, CropsFillWhatIsOutside) {
   const auto run = [](bool data) {
-    OpTrial t = Resized(13, kFour, "linear", "tf_crop_and_resize");
+    OneNode t = Resized(13, kFour, "linear", "tf_crop_and_resize");
     const Tensor roi = Of(DType::kF32, {2}, {0, 2});
     if (data) {
       t.In(roi);
     } else {
-      t.Const(roi);
+      t.Fixed(roi);
     }
-    return t.Without().Const(Ints({3})).Attr("extrapolation_value", 9.0f).Run();
+    return t.Omit().Fixed(Ints({3})).Attr("extrapolation_value", 9.0f).Result();
   };
   ExpectNear(run(false), {1, 4, 9});
   ExpectNear(run(true), {1, 4, 9});
 }
 
 TEST(HandlersResizeTest, RefusesWhatItCannotKnow) {
-  EXPECT_TRUE(Says(Resized(13, kFour, "linear", "").Without().Refused(), "neither"));
+  EXPECT_TRUE(Says(Resized(13, kFour, "linear", "").Omit().Error(), "neither"));
+  EXPECT_TRUE(Says(Resized(13, kFour, "linear", "").Omit().In(Scales({2})).Error(), "its scales"));
+  EXPECT_TRUE(Says(Resized(13, kFour, "linear", "").Omit().Fixed(Scales({-1})).Error(), "above 0"));
   EXPECT_TRUE(
-      Says(Resized(13, kFour, "linear", "").Without().In(Scales({2})).Refused(), "its scales"));
-  EXPECT_TRUE(
-      Says(Resized(13, kFour, "linear", "").Without().Const(Scales({-1})).Refused(), "above 0"));
-  EXPECT_TRUE(Says(
-      Resized(13, kFour, "linear", "half_pixel_symmetric").Without().Const(Scales({2})).Refused(),
-      "half_pixel_symmetric"));
+      Says(Resized(13, kFour, "linear", "half_pixel_symmetric").Omit().Fixed(Scales({2})).Error(),
+           "half_pixel_symmetric"));
 }
 
 TEST(HandlersResizeTest, GridSample) {
   const Tensor x = Of(DType::kF32, {1, 1, 2, 2}, {1, 2, 3, 4});
   const auto run = [&](int64_t opset, const Values& at, std::string mode, std::string padding,
                        int64_t align) {
-    return ValuesOf(OpTrial(opset, "GridSample")
+    return ValuesOf(OneNode("GridSample", opset)
                         .In(x, {"n", 1, "h", "w"})
                         .In(Of(DType::kF32, {1, 1, 1, 2}, at), {"n", 1, 1, 2})
                         .Attr("mode", std::move(mode))
                         .Attr("padding_mode", std::move(padding))
                         .Attr("align_corners", align)
-                        .Run())[0];
+                        .Result())[0];
   };
   EXPECT_EQ(run(16, {0, 0}, "bilinear", "zeros", 0), 2.5);
   EXPECT_EQ(run(20, {1, -1}, "linear", "zeros", 1), 2);
@@ -207,11 +206,11 @@ TEST(HandlersResizeTest, GridSample) {
 TEST(HandlersResizeTest, AffineGridMovesAndScales) {
   const Tensor theta = Of(DType::kF32, {1, 2, 3}, {2, 0, 1, 0, 1, -1});
   const auto run = [&](int64_t align) {
-    return OpTrial(20, "AffineGrid")
+    return OneNode("AffineGrid", 20)
         .In(theta, {"n", 2, 3})
-        .Const(Ints({1, 1, 1, 2}))
+        .Fixed(Ints({1, 1, 1, 2}))
         .Attr("align_corners", align)
-        .Run();
+        .Result();
   };
   ExpectNear(run(0), {0, -1, 2, -1});
   ExpectNear(run(1), {-1, -1, 3, -1});
@@ -221,64 +220,64 @@ TEST(HandlersResizeTest, RoiAlignByVersion) {
   const Tensor x = Count(DType::kF32, {1, 1, 4, 4});
   const Tensor rois = Of(DType::kF32, {1, 4}, {0, 0, 2, 2});
   const auto run = [&](int64_t opset, int64_t ratio, bool known) {
-    OpTrial t(opset, "RoiAlign");
+    OneNode t("RoiAlign", opset);
     t.In(x, {"n", 1, "h", "w"});
     if (known) {
-      t.Const(rois);
+      t.Fixed(rois);
     } else {
       t.In(rois, {"r", 4});
     }
     t.In(Ints({0}), known ? std::vector<TestSize>{1} : std::vector<TestSize>{"r"});
     return t.Attr("sampling_ratio", ratio);
   };
-  EXPECT_EQ(ValuesOf(run(10, 1, false).Run()), Values{5});    // at (1, 1)
-  EXPECT_EQ(ValuesOf(run(16, 1, false).Run()), Values{2.5});  // at (0.5, 0.5)
-  EXPECT_EQ(ValuesOf(run(16, 0, true).Run()), Values{2.5});   // four samples about it
-  EXPECT_TRUE(Says(run(16, 0, false).Refused(), "sampling_ratio 0"));
+  EXPECT_EQ(ValuesOf(run(10, 1, false).Result()), Values{5});    // at (1, 1)
+  EXPECT_EQ(ValuesOf(run(16, 1, false).Result()), Values{2.5});  // at (0.5, 0.5)
+  EXPECT_EQ(ValuesOf(run(16, 0, true).Result()), Values{2.5});   // four samples about it
+  EXPECT_TRUE(Says(run(16, 0, false).Error(), "sampling_ratio 0"));
 }
 
 TEST(HandlersResizeTest, MaxRoiPool) {
   const Tensor x = Count(DType::kF32, {2, 1, 4, 4});
   const Tensor rois = Of(DType::kF32, {2, 5}, {0, 0, 0, 3, 3, 1, 2, 2, 9, 9});
   const Tensor y =
-      OpTrial(1, "MaxRoiPool").In(x).In(rois, {"r", 5}).Attr("pooled_shape", List{2, 2}).Run();
+      OneNode("MaxRoiPool", 1).In(x).In(rois, {"r", 5}).Attr("pooled_shape", List{2, 2}).Result();
   EXPECT_EQ(ValuesOf(y), (Values{5, 7, 13, 15, 31, 0, 0, 0}));
 }
 
 TEST(HandlersResizeTest, AntialiasOverMoreThanAnyKernelIsRefused) {
   const Tensor x = Count(DType::kF32, {1, 1, 1, 4});
-  const std::string refused = OpTrial(19, "Resize")
+  const std::string refused = OneNode("Resize", 19)
                                   .In(x)
-                                  .Without()
-                                  .Without()
-                                  .Const(Ints({1, 1, 1, 0}))
+                                  .Omit()
+                                  .Omit()
+                                  .Fixed(Ints({1, 1, 1, 0}))
                                   .Attr("mode", std::string("linear"))
                                   .Attr("antialias", int64_t{1})
-                                  .Refused();
+                                  .Error();
   EXPECT_NE(refused.find("inf elements are averaged"), std::string::npos) << refused;
 }
 
 TEST(HandlersResizeTest, PoliciesOfHugeSizesAreRefused) {
   const Tensor x = Count(DType::kF32, {1, 1, 1, 4});
-  const std::string refused = OpTrial(18, "Resize")
+  const std::string refused = OneNode("Resize", 18)
                                   .In(x)
-                                  .Without()
-                                  .Without()
-                                  .Const(Ints({0x1p62, 1}))
+                                  .Omit()
+                                  .Omit()
+                                  .Fixed(Ints({0x1p62, 1}))
                                   .Attr("axes", std::vector<int64_t>{2, 3})
                                   .Attr("keep_aspect_ratio_policy", std::string("not_smaller"))
-                                  .Refused();
+                                  .Error();
   EXPECT_NE(refused.find("beyond what is served"), std::string::npos) << refused;
 }
 
 TEST(HandlersResizeTest, RegionsThatAreNoNumbersAreRefused) {
   const Tensor x = Count(DType::kF32, {1, 1, 4, 4});
-  const std::string refused = OpTrial(16, "RoiAlign")
+  const std::string refused = OneNode("RoiAlign", 16)
                                   .In(x)
-                                  .Const(Of(DType::kF32, {1, 4}, {NAN, 0, NAN, 2}))
-                                  .Const(Ints({0}))
+                                  .Fixed(Of(DType::kF32, {1, 4}, {NAN, 0, NAN, 2}))
+                                  .Fixed(Ints({0}))
                                   .Attr("sampling_ratio", int64_t{0})
-                                  .Refused();
+                                  .Error();
   EXPECT_NE(refused.find("nan samples"), std::string::npos) << refused;
 }
 

@@ -1,7 +1,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/onnx/handlers_testing.h"
+#include "compiler/frontend/onnx/build_testing.h"
+#include "compiler/frontend/onnx/node_testing.h"
 
 namespace athanor::onnx {
 namespace {
@@ -16,56 +17,57 @@ bool Says(const std::string& message, std::string_view part) {
 TEST(HandlersShapeTest, ShapeOfAnyPartAndSize) {
   const Tensor x = Tensor::Zeros(DType::kF32, {2, 3, 4});
   const auto of = [&](int64_t start, int64_t end) {
-    return ValuesOf(OpTrial(15, "Shape")
+    return ValuesOf(OneNode("Shape", 15)
                         .In(x, {"b", 3, "s"})
                         .Attr("start", start)
                         .Attr("end", end)
-                        .Run(Elem::kInt64));
+                        .Result(Elem::kInt64));
   };
-  EXPECT_EQ(ValuesOf(OpTrial(13, "Shape").In(x, {"b", 3, "s"}).Run(Elem::kInt64)),
+  EXPECT_EQ(ValuesOf(OneNode("Shape", 13).In(x, {"b", 3, "s"}).Result(Elem::kInt64)),
             (Values{2, 3, 4}));
   EXPECT_EQ(of(1, 3), (Values{3, 4}));
   EXPECT_EQ(of(-1, 9), (Values{4}));
   EXPECT_EQ(of(-9, -1), (Values{2, 3}));
   EXPECT_EQ(of(2, 1), (Values{}));
-  EXPECT_EQ(ValuesOf(OpTrial(13, "Size").In(x, {"b", 3, "s"}).Run(Elem::kInt64)), (Values{24}));
+  EXPECT_EQ(ValuesOf(OneNode("Size", 13).In(x, {"b", 3, "s"}).Result(Elem::kInt64)), (Values{24}));
 }
 
 TEST(HandlersShapeTest, ConstantsOfEveryForm) {
   const auto constant = [](const std::string& name, TestAttr value) {
-    return OpTrial(13, "Constant").Attr(name, std::move(value));
+    return OneNode("Constant", 13).Attr(name, std::move(value));
   };
-  EXPECT_EQ(constant("value_int", int64_t{-7}).Run(Elem::kInt64), Of(DType::kI64, {}, {-7}));
-  EXPECT_EQ(constant("value_ints", List{1, 2}).Run(Elem::kInt64), Ints({1, 2}));
-  EXPECT_EQ(constant("value_float", 0.5f).Run(), Of(DType::kF32, {}, {0.5}));
-  EXPECT_EQ(constant("value_floats", std::vector<float>{1, 2}).Run(), Of(DType::kF32, {2}, {1, 2}));
+  EXPECT_EQ(constant("value_int", int64_t{-7}).Result(Elem::kInt64), Of(DType::kI64, {}, {-7}));
+  EXPECT_EQ(constant("value_ints", List{1, 2}).Result(Elem::kInt64), Ints({1, 2}));
+  EXPECT_EQ(constant("value_float", 0.5f).Result(), Of(DType::kF32, {}, {0.5}));
+  EXPECT_EQ(constant("value_floats", std::vector<float>{1, 2}).Result(),
+            Of(DType::kF32, {2}, {1, 2}));
   const Tensor held = Of(DType::kF16, {2, 1}, {1, -2});
-  EXPECT_EQ(constant("value", held).Run(Elem::kFloat16), held);
-  EXPECT_TRUE(Says(constant("value_string", std::string("a")).Refused(), "strings"));
-  EXPECT_TRUE(Says(OpTrial(13, "Constant").Refused(), "0 attributes"));
+  EXPECT_EQ(constant("value", held).Result(Elem::kFloat16), held);
+  EXPECT_TRUE(Says(constant("value_string", std::string("a")).Error(), "strings"));
+  EXPECT_TRUE(Says(OneNode("Constant", 13).Error(), "0 attributes"));
 }
 
 TEST(HandlersShapeTest, ConstantOfShape) {
   const auto of = [](const Values& shape) {
-    return OpTrial(9, "ConstantOfShape").Const(Ints(shape)).Run();
+    return OneNode("ConstantOfShape", 9).Fixed(Ints(shape)).Result();
   };
   EXPECT_EQ(of({2, 3}), Tensor::Zeros(DType::kF32, {2, 3}));
   EXPECT_EQ(of({0}), Tensor::Zeros(DType::kF32, {0}));
   EXPECT_EQ(of({}), Tensor::Zeros(DType::kF32, {}));
   EXPECT_EQ(ValuesOf(of({70'000})), Values(70'000, 0.0));  // more than is followed by value
-  EXPECT_EQ(OpTrial(9, "ConstantOfShape")
-                .Const(Ints({2}))
+  EXPECT_EQ(OneNode("ConstantOfShape", 9)
+                .Fixed(Ints({2}))
                 .Attr("value", Of(DType::kI8, {1}, {-3}))
-                .Run(Elem::kInt8),
+                .Result(Elem::kInt8),
             Of(DType::kI8, {2}, {-3, -3}));
-  EXPECT_TRUE(Says(OpTrial(9, "ConstantOfShape").Const(Ints({-1})).Refused(), "negative size"));
-  EXPECT_TRUE(Says(OpTrial(9, "ConstantOfShape").In(Ints({2})).Refused(), "values={\"x0\""));
+  EXPECT_TRUE(Says(OneNode("ConstantOfShape", 9).Fixed(Ints({-1})).Error(), "negative size"));
+  EXPECT_TRUE(Says(OneNode("ConstantOfShape", 9).In(Ints({2})).Error(), "values={\"x0\""));
 }
 
 Values Counted(Elem elem, double start, double limit, double delta) {
-  OpTrial t(11, "Range");
-  for (double v : {start, limit, delta}) t.Const(Of(CarrierOf(elem), {}, {v}));
-  return ValuesOf(t.Run(elem));
+  OneNode t("Range", 11);
+  for (double v : {start, limit, delta}) t.Fixed(Of(CarrierOf(elem), {}, {v}));
+  return ValuesOf(t.Result(elem));
 }
 
 TEST(HandlersShapeTest, RangeUpAndDown) {
@@ -76,12 +78,12 @@ TEST(HandlersShapeTest, RangeUpAndDown) {
   EXPECT_EQ(Counted(Elem::kFloat, 0, 2, 0.5), (Values{0, 0.5, 1, 1.5}));
   EXPECT_EQ(Counted(Elem::kFloat, 0, 1, 0.1f).size(), 10u);
   EXPECT_EQ(Counted(Elem::kDouble, 1, 0, -0.25), (Values{1, 0.75, 0.5, 0.25}));
-  OpTrial endless(11, "Range");
-  for (double v : {1.0, 2.0, 0.0}) endless.Const(Of(DType::kI64, {}, {v}));
-  EXPECT_TRUE(Says(endless.Refused(), "delta is 0"));
-  OpTrial unknown(11, "Range");
+  OneNode endless("Range", 11);
+  for (double v : {1.0, 2.0, 0.0}) endless.Fixed(Of(DType::kI64, {}, {v}));
+  EXPECT_TRUE(Says(endless.Error(), "delta is 0"));
+  OneNode unknown("Range", 11);
   for (double v : {0.0, 2.0, 1.0}) unknown.In(Of(DType::kF32, {}, {v}));
-  EXPECT_TRUE(Says(unknown.Refused(), "start"));
+  EXPECT_TRUE(Says(unknown.Error(), "start"));
 }
 
 TEST(HandlersShapeTest, RangeOverADimAsFloats) {
@@ -99,24 +101,24 @@ TEST(HandlersShapeTest, RangeOverADimAsFloats) {
 
 TEST(HandlersShapeTest, EyeLike) {
   const Tensor x = Tensor::Zeros(DType::kI32, {2, 3});
-  EXPECT_EQ(OpTrial(9, "EyeLike").In(x, {"n", 3}).Run(),
+  EXPECT_EQ(OneNode("EyeLike", 9).In(x, {"n", 3}).Result(),
             Of(DType::kI32, {2, 3}, {1, 0, 0, 0, 1, 0}));
-  EXPECT_EQ(OpTrial(9, "EyeLike")
+  EXPECT_EQ(OneNode("EyeLike", 9)
                 .In(x)
                 .Attr("k", int64_t{-1})
                 .Attr("dtype", int64_t{1})
-                .Run(Elem::kFloat),
+                .Result(Elem::kFloat),
             Of(DType::kF32, {2, 3}, {0, 0, 0, 1, 0, 0}));
-  EXPECT_TRUE(Says(OpTrial(9, "EyeLike").In(Ints({1})).Refused(), "matrix"));
+  EXPECT_TRUE(Says(OneNode("EyeLike", 9).In(Ints({1})).Error(), "matrix"));
 }
 
 // Cut to 32 bits it would be that of int64.
 TEST(HandlersShapeTest, ADtypeBeyond32BitsIsNone) {
   const Tensor x = Tensor::Zeros(DType::kF32, {2, 2});
   const int64_t dtype = (int64_t{1} << 32) + 7;
-  const std::string refused = OpTrial(9, "EyeLike").In(x).Attr("dtype", dtype).Refused();
+  const std::string refused = OneNode("EyeLike", 9).In(x).Attr("dtype", dtype).Error();
   EXPECT_NE(refused.find("4294967303"), std::string::npos) << refused;
-  EXPECT_FALSE(OpTrial(13, "Cast").Const(Ints({1})).Attr("to", dtype).Try(Elem::kInt64).ok());
+  EXPECT_FALSE(OneNode("Cast", 13).Fixed(Ints({1})).Attr("to", dtype).Out(Elem::kInt64).Run().ok());
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/onnx/handlers_testing.h"
+#include "compiler/frontend/onnx/build_testing.h"
+#include "compiler/frontend/onnx/node_testing.h"
 #include "compiler/ir/compare.h"
 
 namespace athanor::onnx {
@@ -47,18 +48,22 @@ const Tensor kComplex = Of(DType::kF32, {1, 3, 2}, {1, 2, -3, 4, 0, -1});
 const Spectrum kComplexParts = {{1, 2}, {-3, 4}, {0, -1}};
 
 TEST(HandlersSignalTest, DftByItsDefinition) {
-  ExpectNear(OpTrial(20, "DFT").In(kReal, {"b", "n", 1}).Run(), Transformed(kRealParts, 5, false));
-  ExpectNear(OpTrial(17, "DFT").In(kReal).Attr("onesided", int64_t{1}).Run(),
+  ExpectNear(OneNode("DFT", 20).In(kReal, {"b", "n", 1}).Result(),
+             Transformed(kRealParts, 5, false));
+  ExpectNear(OneNode("DFT", 17).In(kReal).Attr("onesided", int64_t{1}).Result(),
              Transformed(kRealParts, 3, false));
-  ExpectNear(OpTrial(20, "DFT").In(kComplex, {"b", "n", 2}).Run(),
+  ExpectNear(OneNode("DFT", 20).In(kComplex, {"b", "n", 2}).Result(),
              Transformed(kComplexParts, 3, false));
-  ExpectNear(OpTrial(20, "DFT").In(kComplex).Attr("inverse", int64_t{1}).Run(),
+  ExpectNear(OneNode("DFT", 20).In(kComplex).Attr("inverse", int64_t{1}).Result(),
              Transformed(kComplexParts, 3, true));
 }
 
 TEST(HandlersSignalTest, DftCutsAndFillsToItsLength) {
   const auto run = [](double length) {
-    return OpTrial(20, "DFT").In(kReal, {"b", "n", 1}).Const(Of(DType::kI64, {}, {length})).Run();
+    return OneNode("DFT", 20)
+        .In(kReal, {"b", "n", 1})
+        .Fixed(Of(DType::kI64, {}, {length}))
+        .Result();
   };
   ExpectNear(run(3), Transformed({1, -2, 3}, 3, false));
   ExpectNear(run(7), Transformed({1, -2, 3, 5, -7, 0, 0}, 7, false));
@@ -67,16 +72,16 @@ TEST(HandlersSignalTest, DftCutsAndFillsToItsLength) {
 TEST(HandlersSignalTest, DftAlongAnyAxis) {
   const Tensor x = Of(DType::kF32, {2, 2, 1}, {1, 2, 3, 5});
   const Values rows = {4, 0, 7, 0, -2, 0, -3, 0}, columns = {3, 0, -1, 0, 8, 0, -2, 0};
-  ExpectNear(OpTrial(17, "DFT").In(x).Run(), columns);
-  ExpectNear(OpTrial(17, "DFT").In(x).Attr("axis", int64_t{0}).Run(), rows);
-  ExpectNear(OpTrial(20, "DFT").In(x).Run(), columns);
-  ExpectNear(OpTrial(20, "DFT").In(x).Without().Const(Of(DType::kI64, {}, {-3})).Run(), rows);
-  EXPECT_TRUE(Says(OpTrial(20, "DFT").In(x).Without().Const(Of(DType::kI64, {}, {2})).Refused(),
-                   "the last"));
+  ExpectNear(OneNode("DFT", 17).In(x).Result(), columns);
+  ExpectNear(OneNode("DFT", 17).In(x).Attr("axis", int64_t{0}).Result(), rows);
+  ExpectNear(OneNode("DFT", 20).In(x).Result(), columns);
+  ExpectNear(OneNode("DFT", 20).In(x).Omit().Fixed(Of(DType::kI64, {}, {-3})).Result(), rows);
+  EXPECT_TRUE(
+      Says(OneNode("DFT", 20).In(x).Omit().Fixed(Of(DType::kI64, {}, {2})).Error(), "the last"));
   // Too large for the builder, whose failure is what is told.
   const Tensor one = Of(DType::kF32, {1, 2, 1}, {1, 2});
-  EXPECT_FALSE(OpTrial(20, "DFT").In(one, {int64_t{1} << 60, 2, 1}).Refused().empty());
-  EXPECT_TRUE(Says(OpTrial(20, "DFT").In(kComplex).Attr("onesided", int64_t{1}).Refused(),
+  EXPECT_FALSE(OneNode("DFT", 20).In(one, {int64_t{1} << 60, 2, 1}).Error().empty());
+  EXPECT_TRUE(Says(OneNode("DFT", 20).In(kComplex).Attr("onesided", int64_t{1}).Error(),
                    "complex and onesided"));
 }
 
@@ -85,10 +90,10 @@ TEST(HandlersSignalTest, HalfASpectrumGivesTheSignalBack) {
     SCOPED_TRACE(n);
     Tensor signal = Tensor::Zeros(DType::kF32, {1, n, 1});
     for (int64_t i = 0; i < n; ++i) signal.data<float>()[i] = static_cast<float>(i * i - 3);
-    const Tensor half = OpTrial(20, "DFT").In(signal).Attr("onesided", int64_t{1}).Run();
-    OpTrial back(20, "DFT");
-    back.In(half).Const(Of(DType::kI64, {}, {static_cast<double>(n)}));
-    const Tensor y = back.Attr("onesided", int64_t{1}).Attr("inverse", int64_t{1}).Run();
+    const Tensor half = OneNode("DFT", 20).In(signal).Attr("onesided", int64_t{1}).Result();
+    OneNode back("DFT", 20);
+    back.In(half).Fixed(Of(DType::kI64, {}, {static_cast<double>(n)}));
+    const Tensor y = back.Attr("onesided", int64_t{1}).Attr("inverse", int64_t{1}).Result();
     EXPECT_EQ(y.shape, signal.shape);
     ExpectNear(y, ValuesOf(signal));
   }
@@ -97,7 +102,7 @@ TEST(HandlersSignalTest, HalfASpectrumGivesTheSignalBack) {
 TEST(HandlersSignalTest, StftIsTheDftOfFrames) {
   const Tensor signal = Of(DType::kF32, {1, 7, 1}, {1, -2, 3, 5, -7, 2, 4});
   const auto trial = [&] {
-    return OpTrial(17, "STFT").In(signal, {"b", "n", 1}).Const(Of(DType::kI64, {}, {2}));
+    return OneNode("STFT", 17).In(signal, {"b", "n", 1}).Fixed(Of(DType::kI64, {}, {2}));
   };
   const Tensor window = Of(DType::kF32, {4}, {0.5, 1, 1, 0.25});
   const auto frames = [](const std::vector<Spectrum>& cut, size_t bins) {
@@ -108,33 +113,33 @@ TEST(HandlersSignalTest, StftIsTheDftOfFrames) {
     }
     return all;
   };
-  OpTrial windowed = OpTrial(17, "STFT");
-  windowed.Least(4).In(signal, {1, "n", 1}).Const(Of(DType::kI64, {}, {2})).In(window);
-  ExpectNear(windowed.Run(), frames({{0.5, -2, 3, 1.25}, {1.5, 5, -7, 0.5}}, 3));
-  OpTrial plain = OpTrial(17, "STFT");
-  plain.In(signal).Const(Of(DType::kI64, {}, {3})).Without().Const(Of(DType::kI64, {}, {3}));
-  ExpectNear(plain.Attr("onesided", int64_t{0}).Run(), frames({{1, -2, 3}, {5, -7, 2}}, 3));
-  OpTrial unproved = trial();
-  EXPECT_TRUE(Says(unproved.In(window).Refused(), "within the signal"));
+  OneNode windowed = OneNode("STFT", 17);
+  windowed.Least(4).In(signal, {1, "n", 1}).Fixed(Of(DType::kI64, {}, {2})).In(window);
+  ExpectNear(windowed.Result(), frames({{0.5, -2, 3, 1.25}, {1.5, 5, -7, 0.5}}, 3));
+  OneNode plain = OneNode("STFT", 17);
+  plain.In(signal).Fixed(Of(DType::kI64, {}, {3})).Omit().Fixed(Of(DType::kI64, {}, {3}));
+  ExpectNear(plain.Attr("onesided", int64_t{0}).Result(), frames({{1, -2, 3}, {5, -7, 2}}, 3));
+  OneNode unproved = trial();
+  EXPECT_TRUE(Says(unproved.In(window).Error(), "within the signal"));
 }
 
 TEST(HandlersSignalTest, Windows) {
   const auto window = [](std::string_view op, double size, int64_t periodic) {
-    return OpTrial(17, op).Const(Of(DType::kI64, {}, {size})).Attr("periodic", periodic).Run();
+    return OneNode(op, 17).Fixed(Of(DType::kI64, {}, {size})).Attr("periodic", periodic).Result();
   };
   ExpectNear(window("HannWindow", 4, 1), {0, 0.5, 1, 0.5});
   ExpectNear(window("HannWindow", 5, 0), {0, 0.5, 1, 0.5, 0});
   ExpectNear(window("HammingWindow", 2, 1), {4.0 / 46, 1});
   ExpectNear(window("BlackmanWindow", 3, 0), {0, 1, 0});
-  EXPECT_TRUE(Says(OpTrial(17, "HannWindow").In(Of(DType::kI64, {}, {4})).Refused(), "size"));
+  EXPECT_TRUE(Says(OneNode("HannWindow", 17).In(Of(DType::kI64, {}, {4})).Error(), "size"));
 }
 
 TEST(HandlersSignalTest, MelWeightMatrix) {
-  OpTrial t(17, "MelWeightMatrix");
-  for (double v : {2.0, 8.0, 80.0}) t.Const(Of(DType::kI64, {}, {v}));
-  for (double v : {0.0, 40.0}) t.Const(Of(DType::kF32, {}, {v}));
+  OneNode t("MelWeightMatrix", 17);
+  for (double v : {2.0, 8.0, 80.0}) t.Fixed(Of(DType::kI64, {}, {v}));
+  for (double v : {0.0, 40.0}) t.Fixed(Of(DType::kF32, {}, {v}));
   // Corners, by the formula, in bins 0, 1, 2 and 3.
-  EXPECT_EQ(t.Run(), Of(DType::kF32, {5, 2}, {0, 0, 1, 0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(t.Result(), Of(DType::kF32, {5, 2}, {0, 0, 1, 0, 0, 1, 0, 0, 0, 0}));
 }
 
 }  // namespace

@@ -5,8 +5,11 @@
 #define ATHANOR_COMPILER_FRONTEND_ONNX_NODE_TESTING_H_
 
 #include <cmath>
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "compiler/frontend/onnx/testing.h"
@@ -19,33 +22,39 @@ using Numbers = std::vector<double>;
 
 class OneNode {
  public:
-  OneNode(std::string op, int64_t opset, std::string domain = "")
-      : op_(std::move(op)), domain_(std::move(domain)), model_(opset) {}
+  OneNode(std::string_view op, int64_t opset, std::string_view domain = "")
+      : op_(op), domain_(domain), model_(opset) {}
 
   // An input of the graph; of types that cannot travel the values are codes.
   OneNode& In(Elem elem, std::vector<int64_t> shape, const Numbers& values) {
-    const std::string name = Name();
-    model_.Input(name, elem, std::vector<TestSize>(shape.begin(), shape.end()));
-    inputs_.push_back(Of(WireOf(elem), std::move(shape), values));
-    operands_.push_back(name);
-    return *this;
+    return AddInput(elem, Of(WireOf(elem), std::move(shape), values), {});
   }
   // One whose first axis is a dim, from 0 to 64.
   OneNode& InDynamic(Elem elem, std::vector<int64_t> shape, const Numbers& values) {
-    const std::string name = Name();
     std::vector<TestSize> sizes(shape.begin(), shape.end());
     sizes[0] = std::string("n");
-    model_.Input(name, elem, sizes);
-    inputs_.push_back(Of(WireOf(elem), std::move(shape), values));
-    operands_.push_back(name);
-    options_.dims = {{.name = "n", .min = 0, .max = 64}};
+    return Least(0).AddInput(elem, Of(WireOf(elem), std::move(shape), values), std::move(sizes));
+  }
+  // `sizes` where it has dims, each from Least, or 1, to 64.
+  OneNode& In(const Tensor& x, std::vector<TestSize> sizes = {}) {
+    return AddInput(ElemOf(x.dtype), x, std::move(sizes));
+  }
+  OneNode& Least(int64_t least) {  // of the dims that follow
+    least_ = least;
     return *this;
   }
   // An initialiser: known at import.
   OneNode& Fixed(Elem elem, std::vector<int64_t> shape, const Numbers& values) {
+    return Fixed(Of(CarrierOf(elem), std::move(shape), values));
+  }
+  OneNode& Fixed(const Tensor& x) {
+    model_.Initializer(Name(), x);
+    return *this;
+  }
+  // The shape of operand 0, as a graph computes it.
+  OneNode& ShapeOfFirst() {
     const std::string name = Name();
-    model_.Initializer(name, Of(CarrierOf(elem), std::move(shape), values));
-    operands_.push_back(name);
+    model_.Node("Shape", {operands_[0]}, {name});
     return *this;
   }
   OneNode& Omit() {
@@ -53,7 +62,7 @@ class OneNode {
     return *this;
   }
   OneNode& Attr(const std::string& name, TestAttr value) {
-    attrs_[name] = std::move(value);
+    attrs_.insert_or_assign(name, std::move(value));
     return *this;
   }
   OneNode& Out(Elem elem) {
@@ -71,12 +80,16 @@ class OneNode {
     return *this;
   }
 
+  // Without Out there is one result, of the first input's type.
   absl::StatusOr<std::vector<Tensor>> Run() {
-    model_.Node(op_, operands_, results_, attrs_, domain_);
+    if (results_.empty()) Out(inputs_.empty() ? Elem::kFloat : first_);
+    TestModel model = model_;
+    model.Node(op_, operands_, results_, attrs_, domain_);
     for (size_t i = 0; i < results_.size(); ++i) {
-      if (!results_[i].empty()) model_.Output(results_[i], types_[i]);
+      if (!results_[i].empty()) model.Output(results_[i], types_[i]);
     }
-    return RunModel(model_, inputs_, options_);
+    for (const auto& [name, dim] : dims_) options_.dims.push_back(dim);
+    return RunModel(model, inputs_, options_);
   }
   std::vector<Tensor> Results() {
     absl::StatusOr<std::vector<Tensor>> results = Run();
@@ -84,6 +97,7 @@ class OneNode {
     return results.ok() ? *std::move(results) : std::vector<Tensor>(types_.size());
   }
   Tensor Result() { return Results()[0]; }
+  Tensor Result(Elem elem) { return Out(elem).Result(); }
   Numbers Values() { return ValuesOf(Result()); }
   std::string Error() {
     const absl::Status status = Run().status();
@@ -92,16 +106,37 @@ class OneNode {
   }
 
  private:
-  std::string Name() const { return "x" + std::to_string(operands_.size()); }
+  std::string Name() {
+    operands_.push_back("x" + std::to_string(operands_.size()));
+    return operands_.back();
+  }
+  OneNode& AddInput(Elem elem, Tensor x, std::vector<TestSize> sizes) {
+    if (sizes.empty()) sizes.assign(x.shape.begin(), x.shape.end());
+    model_.Input(Name(), elem, sizes);
+    for (const TestSize& size : sizes) {
+      const auto* name = std::get_if<std::string>(&size);
+      if (name != nullptr) dims_[*name] = {.name = *name, .min = least_, .max = 64};
+    }
+    if (inputs_.empty()) first_ = elem;
+    inputs_.push_back(std::move(x));
+    return *this;
+  }
 
   const std::string op_, domain_;
   TestModel model_;
   ImportOptions options_;
   std::vector<Tensor> inputs_;
+  Elem first_ = Elem::kFloat;  // of inputs_
+  std::map<std::string, DimGiven> dims_;
+  int64_t least_ = 1;
   std::vector<std::string> operands_, results_;
   std::vector<Elem> types_;
   std::map<std::string, TestAttr> attrs_;
 };
+
+inline Tensor Ints(const Numbers& values) {
+  return Of(DType::kI64, {static_cast<int64_t>(values.size())}, values);
+}
 
 // Alike within `relative` of the larger, or both NaN, or the same infinity.
 inline void ExpectNear(const Numbers& got, const Numbers& want, double relative = 1e-6) {
