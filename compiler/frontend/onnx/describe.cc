@@ -126,7 +126,8 @@ class Describer {
       out_.shape.push_back(size);
     }
     if (empty) out_.elements = 0;
-    if (overflow && !empty) return Invalid("its shape has more elements than can be counted");
+    // Of an empty tensor too: what follows multiplies its axes in any order.
+    if (overflow) return Invalid("its shape has more elements than can be counted");
     return absl::OkStatus();
   }
 

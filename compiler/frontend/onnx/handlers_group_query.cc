@@ -106,12 +106,13 @@ absl::Status GroupQuery::Heads() {
     if (k.rank() != 3 || v.rank() != 3) return Invalid("key and value must have rank 3");
   } else {
     const std::optional<int64_t> width = q.shape[2].constant();
-    if (!width || *width % (heads + 2 * groups) != 0) {
+    const std::optional<int64_t> parts = (Expr(heads) + Expr(2) * groups).constant();
+    if (!width || !parts || *width % *parts != 0) {
       return Invalid("query has ", q.shape[2].ToString(),
                      " elements along axis 2; packed, it has "
                      "(num_heads + 2 * kv_num_heads) * size");
     }
-    const int64_t size = *width / (heads + 2 * groups);
+    const int64_t size = *width / *parts;
     k = b_.Slice(q, 2, heads * size, groups * size);
     v = b_.Slice(q, 2, (heads + groups) * size, groups * size);
     q = b_.Slice(q, 2, 0, heads * size);

@@ -45,6 +45,7 @@ int Compare(const ::athanor::Scalar& a, const ::athanor::Scalar& b) {
 class Slices {
  public:
   Slices(const Tensor& tensor, int axis) : tensor_(tensor), count_(tensor.shape[axis]) {
+    if (tensor.bytes.empty()) return;  // axes of any size, whose product may be no int64
     for (int i = 0; i < axis; ++i) outer_ *= tensor.shape[i];
     for (size_t i = axis + 1; i < tensor.shape.size(); ++i) inner_ *= tensor.shape[i];
   }
@@ -62,6 +63,7 @@ class Slices {
   Tensor Chosen(const std::vector<int64_t>& slices, int axis) const {
     Tensor chosen = {tensor_.dtype, tensor_.shape, {}};
     chosen.shape[axis] = static_cast<int64_t>(slices.size());
+    if (slices.empty() || tensor_.bytes.empty()) return chosen;  // of axes of any size
     const int64_t bytes = inner_ * DTypeBytes(tensor_.dtype);
     for (int64_t o = 0; o < outer_; ++o) {
       for (int64_t slice : slices) {
@@ -211,7 +213,9 @@ absl::Status NonMaxSuppression10(HandlerContext& c) {
   }
   const bool centre = c.Int("center_point_box") != 0;
   std::vector<int64_t> chosen;
-  for (int64_t row = 0; row < images * classes; ++row) {
+  // Without boxes there may be any number of images and classes.
+  const int64_t rows = count == 0 ? 0 : images * classes;
+  for (int64_t row = 0; row < rows; ++row) {
     const auto score = [&](int64_t i) { return (*scores)[row * count + i]; };
     std::vector<int64_t> order;
     for (int64_t i = 0; i < count; ++i) {

@@ -176,8 +176,8 @@ absl::Status MatMulNBits(HandlerContext& c) {
   if (x.rank() < 1 || !b.bounds().ProvablyEqual(x.shape.back(), k)) {
     return Invalid("A has shape ", ShapeToString(x.shape), "; its last axis must be K=", k);
   }
-  const int64_t blocks = (k + block - 1) / block, per_byte = 8 / bits;
-  const int64_t zero_bytes = (blocks + per_byte - 1) / per_byte;
+  const int64_t blocks = (k - 1) / block + 1, per_byte = 8 / bits;
+  const int64_t zero_bytes = (blocks - 1) / per_byte + 1;
   const Expr row = Expr::Axis(0), column = Expr::Axis(1), of_block = FloorDiv(column, block);
   const Shape shape = {n, k};
   // Files have them with fewer axes too.

@@ -19,6 +19,8 @@ struct Direction {
   absl::Span<const Activation> activations;
 };
 
+constexpr int64_t kMaxHidden = int64_t{1} << 31;  // far from overflow in what follows
+
 // What all recurrent ops have alike, in floats that are wide enough to sum.
 struct Network {
   Value x;  // [length, batch, I]
@@ -107,9 +109,10 @@ absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
   if (!b.status().ok()) return b.status();
   n.batch = n.x.shape[1];
   const std::optional<int64_t> hidden = c.In(2).shape[2].constant();
-  if (!hidden || *hidden < 1 || (c.Given("hidden_size") && c.Int("hidden_size") != *hidden)) {
+  if (!hidden || *hidden < 1 || *hidden > kMaxHidden ||
+      (c.Given("hidden_size") && c.Int("hidden_size") != *hidden)) {
     return Invalid("R has shape ", ShapeToString(c.In(2).shape),
-                   "; its last axis must be hidden_size, a constant of 1 or more");
+                   "; its last axis must be hidden_size, a constant of 1 to ", kMaxHidden);
   }
   n.hidden = *hidden;
   n.gates = op.gates;

@@ -127,7 +127,7 @@ absl::Status LinearAttention(HandlerContext& c) {
   StoreScalar(factor, 0, Scalar::Float(DType::kF32, scale));
   const Value by = b.Literal(Elem::kFloat, std::move(factor));
   const Shape grouped = {batch, h.keys, h.queries / h.keys, h.key_size};
-  const Shape read_shape = {batch, h.queries * h.value_size};
+  const Shape read_shape = {batch, Expr(h.queries) * h.value_size};
   std::vector<Value> scanned = {o->query, o->key, o->value};
   if (o->decay) scanned.push_back(*o->decay);
   if (o->beta) scanned.push_back(*o->beta);

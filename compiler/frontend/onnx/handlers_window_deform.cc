@@ -9,6 +9,8 @@ namespace athanor::onnx {
 namespace {
 
 // The samples [N, C, T, out...], T the kernel's elements in row-major order.
+constexpr int64_t kMaxTaps = int64_t{1} << 31;  // of a kernel; far from overflow in what follows
+
 struct Samples {
   Shape shape;
   std::vector<int64_t> kernel, strides, dilations;
@@ -95,7 +97,13 @@ absl::StatusOr<Samples> SamplesOf(const HandlerContext& c, OpBuilder& b, const G
   s.strides = window->strides;
   s.dilations = window->dilations;
   s.begin = window->begin;
-  for (int64_t k : kernel) s.taps *= k;
+  Expr taps = 1;
+  for (int64_t k : kernel) taps *= k;
+  if (!taps.constant() || *taps.constant() >= kMaxTaps) {
+    return Invalid("W has shape ", ShapeToString(w.shape), "; a kernel has at most ", kMaxTaps,
+                   " elements");
+  }
+  s.taps = *taps.constant();
   s.offset_groups = c.Int("offset_group");
   if (s.offset_groups < 1 || groups.channels % s.offset_groups != 0) {
     return Invalid("attribute offset_group is ", s.offset_groups, "; it must divide the ",
@@ -105,7 +113,7 @@ absl::StatusOr<Samples> SamplesOf(const HandlerContext& c, OpBuilder& b, const G
   s.shape = {x.shape[0], x.shape[1], s.taps};
   s.shape.insert(s.shape.end(), window->out.begin(), window->out.end());
   const auto check = [&](std::string_view what, const Value& v, int64_t per_tap) -> absl::Status {
-    Shape right = {x.shape[0], s.offset_groups * s.taps * per_tap};
+    Shape right = {x.shape[0], Expr(s.offset_groups) * s.taps * per_tap};
     right.insert(right.end(), window->out.begin(), window->out.end());
     bool same = v.rank() == static_cast<int>(right.size());
     for (int i = 0; same && i < v.rank(); ++i) {
@@ -127,9 +135,10 @@ absl::StatusOr<Groups> GroupsOf(const HandlerContext& c) {
   bool fits = w.rank() == x.rank() && w.rank() >= 3 && group >= 1;
   for (const Expr& size : w.shape) fits = fits && size.constant().has_value();
   if (fits) {
-    const int64_t maps = *w.shape[0].constant(), channels = *w.shape[1].constant() * group;
-    if (maps % group == 0 && maps > 0 && x.shape[1].IsConstant(channels)) {
-      return Groups{channels, maps, group};
+    const int64_t maps = *w.shape[0].constant();
+    const std::optional<int64_t> channels = (w.shape[1] * group).constant();
+    if (maps % group == 0 && maps > 0 && channels && x.shape[1].IsConstant(*channels)) {
+      return Groups{*channels, maps, group};
     }
   }
   return Invalid("X has shape ", ShapeToString(x.shape), ", W has ", ShapeToString(w.shape),

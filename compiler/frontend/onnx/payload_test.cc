@@ -285,8 +285,10 @@ TEST(PayloadTest, WrongTensorsAreRefusedByName) {
 TEST(PayloadTest, EmptyTensorsNeedNoData) {
   EXPECT_EQ(Read(Proto(TensorProto::FLOAT, {0}))->bytes, "");
   EXPECT_EQ(Read(Raw(TensorProto::FLOAT, {3, 0}, ""))->bytes, "");
-  // However large the other axes are.
-  EXPECT_EQ(Read(Proto(TensorProto::FLOAT, {int64_t{1} << 40, int64_t{1} << 40, 0}))->bytes, "");
+  // However large the other axes are, as far as they can be multiplied.
+  EXPECT_EQ(Read(Proto(TensorProto::FLOAT, {int64_t{1} << 40, 0}))->bytes, "");
+  EXPECT_EQ(ErrorOf(Proto(TensorProto::FLOAT, {int64_t{1} << 40, int64_t{1} << 40, 0})),
+            "tensor \"t\": its shape has more elements than can be counted");
   EXPECT_EQ(Read(Raw(TensorProto::INT16, {}, "ab"))->bytes, "ab");
 }
 
