@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 #include "compiler/frontend/onnx/handlers_structure.h"
 #include "compiler/ir/message.h"
 
@@ -52,23 +55,42 @@ struct Axis {
   std::optional<Value> start, end;  // f64: the region of tf_crop_and_resize
 };
 
-// in * scale, rounded down: an f32 is a whole number over a power of two.
+// in * scale, rounded down. A number's is that of the product in f32, as the schema's shape
+// inference has it; a dim's by the shortest decimal that gives the f32, which agrees: 10 * 0.7
+// is 7.
 absl::StatusOr<Expr> Scaled(const Expr& in, double scale) {
   if (!(scale > 0) || !std::isfinite(scale)) {
     return Invalid("its scales hold ", scale, "; they must be above 0");
   }
-  int exponent = 0;
-  double mantissa = std::frexp(scale, &exponent);
-  while (mantissa != std::floor(mantissa)) {
-    mantissa *= 2;
-    --exponent;
+  const auto f32 = static_cast<float>(scale);
+  if (const std::optional<int64_t> size = in.constant()) {
+    const float product = static_cast<float>(*size) * f32;
+    if (product < 0x1p40F) return Expr(static_cast<int64_t>(std::floor(product)));
   }
-  if (exponent < -40 || exponent > 20) {
+  if (f32 < 1e-6F || f32 > 1e6F) {
     return Invalid("its scales hold ", scale, ", beyond what is served");
   }
-  const Expr product = in * static_cast<int64_t>(mantissa);
-  if (exponent >= 0) return product * (int64_t{1} << exponent);
-  return FloorDiv(product, int64_t{1} << -exponent);
+  std::string text;  // "2.6e+00"
+  for (int digits = 0; digits <= 8; ++digits) {
+    text = absl::StrFormat("%.*e", digits, f32);
+    float back = 0;
+    if (absl::SimpleAtof(text, &back) && back == f32) break;
+  }
+  int64_t mantissa = 0;
+  int exponent = 0;
+  const size_t e = text.find('e');
+  bool behind = false;
+  for (char c : text.substr(0, e)) {
+    behind = behind || c == '.';
+    if (c == '.') continue;
+    mantissa = mantissa * 10 + (c - '0');
+    exponent -= behind ? 1 : 0;
+  }
+  exponent += static_cast<int>(std::strtol(text.c_str() + e + 1, nullptr, 10));
+  int64_t power = 1;
+  for (int i = 0; i < std::abs(exponent); ++i) power *= 10;
+  const Expr product = in * mantissa;
+  return exponent >= 0 ? product * power : FloorDiv(product, power);
 }
 
 // The positions in the source, [out], in f64.
@@ -76,26 +98,30 @@ Value PositionsOf(OpBuilder& b, const Plan& plan, const Axis& axis) {
   const auto number = [&](double v) { return b.Scalar(Elem::kDouble, v); };
   const Value x = b.Iota(Elem::kDouble, {axis.out}, 0);
   const Value in = b.Size(Elem::kDouble, axis.in, {});
+  const Value length = b.Size(Elem::kDouble, axis.out, {});
   const Value out = b.Mul(axis.scale, in);  // not always whole
-  const Value single = b.Equal(out, number(1));
   const Value half = b.Sub(b.Div(b.Add(x, number(0.5)), axis.scale), number(0.5));
   if (plan.coordinates == "asymmetric") return b.Div(x, axis.scale);
   if (plan.coordinates == "tf_half_pixel_for_nn") {
     return b.Div(b.Add(x, number(0.5)), axis.scale);
   }
-  if (plan.coordinates == "pytorch_half_pixel") return b.Select(single, number(0), half);
+  if (plan.coordinates == "pytorch_half_pixel") {
+    return b.Select(b.Equal(length, number(1)), number(0), half);
+  }
   if (plan.coordinates == "half_pixel_symmetric") {
-    const Value whole = b.Size(Elem::kDouble, axis.out, {});
-    const Value offset = b.Mul(b.Div(in, number(2)), b.Sub(number(1), b.Div(whole, out)));
+    const Value offset = b.Mul(b.Div(in, number(2)), b.Sub(number(1), b.Div(length, out)));
     return b.Add(offset, half);
   }
-  const Value last = b.Sub(in, number(1)), steps = b.Sub(out, number(1));
+  const Value last = b.Sub(in, number(1));
   if (plan.coordinates == "align_corners") {
-    return b.Select(single, number(0), b.Div(b.Mul(x, last), steps));
+    // The suite counts with what is not rounded, only here.
+    return b.Select(b.Equal(out, number(1)), number(0),
+                    b.Div(b.Mul(x, last), b.Sub(out, number(1))));
   }
   if (plan.coordinates == "tf_crop_and_resize") {
     const Value span = b.Mul(b.Sub(*axis.end, *axis.start), last);
-    const Value at = b.Select(single, b.Div(span, number(2)), b.Div(b.Mul(x, span), steps));
+    const Value at = b.Select(b.Equal(length, number(1)), b.Div(span, number(2)),
+                              b.Div(b.Mul(x, span), b.Sub(length, number(1))));
     return b.Add(at, b.Mul(*axis.start, last));
   }
   return half;

@@ -54,7 +54,12 @@ Value PositionsOf(OpBuilder& b, const Sampling& sampling, const Value& normal, c
   Value x = sampling.align_corners ? b.Mul(b.Div(from_first, two), b.Sub(length, one))
                                    : b.Div(b.Sub(b.Mul(from_first, length), one), two);
   if (sampling.mode == "nearest") x = b.Unary(Op::kRound, x);
-  if (sampling.padding == "border") return b.Clamp(x, number(0), b.Sub(length, one));
+  // Between cubic neighbours a position outside stays there, as PyTorch has it: only they are led
+  // back.
+  const bool stays = sampling.mode == "cubic";
+  if (sampling.padding == "border" && !stays) {
+    return b.Clamp(x, number(0), b.Sub(length, one));
+  }
   if (sampling.padding != "reflection") return x;
   return Reflect(b, x, BordersOf(b, sampling, x.elem, size));
 }

@@ -1,4 +1,5 @@
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "compiler/frontend/onnx/build_testing.h"
@@ -201,6 +202,45 @@ TEST(HandlersResizeTest, GridSample) {
   EXPECT_EQ(run(20, {9, 9}, "nearest", "zeros", 0), 0);
   EXPECT_EQ(run(20, {3, -1}, "linear", "reflection", 1), 1);
   EXPECT_EQ(run(20, {-0.5, 0.5}, "nearest", "reflection", 0), 3);
+  // Between cubic neighbours a position outside is not led back, only they are.
+  EXPECT_NEAR(run(16, {0.9, 0}, "bicubic", "border", 0), 3.107999, 1e-5);
+  EXPECT_NEAR(run(20, {-2, 0.5}, "cubic", "border", 0), 3, 1e-5);
+}
+
+// ONNX Runtime 1.31 for the same.
+TEST(HandlersResizeTest, ALengthIsThatOfTheResult) {
+  const Tensor three = Of(DType::kF32, {3}, {-2, 1, 2});
+  const auto by = [&](const std::string& coordinates, float scale, const Values& roi) {
+    return Resized(13, three, "linear", coordinates)
+        .Const(Scales(roi))
+        .Const(Scales({scale}))
+        .Run();
+  };
+  // Half of three is one: its place is 0, not the middle of the first two.
+  EXPECT_EQ(ValuesOf(by("pytorch_half_pixel", 0.5F, {})), Values{-2});
+  // floor(3 * 0.75 * 2.4) = 5 places from 0.25 * 2 to 1 * 2.
+  ExpectNear(by("tf_crop_and_resize", 2.4F, {0.25, 1}), {-0.5, 0.625, 1.25, 1.625, 2});
+}
+
+TEST(HandlersResizeTest, SizesAreProductsInFloat32) {
+  const auto size = [](double n, float scale, std::vector<TestSize> shape) {
+    const Tensor x = Tensor::Zeros(DType::kF32, {static_cast<int64_t>(n)});
+    return OpTrial(18, "Resize")
+        .In(x, std::move(shape))
+        .Without()
+        .Const(Scales({scale}))
+        .Run()
+        .shape[0];
+  };
+  for (const auto& [n, scale, want] : {std::tuple(10, 0.7F, 7),
+                                       {5, 2.6F, 13},
+                                       {3, 1.0F / 3, 1},
+                                       {7, 0.15F, 1},
+                                       {4, 1.5F, 6},
+                                       {3, 4.0F / 3, 4}}) {
+    EXPECT_EQ(size(n, scale, {}), want) << n << " * " << scale;
+    EXPECT_EQ(size(n, scale, {"n"}), want) << n << " * " << scale << ", of a dim";
+  }
 }
 
 TEST(HandlersResizeTest, AffineGridMovesAndScales) {
