@@ -103,7 +103,7 @@ Value Attend(OpBuilder& b, const Value& q, const Value& k, const Value& v,
   AttentionSpec spec = given;
   const Elem sums = b.Up(q).elem;
   const Elem wide = Wider(sums, spec.precision.value_or(sums));
-  if (spec.softcap <= 0 && kept == nullptr && wide == sums && q.elem == k.elem &&
+  if (spec.softcap <= 0 && kept == nullptr && !spec.sink && wide == sums && q.elem == k.elem &&
       q.elem == v.elem) {
     return AsRow(b, q, k, v, spec);
   }
@@ -142,7 +142,14 @@ Value Attend(OpBuilder& b, const Value& q, const Value& k, const Value& v,
   }
   if (spec.allowed) scores = b.Select(*spec.allowed, scores, MinusInfinity(b, sums));
   Keep(b, kept, Step::kBias, scores, shape, q.elem);
-  Value weights = b.Unary(Op::kSoftmax, b.Cast(scores, wide), {{"axis", int64_t{3}}});
+  Value weights = b.Cast(scores, wide);
+  if (spec.sink) {
+    const Shape column = {q.shape[0], q.shape[1], queries, 1};
+    weights =
+        b.Concat({b.Broadcast(weights, shape), b.Broadcast(b.Cast(*spec.sink, wide), column)}, 3);
+  }
+  weights = b.Unary(Op::kSoftmax, weights, {{"axis", int64_t{3}}});
+  if (spec.sink) weights = b.Slice(weights, 3, 0, keys);
   if (visible) {
     const Value whole = b.Broadcast(*visible, shape);
     const Value any = b.Reduce(Op::kMaxReduce, whole, {3}, /*keepdims=*/true);

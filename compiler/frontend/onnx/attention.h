@@ -21,6 +21,8 @@ struct AttentionSpec {
   bool causal = false;          // keys j <= i + (keys - queries) only
   // Both broadcast to [batch, heads, queries, keys]: bool, and a float that is added.
   std::optional<Value> allowed, bias;
+  // Of each head, [heads, 1, 1]: a score more in the softmax, whose weight goes to no key.
+  std::optional<Value> sink;
   std::optional<Elem> precision;  // of the softmax, if more than that of the sums
   // Of a row whose keys are all hidden by `allowed` or -inf in `bias`: zeros, as ONNX has it.
 };

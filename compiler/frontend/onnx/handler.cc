@@ -17,7 +17,7 @@ constexpr RowsOf kFamilies[] = {
     ElementwiseRows, CastRows,    QuantisedRows, ReduceRows,    NormRows,      LossRows,
     RandomRows,      ShapeRows,   MovementRows,  IndexRows,     ResizeRows,    LinearRows,
     SignalRows,      SortRows,    WindowRows,    AttentionRows, RecurrentRows, ControlRows,
-    MicrosoftRows,   PreviewRows, RefusedRows,
+    MicrosoftRows,   PreviewRows, NgramRows,     RefusedRows,
 };
 
 using Key = std::tuple<std::string_view, std::string_view, int64_t>;  // domain, op, version

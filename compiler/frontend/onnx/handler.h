@@ -128,6 +128,7 @@ absl::Span<const HandlerRow> RecurrentRows();
 absl::Span<const HandlerRow> ControlRows();
 absl::Span<const HandlerRow> MicrosoftRows();
 absl::Span<const HandlerRow> PreviewRows();
+absl::Span<const HandlerRow> NgramRows();
 absl::Span<const HandlerRow> RefusedRows();
 
 // The row whose code reads this schema version; null: the op is not known.

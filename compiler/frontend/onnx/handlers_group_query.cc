@@ -1,12 +1,14 @@
 // The handler of com.microsoft's GroupQueryAttention: attention over a cache of
 // keys and values to which those of this step are added, for each row of the
 // batch behind its own last one.
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compiler/frontend/onnx/attention.h"
+#include "compiler/frontend/onnx/handlers_arith.h"
 #include "compiler/frontend/onnx/handlers_microsoft_attention.h"
 #include "compiler/ir/message.h"
 
@@ -39,6 +41,7 @@ class GroupQuery {
   absl::Status Run() {
     absl::Status s = CheckServed();
     if (s.ok()) s = Heads();
+    if (s.ok()) s = Normalise();
     if (s.ok()) s = Lengths();
     if (s.ok()) s = Rotate();
     if (s.ok()) s = Cache();
@@ -48,6 +51,7 @@ class GroupQuery {
  private:
   absl::Status CheckServed() const;
   absl::Status Heads();
+  absl::Status Normalise();
   absl::Status Lengths();
   absl::Status Rotate();
   absl::Status Cache();
@@ -66,9 +70,11 @@ class GroupQuery {
 };
 
 absl::Status GroupQuery::CheckServed() const {
-  for (const std::string_view name : {"sliding_window_cache", "qk_output", "smooth_softmax"}) {
-    const int64_t value = c_.Int(name);
-    if (value > 0) return Unimplemented("attribute ", name, " is ", value, "; only 0 is served");
+  if (const int64_t slides = c_.Int("sliding_window_cache"); slides > 0) {
+    return Unimplemented("attribute sliding_window_cache is ", slides, "; only 0 is served");
+  }
+  if (const int64_t kept = c_.Int("qk_output"); kept < 0 || kept > 2) {
+    return Invalid("attribute qk_output is ", kept, "; it must be 0, 1 or 2");
   }
   for (const std::string_view name : {"k_quant_type", "v_quant_type"}) {
     const std::string type = c_.String(name);
@@ -78,15 +84,14 @@ absl::Status GroupQuery::CheckServed() const {
                            "served");
     }
   }
-  for (const auto& [operand, name] : {std::pair(kSink, "head_sink"),
-                                      {kKeyScale, "k_scale"},
-                                      {kValueScale, "v_scale"},
-                                      {kQueryNorm, "q_norm_weight"},
-                                      {kKeyNorm, "k_norm_weight"}}) {
+  for (const auto& [operand, name] : {std::pair(kKeyScale, "k_scale"), {kValueScale, "v_scale"}}) {
     if (c_.Has(operand)) return Unimplemented("operand ", name, " is given, which is not served");
   }
   if (c_.Has(kPastKey) != c_.Has(kPastValue)) {
     return Invalid("past_key and past_value go together; one of them is given");
+  }
+  if (c_.Has(kQueryNorm) != c_.Has(kKeyNorm)) {
+    return Invalid("q_norm_weight and k_norm_weight go together; one of them is given");
   }
   return absl::OkStatus();
 }
@@ -122,6 +127,25 @@ absl::Status GroupQuery::Heads() {
   if (split.ok()) k_ = *split, split = SplitHeads(b_, v, groups, "value");
   if (split.ok()) v_ = *split;
   return split.status();
+}
+
+// Before they are rotated, by the root of the mean of squares of each head.
+absl::Status GroupQuery::Normalise() {
+  if (!c_.Has(kQueryNorm)) return absl::OkStatus();
+  const auto norm = [&](Value* x, int weight, std::string_view name) -> absl::Status {
+    const Value& w = c_.In(weight);
+    if (w.rank() != 1 || !b_.bounds().ProvablyEqual(w.shape[0], x->shape[3])) {
+      return Invalid(name, " has shape ", ShapeToString(w.shape), "; it must be [",
+                     x->shape[3].ToString(), "], the size of a head");
+    }
+    const Value up = b_.Up(*x);
+    const Value mean = b_.Mean(b_.Mul(up, up), {3}, /*keepdims=*/true);
+    const Value root = b_.Unary(Op::kSqrt, b_.Add(mean, FloatAttr(c_, up, "qk_norm_epsilon")));
+    *x = b_.Cast(b_.Mul(b_.Div(up, root), b_.Cast(w, up.elem)), x->elem);
+    return b_.TakeStatus();
+  };
+  absl::Status s = norm(&q_, kQueryNorm, "q_norm_weight");
+  return s.ok() ? norm(&k_, kKeyNorm, "k_norm_weight") : s;
 }
 
 absl::Status GroupQuery::Lengths() {
@@ -235,6 +259,16 @@ absl::Status GroupQuery::Finish() {
   if (c_.Given("scale") && c_.Float("scale") != 0) spec.scale = c_.Float("scale");
   spec.softcap = c_.Float("softcap");
   if (c_.Has(kBias)) spec.bias = c_.In(kBias);
+  if (c_.Has(kSink)) {
+    const Value& sink = c_.In(kSink);
+    if (sink.rank() != 1 || !b_.bounds().ProvablyEqual(sink.shape[0], q_.shape[1])) {
+      return Invalid("head_sink has shape ", ShapeToString(sink.shape), "; it must be [",
+                     q_.shape[1].ToString(), "], one for each head");
+    }
+    spec.sink = b_.Unsqueeze(sink, {1, 2});
+  } else if (c_.Int("smooth_softmax") > 0) {
+    spec.sink = b_.Scalar(q_.elem, 0);
+  }
   const Expr& queries = q_.shape[2];
   const Expr& keys = k_.shape[2];
   const int64_t window = c_.Int("local_window_size");
@@ -255,7 +289,18 @@ absl::Status GroupQuery::Finish() {
   absl::StatusOr<Value> v = RepeatHeads(b_, v_, q_.shape[1], "value");
   if (!k.ok()) return k.status();
   if (!v.ok()) return v.status();
-  c_.Set(0, JoinHeads(b_, Attend(b_, q_, *k, *v, spec, nullptr)));
+  using Step = AttentionScores::Step;
+  const int64_t kept = c_.Int("qk_output");
+  AttentionScores scores{.step = kept == 1 ? Step::kBias : Step::kSoftmax, .scores = {}};
+  const bool wanted = kept != 0 && c_.Wants(3);
+  if (c_.Wants(3) && !wanted) return Invalid("result 3 is wanted, and qk_output is 0");
+  c_.Set(0, JoinHeads(b_, Attend(b_, q_, *k, *v, spec, wanted ? &scores : nullptr)));
+  if (wanted && b_.status().ok()) {
+    // What is hidden is 0 here, before the softmax too.
+    const Value& s = scores.scores;
+    const Value hidden = b_.Equal(s, b_.Scalar(s.elem, -std::numeric_limits<double>::infinity()));
+    c_.Set(3, b_.Select(hidden, b_.Scalar(s.elem, 0), s));
+  }
   return absl::OkStatus();
 }
 

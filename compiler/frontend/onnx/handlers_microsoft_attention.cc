@@ -158,7 +158,6 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   OpBuilder& b = c.b();
   absl::Status s = NotGiven(c, 8, "past_sequence_length");
   if (s.ok()) s = NotGiven(c, 9, "cache_indirection");
-  if (s.ok() && c.Wants(3)) s = Unimplemented("result 3, qk, is not served");
   if (!s.ok()) return s;
   const int64_t heads = c.Int("num_heads");
   std::array<Value, 3> qkv;
@@ -214,8 +213,25 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
     spec.bias = *std::move(filter);
   }
   if (c.Has(5)) spec.bias = Sum(b, spec.bias, c.In(5));
-  spec.causal = c.Int("unidirectional") != 0;
-  c.Set(0, JoinHeads(b, Attend(b, q, k, v, spec, nullptr)));
+  if (c.Int("unidirectional") != 0) {
+    // Query i sees the keys up to its own behind the past, however many there are.
+    const Expr past = c.Has(6) ? c.In(6).shape[2] : Expr(0);
+    spec.causal = SameSize(b, k.shape[2], q.shape[2] + past);
+    if (!spec.causal) {
+      spec.allowed =
+          WindowMask(b, q.shape[2], k.shape[2], b.Size(Elem::kInt64, past, {}), std::nullopt, 0);
+    }
+  }
+  AttentionScores scores{.step = AttentionScores::Step::kBias, .scores = {}};
+  c.Set(0, JoinHeads(b, Attend(b, q, k, v, spec, c.Wants(3) ? &scores : nullptr)));
+  if (c.Wants(3) && b.status().ok()) {
+    // Of what causality hides the lowest number.
+    const Value& kept = scores.scores;
+    const double lowest = kept.dtype() == DType::kF16    ? -65504
+                          : kept.dtype() == DType::kBF16 ? -0x1.FEp127
+                                                         : -0x1.FFFFFEp127;
+    c.Set(3, b.Max(kept, b.Scalar(kept.elem, lowest)));
+  }
   if (c.Wants(1)) c.Set(1, k);
   if (c.Wants(2)) c.Set(2, v);
   return absl::OkStatus();

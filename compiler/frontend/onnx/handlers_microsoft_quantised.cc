@@ -5,6 +5,7 @@
 
 #include "compiler/frontend/onnx/handlers_arith.h"
 #include "compiler/frontend/onnx/handlers_quantised.h"
+#include "compiler/frontend/onnx/handlers_window.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -71,6 +72,27 @@ absl::Status QLinearGlobalAveragePool(HandlerContext& c) {
   std::vector<int> axes;
   for (int i = last ? 1 : 2; i < (last ? rank - 1 : rank); ++i) axes.push_back(i);
   SetQuantised(c, c.b().Mean(Real(c, 0, 1, 2), axes, true), 3, 4, c.In(0).elem);
+  return absl::OkStatus();
+}
+
+absl::Status QLinearAveragePool(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const int rank = c.In(0).rank();
+  if (rank < 3) return Invalid("X has rank ", rank, "; it must be 3 or more");
+  Value x = Real(c, 0, 1, 2);
+  // Channels last: they go to the front for the windows, and back.
+  std::vector<int> front = {0, rank - 1}, back = {0};
+  for (int i = 1; i < rank - 1; ++i) {
+    front.push_back(i);
+    back.push_back(i + 1);
+  }
+  back.push_back(1);
+  const bool last = c.Int("channels_last") != 0;
+  if (last) x = b.Permute(x, front);
+  if (!b.status().ok()) return absl::OkStatus();
+  absl::StatusOr<Value> y = MeansOfWindows(c, x);
+  if (!y.ok()) return y.status();
+  SetQuantised(c, last ? b.Permute(*y, back) : *y, 3, 4, c.In(0).elem);
   return absl::OkStatus();
 }
 
@@ -158,6 +180,7 @@ constexpr HandlerRow kRows[] = {
     {kDomain, "MatMulIntegerToFloat", 1, MatMulIntegerToFloat},
     {kDomain, "QGemm", 1, QGemm},
     {kDomain, "QLinearAdd", 1, QLinearAdd},
+    {kDomain, "QLinearAveragePool", 1, QLinearAveragePool},
     {kDomain, "QLinearConcat", 1, QLinearConcat},
     {kDomain, "QLinearGlobalAveragePool", 1, QLinearGlobalAveragePool},
     {kDomain, "QLinearLeakyRelu", 1, QLinearLeakyRelu},

@@ -236,5 +236,27 @@ TEST(MicrosoftTest, QuantisedProducts) {
   ExpectNear(gemm().Out(kF).Values(), {1, -2.125, -0.5, -92.5});
 }
 
+TEST(MicrosoftTest, QuantisedAveragePool) {
+  const auto pool = [](std::vector<int64_t> shape) {
+    return Node("QLinearAveragePool")
+        .InDynamic(kU8, std::move(shape), {10, 20, 30, 40, 50, 60, 70, 80, 90})
+        .In(kF, {}, {0.5})
+        .In(kU8, {}, {5})
+        .In(kF, {}, {0.25})
+        .In(kU8, {}, {4})
+        .Attr("kernel_shape", std::vector<int64_t>{2, 2});
+  };
+  const auto padded = [&] {
+    return pool({1, 1, 3, 3})
+        .Attr("strides", std::vector<int64_t>{2, 2})
+        .Attr("pads", std::vector<int64_t>{1, 1, 0, 0});
+  };
+  EXPECT_EQ(padded().Out(kU8).Values(), (Numbers{14, 44, 104, 134}));
+  EXPECT_EQ(padded().Attr("count_include_pad", int64_t{1}).Out(kU8).Values(),
+            (Numbers{6, 24, 54, 134}));
+  EXPECT_EQ(pool({1, 3, 3, 1}).Attr("channels_last", int64_t{1}).Out(kU8).Values(),
+            (Numbers{54, 74, 114, 134}));
+}
+
 }  // namespace
 }  // namespace athanor::onnx

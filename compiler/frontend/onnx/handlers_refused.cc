@@ -26,7 +26,6 @@ constexpr HandlerRow kRows[] = {
     {"", "StringNormalizer", 1, nullptr, kString},
     {"", "StringSplit", 1, nullptr, kString},
     {"", "ImageDecoder", 1, nullptr, "decoding images is no tensor arithmetic; decode before"},
-    {"", "TfIdfVectorizer", 1, nullptr, "counting n-grams is not served; count before"},
 };
 
 }  // namespace

@@ -42,6 +42,8 @@ absl::Status AveragePool19(HandlerContext& c);  // dilations
 absl::Status LpPool2(HandlerContext& c);
 absl::Status LpPool18(HandlerContext& c);  // dilations and ceil_mode
 absl::Status GlobalAveragePool(HandlerContext& c);
+// Means of windows of x, [N, C, sizes..], by the node's attributes, without dilations.
+absl::StatusOr<Value> MeansOfWindows(HandlerContext& c, const Value& x);
 absl::Status GlobalMaxPool(HandlerContext& c);
 absl::Status GlobalLpPool(HandlerContext& c);
 absl::Status MaxUnpool(HandlerContext& c);

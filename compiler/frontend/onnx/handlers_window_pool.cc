@@ -10,8 +10,9 @@
 namespace athanor::onnx {
 namespace {
 
-absl::StatusOr<Window> PoolWindow(const HandlerContext& c, bool dilated, bool has_ceil_mode) {
-  absl::StatusOr<Shape> sizes = SpatialSizes("X", c.In(0));
+absl::StatusOr<Window> PoolWindow(const HandlerContext& c, const Value& x, bool dilated,
+                                  bool has_ceil_mode) {
+  absl::StatusOr<Shape> sizes = SpatialSizes("X", x);
   if (!sizes.ok()) return sizes.status();
   return NodeWindow(c, *sizes, c.Ints("kernel_shape"), dilated,
                     has_ceil_mode && c.Int("ceil_mode") != 0);
@@ -84,7 +85,7 @@ Value MaximumPositions(OpBuilder& b, const Value& x, const Value& maxima, const 
 absl::Status MaxPool(HandlerContext& c, bool since_10) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  absl::StatusOr<Window> w = PoolWindow(c, since_10, since_10);
+  absl::StatusOr<Window> w = PoolWindow(c, x, since_10, since_10);
   if (!w.ok()) return w.status();
   const Value y = PoolRow(b, x, *w, "max");
   c.Set(0, y);
@@ -98,9 +99,9 @@ absl::Status MaxPool(HandlerContext& c, bool since_10) {
   return absl::OkStatus();
 }
 
-absl::Status AveragePool(HandlerContext& c, bool counts, bool has_ceil_mode, bool dilated) {
-  const Value& x = c.In(0);
-  absl::StatusOr<Window> w = PoolWindow(c, dilated, has_ceil_mode);
+absl::StatusOr<Value> AverageOf(HandlerContext& c, const Value& x, bool counts, bool has_ceil_mode,
+                                bool dilated) {
+  absl::StatusOr<Window> w = PoolWindow(c, x, dilated, has_ceil_mode);
   if (!w.ok()) return w.status();
   Shape counted;
   if (counts && c.Int("count_include_pad") != 0) {
@@ -108,8 +109,13 @@ absl::Status AveragePool(HandlerContext& c, bool counts, bool has_ceil_mode, boo
       counted.push_back(x.shape[2 + i] + w->begin[i] + w->end[i]);
     }
   }
-  c.Set(0, PoolRow(c.b(), x, *w, "mean", std::move(counted)));
-  return absl::OkStatus();
+  return PoolRow(c.b(), x, *w, "mean", std::move(counted));
+}
+
+absl::Status AveragePool(HandlerContext& c, bool counts, bool has_ceil_mode, bool dilated) {
+  absl::StatusOr<Value> y = AverageOf(c, c.In(0), counts, has_ceil_mode, dilated);
+  if (y.ok()) c.Set(0, *std::move(y));
+  return y.status();
 }
 
 // |x|^p, and what undoes it, in floats that are wide enough to sum.
@@ -145,7 +151,7 @@ absl::Status LpPool(HandlerContext& c, bool since_18) {
   const Value& x = c.In(0);
   absl::StatusOr<Power> power = PowerOf(c);
   if (!power.ok()) return power.status();
-  absl::StatusOr<Window> w = PoolWindow(c, since_18, since_18);
+  absl::StatusOr<Window> w = PoolWindow(c, x, since_18, since_18);
   if (!w.ok()) return w.status();
   const Value sum = PoolRow(b, power->Of(b, b.Up(x)), *w, "sum");
   c.Set(0, b.Cast(power->Root(b, sum), x.elem));
@@ -166,6 +172,9 @@ absl::Status MaxPool1(HandlerContext& c) { return MaxPool(c, false); }
 absl::Status MaxPool10(HandlerContext& c) { return MaxPool(c, true); }
 absl::Status AveragePool1(HandlerContext& c) { return AveragePool(c, false, false, false); }
 absl::Status AveragePool7(HandlerContext& c) { return AveragePool(c, true, false, false); }
+absl::StatusOr<Value> MeansOfWindows(HandlerContext& c, const Value& x) {
+  return AverageOf(c, x, /*counts=*/true, /*has_ceil_mode=*/true, /*dilated=*/false);
+}
 absl::Status AveragePool10(HandlerContext& c) { return AveragePool(c, true, true, false); }
 absl::Status AveragePool19(HandlerContext& c) { return AveragePool(c, true, true, true); }
 absl::Status LpPool2(HandlerContext& c) { return LpPool(c, false); }
