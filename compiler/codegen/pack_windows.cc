@@ -1,5 +1,6 @@
 #include "compiler/codegen/pack_windows.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +18,10 @@ using kir::Var;
 // windows of an image's inside reach over no edge), and an image's lines are read while they are
 // near.
 constexpr int64_t kMostWritten = 16;
+// Elements of so many channels are packed for all of a panel's columns before the next channels':
+// planes a power of two apart share few places of the caches. Enough for what is found out about
+// edges once for each vector.
+constexpr int64_t kElementsTogether = 36;
 
 class WindowPacking {
  public:
@@ -34,6 +39,7 @@ class WindowPacking {
 
  private:
   void ClearBeyond();
+  void Runs(const Expr& end);
   // The columns of the panel in [from, from + run_).
   void Run(const Expr& from, const Expr& end);
   // The vector of columns `column`, at `place` of a panel's row.
@@ -55,13 +61,32 @@ class WindowPacking {
   const WindowPanel& p_;
   const std::string columns_;
   const Expr n_, run_;
-  std::map<char, Expr> at_;  // coordinates by letter
+  std::map<char, Expr> at_;                    // coordinates by letter
+  Expr first_channel_ = 0, last_channel_ = 0;  // of the first of the sums' axes
 };
 
 void WindowPacking::Pack() {
   ClearBeyond();
-  const std::string outer = columns_.substr(0, columns_.size() - 1);
   const Expr end = Bound(MinOf(n_, p_.first + p_.vectors * p_.lanes), n_ + 1);
+  const std::string& sums = p_.roles.sums;
+  const std::optional<int64_t> taps =
+      p_.roles.SizeOf(sums.empty() ? "" : sums.substr(1)).constant();
+  if (sums.empty() || !taps) return Runs(end);
+  if (*taps == 0) return;
+  first_channel_ = FloorDiv(p_.k_begin, *taps);
+  last_channel_ = FloorDiv(p_.k_end, *taps);
+  if (*taps > kMostWritten) return Runs(end);
+  const int64_t together = std::max<int64_t>(1, kElementsTogether / *taps);
+  const Expr begin = e_.Simplify(first_channel_), last = e_.Simplify(last_channel_);
+  e_.For(begin, last, together, [&](const Expr& first) {
+    first_channel_ = first;
+    last_channel_ = Bound(MinOf(last, first + together), p_.roles.extents.at(sums[0]) + 1);
+    Runs(end);
+  });
+}
+
+void WindowPacking::Runs(const Expr& end) {
+  const std::string outer = columns_.substr(0, columns_.size() - 1);
   if (outer.empty()) return Run(0, end);
   const std::vector<Expr> extents = p_.roles.ExtentsOf(outer);
   e_.For(FloorDiv(p_.first, run_), CeilDiv(end, run_), 1, [&](const Expr& i) {
@@ -120,9 +145,8 @@ void WindowPacking::Columns(const Expr& column, const Expr& place,
     });
     return;
   }
-  if (*taps == 0) return;
   const auto channels = [&](absl::FunctionRef<void(const Expr& k)> body) {
-    e_.For(FloorDiv(p_.k_begin, *taps), FloorDiv(p_.k_end, *taps), 1, [&](const Expr& i) {
+    e_.For(first_channel_, last_channel_, 1, [&](const Expr& i) {
       at_[sums[0]] = Below(i, p_.roles.extents.at(sums[0]));
       body(i * *taps);
     });

@@ -13,7 +13,8 @@ namespace {
 
 // How well operand `i` carries the lanes along its axes that are in the result alone; 0 if it
 // cannot.
-int ColumnScore(const Graph& graph, const Node& node, int i, const std::vector<bool>& is_weight) {
+int ColumnScore(const Graph& graph, const Node& node, int i, const std::vector<bool>& is_weight,
+                int64_t lanes) {
   const ContractRoles roles = FindContractRoles(graph, node, /*swap=*/i == 0);
   const std::string& free = roles.columns;
   if (free.empty()) return 0;
@@ -26,8 +27,10 @@ int ColumnScore(const Graph& graph, const Node& node, int i, const std::vector<b
   if (weight) score += 8;  // packed once, ahead
   if (stores) score += 4;
   if (reads) score += 2;
-  // Images: beside packing them a weight's scattered stores, and loads of what is added, are dear.
-  if (!weight && stores && reads) score += 8;
+  // Images: beside packing them a weight's scattered stores, and loads of what is added, are dear;
+  // but for those that leave most lanes empty.
+  const bool fills = graph.DimBounds().Maximum(roles.SizeOf(free)).value_or(lanes) >= lanes;
+  if (!weight && stores && reads && fills) score += 8;
   // As rows the elements of windows are looked for one by one.
   if (!weight && stores && IsWindows(graph, node, roles, i, free)) score += 16;
   return score;
@@ -133,6 +136,8 @@ void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_regi
   const int64_t wanted = int64_t{4} * std::max(1, target.threads());
   const int64_t blocks = std::clamp<int64_t>((wanted + panels - 1) / panels, 1,
                                              std::max<int64_t>(1, rows / kLeastRows));
+  // Rows that no tile takes are dear where there are few: each reads the whole panel.
+  if (rows <= 64 && rows % 4 == 0 && rows % s->mr % 4 != 0) s->mr = 4;
   s->mr = static_cast<int>(std::min<int64_t>(s->mr, rows));
   s->rows_per_item = ((rows + blocks - 1) / blocks + s->mr - 1) / s->mr * s->mr;
   // A panel has a quarter of the second-level cache; pieces of the sums are alike, of whole
@@ -171,16 +176,16 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                                                  const std::vector<bool>& is_weight,
                                                  const v1::Target& target) {
   const Node& node = graph.node(id);
-  const int scores[2] = {ColumnScore(graph, node, 0, is_weight),
-                         ColumnScore(graph, node, 1, is_weight)};
+  const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
+  const int64_t lanes = target.vector_bytes() / bytes;
+  const int scores[2] = {ColumnScore(graph, node, 0, is_weight, lanes),
+                         ColumnScore(graph, node, 1, is_weight, lanes)};
   if (scores[0] == 0 && scores[1] == 0) return std::nullopt;
   ContractSchedule s;
   s.swap = scores[0] > scores[1];
   const bool many_registers = target.vector_registers() >= 32;
   s.mr = many_registers ? 12 : 6;
   s.nv = 2;
-  const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
-  const int64_t lanes = target.vector_bytes() / bytes;
   const ContractRoles roles = FindContractRoles(graph, node, s.swap);
   const Bounds bounds = graph.DimBounds();
   const Expr m = roles.SizeOf(roles.rows);

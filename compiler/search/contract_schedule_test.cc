@@ -220,6 +220,9 @@ TEST(ScheduleContractTest, ImagesAreColumnsOfPointwiseConvolutions) {
   EXPECT_EQ(roles.columns, "df");
   EXPECT_EQ(roles.batch, "b");
   EXPECT_FALSE(IsWindows(c.g, c.g.node(c.node), roles, 0, "df"));
+  // Six places would leave ten lanes empty.
+  const Case few = Contraction("ceab,me->cmab", true);
+  EXPECT_FALSE(ScheduleContract(few.g, few.node, few.weights, Target(64, 32))->swap);
 }
 
 // Columns that lie side by side in one of both stay together.
