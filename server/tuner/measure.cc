@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,9 +14,11 @@
 #include "compiler/ir/graph.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
+#include "runtime/prepared_pool.h"
 #include "server/tuner/inputs.h"
 #include "server/tuner/layers.h"
 #include "server/tuner/pacer.h"
+#include "server/tuner/weight_turns.h"
 
 namespace athanor {
 namespace {
@@ -54,6 +57,8 @@ struct Subject {
 
 // A tensor too large to hold is too large to time: caches and pages would not be those of a server.
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
+// A weight of so many bytes that is only prepared costs a few MB (repeated_bytes.h).
+constexpr int64_t kLeastRepeated = int64_t{16} << 20;
 
 // The whole tensor: what was drawn, again and again.
 absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
@@ -86,10 +91,15 @@ class Measurement {
 
  private:
   absl::Status Validate();
+  absl::Status DrawSize(int size);
+  absl::Status Hold(const DrawnInput& input, bool whole, absl::string_view* view);
+  // Whether a run of any of the plans reads it where it lies.
+  bool RunsRead(const std::string& parameter) const;
   // In the isolated process.
   absl::Status RunAll(Result* results);
   absl::Status RunSize(std::vector<Subject>& subjects, int size, Result* results);
-  absl::StatusOr<Subject> Load(Device* device, const internal::MeasuredPlan& plan);
+  absl::StatusOr<Subject> Load(Device* device, PreparedPool* pool,
+                               const internal::MeasuredPlan& plan);
   absl::Status Bind(int size, absl::Span<const int64_t> dims, Subject* s);
   absl::Status Call(Subject& s, absl::Span<const int64_t> dims, int64_t calls);
   absl::Status Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds);
@@ -105,8 +115,11 @@ class Measurement {
   Graph graph_;
   std::vector<std::string> input_names_;  // inputs, then parameters
   size_t parameters_ = 0;
+  std::vector<int> turns_;  // of parameters
+  std::deque<std::string> whole_;
+  std::deque<RepeatedBytes> repeated_;
   // By size, in the order of the names; parameters are the same at every size and held once.
-  std::vector<std::vector<std::shared_ptr<const std::string>>> inputs_;
+  std::vector<std::vector<absl::string_view>> inputs_;
   // Shared with the isolated process: of all plans' steps at the first size, then at the next.
   double* step_seconds_ = nullptr;
   std::vector<int64_t> first_step_ = {0};  // by plan, and their number behind
@@ -120,6 +133,7 @@ absl::Status Measurement::Validate() {
   for (NodeId id : graph_.InputIds()) input_names_.push_back(graph_.node(id).name);
   for (NodeId id : graph_.ParameterIds()) input_names_.push_back(graph_.node(id).name);
   parameters_ = graph_.ParameterIds().size();
+  turns_ = WeightTurns(graph_, kMostWeightBytes);
   if (request_.sizes().empty() || request_.plans().empty()) {
     return absl::InvalidArgumentError("measure: no sizes, or no plans");
   }
@@ -139,28 +153,69 @@ absl::Status Measurement::Validate() {
   return absl::OkStatus();
 }
 
+bool Measurement::RunsRead(const std::string& parameter) const {
+  for (const internal::MeasuredPlan& measured : request_.plans()) {
+    const v1::Plan& plan = measured.plan();
+    for (const v1::Step& step : plan.run()) {
+      for (uint32_t b : step.buffers()) {
+        const v1::Buffer& buffer = plan.buffers(static_cast<int>(b));
+        if (buffer.kind() == v1::Buffer::PARAMETER && buffer.name() == parameter) return true;
+      }
+    }
+  }
+  return false;
+}
+
+absl::Status Measurement::Hold(const DrawnInput& input, bool whole, absl::string_view* view) {
+  int64_t bytes = DTypeBytes(input.drawn.dtype);
+  for (int64_t extent : input.shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) bytes = kMaxBytes + 1;
+  }
+  if (whole || bytes < kLeastRepeated) {
+    absl::StatusOr<std::string> held = Repeated(input);
+    if (!held.ok()) return held.status();
+    *view = whole_.emplace_back(*std::move(held));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<RepeatedBytes> held = RepeatedInput(input);
+  if (!held.ok()) return held.status();
+  *view = repeated_.emplace_back(*std::move(held)).view();
+  return absl::OkStatus();
+}
+
+absl::Status Measurement::DrawSize(int size) {
+  const v1::Plan& plan = request_.plans(0).plan();
+  Expr::Env env;
+  for (int d = 0; d < plan.dims_size(); ++d) {
+    env[plan.dims(d).name()] = request_.sizes(size).values(d);
+  }
+  // Indices computed from small inputs are in range if from any.
+  absl::StatusOr<std::vector<DrawnInput>> drawn =
+      DrawInputs(graph_, env, request_.seed() + static_cast<uint64_t>(size), IndexChoice::kSmall);
+  if (!drawn.ok()) return drawn.status();
+  const size_t first = drawn->size() - parameters_;
+  std::vector<absl::string_view>& inputs = inputs_.emplace_back();
+  for (size_t n = 0; n < drawn->size(); ++n) {
+    const bool parameter = n >= first;
+    if (size > 0 && parameter) {
+      inputs.push_back(inputs_[0][n]);
+      continue;
+    }
+    const size_t turn = parameter ? first + turns_[n - first] : n;
+    if (turn != n) {
+      inputs.push_back(inputs[turn]);
+      continue;
+    }
+    const bool whole = !parameter || RunsRead(input_names_[n]);
+    if (absl::Status s = Hold((*drawn)[n], whole, &inputs.emplace_back()); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<internal::MeasureReply> Measurement::Run() {
   if (absl::Status s = Validate(); !s.ok()) return s;
   for (int i = 0; i < request_.sizes_size(); ++i) {
-    const v1::Plan& plan = request_.plans(0).plan();
-    Expr::Env env;
-    for (int d = 0; d < plan.dims_size(); ++d) {
-      env[plan.dims(d).name()] = request_.sizes(i).values(d);
-    }
-    // Indices computed from small inputs are in range if from any.
-    absl::StatusOr<std::vector<DrawnInput>> drawn =
-        DrawInputs(graph_, env, request_.seed() + static_cast<uint64_t>(i), IndexChoice::kSmall);
-    if (!drawn.ok()) return drawn.status();
-    std::vector<std::shared_ptr<const std::string>>& inputs = inputs_.emplace_back();
-    for (size_t n = 0; n < drawn->size(); ++n) {
-      if (i > 0 && n >= drawn->size() - parameters_) {
-        inputs.push_back(inputs_[0][n]);
-        continue;
-      }
-      absl::StatusOr<std::string> bytes = Repeated((*drawn)[n]);
-      if (!bytes.ok()) return bytes.status();
-      inputs.push_back(std::make_shared<const std::string>(*std::move(bytes)));
-    }
+    if (absl::Status s = DrawSize(i); !s.ok()) return s;
   }
   const size_t count = static_cast<size_t>(request_.plans_size()) * request_.sizes_size();
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(count * sizeof(Result));
@@ -200,9 +255,10 @@ absl::Status Measurement::RunAll(Result* results) {
   absl::StatusOr<std::unique_ptr<CpuDevice>> device =
       CpuDevice::Create({.threads = threads_, .pin = false});
   if (!device.ok()) return device.status();
+  PreparedPool pool(device->get(), nullptr);
   std::vector<Subject> subjects;
   for (const internal::MeasuredPlan& plan : request_.plans()) {
-    absl::StatusOr<Subject> loaded = Load(device->get(), plan);
+    absl::StatusOr<Subject> loaded = Load(device->get(), &pool, plan);
     if (!loaded.ok()) return loaded.status();
     subjects.push_back(*std::move(loaded));
   }
@@ -212,13 +268,17 @@ absl::Status Measurement::RunAll(Result* results) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Subject> Measurement::Load(Device* device, const internal::MeasuredPlan& measured) {
+absl::StatusOr<Subject> Measurement::Load(Device* device, PreparedPool* pool,
+                                          const internal::MeasuredPlan& measured) {
   std::vector<absl::string_view> objects(measured.objects().begin(), measured.objects().end());
   std::vector<ParameterView> parameters;
   int64_t bytes = 0;
-  for (size_t i = input_names_.size() - parameters_; i < input_names_.size(); ++i) {
-    parameters.push_back({input_names_[i], *inputs_[0][i], nullptr});
-    bytes += static_cast<int64_t>(inputs_[0][i]->size());
+  const bool shared = AreShared(turns_);
+  const size_t first = input_names_.size() - parameters_;
+  for (size_t i = first; i < input_names_.size(); ++i) {
+    parameters.push_back(
+        {input_names_[i], inputs_[0][i], nullptr, shared ? WeightName(0, turns_[i - first]) : ""});
+    bytes += static_cast<int64_t>(inputs_[0][i].size());
   }
   std::vector<std::vector<int64_t>> sizes;
   for (const internal::Sizes& point : request_.sizes()) {
@@ -236,7 +296,8 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, const internal::Measur
   const Layers model = InLayers(measured.plan(), s.layers);
   auto views = LayerParameters(model, std::move(parameters), &s.weights);
   if (!views.ok()) return views.status();
-  auto loaded = Executable::Load(model.plan, objects, *views, device, {});
+  auto loaded =
+      Executable::Load(model.plan, objects, *views, device, {.pool = shared ? pool : nullptr});
   if (!loaded.ok()) return loaded.status();
   s.model = *std::move(loaded);
   auto context = s.model->NewContext();
@@ -255,7 +316,7 @@ absl::Status Measurement::Bind(int size, absl::Span<const int64_t> dims, Subject
                          [&](absl::string_view name) -> absl::StatusOr<absl::string_view> {
                            auto found = std::find(input_names_.begin(), input_names_.end(), name);
                            if (found != input_names_.end())
-                             return *inputs_[size][found - input_names_.begin()];
+                             return inputs_[size][found - input_names_.begin()];
                            return absl::InvalidArgumentError(absl::StrCat(
                                "the plan's input \"", name, "\" is none of the graph's"));
                          });

@@ -8,8 +8,9 @@
 // taken between requests (pacer.h), and one call is the least that can be taken. Weights are
 // copied, prepared and first touched without such pauses, at the priority of this process
 // (yielding.h). What is less than its model is measured as many equal layers of one, so that a
-// kernel alone finds weights, inputs and outputs where it would in a plan (layers.h). A plan slower
-// than its limit is given up after its first calls.
+// kernel alone finds weights, inputs and outputs where it would in a plan (layers.h). Weights of a
+// model of more than 512 MiB take turns (weight_turns.h), and what plans prepare from them is shared.
+// A plan slower than its limit is given up after its first calls.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_H_
 

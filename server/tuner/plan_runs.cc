@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/prepare.h"
 #include "server/tuner/sampled_check.h"
+#include "server/tuner/weight_turns.h"
 
 namespace athanor {
 namespace {
@@ -46,16 +47,7 @@ std::string SizesText(const Graph& graph, const Expr::Env& dims) {
 absl::StatusOr<std::vector<RepeatedBytes>> Held(const std::vector<DrawnInput>& drawn) {
   std::vector<RepeatedBytes> held;
   for (const DrawnInput& input : drawn) {
-    std::vector<int64_t> strides;
-    int64_t bytes = DTypeBytes(input.drawn.dtype);
-    for (size_t axis = input.shape.size(); axis-- > 0;) {
-      strides.push_back(bytes);
-      if (__builtin_mul_overflow(bytes, input.shape[axis], &bytes)) {
-        return absl::ResourceExhaustedError("a plan's check: an input has too many bytes");
-      }
-    }
-    absl::StatusOr<RepeatedBytes> repeated =
-        RepeatedBytes::Create(bytes, strides, input.drawn.bytes);
+    absl::StatusOr<RepeatedBytes> repeated = RepeatedInput(input);
     if (!repeated.ok()) return repeated.status();
     held.push_back(*std::move(repeated));
   }
@@ -74,11 +66,17 @@ class Drawing {
  public:
   Drawing(const Graph& graph, Prepared prepared) : graph_(graph), prepared_(std::move(prepared)) {}
 
-  absl::StatusOr<std::vector<RepeatedBytes>> Weights(uint64_t seed) const {
+  // Of those parameters that stand for themselves.
+  absl::StatusOr<std::vector<RepeatedBytes>> Weights(uint64_t seed,
+                                                     const std::vector<int>& turns) const {
     auto drawn =
         DrawInputs(prepared_.graph, {}, seed, DrawOptions{.model_weights = true, .inputs = false});
     if (!drawn.ok()) return drawn.status();
-    return Held(*drawn);
+    std::vector<DrawnInput> own;
+    for (size_t i = 0; i < drawn->size(); ++i) {
+      if (turns[i] == static_cast<int>(i)) own.push_back(std::move((*drawn)[i]));
+    }
+    return Held(own);
   }
 
   // Inputs of the most general kind, from `first` on, whose computed indices are in range.
@@ -168,11 +166,17 @@ absl::StatusOr<PlanRuns> PlanRuns::Create(const Graph& graph, const std::vector<
   if (!prepared.ok()) return prepared.status();
   const Drawing drawing(graph, *std::move(prepared));
   PlanRuns made;
+  made.turns_ = WeightTurns(graph, kMostWeightBytes);
   for (int set = 0; set < kWeightSets; ++set) {
-    absl::StatusOr<std::vector<RepeatedBytes>> held = drawing.Weights(seed + set);
+    absl::StatusOr<std::vector<RepeatedBytes>> held = drawing.Weights(seed + set, made.turns_);
     if (!held.ok()) return held.status();
     made.held_weights_.push_back(*std::move(held));
-    made.weights_.push_back(Views(made.held_weights_.back()));
+    const std::vector<absl::string_view> own = Views(made.held_weights_.back());
+    std::vector<absl::string_view>& views = made.weights_.emplace_back();
+    auto next = own.begin();
+    for (size_t i = 0; i < made.turns_.size(); ++i) {
+      views.push_back(made.turns_[i] == static_cast<int>(i) ? *next++ : views[made.turns_[i]]);
+    }
   }
   const auto add = [&](int size, SpecialFloats special, int round, bool required) {
     PlanRun run{size, special, round % kWeightSets, required, sizes[size], {}, {}, {}};
@@ -209,8 +213,8 @@ int64_t PlanRuns::bytes() const {
   for (const PlanRun& run : runs_) {
     for (absl::string_view input : run.inputs) bytes += static_cast<int64_t>(input.size());
   }
-  for (const auto& set : weights_) {
-    for (absl::string_view weight : set) bytes += static_cast<int64_t>(weight.size());
+  for (const auto& set : held_weights_) {
+    for (const RepeatedBytes& weight : set) bytes += static_cast<int64_t>(weight.view().size());
   }
   return bytes;
 }

@@ -6,7 +6,9 @@
 //
 // At every size at least one run of usual values; more where outputs are small, so that there is
 // something to average. Where inputs are floats, also runs of zeros and extremes, infinities, and a
-// NaN. Inputs and weights repeat their contents (repeated_bytes.h), so large tables cost little.
+// NaN. Inputs and weights repeat their contents (repeated_bytes.h), so large tables cost little,
+// and weights of large models take turns (weight_turns.h), so what is prepared from them does not
+// either.
 #ifndef ATHANOR_SERVER_TUNER_PLAN_RUNS_H_
 #define ATHANOR_SERVER_TUNER_PLAN_RUNS_H_
 
@@ -42,6 +44,8 @@ class PlanRuns {
 
   const std::vector<PlanRun>& runs() const { return runs_; }
   const std::vector<absl::string_view>& weights(int set) const { return weights_[set]; }
+  // Which of them have equal contents (weight_turns.h).
+  const std::vector<int>& turns() const { return turns_; }
   int weight_sets() const { return static_cast<int>(weights_.size()); }
   // Address space of all, which is more than the memory they hold.
   int64_t bytes() const;
@@ -52,6 +56,7 @@ class PlanRuns {
   PlanRuns() = default;
 
   std::vector<PlanRun> runs_;
+  std::vector<int> turns_;
   std::vector<std::vector<RepeatedBytes>> held_weights_;
   std::vector<std::vector<absl::string_view>> weights_;
   std::vector<std::string> left_out_;

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
+#include "runtime/prepared_pool.h"
+#include "server/tuner/weight_turns.h"
 
 namespace athanor {
 namespace {
@@ -95,9 +97,13 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
                                    int set) const {
   std::vector<ParameterView> parameters;
   const std::vector<NodeId> ids = graph_.ParameterIds();
+  const bool shared = AreShared(runs_.turns());
   for (size_t i = 0; i < ids.size(); ++i) {
-    parameters.push_back({graph_.node(ids[i]).name, runs_.weights(set)[i], nullptr});
+    parameters.push_back({graph_.node(ids[i]).name, runs_.weights(set)[i], nullptr,
+                          shared ? WeightName(set, runs_.turns()[i]) : ""});
   }
+  PreparedPool pool(device, nullptr);
+  const LoadOptions options{.pool = shared ? &pool : nullptr, .poison = true};
   std::vector<std::shared_ptr<const Executable>> plans;
   std::vector<std::unique_ptr<Executable::Context>> contexts;
   for (bool required : {true, false}) {
@@ -111,8 +117,7 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
           const internal::MeasuredPlan& plan = *subjects[s]->plan;
           const std::vector<absl::string_view> objects(plan.objects().begin(),
                                                        plan.objects().end());
-          auto loaded =
-              Executable::Load(plan.plan(), objects, parameters, device, {.poison = true});
+          auto loaded = Executable::Load(plan.plan(), objects, parameters, device, options);
           if (!loaded.ok()) return loaded.status();
           auto context = (*loaded)->NewContext();
           if (!context.ok()) return context.status();
