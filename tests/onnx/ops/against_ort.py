@@ -56,12 +56,8 @@ def write(folder: pathlib.Path, case: Case) -> str:
             (data / f"{what}_{i}.pb").write_bytes(proto.SerializeToString())
     if case.dims:
         (target / "dims.tsv").write_text("".join(
-            f"{dim}\t{min(size, 1)}\t{size + 3}\n" for dim, size in case.dims.items()))
-    rtol, atol = case.draw.tolerance()
-    finite = [np.abs(v[np.isfinite(v)]).max(initial=0) for v in case.expected
-              if np.issubdtype(v.dtype, np.floating)]
-    if not case.draw.steps:
-        atol *= max(1.0, *(float(v) for v in finite), 1.0)
+            f"{dim}\t{low}\t{high}\n" for dim, (low, high) in case.bounds().items()))
+    rtol, atol = case.tolerances()
     return f"random\t{case.name}\t{rtol}\t{atol}\t\n"
 
 
@@ -73,6 +69,9 @@ def drawn(op: str, domain: str, seeds: Sequence[int]) -> Iterator[tuple[str, Cas
             draw = Draw(op, seed, domain, plain)
             try:
                 families.OPS[domain, op](draw)
+                row = known.row_of(draw)
+                if row is not None:
+                    draw.partner = ""  # whose voice may be a formula for one node
                 case = case_of(draw)
                 break
             except Unfit:
@@ -84,8 +83,8 @@ def drawn(op: str, domain: str, seeds: Sequence[int]) -> Iterator[tuple[str, Cas
                     break
         if case is None:
             continue
-        row = known.row_of(draw)
         if row is not None:
+            row.used += 1
             try:
                 case.expected = row.expected(case)
             except Exception as error:
@@ -123,8 +122,8 @@ def reference_says(cases: dict[str, Case], folder: pathlib.Path) -> dict[str, st
                    else "the reference does not agree with us" for name, (word, _) in found.items()}
 
 
-def compare(only: Sequence[str], seeds: Sequence[int], keep: pathlib.Path | None = None,
-            verbose: bool = True) -> tuple[dict[str, Counts], list[str], Counts]:
+def compare(only: Sequence[str], seeds: Sequence[int], keep: pathlib.Path | None = None
+            ) -> tuple[dict[str, Counts], list[str], Counts]:
     """Counts by op, a line for each that is wrong or an error, and reasons of what is no case."""
     counts: dict[str, Counts] = collections.defaultdict(collections.Counter)
     reasons: Counts = collections.Counter()
@@ -148,7 +147,7 @@ def compare(only: Sequence[str], seeds: Sequence[int], keep: pathlib.Path | None
                             reasons[f"{word} {what}"] += 1
         found = run(folder)
         bad = {name: cases[name] for name, (word, _) in found.items() if word in ("wrong", "error")}
-        said = reference_says(bad, pathlib.Path(made) / "again") if bad and verbose else {}
+        said = reference_says(bad, pathlib.Path(made) / "again") if bad else {}
     lines = []
     for name, case in cases.items():
         word, text = found.get(name, ("error", "the runner did not get to it"))
@@ -165,7 +164,7 @@ def describe(case: Case) -> str:
     d = case.draw
     operands = [f"{o.value.dtype}{list(o.value.shape)}{'!' if o.known else ''}" if o else "-"
                 for o in d.operands]
-    return f"{' '.join(operands)} {d.attributes}"
+    return f"{' '.join(operands)} {d.attributes} {d.partner}"
 
 
 def main() -> int:

@@ -43,6 +43,10 @@ def attention(d: Draw) -> None:
         d.operand(d.array(elem, [batch, groups, past, size]), elem)
         d.operand(d.array(elem, [batch, groups, past, wide]), elem)
         d.results = 3
+    elif d.opset >= 24 and not mask and d.coin(0.4):
+        for _ in range(3):
+            d.omit()
+        d.operand(d.random.integers(1, keys, batch, endpoint=True), Elem.INT64)
     d.attribute("is_causal", int(causal), 1 if causal else 0.3)
     if flat:
         d.attribute("q_num_heads", heads)

@@ -22,6 +22,7 @@ from onnx import TensorProto, helper
 MICROSOFT = "com.microsoft"
 OPSETS = (7, 26)  # the newest that ONNX Runtime 1.31 takes
 SIZES = (1, 2, 3, 4, 5, 7, 8, 11, 13)
+PARTNERS = ("Relu", "Neg", "Tanh", "Sigmoid", "Abs")  # none makes a difference larger
 MOST = 600  # elements of an operand: the reference evaluator is slow
 
 Elem = TensorProto
@@ -79,7 +80,8 @@ class Operand:
 
 class Draw:
     """See above. `rtol`, `atol`: of float results; `steps`: of integers, by which they may differ.
-    `dim`: the size that is a dim of the model wherever it occurs, 0: none is."""
+    `partner`: an op that takes the first result where that is f32; `dim`: the size that is a dim of
+    the model wherever it occurs, 0: none is."""
 
     def __init__(self, op: str, seed: int, domain: str = "", plain: bool = False) -> None:
         """`plain`: of the types that ONNX Runtime has most ops of."""
@@ -103,6 +105,9 @@ class Draw:
         self.rtol, self.atol, self.steps = 0.0, 0.0, 0
         self.symbolic = self.coin(0.2)
         self.dim = 0
+        # Of its own chance, so that what else is drawn does not depend on it.
+        chance = np.random.default_rng([zlib.crc32(f"{domain}.{op}".encode()), seed, 1])
+        self.partner = str(chance.choice(PARTNERS)) if chance.random() < 0.3 else ""
 
     # --- chance
 

@@ -216,7 +216,27 @@ def _log_sum_exp(case: Case) -> Arrays:
     return [np.asarray(np.log(sums)).astype(case.expected[0].dtype)]
 
 
+def _no_mean(d: Draw) -> bool:
+    return _empty(d) and d.operands[0].elem not in FLOATS
+
+
+def _no_variance(d: Draw) -> bool:
+    shape = d.operands[0].value.shape
+    return all(shape[axis] == 1 for axis in d.attributes.get("axes", [0, 2, 3]))
+
+
+def _causal_past(d: Draw) -> bool:
+    """A past, one query and several new keys."""
+    if not d.attributes.get("is_causal") or _value(d, 4) is None:
+        return False
+    return d.operands[0].value.shape[-2] == 1 != d.operands[1].value.shape[-2]
+
+
 ROWS: list[Row] = [
+    Row("Attention", lambda d: d.attributes.get("qk_matmul_output_mode") == 2,
+        "scores that a mask hides are the lowest number; by the text -inf"),
+    Row("Attention", _causal_past,
+        "behind a past one query sees all keys; by the text those up to its own"),
     Row("Clip", lambda d: d.opset >= 11 and (len(d.operands) < 3 or None in d.operands),
         "a bound that is left out is taken for the largest number: infinities become finite"),
     Row("Dropout", lambda d: d.opset < 12 and d.results == 2,
@@ -224,6 +244,12 @@ ROWS: list[Row] = [
     Row("Slice", _to_the_end,
         "a step back towards an end of INT_MAX goes to the first element; by the text the end is "
         "cut to the last, and nothing is between", by_other_node(_near_ends)),
+    Row("Cast CastLike", lambda d: d.operands[0].elem in FLOATS
+        and d.elems["T2"] in (Elem.INT4, Elem.UINT4),
+        "floats are rounded to 4 bits; all other integers get what is before the point"),
+    Row("MeanVarianceNormalization", _no_variance, "values without a variance give NaN"),
+    Row("ReduceMean", _no_mean, "the mean of nothing is NaN, which no integer is: casts give 0",
+        lambda case: [np.zeros_like(value) for value in by_reference(case)]),
     Row("ReduceMax ReduceMin ReduceLogSumExp ScatterND ScatterElements", _nans,
         "whether NaN counts depends on where it is"),
     Row("ReduceLogSumExp", lambda d: d.operands[0].elem not in FLOATS and not _empty(d),
@@ -263,6 +289,5 @@ def row_of(draw: Draw) -> Row | None:
     name = f"{draw.domain}.{draw.op}" if draw.domain else draw.op
     for row in ROWS:
         if name in row.ops.split() and row.when(draw):
-            row.used += 1
             return row
     return None

@@ -39,6 +39,18 @@ class Case:
         domain = f"{d.domain}." if d.domain else ""
         return f"{domain}{d.op}-{d.opset}-{d.seed}{'-dims' if self.dims else ''}"
 
+    def tolerances(self) -> tuple[float, float]:
+        """rtol, and atol in units of the largest value that is expected."""
+        rtol, atol = self.draw.tolerance()
+        if not self.draw.steps:
+            atol *= max([1.0] + [float(np.abs(v[np.isfinite(v)]).max(initial=0))
+                                 for v in self.expected if np.issubdtype(v.dtype, np.floating)])
+        return rtol, atol
+
+    def bounds(self) -> dict[str, tuple[int, int]]:
+        """Of the model's dims."""
+        return {dim: (min(size, 1), size + 3) for dim, size in self.dims.items()}
+
 
 def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
@@ -102,6 +114,9 @@ class _Graph:
             if elem and elem not in NATIVE:
                 nodes.append(helper.make_node("Cast", [name], [f"{name}_f32"], to=Elem.FLOAT))
                 name, elem = f"{name}_f32", Elem.FLOAT
+            if name == "y0" and elem == Elem.FLOAT and self.draw.partner:
+                nodes.append(helper.make_node(self.draw.partner, [name], ["z0"]))
+                name = "z0"
             info = onnx.ValueInfoProto(name=name)
             if elem:
                 info.type.tensor_type.elem_type = elem
@@ -127,7 +142,7 @@ def case_of(draw: Draw) -> Case:
     if not all(elems):
         raise NotTaken(f"results of type {[o.type for o in session.get_outputs()]}")
     model = graph.model(elems)
-    if any(elem not in NATIVE for elem in elems):
+    if draw.partner or any(elem not in NATIVE for elem in elems):
         session = _session(model)
     feed = {info.name: value for info, value in zip(graph.inputs, graph.feed, strict=True)}
     try:

@@ -57,8 +57,8 @@ def _with_scales(d: Draw, shape: list[int], given: int, code: int,
     elif code != Elem.UINT8 or d.coin(0.8) or d.op == "DequantizeLinear":
         d.operand(d.array(code, sizes, -5, 5), code)
     if scale in (Elem.FLOAT16, Elem.BFLOAT16) and d.op == "QuantizeLinear":
-        # The quotient is rounded before the code is: a step of float8 is an eighth.
-        d.steps, d.rtol = 1, 0.13
+        # The quotient is rounded before the code is: a step of float8 is up to a quarter.
+        d.steps, d.rtol = 1, 0.26
 
 
 def dequantize(d: Draw) -> None:

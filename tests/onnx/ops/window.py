@@ -138,8 +138,8 @@ def roi_align(d: Draw) -> None:
     d.operand(d.array(elem, [batch, d.whole(1, 2), h, w]), elem)
     begin = d.random.uniform(0, 3, (count, 2))
     rois = np.concatenate([begin, begin + d.random.uniform(0.5, 5, (count, 2))], 1)
-    d.operand(rois.astype(d.array(elem, [0]).dtype), elem)
-    d.operand(d.random.integers(0, batch, count), Elem.INT64)
+    d.operand(rois.astype(d.array(elem, [0]).dtype))  # how many samples there are follows from it
+    d.operand(d.random.integers(0, batch, count))
     d.attribute("output_height", d.whole(1, 3), 0.8)
     d.attribute("output_width", d.whole(1, 3), 0.8)
     d.attribute("sampling_ratio", d.whole(0, 3), 0.8)
