@@ -39,9 +39,10 @@ std::string ShapeText(const ::onnx::TensorShapeProto& shape) {
   std::string text;
   for (const auto& dim : shape.dim()) {
     text += text.empty() ? "" : ", ";
-    text += dim.has_dim_value()       ? Cat(dim.dim_value())
-            : dim.dim_param().empty() ? "?"
-                                      : dim.dim_param();
+    text += dim.has_dim_value()            ? Cat(dim.dim_value())
+            : dim.dim_param().empty()      ? "?"
+            : IsValidUtf8(dim.dim_param()) ? dim.dim_param()
+                                           : Quoted(dim.dim_param());
   }
   return Cat("[", text, "]");
 }
@@ -160,6 +161,9 @@ absl::Status DimReader::ReadInput(const ::onnx::ValueInfoProto& input) {
     }
     if (dim.dim_value() >= 0 && dim.has_dim_value()) {  // -1 is how some say that it is not known
       axes.push_back({dim.dim_value(), -1});
+    } else if (!IsValidUtf8(dim.dim_param())) {
+      return Invalid("axis ", axes.size(), " has the dim_param ", Quoted(dim.dim_param()),
+                     ", which is not UTF-8");
     } else if (IsName(dim.dim_param())) {
       axes.push_back({0, FindText(dim.dim_param(), true)});
     } else {

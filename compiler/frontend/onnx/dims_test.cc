@@ -354,5 +354,15 @@ TEST(DimTableTest, WhatASizeDividesByIsAtLeastOne) {
       << message(0);
 }
 
+TEST(DimTableTest, DimParamsAreUtf8) {
+  const std::string message = Table({{"x", {"b\x83"}}}, {}).status().ToString();
+  EXPECT_NE(message.find("dim_param \"b\\203\", which is not UTF-8"), std::string::npos) << message;
+  const DimTable table = Table({{"x", {"2"}}}, {}).value();
+  ::onnx::TypeProto claim;
+  SetShape({"3", "b\x83"}, &claim);
+  const absl::Status differs = table.CheckClaim("y", claim, {Expr(2), Expr(2)}, Bounds());
+  EXPECT_NE(differs.ToString().find("\"b\\203\""), std::string::npos) << differs;
+}
+
 }  // namespace
 }  // namespace athanor::onnx
