@@ -111,16 +111,15 @@ bool IsWhole(Elem elem) {
 }
 
 std::optional<int64_t> CountOf(const Shape64& shape) {
-  int64_t count = 1;
+  int64_t count = 1;  // without axes of 0: their products are within the limit in any order
+  bool empty = false;
   for (int64_t size : shape) {
     if (size < 0) return std::nullopt;
-    if (size == 0) return 0;
+    empty = empty || size == 0;
+    if (size > 0 && count > kMaxKnownElements / size) return std::nullopt;
+    if (size > 0) count *= size;
   }
-  for (int64_t size : shape) {
-    if (count > kMaxKnownElements / size) return std::nullopt;
-    count *= size;
-  }
-  return count;
+  return empty ? 0 : count;
 }
 
 std::optional<Cells> CellsOf(const Value& value) {
@@ -186,10 +185,7 @@ std::optional<Shape64> Broadcast(const Shape64& a, const Shape64& b) {
 
 Shape64 StridesOf(const Shape64& shape) {
   Shape64 strides(shape.size(), 1);
-  // Of an empty tensor they may be beyond int64, and are of no use.
-  for (size_t i = shape.size(); i-- > 1;) {
-    strides[i - 1] = std::min(strides[i] * shape[i], kMaxKnownElements);
-  }
+  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
   return strides;
 }
 
@@ -272,10 +268,7 @@ Values ComputeKnown(const HandlerContext& call, const Bounds& bounds) {
   for (int i = 0; i < needed && !of_shape; ++i) {
     if (!call.Has(i)) continue;
     if (call.In(i).known == nullptr) return std::nullopt;
-    // Axes of an empty one may be of any size.
-    for (int64_t size : call.In(i).known->shape) {
-      if (size > kMaxKnownElements) return std::nullopt;
-    }
+    if (!CountOf(call.In(i).known->shape)) return std::nullopt;  // empty, of huge axes
   }
   const SizeCall sizes{call, bounds};
   if (Values values = KnownElementwise(sizes)) return values;

@@ -249,6 +249,11 @@ TEST(SizesTest, EmptyTensorsOfHugeAxes) {
   EXPECT_EQ(Compute("Tile", 13, {empty, Ints({1, 9, 9, 9})}), "-");
   EXPECT_EQ(Compute("Expand", 13, {empty, Ints({1, 1, 1, 1})}), "-");
   EXPECT_EQ(Compute("Slice", 13, {tall, Ints({0}), Ints({INT64_MAX})}), "-");
+  EXPECT_EQ(Compute("ConstantOfShape", 9, {Ints({huge, huge, 0})}), "-");
+  EXPECT_EQ(Compute("Expand", 13, {Int(1), Ints({huge, huge, 0})}), "-");
+  const Value wide = Literal(Tensor::Zeros(DType::kI64, {9, 9, 9, 9, 0}));
+  const Value many = Ints({65'536, 65'536, 65'536, 65'536, 1});
+  EXPECT_EQ(Compute("Tile", 13, {wide, many}), "-");
 }
 
 }  // namespace
