@@ -75,6 +75,39 @@ TEST(HandlersHugeTest, RecurrentStatesHaveALimit) {
   EXPECT_THAT(refused, HasSubstr("a constant of 1 to 2147483648"));
 }
 
+// Each of these was read beyond its shape, or divided by.
+TEST(HandlersHugeTest, OperandsOfTooFewAxesAreRefused) {
+  EXPECT_THAT(OneNode("ConvInteger", 10)
+                  .In(None({}, DType::kU8))
+                  .In(None({1, 1, 1}, DType::kU8))
+                  .In(None({2}, DType::kU8))
+                  .Error(),
+              HasSubstr("x_zero_point has shape [2], its tensor []"));
+  EXPECT_THAT(OneNode("MultiHeadAttention", 21, "com.microsoft")
+                  .In(None({4}))
+                  .In(None({1, 3, 4}))
+                  .In(None({1, 3, 4}))
+                  .In(None({12}))
+                  .Attr("num_heads", int64_t{2})
+                  .Error(),
+              HasSubstr("a bias of packed or split keys"));
+  EXPECT_THAT(OneNode("RotaryEmbedding", 21, "com.microsoft")
+                  .In(None({1, 2, 4}))
+                  .In(None({1}, DType::kI64))
+                  .In(None({4, 0}))
+                  .In(None({4, 0}))
+                  .Error(),
+              HasSubstr("of 1 to 2147483648 columns"));
+  EXPECT_THAT(OneNode("Attention", 21, "com.microsoft")
+                  .In(None({1, 2, 4}))
+                  .In(None({4, 12}))
+                  .In(None({12}))
+                  .Attr("num_heads", int64_t{2})
+                  .Attr("qkv_hidden_sizes", std::vector<int64_t>{kMost, kMost, 14})
+                  .Error(),
+              HasSubstr("weights have 12 columns"));
+}
+
 TEST(HandlersHugeTest, DeformedKernelsHaveALimit) {
   const auto refused = [](const Tensor& x, const Tensor& w, int64_t group) {
     return OneNode("DeformConv", 19)

@@ -34,6 +34,8 @@ absl::Status NotGiven(const HandlerContext& c, int operand, std::string_view nam
   return Unimplemented("operand ", operand, ", ", name, ", is given, which is not served");
 }
 
+constexpr int64_t kMaxHalf = int64_t{1} << 31;  // of a head; far from overflow
+
 // What a mask of integers adds to the scores of [batch, heads, queries, keys]:
 // nothing where it is not 0. It may have lengths, or ends and then starts, for
 // each row of the batch.
@@ -115,7 +117,7 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   } else if (const std::optional<int64_t> width = w.shape[1].constant()) {
     sizes = {*width / 3, *width / 3, *width - 2 * (*width / 3)};
   }
-  if (sizes.size() != 3 || !SameSize(b, w.shape[1], sizes[0] + sizes[1] + sizes[2]) ||
+  if (sizes.size() != 3 || !SameSize(b, w.shape[1], Expr(sizes[0]) + sizes[1] + sizes[2]) ||
       sizes[0] != sizes[1]) {
     return Invalid("weights have ", w.shape[1].ToString(),
                    " columns; they must be those of query, key and value, of "
@@ -161,10 +163,8 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   if (!s.ok()) return s;
   const int64_t heads = c.Int("num_heads");
   std::array<Value, 3> qkv;
-  int bound = 0;  // how many are split already
   if (c.In(0).rank() == 5 && !c.Has(1) && !c.Has(2)) {
     for (int i = 0; i < 3; ++i) qkv[i] = Packed(b, c.In(0), i);
-    bound = 3;
   } else if (c.Has(1) && c.In(1).rank() == 5 && !c.Has(2)) {
     qkv[0] = c.In(0);
     for (int i = 0; i < 2; ++i) qkv[i + 1] = Packed(b, c.In(1), i);
@@ -177,7 +177,7 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   }
   if (!b.status().ok()) return b.TakeStatus();
   if (c.Has(3)) {
-    if (bound == 3 || qkv[1].rank() != 3 || qkv[2].rank() != 3) {
+    if (std::any_of(qkv.begin(), qkv.end(), [](const Value& v) { return v.rank() != 3; })) {
       return Unimplemented("a bias of packed or split keys is not served");
     }
     Expr begin = 0;
@@ -249,9 +249,11 @@ absl::Status MicrosoftRotaryEmbedding(HandlerContext& c) {
   const Value& cos = c.In(2);
   const Value& sin = c.In(3);
   const std::optional<int64_t> half = cos.rank() == 2 ? cos.shape[1].constant() : std::nullopt;
-  if (!half || sin.rank() != 2 || !SameSize(b, sin.shape[1], *half)) {
+  const bool fits = half && *half >= 1 && *half <= kMaxHalf;
+  if (!fits || sin.rank() != 2 || !SameSize(b, sin.shape[1], *half)) {
     return Invalid("cos_cache and sin_cache have shapes ", ShapeToString(cos.shape), " and ",
-                   ShapeToString(sin.shape), "; they must be [positions, size / 2]");
+                   ShapeToString(sin.shape), "; they must be [positions, size / 2], of 1 to ",
+                   kMaxHalf, " columns");
   }
   const bool flat = x.rank() == 3;
   if (!flat && x.rank() != 4) return Invalid("input has rank ", x.rank(), "; it must be 3 or 4");

@@ -159,11 +159,12 @@ absl::StatusOr<Value> FromZero(HandlerContext& c, int operand, int zero_point,
   Value zero = b.Cast(c.In(zero_point), Elem::kInt32);
   if (!b.status().ok()) return wide;
   if (zero.rank() == 1 && zero.shape[0].IsConstant(1)) zero = b.Reshape(zero, {});
-  if (zero.rank() == 1 && b.bounds().ProvablyEqual(zero.shape[0], x.shape[0])) {
+  const bool rows = zero.rank() == 1 && x.rank() > 0;
+  if (rows && b.bounds().ProvablyEqual(zero.shape[0], x.shape[0])) {
     zero = b.Map(zero, x.shape, {Expr::Axis(0)});
   } else if (zero.rank() != 0) {
-    return Invalid(what, " has shape ", ShapeToString(zero.shape), "; it must be a scalar or [",
-                   x.shape[0].ToString(), "]");
+    return Invalid(what, " has shape ", ShapeToString(zero.shape), ", its tensor ",
+                   ShapeToString(x.shape), "; it must be a scalar, or one for each on axis 0");
   }
   return b.Sub(wide, zero);
 }
