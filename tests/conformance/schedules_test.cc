@@ -62,8 +62,8 @@ constexpr Case kContractions[] = {
        %2 = IndexMap(%0) {fill=f32[] {0.5}, map=map[b, s + 3]($0, $1 - 2)}
        %3 = IndexMap(%1) {fill=f32[] {0.25}, map=map[t, s + 3]($0, $1 - 1)}
        %4 = Contract(%2, %3) {spec="bk,nk->bn"} output "y" = %4)"},
-    {"Windows", "bst", R"(%0 = Input "x" : f32[b, 7, s, t] %1 = Parameter "w" : f32[13, 7, 3, 2]
-       %2 = IndexMap(%0) {fill=f32[] {0}, map=map[b, 7, 3, 2, s, t]($0, $1, $2 + $4 - 1, $3 + $5)}
+    {"Windows", "bt", R"(%0 = Input "x" : f32[2, 3, b, t] %1 = Parameter "w" : f32[13, 3, 3, 2]
+       %2 = IndexMap(%0) {fill=f32[] {0}, map=map[2, 3, 3, 2, b, t]($0, $1, $2 + $4 - 1, $3 + $5)}
        %3 = Contract(%2, %1) {spec="ncUVuv,mcUV->nmuv"} %4 = Tanh(%3) output "y" = %4)"},
 };
 
