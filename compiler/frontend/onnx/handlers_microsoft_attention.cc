@@ -214,12 +214,15 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   }
   if (c.Has(5)) spec.bias = Sum(b, spec.bias, c.In(5));
   if (c.Int("unidirectional") != 0) {
-    // Query i sees the keys up to its own behind the past, however many there are.
+    // Query i sees the keys up to its own behind the past, the last one all, however many there
+    // are.
     const Expr past = c.Has(6) ? c.In(6).shape[2] : Expr(0);
     spec.causal = SameSize(b, k.shape[2], q.shape[2] + past);
     if (!spec.causal) {
-      spec.allowed =
-          WindowMask(b, q.shape[2], k.shape[2], b.Size(Elem::kInt64, past, {}), std::nullopt, 0);
+      const Expr& queries = q.shape[2];
+      const auto size = [&](const Expr& e) { return b.Size(Elem::kInt64, e, {}); };
+      const Value last = b.Equal(b.Iota(Elem::kInt64, {queries, 1}, 0), size(queries - 1));
+      spec.allowed = b.Or(WindowMask(b, queries, k.shape[2], size(past), std::nullopt, 0), last);
     }
   }
   AttentionScores scores{.step = AttentionScores::Step::kBias, .scores = {}};

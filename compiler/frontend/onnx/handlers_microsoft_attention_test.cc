@@ -35,6 +35,19 @@ TEST(MultiHeadAttentionTest, CausalityCountsFromTheFirstKey) {
   ExpectNear(ValuesOf(same[1]), {0.5, kLowest, kLowest, 0.75, -0.5, kLowest, 0.5, -1, -1});
 }
 
+TEST(MultiHeadAttentionTest, TheLastQuerySeesAllKeys) {
+  ExpectNear(OneNode("MultiHeadAttention", 17, "com.microsoft")
+                 .In(kF, {1, 1, 2}, {1, 0})
+                 .In(kF, {1, 2, 2}, {1, 1, 0, -1})
+                 .In(kF, {1, 2, 2}, {1, 2, 3, 5})
+                 .Attr("num_heads", int64_t{1})
+                 .Attr("unidirectional", int64_t{1})
+                 .Attr("scale", 0.5F)
+                 .Out(kF)
+                 .Values(),
+             {1.7550814, 3.1326222});
+}
+
 TEST(MultiHeadAttentionTest, ScoresHaveTheMaskAndTheBias) {
   const std::vector<Tensor> y =
       WithScores(Heads(3)
