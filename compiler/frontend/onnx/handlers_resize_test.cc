@@ -212,9 +212,9 @@ TEST(HandlersResizeTest, ALengthIsThatOfTheResult) {
   const Tensor three = Of(DType::kF32, {3}, {-2, 1, 2});
   const auto by = [&](const std::string& coordinates, float scale, const Values& roi) {
     return Resized(13, three, "linear", coordinates)
-        .Const(Scales(roi))
-        .Const(Scales({scale}))
-        .Run();
+        .Fixed(Scales(roi))
+        .Fixed(Scales({scale}))
+        .Result();
   };
   // Half of three is one: its place is 0, not the middle of the first two.
   EXPECT_EQ(ValuesOf(by("pytorch_half_pixel", 0.5F, {})), Values{-2});
@@ -225,11 +225,11 @@ TEST(HandlersResizeTest, ALengthIsThatOfTheResult) {
 TEST(HandlersResizeTest, SizesAreProductsInFloat32) {
   const auto size = [](double n, float scale, std::vector<TestSize> shape) {
     const Tensor x = Tensor::Zeros(DType::kF32, {static_cast<int64_t>(n)});
-    return OpTrial(18, "Resize")
+    return OneNode("Resize", 18)
         .In(x, std::move(shape))
-        .Without()
-        .Const(Scales({scale}))
-        .Run()
+        .Omit()
+        .Fixed(Scales({scale}))
+        .Result()
         .shape[0];
   };
   for (const auto& [n, scale, want] : {std::tuple(10, 0.7F, 7),
