@@ -83,10 +83,11 @@ class Phases:
                           "end_mb": round(left.total / 1e6)})
 
 
-def upload(phases: Phases, server: Server, path: Path, config: large.Config) -> athanor.Model:
+def upload(phases: Phases, server: Server, path: Path, config: large.Config,
+           budget: str) -> athanor.Model:
     """In two phases: until the last byte is sent, and until the commit is answered."""
     source = wire.read_source(path, None)
-    call = calls.upload(source, "large", [], {}, "0", False, None, False, None,
+    call = calls.upload(source, "large", [], {}, budget, False, None, False, None,
                         Given(config.dims, None, None))
     with grpc.insecure_channel(server.address) as channel:
         watches = [MemoryWatch(server.pid), MemoryWatch(server.pid)]
@@ -129,10 +130,13 @@ def run(args: argparse.Namespace, path: Path, state: Path) -> dict[str, object]:
     server = Server(state, *args.flags, address_space=args.address_space)
     try:
         server.start()
-        model = upload(phases, server, path, config)
+        model = upload(phases, server, path, config, args.budget)
         with phases.phase("baseline", server):
             model.wait("baseline", timeout=WAIT_S)
         logits = infer(phases, server, model, feed)
+        if args.budget != "0":
+            with phases.phase("search", server):
+                model.wait("optimised", timeout=WAIT_S)
         memory = model.info().memory
         server.stop(timeout=WAIT_S)
         begin = time.perf_counter()
@@ -150,7 +154,8 @@ def run(args: argparse.Namespace, path: Path, state: Path) -> dict[str, object]:
     finally:
         server.kill()
     row = {"bench": "large", "size": args.size, "parameters": config.parameters,
-           "file_mb": round(large.data_path(path).stat().st_size / 1e6), "flags": args.flags,
+           "file_mb": round(large.data_path(path).stat().st_size / 1e6),
+           "flags": args.flags, "budget": args.budget,
            "memory": {kind: round(held / 1e6) for kind, held in memory.items()},
            "read": {name: round(seconds, 3)
                     for name, seconds in reading(large.data_path(path)).items()},
@@ -184,6 +189,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", choices=large.SIZES, default="small")
     parser.add_argument("--model", type=Path, help="written by tests/models/large.py")
     parser.add_argument("--state", type=Path, help="where the state directory is made")
+    parser.add_argument("--budget", default="0", help="of the search")
     parser.add_argument("--settle", type=float, default=5, help="seconds to wait after the delete")
     parser.add_argument("--address_space", type=int, default=64 << 30, help="bytes")
     parser.add_argument("--values", action="store_true", help="compare with ONNX Runtime")
