@@ -70,6 +70,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
                    .threads = threads});
   core->runners_ = std::make_unique<Runners>(core->requests_.get(), &core->ledger_, threads);
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
+  core->import_queue_ = std::make_unique<WorkQueue>("import", 2);
   core->cache_queue_ = std::make_unique<WorkQueue>("cache", 1);
   core->keeper_ =
       std::make_unique<PlanKeeper>(core->backends_->cache(), core->options_.state_dir, disk);

@@ -55,6 +55,8 @@ class ServerCore {
   PlanKeeper& keeper() { return *keeper_; }
   const CacheKeys& cache_keys() const { return cache_keys_; }
   WorkQueue& disk_queue() { return *disk_queue_; }  // calls that write or wait for the disk
+  // Commits of ONNX models: what they import and hash takes seconds, and no other call waits for it.
+  WorkQueue& import_queue() { return *import_queue_; }
   // Calls that look at the whole cache: they may take long, and no upload waits for them.
   WorkQueue& cache_queue() { return *cache_queue_; }
   RequestQueue& requests() { return *requests_; }  // that wait for a run
@@ -94,6 +96,7 @@ class ServerCore {
   std::unique_ptr<RequestQueue> requests_;
   std::unique_ptr<Runners> runners_;
   std::unique_ptr<WorkQueue> disk_queue_;
+  std::unique_ptr<WorkQueue> import_queue_;
   std::unique_ptr<WorkQueue> cache_queue_;
 };
 

@@ -29,6 +29,13 @@ using ::testing::HasSubstr;
 void MemoryLimit() {
   ExpectBound({.memory_limit = 1 << 20, .max_chunk_bytes = 1 << 10}, Weights(1), Weights(1 << 18),
               kExhausted, {"1048576 bytes for parameters", "limit of 1048576", "--memory_limit"});
+  // What an import works with.
+  TestServer test({.memory_limit = 1 << 20, .max_chunk_bytes = 1 << 10});
+  OnnxFiles model = OnnxModelOf({});
+  EXPECT_TRUE(test.Send(OnnxMessages("m", model)).ok());
+  model.model.set_doc_string(std::string(100 << 10, 'x'));
+  ExpectRefused(test.Send(OnnxMessages("n", model)), kExhausted,
+                {"the import of model \"n\"", "limit of 1048576", "--memory_limit"});
 }
 
 void MessageBytes() {

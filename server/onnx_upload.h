@@ -8,7 +8,8 @@
 //
 // Nothing is opened by a name that a model states: files are those the header announced, under
 // names of this server's. Weights are in page cache only: mapped, hashed in place, and named as
-// ranges of the spooled file. Used by one thread at a time; its destructor removes what was not
+// ranges of the spooled file. The model's message is read as soon as it is there, so that external
+// data is hashed while it comes. Used by one thread at a time; its destructor removes what was not
 // published.
 #ifndef ATHANOR_SERVER_ONNX_UPLOAD_H_
 #define ATHANOR_SERVER_ONNX_UPLOAD_H_
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/onnx/import.h"
+#include "compiler/frontend/onnx/model.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "server/options.h"
 #include "server/registry.h"
@@ -69,9 +72,13 @@ class OnnxUpload {
   absl::Status ReadGiven(const v1::UploadHeader& header);
   // Ends files that have all their bytes, empty ones too.
   absl::Status EndFiles();
+  // Once the model's file is there: its message, and which parts of the other files are tensors.
+  absl::StatusOr<onnx::OnnxModel> ReadModel();
   absl::StatusOr<onnx::OnnxImported> ImportModel(const std::function<bool()>& cancelled,
                                                  std::vector<onnx::Refusal>* refusals);
   absl::StatusOr<std::vector<std::string>> HashParameters(const std::function<bool()>& cancelled);
+  // Of its parameters, wherever they lie in it.
+  std::string BlobName(size_t file) const;
   // Whether it may stay where it lies in its file.
   bool IsRange(const onnx::StoredTensor& tensor) const;
   // A file of its own for a tensor that is no range.
@@ -84,8 +91,10 @@ class OnnxUpload {
   onnx::ImportOptions given_;
   std::vector<File> files_;  // the model first
   size_t current_ = 0;
-  int64_t first_chunks_ = 0;  // the file that chunks number 0
-  int64_t bytes_ = 0;         // of all files
+  int64_t first_chunks_ = 0;          // the file that chunks number 0
+  int64_t bytes_ = 0;                 // of all files
+  ServerLedger::Reservation memory_;  // of what is read of the model
+  std::optional<absl::StatusOr<onnx::OnnxModel>> model_;
   std::unique_ptr<Reader> reader_;
   std::vector<onnx::StoredTensor> parameters_;
   std::vector<std::string> hashes_;  // of parameters_

@@ -260,7 +260,7 @@ void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors)
     TensorEntry& entry = tensor_entries_[tensor.hash];
     // Someone else's upload of the same tensor may have brought a reservation already.
     if (entry.reservation.bytes() == 0) entry.reservation = std::move(tensor.reservation);
-    if (tensor.blob != nullptr) ++blobs_[tensor.blob->hash()];
+    if (tensor.blob != nullptr) ++blobs_[tensor.blob->name()];
   }
 }
 
@@ -283,7 +283,7 @@ absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors) {
     TensorEntry& entry = tensor_entries_[tensor.hash];
     // Where another upload has put it meanwhile, it stays.
     if (tensor.blob != nullptr && !entry.held) {
-      entry.range = TensorStore::Range{tensor.blob->hash(), tensor.offset};
+      entry.range = TensorStore::Range{tensor.blob->name(), tensor.offset};
       ++blobs_[entry.range->blob];
     }
     entry.held = true;
@@ -295,7 +295,7 @@ absl::Status Registry::Place(absl::Span<const NewTensor> tensors, VersionRow* ro
   const absl::Status status = PublishTensors(tensors);
   MutexLock lock(mu_);
   for (const NewTensor& tensor : tensors) {
-    if (tensor.blob != nullptr) UnreferenceBlob(tensor.blob->hash());
+    if (tensor.blob != nullptr) UnreferenceBlob(tensor.blob->name());
   }
   for (TensorRow& tensor : row->tensors) {
     const std::optional<TensorStore::Range>& range = tensor_entries_[tensor.hash].range;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -18,6 +19,43 @@ SpooledFile::~SpooledFile() {
   if (!published_) unlink(path_.c_str());
 }
 
+void SpooledFile::HashParts(std::vector<Part> parts) {
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
+  });
+  int64_t end = 0;
+  for (const Part& part : parts) {
+    if (part.bytes == 0 || part.offset < end) continue;
+    end = part.offset + part.bytes;
+    parts_.push_back(part);
+  }
+}
+
+void SpooledFile::Hash(absl::string_view data) {
+  int64_t at = written_;
+  while (!data.empty() && next_ < parts_.size()) {
+    const Part& part = parts_[next_];
+    const bool inside = at >= part.offset;
+    const int64_t until = inside ? part.offset + part.bytes : part.offset;
+    const size_t size = std::min<size_t>(data.size(), until - at);
+    if (inside) {
+      if (!sha256_.has_value()) sha256_.emplace();
+      sha256_->Update(data.substr(0, size));
+    }
+    data.remove_prefix(size);
+    at += static_cast<int64_t>(size);
+    if (!inside || at < until) continue;
+    hashes_[{part.offset, part.bytes}] = sha256_->Finish();
+    sha256_.reset();
+    ++next_;
+  }
+}
+
+std::string SpooledFile::HashOf(int64_t offset, int64_t bytes) const {
+  const auto found = hashes_.find({offset, bytes});
+  return found == hashes_.end() ? "" : found->second;
+}
+
 absl::Status SpooledFile::Append(absl::string_view data) {
   if (fd_ < 0) {
     absl::StatusOr<int> fd = disk_->Create(path_);
@@ -25,7 +63,7 @@ absl::Status SpooledFile::Append(absl::string_view data) {
     fd_ = *fd;
   }
   if (absl::Status s = disk_->Write(fd_, data, path_); !s.ok()) return s;
-  sha256_.Update(data);
+  Hash(data);
   written_ += static_cast<int64_t>(data.size());
   return absl::OkStatus();
 }
@@ -35,7 +73,6 @@ absl::Status SpooledFile::Finish() {
     if (absl::Status s = Append(""); !s.ok()) return s;
   }
   close(std::exchange(fd_, -1));
-  hash_ = sha256_.Finish();
   if (bytes_ == 0) return absl::OkStatus();
   const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return DiskError(errno, "open", path_);

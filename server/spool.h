@@ -1,15 +1,21 @@
-// A file on its way in: written as its bytes come, hashed meanwhile, then mapped where it lies. It
-// is gone with its object unless TensorStore::PublishBlobs named it.
+// A file on its way in: written as its bytes come, the parts that are tensors hashed meanwhile,
+// then mapped where it lies. It is gone with its object unless TensorStore::PublishBlobs named it.
 //
 //   std::unique_ptr<SpooledFile> file = store.BeginSpool(bytes);
+//   file->HashParts({{4096, 1024}});
 //   file->Append(chunk);  ...  file->Finish();
 //   std::string_view all = file->view();   // page cache, no memory of the process's own
+//   file->HashOf(4096, 1024);              // SHA-256 of these bytes
 #ifndef ATHANOR_SERVER_SPOOL_H_
 #define ATHANOR_SERVER_SPOOL_H_
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -28,19 +34,31 @@ class SpooledFile {
   int64_t bytes() const { return bytes_; }      // announced
   int64_t written() const { return written_; }  // so far
 
+  struct Part {
+    int64_t offset = 0, bytes = 0;
+  };
+  // Which parts are hashed as they come. One that overlaps another is left out, as one of no bytes.
+  // REQUIRES: written() == 0
+  void HashParts(std::vector<Part> parts);
   // REQUIRES: written() + data.size() <= bytes()
   absl::Status Append(absl::string_view data);
   // Ends the writing. REQUIRES: written() == bytes()
   absl::Status Finish();
-  // After Finish, as long as the object: all bytes, and their SHA-256.
+  // After Finish, as long as the object: all bytes.
   std::string_view view() const { return {static_cast<const char*>(map_), size_t(bytes_)}; }
-  const std::string& hash() const { return hash_; }
+  // SHA-256 of a part; empty: it was not hashed.
+  std::string HashOf(int64_t offset, int64_t bytes) const;
+  // As a blob: 32 bytes, equal only where every tensor of the file is. Empty until it was set.
+  const std::string& name() const { return name_; }
+  void SetName(std::string name) { name_ = std::move(name); }
   // Makes the bytes last. REQUIRES: Finish() passed
   absl::Status Sync();
 
  private:
   friend class TensorStore;
   SpooledFile(Disk* disk, std::string path, int64_t bytes);
+  // Of what comes behind written().
+  void Hash(absl::string_view data);
 
   Disk* const disk_;
   const std::string path_;
@@ -49,8 +67,11 @@ class SpooledFile {
   int64_t written_ = 0;
   const void* map_ = nullptr;
   bool published_ = false;
-  std::string hash_;
-  Sha256 sha256_;
+  std::string name_;
+  std::vector<Part> parts_;  // in the file's order, without overlaps
+  size_t next_ = 0;          // the part that is hashed, or comes next
+  std::optional<Sha256> sha256_;
+  std::map<std::pair<int64_t, int64_t>, std::string> hashes_;  // by offset and bytes
 };
 
 }  // namespace athanor

@@ -157,7 +157,7 @@ absl::Status TensorStore::Publish(absl::Span<TensorWriter* const> writers) {
 absl::Status TensorStore::PublishBlobs(absl::Span<SpooledFile* const> spooled) {
   std::vector<Named> files;
   for (SpooledFile* file : spooled) {
-    files.push_back({file->path_, BlobPathOf(file->hash_), &file->published_});
+    files.push_back({file->path_, BlobPathOf(file->name_), &file->published_});
   }
   return PublishAll(blobs_, files);
 }

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "deploy/bazel/libs/sha256.h"
 #include "gmock/gmock.h"
@@ -26,6 +28,7 @@ class TensorStoreTest : public testing::Test {
     }
     EXPECT_TRUE(file->Finish().ok());
     EXPECT_TRUE(file->Sync().ok());
+    file->SetName(Sha256Of(bytes));
     return file;
   }
   static std::string TextOf(const MappedTensor& tensor) {
@@ -46,21 +49,47 @@ TEST_F(TensorStoreTest, MapsRangesAtAnyOffset) {
   const std::string bytes = Whole();
   const auto file = Spooled(bytes);
   EXPECT_EQ(file->view(), bytes);
-  EXPECT_EQ(file->hash(), Sha256Of(bytes));
   ASSERT_TRUE(store_->PublishBlobs({file.get()}).ok());
   for (const int64_t offset : {0, 1, 4095, 4096, 4097, 9'001, 19'999, 20'000}) {
     const int64_t length = std::min<int64_t>(7'000, 20'000 - offset);
     const auto tensor =
-        store_->Map(std::to_string(offset), length, TensorStore::Range{file->hash(), offset});
+        store_->Map(std::to_string(offset), length, TensorStore::Range{file->name(), offset});
     ASSERT_TRUE(tensor.ok()) << tensor.status();
     EXPECT_EQ(TextOf(**tensor), bytes.substr(offset, length)) << offset;
+  }
+}
+
+TEST_F(TensorStoreTest, HashesThePartsThatAreWantedAsTheyCome) {
+  const std::string bytes = Whole();
+  for (const size_t piece : {1, 7, 1'000, 20'000}) {
+    auto file = store_->BeginSpool(20'000);
+    // Out of order, next to each other, twice, of no bytes, across others.
+    file->HashParts({{19'999, 1},
+                     {0, 5},
+                     {5, 995},
+                     {1'500, 3'000},
+                     {1'500, 3'000},
+                     {4'500, 0},
+                     {4'499, 10},
+                     {9'000, 11}});
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      ASSERT_TRUE(file->Append(absl::string_view(bytes).substr(at, piece)).ok());
+    }
+    ASSERT_TRUE(file->Finish().ok());
+    for (const auto& [offset, length] : std::vector<std::pair<int64_t, int64_t>>{
+             {0, 5}, {5, 995}, {1'500, 3'000}, {9'000, 11}, {19'999, 1}}) {
+      EXPECT_EQ(file->HashOf(offset, length), Sha256Of(bytes.substr(offset, length))) << offset;
+    }
+    EXPECT_EQ(file->HashOf(4'499, 10), "");
+    EXPECT_EQ(file->HashOf(4'500, 0), "");
+    EXPECT_EQ(file->HashOf(0, 6), "");
   }
 }
 
 TEST_F(TensorStoreTest, AMappedRangeOutlivesItsBlob) {
   auto file = Spooled(Whole());
   ASSERT_TRUE(store_->PublishBlobs({file.get()}).ok());
-  const std::string blob = file->hash();
+  const std::string blob = file->name();
   file.reset();
   const auto tensor = store_->Map("t", 10, TensorStore::Range{blob, 5'000}).value();
   store_->RemoveBlob(blob);
@@ -71,7 +100,7 @@ TEST_F(TensorStoreTest, AMappedRangeOutlivesItsBlob) {
 TEST_F(TensorStoreTest, ARangeBeyondItsFileIsRefused) {
   const auto file = Spooled("0123456789");
   ASSERT_TRUE(store_->PublishBlobs({file.get()}).ok());
-  const absl::Status beyond = store_->Map("t", 8, TensorStore::Range{file->hash(), 3}).status();
+  const absl::Status beyond = store_->Map("t", 8, TensorStore::Range{file->name(), 3}).status();
   EXPECT_EQ(beyond.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(beyond.message()),
               testing::HasSubstr("has 10 bytes, the tensor has 8 behind the first 3"));
@@ -88,9 +117,9 @@ TEST_F(TensorStoreTest, WhatIsNotPublishedGoes) {
   EXPECT_TRUE(fs::is_empty(root_ + "/tmp"));
   const auto file = Spooled("kept"), other = Spooled("not kept");
   ASSERT_TRUE(store_->PublishBlobs({file.get(), other.get()}).ok());
-  EXPECT_EQ(store_->RemoveBlobsBut({file->hash()}), 1);
-  EXPECT_TRUE(fs::exists(store_->BlobPathOf(file->hash())));
-  EXPECT_FALSE(fs::exists(store_->BlobPathOf(other->hash())));
+  EXPECT_EQ(store_->RemoveBlobsBut({file->name()}), 1);
+  EXPECT_TRUE(fs::exists(store_->BlobPathOf(file->name())));
+  EXPECT_FALSE(fs::exists(store_->BlobPathOf(other->name())));
 }
 
 }  // namespace

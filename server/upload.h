@@ -41,6 +41,8 @@ class Upload {
   absl::Status Take(const v1::UploadModelRequest& message);
   absl::Status CutOff() const;
 
+  // Its commit imports a model: a matter of seconds.
+  bool imports() const { return onnx_.has_value(); }
   bool committed() const { return version_ != nullptr; }
   // Nothing was kept: `version` has no number.
   bool dry_run() const { return dry_run_; }

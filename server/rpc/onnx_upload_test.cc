@@ -108,6 +108,24 @@ TEST_F(OnnxUploadTest, WeightsAreRangesOfTheirFilesAndSurviveARestart) {
   NothingIsKept();
 }
 
+TEST_F(OnnxUploadTest, FilesOfEqualLayoutAndOtherTensorsAreTwo) {
+  for (const int first : {0, 9}) {
+    OnnxFiles model = OnnxModelOf({{"same", Numbers(700)}, {"w", Numbers(700, first)}});
+    for (int i : {0, 1}) {
+      MakeExternal(model.model.mutable_graph()->mutable_initializer(i), "w.bin", 2800 * i, 2800);
+    }
+    model.files = {{"w.bin", FloatBytes(Numbers(700)) + FloatBytes(Numbers(700, first))}};
+    Upload(OnnxMessages(first == 0 ? "m" : "n", model, 999));
+  }
+  EXPECT_EQ(FilesUnder("blobs"), 2);
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_EQ(Outputs("m", {1}).at("w"), FloatBytes(Numbers(700, 0)));
+    EXPECT_EQ(Outputs("n", {1}).at("w"), FloatBytes(Numbers(700, 9)));
+    EXPECT_EQ(Outputs("n", {1}).at("same"), FloatBytes(Numbers(700)));
+    if (start == 0) test_.Restart();
+  }
+}
+
 TEST_F(OnnxUploadTest, TheModelMayBeAFile) {
   OnnxFiles model = OnnxModelOf({{"w", Numbers(500)}});
   model.model_as_file = true;
@@ -240,7 +258,8 @@ TEST_F(OnnxUploadTest, AGivenValueIsTheOnlyOneTaken) {
   EXPECT_EQ(Outputs("m", {1, 2}).at("x"), FloatBytes({1, 2}));
   const grpc::Status other = test_.Infer(FloatRequest("m", {1, 3}));
   EXPECT_EQ(other.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(other.error_message(), HasSubstr("is [1.0, 3.0]; this version was uploaded with values"));
+  EXPECT_THAT(other.error_message(),
+              HasSubstr("is [1.0, 3.0]; this version was uploaded with values"));
   test_.Restart();
   EXPECT_FALSE(test_.Infer(FloatRequest("m", {1, 3})).ok());
 }

@@ -19,7 +19,8 @@ constexpr char kRefusalBytesKey[] = "athanor-max-refusal-bytes";
 constexpr char kRefusalsKey[] = "athanor-refusals-bin";
 constexpr int64_t kMostRefusalBytes = 1 << 20;
 
-// Works on messages on the disk queue.
+// Works on messages on the disk queue, on the commit of a model that is imported on the import
+// queue.
 class UploadCall final : public ChunkReads {
  public:
   UploadCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
@@ -47,7 +48,15 @@ class UploadCall final : public ChunkReads {
       const auto& rules = message.header().disable_rules();
       status = core_.workers().CheckRules("header.disable_rules", {rules.begin(), rules.end()});
     }
-    if (status.ok()) status = upload_.Take(message);
+    if (status.ok() && message.has_commit() && upload_.imports()) {
+      core_.import_queue().Submit([this, message] { Go(upload_.Take(message)); });
+      return;
+    }
+    Go(status.ok() ? upload_.Take(message) : status);
+  }
+
+  // After a message.
+  void Go(const absl::Status& status) {
     if (!status.ok()) {
       End(status);
     } else if (upload_.committed()) {
