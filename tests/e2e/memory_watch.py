@@ -11,6 +11,7 @@ parent until one writes count for both: sums are upper bounds.
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import threading
@@ -54,9 +55,12 @@ def _below(pid: int) -> list[int]:
 def held(pid: int) -> Held:
     """What a process and those below it hold now."""
     own = _rows(pid)
+    program = os.readlink(f"/proc/{pid}/exe")
     children, shared = 0, own["Shmem"]
     for child in _below(pid):
         try:
+            if os.readlink(f"/proc/{child}/exe") == program:
+                continue  # between its fork and its exec: the server's pages, not its own
             rows = _rows(child)
             children += rows["Anon"]
             shared = max(shared, rows["Shmem"])
