@@ -79,7 +79,13 @@ absl::Status SetBatchNorm(HandlerContext& c, bool training) {
   return absl::OkStatus();
 }
 
-absl::Status BatchNorm(HandlerContext& c) { return SetBatchNorm(c, c.Int("training_mode") != 0); }
+absl::Status BatchNorm(HandlerContext& c) {
+  const bool training = c.Int("training_mode") != 0;
+  for (int o = 1; o < c.outputs() && !training; ++o) {
+    if (c.Wants(o)) return Invalid("a result beside Y is made with training_mode=1 only");
+  }
+  return SetBatchNorm(c, training);
+}
 
 absl::Status InferenceBatchNorm(HandlerContext& c) {
   if (c.version() < 7 && c.Int("is_test") == 0) return Training("is_test=0");

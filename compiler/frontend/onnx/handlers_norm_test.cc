@@ -62,6 +62,19 @@ TEST(BatchNormalizationTest, InferenceByOpset) {
   EXPECT_NE(run(9, kF, kF).Out(kF).Out(kF).Error().find("training"), std::string::npos);
 }
 
+TEST(BatchNormalizationTest, RunningMomentsAreOfTraining) {
+  const std::string refused = OneNode("BatchNormalization", 15)
+                                  .In(kF, {2, 1}, {1, 2})
+                                  .In(kF, {1}, {1})
+                                  .In(kF, {1}, {0})
+                                  .In(kF, {1}, {0})
+                                  .In(kF, {1}, {1})
+                                  .Out(kF)
+                                  .Out(kF)
+                                  .Error();
+  EXPECT_NE(refused.find("made with training_mode=1 only"), std::string::npos) << refused;
+}
+
 TEST(BatchNormalizationTest, TrainingMode) {
   const std::vector<Tensor> y = OneNode("BatchNormalization", 15)
                                     .In(kF, {2, 1, 2}, {1, 2, 3, 6})

@@ -310,8 +310,13 @@ absl::Status Importer::Conclude(NodeContext* context, NodeId mark, Scope* scope)
     if (!context->Wants(o)) continue;
     const std::string& name = node.output(o);
     if (!context->result(o)) {
-      return absl::InternalError(Cat("node ", Quoted(context->frame().path + NodeName(node)), " (",
-                                     node.op_type(), "): no value for result ", Quoted(name)));
+      Refuse(&node, context->frame(), context->version(),
+             Unimplemented("its result ", o, ", ", Quoted(name),
+                           ", is not served with these attributes"));
+      Value poisoned;
+      poisoned.poisoned = true;
+      scope->Define(name, std::move(poisoned));
+      continue;
     }
     Value& value = *context->result(o);
     if (value.known == nullptr && value.node != kNoNode) {
