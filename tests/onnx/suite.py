@@ -62,6 +62,7 @@ class Case:
     data_sets: Sequence[cases.DataSet]
     rtol: float
     atol: float
+    dims: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)  # bounds
 
     @property
     def ops(self) -> set[str]:
@@ -152,7 +153,8 @@ def upload(client: athanor.Client, case: Case, name: str,
     for round in range(ROUNDS):
         try:
             values = {key: given[key] for key in pinned}
-            return client.upload(case.model, name, "onnx", budget="0", values=values), pinned
+            return client.upload(case.model, name, "onnx", budget="0", values=values,
+                                 dims=case.dims or None), pinned
         except (athanor.Unimplemented, athanor.InvalidArgument) as error:
             more = needed(error, case) - pinned
             if not more or not more <= set(given) or round == ROUNDS - 1:

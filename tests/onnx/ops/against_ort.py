@@ -4,6 +4,8 @@
     .venv/bin/python tests/onnx/ops/against_ort.py --only 'Conv*' --seeds 500
     .venv/bin/python tests/onnx/ops/against_ort.py --only Resize --from_seed 17 --seeds 1 --keep DIR
 
+    .venv/bin/python tests/onnx/ops/against_ort.py --server --seeds 5  # by kernels, some minutes
+
 Each seed of an op is one node of its own opset, types, shapes and attributes (`draw.py`). ONNX
 Runtime without its graph optimisations gives what is expected, or, where `known.py` says that it is
 wrong or that ONNX leaves it open, the voice named there. The report counts draws by what became of
@@ -122,8 +124,8 @@ def reference_says(cases: dict[str, Case], folder: pathlib.Path) -> dict[str, st
                    else "the reference does not agree with us" for name, (word, _) in found.items()}
 
 
-def compare(only: Sequence[str], seeds: Sequence[int], keep: pathlib.Path | None = None
-            ) -> tuple[dict[str, Counts], list[str], Counts]:
+def compare(only: Sequence[str], seeds: Sequence[int], keep: pathlib.Path | None = None,
+            server: bool = False) -> tuple[dict[str, Counts], list[str], Counts]:
     """Counts by op, a line for each that is wrong or an error, and reasons of what is no case."""
     counts: dict[str, Counts] = collections.defaultdict(collections.Counter)
     reasons: Counts = collections.Counter()
@@ -145,9 +147,14 @@ def compare(only: Sequence[str], seeds: Sequence[int], keep: pathlib.Path | None
                         counts[op][word] += 1
                         if what:
                             reasons[f"{word} {what}"] += 1
-        found = run(folder)
+        if server:
+            import served
+
+            found = served.run(cases)
+        else:
+            found = run(folder)
         bad = {name: cases[name] for name, (word, _) in found.items() if word in ("wrong", "error")}
-        said = reference_says(bad, pathlib.Path(made) / "again") if bad else {}
+        said = reference_says(bad, pathlib.Path(made) / "again") if bad and not server else {}
     lines = []
     for name, case in cases.items():
         word, text = found.get(name, ("error", "the runner did not get to it"))
@@ -174,12 +181,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=40, help="draws an op")
     parser.add_argument("--from_seed", type=int, default=0)
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for the cases")
+    parser.add_argument("--server", action="store_true",
+                        help="through a server: its kernels instead of the evaluator")
     parser.add_argument("--report", type=pathlib.Path, help="a file for all refusals by name")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     begin = time.monotonic()
     seeds = range(args.from_seed, args.from_seed + args.seeds)
-    counts, lines, reasons = compare(args.only, seeds, args.keep)
+    counts, lines, reasons = compare(args.only, seeds, args.keep, args.server)
     for op, words in counts.items():
         print(f"{op}: " + ", ".join(f"{n} {word}" for word, n in words.most_common()))
     print("\n".join(lines))
