@@ -32,6 +32,8 @@ std::string KindName(KernelKind kind) {
       return "attention";
     case KernelKind::kScatter:
       return "scatter";
+    case KernelKind::kLoop:
+      return "loop";
   }
   return "?";
 }

@@ -72,7 +72,7 @@ class StepCheckTest : public TunerTest {
         "\nvoid athanor_kernel(void* const* buffers, const i64* sizes, i64 begin, i64 end,"
         " void* scratch, struct KernelError* error) {"
         " right_kernel(buffers, sizes, begin, end, scratch, error);"
-        " if (begin == 0) ((f32*)buffers[0])[0] += 0.5f; }\n"));
+        " if (begin == 0) ((float*)buffers[0])[0] += 0.5f; }\n"));
     return faulty;
   }
 
