@@ -203,7 +203,7 @@ TEST(BundleTest, NoPartOfABundleIsAMap) {
       if (type->field(i)->message_type() != nullptr) left.push_back(type->field(i)->message_type());
     }
   }
-  EXPECT_EQ(seen.size(), 24u);
+  EXPECT_EQ(seen.size(), 27u);
 }
 
 TEST(BundleTest, OrderAndNumber) {
