@@ -57,7 +57,8 @@ class RowsMap {
     const int64_t block = walk.rows;
     std::vector<Expr> items(axes_.extents.begin(), axes_.extents.end() - 2);
     // Rows of an item: as many as have its elements, in whole blocks.
-    const Expr rows = MaxOf(FloorDiv(walk.elements, width_ * block), 1) * block;
+    const Expr width = e_.Simplify(MaxOf(width_, 1));  // rows of nothing are rows
+    const Expr rows = MaxOf(FloorDiv(walk.elements, width * block), 1) * block;
     items.push_back(CeilDiv(height_, rows));
     b_.SetGrid(Product(items));
     const Coordinates at = Delinearize(b_.Item(), items);

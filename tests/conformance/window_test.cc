@@ -46,6 +46,7 @@ void Check(const std::string& body, DType dtype, const std::vector<Expr::Env>& s
 const std::vector<Expr::Env> kSizes = {{{"n", 1}, {"h", 1}, {"w", 1}},
                                        {{"n", 0}, {"h", 5}, {"w", 3}},
                                        {{"n", 2}, {"h", 0}, {"w", 7}},
+                                       {{"n", 2}, {"h", 7}, {"w", 0}},
                                        {{"n", 3}, {"h", 17}, {"w", 31}}};
 
 // Every spatial axis and the batch are dims; as an input and as a weight.
