@@ -80,9 +80,18 @@ absl::StatusOr<Elem> QuantisedType(HandlerContext& c) {
   Elem elem = c.Has(2) ? c.In(2).elem : Elem::kUInt8;
   if (IntOr(c, 21, "output_dtype") == 0) return elem;
   const absl::StatusOr<Elem> stated = ElemAttr(c, "output_dtype");
-  if (!stated.ok() || !c.Has(2) || *stated == elem) return stated;
-  return Invalid("output_dtype is ", ElemName(*stated), " and y_zero_point ", ElemName(elem),
-                 "; they must agree");
+  if (!stated.ok()) return stated;
+  if (c.Has(2) && *stated != elem) {
+    return Invalid("output_dtype is ", ElemName(*stated), " and y_zero_point ", ElemName(elem),
+                   "; they must agree");
+  }
+  // Of a zero point the schema says as much.
+  const int most = IsFloat(CarrierOf(*stated)) ? 8 : 16;
+  if (*stated == Elem::kBool || Row(*stated).bits > most) {
+    return Invalid("output_dtype is ", ElemName(*stated),
+                   "; it must be an integer type of at most 16 bits or a float type of at most 8");
+  }
+  return stated;
 }
 
 // The type of the division.

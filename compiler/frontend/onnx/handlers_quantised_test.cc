@@ -123,6 +123,9 @@ TEST(QuantizeLinearTest, Types) {
   EXPECT_EQ(to(21).Out(Elem::kUInt4).Values(), (Numbers{0, 0, 2, 15}));
   EXPECT_EQ(to(17).Out(Elem::kFloat8E4M3FN).Values(), (Numbers{0xda, 0xb8, 0x42, 0x6c}));
   EXPECT_NE(to(22).In(kU8, {}, {0}).Out(kU8).Error().find("must agree"), std::string::npos);
+  for (int64_t wide : {1, 6, 7, 9, 10, 11, 12, 13, 16}) {
+    EXPECT_NE(to(wide).Out(kU8).Error().find("at most 16 bits"), std::string::npos) << wide;
+  }
   EXPECT_EQ(Quantize(24, {2}, {1, 3}).In(Elem::kFloat8E8M0, {}, {128}).Out(kU8).Values(),
             (Numbers{0, 2}));
   // The division is in the scale's type: 2049 is 2048 in f16.
