@@ -348,6 +348,7 @@ class Watchers {
 void Streams() {
   TestServer test({.max_pending = 1, .max_streams = 3});
   test.Upload("served", Weights(1));
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
   test.control->HoldCompiles();
   v1::UploadModelResponse waiting;
   ASSERT_TRUE(test.Send(UploadMessages("m", Weights(2)), &waiting).ok());

@@ -18,6 +18,7 @@
 #include "server/http/server_status.h"
 #include "server/metrics/exposition_testing.h"
 #include "server/testing.h"
+#include "server/waiters_testing.h"
 
 namespace athanor {
 namespace {
@@ -148,12 +149,12 @@ TEST(ServerTest, DrainGivesUpOnRunningCallsAfterItsTime) {
   grpc::Status status;
   std::thread running([&] { status = test.Infer(FloatRequest("m", {2})); });
   while (test.control->runs_waiting() == 0) std::this_thread::yield();
+  // Its client has heard the end before the run ends.
   std::thread release([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    running.join();
     test.control->ReleaseRuns();
   });
   EXPECT_FALSE(test.server->Drain());
-  running.join();
   release.join();
   EXPECT_FALSE(status.ok());
 }
@@ -259,7 +260,7 @@ TEST(ServerTest, MetricsOfCalls) {
   ASSERT_TRUE(test.Send(UploadMessages(name, ScaleModel({3}))).ok());
   while (test.server->core().active_calls() > 0) std::this_thread::yield();
   std::thread waiting([&] { EXPECT_THAT(test.Infer(name, {2}), testing::ElementsAre(6)); });
-  while (test.server->core().active_calls() == 0) std::this_thread::yield();
+  AwaitWaiters(test.server->core().registry().Find(name, "").value()->serving(), 1);
   test.control->ReleaseCompiles();
   waiting.join();
   for (float x : {1.0f, 2.0f}) EXPECT_THAT(test.Infer(name, {x}), testing::ElementsAre(3 * x));

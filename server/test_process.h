@@ -68,9 +68,9 @@ class TestProcess {
     text << file.rdbuf();
     return text.str();
   }
-  // Of athanord, once it says that it serves; 0 after ten seconds without.
+  // Of athanord, once it says that it serves; 0 after a minute without.
   int WaitForPort() const {
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 6000; ++i) {
       const std::string output = Output();
       const size_t at = output.find(" port=");
       if (at != std::string::npos && output.find(' ', at + 6) != std::string::npos) {

@@ -133,6 +133,7 @@ TEST(HealthServiceTest, CheckIsAnsweredAboveMaxPending) {
   TestServer test({.max_pending = 1});
   const auto stub = Health::NewStub(test.channel);
   test.Upload("m", ScaleModel({3}));
+  while (test.server->core().active_calls() > 0) std::this_thread::yield();
   test.control->HoldRuns();
   std::thread running([&] { test.Infer("m", {2}); });
   while (test.control->runs_waiting() == 0) std::this_thread::yield();
