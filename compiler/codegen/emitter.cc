@@ -116,6 +116,12 @@ void Emitter::Gemm(const Matrix& result, const Matrix& left, const Matrix& right
   s.extents = {rows, columns, sums};
 }
 
+void Emitter::Sort(int keys, int places, int other_keys, int other_places, const Expr& count) {
+  Stmt& s = Add(Opcode::kSort, {kernel_.buffers[keys].dtype, 1});
+  for (int buffer : {keys, places, other_keys, other_places}) s.matrices.push_back({buffer, 0, 0});
+  s.extents = {count};
+}
+
 Var Emitter::Compute(Op op, DType dtype, std::vector<Var> args, bool shift_left) {
   int lanes = 1;
   for (Var a : args) lanes = std::max(lanes, type(a).lanes);

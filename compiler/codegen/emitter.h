@@ -45,6 +45,8 @@ class Emitter {
   void Prefetch(int buffer, const Expr& index);
   void Gemm(const Matrix& result, const Matrix& left, const Matrix& right, const Expr& rows,
             const Expr& columns, const Expr& sums);
+  // The first `count` elements of the buffers `keys` and `places` by way of two like them.
+  void Sort(int keys, int places, int other_keys, int other_places, const Expr& count);
   Var Compute(Op op, DType dtype, std::vector<Var> args, bool shift_left = false);
   Var Cast(Var value, DType dtype);
   Var Fma(Var a, Var b, Var c);

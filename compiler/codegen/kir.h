@@ -79,11 +79,15 @@ enum class Opcode : uint8_t {
   kGemm,        // matrices[0] = matrices[1] * matrices[2], of extents rows, columns and sums, by a
                 // library; f32 or f64. The result is not read, not transposed, and in no buffer of
                 // the operands'
+  kSort,        // the first extents[0] elements of matrices[0], unsigned integers, in ascending
+                // order; those of matrices[1], i32 or i64, move with them, of equal ones as they
+                // were. matrices[2] and [3] hold as many of either and are undefined afterwards
 };
 
 enum class AxisRole : uint8_t { kSerial, kUnroll };
 
 // Element (i, j) is buffer[index + i * stride + j] or, transposed, buffer[index + j * stride + i].
+// Of kSort it is one row, without a stride.
 struct Matrix {
   int buffer = -1;
   Expr index;
@@ -94,7 +98,7 @@ struct Matrix {
 struct Stmt {
   Opcode opcode = Opcode::kConst;
   Var result = kNoVar;
-  Type type;         // of the result; of args[0] for kStore; of an element for kGemm
+  Type type;  // of the result; of args[0] for kStore; of an element for kGemm; of a key for kSort
   Op op = Op::kAdd;  // kCompute, kReduce
   std::vector<Var> args;
   int buffer = -1;  // kLoad, kStore, kPrefetch
@@ -109,8 +113,8 @@ struct Stmt {
   int64_t step = 1;         // kFor
   AxisRole role = AxisRole::kSerial;
   std::vector<Stmt> body;        // kFor, kIf
-  std::vector<Matrix> matrices;  // kGemm
-  std::vector<Expr> extents;     // kGemm
+  std::vector<Matrix> matrices;  // kGemm, kSort
+  std::vector<Expr> extents;     // kGemm, kSort
 };
 
 struct Kernel {

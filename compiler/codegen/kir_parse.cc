@@ -213,6 +213,8 @@ class Reader {
       Mask(s);
     } else if (Take("gemm ")) {
       Gemm(s);
+    } else if (Take("sort ")) {
+      Sort(s);
     } else if (Take("prefetch ")) {
       s->opcode = Opcode::kPrefetch;
       Subscript(s);
@@ -250,6 +252,21 @@ class Reader {
         Expect(word);
       }
     }
+  }
+
+  void Sort(Stmt* s) {
+    s->opcode = Opcode::kSort;
+    for (const char* end : {"], ", "] by way of ", "], ", "]: "}) {
+      Matrix& m = s->matrices.emplace_back();
+      m.buffer = Id('b');
+      Expect("[");
+      m.index = Index(Until(end));
+      Expect(end);
+    }
+    s->type = TypeOf();
+    Expect(" elements ");
+    s->extents.push_back(Index(line_));
+    line_ = {};
   }
 
   bool For(Stmt* s) {

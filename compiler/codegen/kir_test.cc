@@ -21,6 +21,10 @@ b3: f8e4m3 in
 b4: u32 out
 b5: f32 scratch 64
 b6: f32 scratch 8
+b7: u32 scratch 16
+b8: i64 scratch 8
+b9: u32 scratch 16
+b10: i64 scratch 8
 v0: f32 = const 0x3fc00000 (1.5)
 v1: f32x16 = const 0x7fc00000 (nan)
 v2: i64 = const -9223372036854775808
@@ -50,6 +54,7 @@ for i0 in [max(0, g), floordiv(s0, 2)) step 4 unroll {
 }
 prefetch b0[16*g + 4096]
 gemm b5[0] stride 8 = b0[16*g] stride s0*s1 * b6[floordiv(s0, 2)] stride max(s1, 1) transposed: f32 rows min(s0, 8) columns 8 sums s1
+sort b7[8], b8[0] by way of b9[0], b10[min(s0, 4)]: u32 elements min(s0, 4)
 v19: f32 = reduce.Max(v11)
 v20: u32 = randombits(v2, v3)
 store b4[g] = v20: u32
@@ -63,7 +68,7 @@ TEST(KirText, RoundTrips) {
   EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
   EXPECT_EQ(ToText(*kernel), kEverything);
   EXPECT_TRUE(std::isnan(kernel->body[1].constant.f));
-  EXPECT_EQ(kernel->ScratchBytes(), 320);
+  EXPECT_EQ(kernel->ScratchBytes(), 320 + 4 * 64);
 }
 
 TEST(KirText, HashIsThatOfTheTextWithoutTheName) {
@@ -85,19 +90,46 @@ constexpr char kHead[] =
     "v2: bool = const 1\nv3: f32x8 = broadcast(v0)\nv4: i64x8 = index lane\n";
 
 TEST(KirText, SyntaxErrorsNameTheLine) {
-  for (const Wrong& w : {Wrong{"v5: f33 = const 0", "line 9: expected a type"},
-                         {"v5: f32 = Frob(v0)", "expected an op's name"},
-                         {"v5: f32 = load b0[g", "expected"},
-                         {"for i0 in [0, 5) step 1 {", "expected \"}\""},
-                         {"}", "no '}' outside a loop"},
-                         {"prefetch b0[g] count 3", "expected the end of the line"},
-                         {"v5: i64 = index 3 +", "expected an index expression"},
-                         {"v99999999999: i64 = index 3", "expected an integer"},
-                         {"gemm b1[0] stride 1 = b0[0] stride 1", "line 9: expected \" * \""},
-                         {"store b1[g] = v0: f32 trailing", "expected the end of the line"}}) {
+  for (const Wrong& w :
+       {Wrong{"v5: f33 = const 0", "line 9: expected a type"},
+        {"v5: f32 = Frob(v0)", "expected an op's name"},
+        {"v5: f32 = load b0[g", "expected"},
+        {"for i0 in [0, 5) step 1 {", "expected \"}\""},
+        {"}", "no '}' outside a loop"},
+        {"prefetch b0[g] count 3", "expected the end of the line"},
+        {"v5: i64 = index 3 +", "expected an index expression"},
+        {"v99999999999: i64 = index 3", "expected an integer"},
+        {"gemm b1[0] stride 1 = b0[0] stride 1", "line 9: expected \" * \""},
+        {"sort b1[0], b0[0]: u32 elements 3", "line 9: expected an index expression"},
+        {"store b1[g] = v0: f32 trailing", "expected the end of the line"}}) {
     absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, w.text, "\n"));
     ASSERT_FALSE(kernel.ok()) << w.text;
     EXPECT_THAT(std::string(kernel.status().message()), HasSubstr(w.message)) << w.text;
+  }
+}
+
+TEST(KirVerify, NamesWhatIsWrongWithASort) {
+  const std::string head =
+      "kernel(s0) grid s0\nb0: u32 in\nb1: u32 out\nb2: i32 scratch 8\nb3: u32 scratch 8\n"
+      "b4: i32 scratch 8\nb5: i64 scratch 8\nb6: f32 scratch 8\nb7: f32 scratch 8\n";
+  EXPECT_TRUE(
+      Verify(*ParseKernel(head + "sort b1[g], b2[0] by way of b3[0], b4[0]: u32 elements s0\n"))
+          .ok());
+  for (const Wrong& w :
+       {Wrong{"sort b0[0], b2[0] by way of b3[0], b4[0]: u32 elements 8", "b0 is read only"},
+        {"sort b1[0], b2[0] by way of b3[0], b5[0]: u32 elements 8", "b5 holds i64"},
+        {"sort b1[0], b6[0] by way of b3[0], b7[0]: u32 elements 8", "i32 or i64 is right"},
+        {"sort b6[0], b2[0] by way of b7[0], b4[0]: f32 elements 8", "by keys of f32; u8"},
+        {"sort b1[0], b2[0] by way of b3[0], b2[0]: u32 elements 8", "b2 is there twice"},
+        {"sort b1[0], b2[0] by way of b9[0], b4[0]: u32 elements 8", "there is no buffer b9"},
+        {"sort b1[0], b2[0] by way of b3[0], b4[0]: u64 elements 8", "b1 holds u32"},
+        {"sort b1[lane], b2[0] by way of b3[0], b4[0]: u32 elements 8", "\"lane\""},
+        {"sort b1[0], b2[0] by way of b3[0], b4[0]: u32 elements s1", "symbol \"s1\""}}) {
+    const absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(head, w.text, "\n"));
+    ASSERT_TRUE(kernel.ok()) << w.text << ": " << kernel.status();
+    const absl::Status status = Verify(*kernel);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("sort: ")) << w.text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(w.message)) << w.text;
   }
 }
 

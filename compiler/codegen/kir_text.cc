@@ -14,6 +14,7 @@
 //   store b1[16*g + lane] = v2: f32x16 count -16*g + s0 if v3
 //   gemm b2[0] stride s1 = b0[64*g] stride 64 * b1[0] stride s0 transposed: f32 rows 4 columns s1
 //       sums s0                                                                   (on one line)
+//   sort b3[0], b4[0] by way of b5[0], b6[0]: u32 elements s0
 #include <openssl/sha.h>
 
 #include <string>
@@ -92,6 +93,11 @@ class Writer {
                      s.extents[0].ToString(), " columns ", s.extents[1].ToString(), " sums ",
                      s.extents[2].ToString(), "\n");
         return;
+      case Opcode::kSort:
+        text_ += Cat("sort ", RowText(s.matrices[0]), ", ", RowText(s.matrices[1]), " by way of ",
+                     RowText(s.matrices[2]), ", ", RowText(s.matrices[3]), ": ", TypeText(s.type),
+                     " elements ", s.extents[0].ToString(), "\n");
+        return;
       case Opcode::kAssign:
         text_ += Cat("v", s.result, " := ", VarList(s.args), "\n");
         return;
@@ -112,9 +118,12 @@ class Writer {
     text_ += "}\n";
   }
 
+  static std::string RowText(const Matrix& m) {
+    return Cat("b", m.buffer, "[", m.index.ToString(), "]");
+  }
+
   static std::string MatrixText(const Matrix& m) {
-    return Cat("b", m.buffer, "[", m.index.ToString(), "] stride ", m.stride.ToString(),
-               m.transposed ? " transposed" : "");
+    return Cat(RowText(m), " stride ", m.stride.ToString(), m.transposed ? " transposed" : "");
   }
 
   static std::string Value(const Stmt& s) {

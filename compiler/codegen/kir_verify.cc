@@ -69,7 +69,7 @@ class Verifier {
   static bool Defines(const Stmt& s) {
     return s.opcode != Opcode::kStore && s.opcode != Opcode::kPrefetch &&
            s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor && s.opcode != Opcode::kIf &&
-           s.opcode != Opcode::kGemm;
+           s.opcode != Opcode::kGemm && s.opcode != Opcode::kSort;
   }
 
   static std::string Where(const Stmt& s) {
@@ -78,6 +78,7 @@ class Verifier {
     if (s.opcode == Opcode::kPrefetch) return Cat("prefetch of b", s.buffer);
     if (s.opcode == Opcode::kIf) return "if";
     if (s.opcode == Opcode::kGemm) return "gemm";
+    if (s.opcode == Opcode::kSort) return "sort";
     return Cat("v", s.result);
   }
 
@@ -92,6 +93,7 @@ class Verifier {
       return Block(s.body, depth + 1);
     }
     if (s.opcode == Opcode::kGemm) return Gemm(s);
+    if (s.opcode == Opcode::kSort) return Sort(s);
     if (absl::Status status = Lanes(s.type); !status.ok()) return status;
     if (absl::Status status = Operands(s); !status.ok()) return status;
     return Result(s);
@@ -226,6 +228,35 @@ class Verifier {
       return Invalid("b", result.buffer, " is the result and an operand");
     }
     return Writable(result.buffer);
+  }
+
+  absl::Status Sort(const Stmt& s) const {
+    if (!IsUnsigned(s.type.dtype) || s.type.lanes != 1) {
+      return Invalid("by keys of ", TypeText(s.type), "; u8, u16, u32 or u64 is right");
+    }
+    if (s.matrices.size() != 4 || s.extents.size() != 1) {
+      return Invalid(s.matrices.size(), " rows and ", s.extents.size(),
+                     " extents; 4 and 1 are right");
+    }
+    std::set<int> buffers;
+    Type wanted = s.type;
+    for (size_t i = 0; i < 4; ++i) {
+      const Matrix& m = s.matrices[i];
+      if (i == 1 && m.buffer >= 0 && m.buffer < static_cast<int>(kernel_.buffers.size())) {
+        wanted.dtype = kernel_.buffers[m.buffer].dtype;
+        if (wanted.dtype != DType::kI32 && wanted.dtype != DType::kI64) {
+          return Invalid("b", m.buffer, " holds ", DTypeName(wanted.dtype),
+                         "; i32 or i64 is right of what moves with the keys");
+        }
+      }
+      const Type own = i % 2 == 0 ? s.type : wanted;
+      absl::Status status = Holds(m.buffer, own);
+      if (status.ok()) status = Writable(m.buffer);
+      if (status.ok()) status = Symbols(m.index, false, false);
+      if (!status.ok()) return status;
+      if (!buffers.insert(m.buffer).second) return Invalid("b", m.buffer, " is there twice");
+    }
+    return Symbols(s.extents[0], false, false);
   }
 
   absl::Status Args(const Stmt& s, const std::vector<Type>& wanted) const {

@@ -239,12 +239,21 @@ std::optional<Op> AnchorOp(KernelKind kind) {
   }
 }
 
+// Whether the choice's kind is about the op that the choice is about.
+bool IsAbout(const Graph& graph, const KernelChoice& choice) {
+  if (choice.kind == KernelKind::kSort) {
+    const Op op = graph.node(choice.root).op;
+    return op == Op::kSort || op == Op::kTopK;
+  }
+  const std::optional<Op> wanted = AnchorOp(choice.kind);
+  const NodeId about = choice.kind == KernelKind::kScatter ? choice.root : choice.anchor;
+  return !wanted || (about >= 0 && graph.node(about).op == *wanted);
+}
+
 }  // namespace
 
 absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice) {
-  const NodeId about = choice.kind == KernelKind::kScatter ? choice.root : choice.anchor;
-  if (std::optional<Op> op = AnchorOp(choice.kind);
-      op && (about < 0 || input.graph.node(about).op != *op)) {
+  if (!IsAbout(input.graph, choice)) {
     return absl::InternalError(absl::StrCat("kernel for ", input.graph.Describe(choice.root),
                                             " is of a kind that is about another op"));
   }
@@ -268,6 +277,9 @@ absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelC
       break;
     case KernelKind::kScatter:
       status = LowerScatter(b);
+      break;
+    case KernelKind::kSort:
+      status = LowerSort(b);
       break;
     case KernelKind::kLoop:
       status = absl::InternalError(

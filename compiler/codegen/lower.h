@@ -32,6 +32,7 @@ struct LowerInput {
 };
 
 // INTERNAL if the choice is impossible for this graph (a search must not offer it).
+// RESOURCE_EXHAUSTED: sorting an axis of that many elements takes more scratch than there can be.
 absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice);
 
 // One kernel under construction: what the lowerings of the kinds share.
@@ -66,6 +67,7 @@ Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents);
 absl::Status LowerMap(KernelBuilder& b);
 absl::Status LowerContract(KernelBuilder& b);
 absl::Status LowerAttention(KernelBuilder& b);
+absl::Status LowerSort(KernelBuilder& b);
 // A contraction whose schedule says ColumnAccess::kLibrary.
 absl::Status LowerLibraryProduct(KernelBuilder& b);
 

@@ -102,6 +102,43 @@ TEST(LowerTest, ContractWithBias) {
   })"));
 }
 
+// Few of many: what is not below the last of the best so far is left out.
+TEST(LowerTest, TopKOfMany) {
+  ExpectGolden("top_k", Lowered(R"(graph "" {
+    dim b in [1, 64]
+    %0 = Input "x" : f32[b, 50000]
+    %1 = TopK(%0) {axis=1, k=shape[10]}
+    output "y" = %1
+  })"));
+}
+
+TEST(LowerTest, SortNeedsABound) {
+  const absl::StatusOr<Graph> g = ParseGraph(R"(graph "" {
+    dim n in [1, 100000000000]
+    %0 = Input "x" : f64[n]
+    %1 = Sort "order"(%0) {axis=0}
+    %2 = TopK(%0) {axis=0, k=shape[1]}
+    output "y" = %1
+    output "z" = %2
+  })");
+  ASSERT_TRUE(g.ok()) << g.status();
+  const v1::Target target = Target();
+  KernelChoice choice{.root = 1, .kind = KernelKind::kSort};
+  const std::vector<bool> memory = {true, true, true};
+  const absl::Status status = LowerKernel({*g, memory, target}, choice).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("(Sort): axis 0 of n elements takes 32 bytes of scratch"),
+            absl::string_view::npos)
+      << status;
+  // One of as many needs little room.
+  choice.root = 2;
+  const absl::StatusOr<LoweredKernel> one = LowerKernel({*g, memory, target}, choice);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_LT(one->kernel.ScratchBytes(), 1 << 15);
+  choice.root = 0;
+  EXPECT_EQ(LowerKernel({*g, memory, target}, choice).status().code(), absl::StatusCode::kInternal);
+}
+
 // Two rows side by side; tests only at borders; weights read once.
 TEST(LowerTest, WindowsInRows) {
   const absl::StatusOr<Graph> g = ParseGraph(R"(graph "" {

@@ -56,6 +56,8 @@ class Printer {
         return Line(indent, Cat(d_.Prefetch(s.buffer, Scalar(s.index)), ";"));
       case Opcode::kGemm:
         return Line(indent, Cat(Gemm(s), ";"));
+      case Opcode::kSort:
+        return Line(indent, Cat(d_.Sort(s.type, MatricesOf(s), Scalar(s.extents[0])), ";"));
       case Opcode::kAssign:
         return Line(indent, Cat(Name(s.result), " = ", Name(s.args[0]), ";"));
       case Opcode::kFor:
@@ -109,14 +111,18 @@ class Printer {
     }
   }
 
-  std::string Gemm(const Stmt& s) {
+  std::vector<MatrixOperand> MatricesOf(const Stmt& s) {
     std::vector<MatrixOperand> matrices;
     for (const Matrix& m : s.matrices) {
       matrices.push_back({m.buffer, Scalar(m.index), Scalar(m.stride), m.transposed});
     }
+    return matrices;
+  }
+
+  std::string Gemm(const Stmt& s) {
     std::vector<std::string> extents;
     for (const Expr& e : s.extents) extents.push_back(Scalar(e));
-    return d_.Gemm(s.type, matrices, extents);
+    return d_.Gemm(s.type, MatricesOf(s), extents);
   }
 
   void For(const Stmt& s, int indent) {

@@ -43,7 +43,7 @@ struct Access {
   std::optional<Operand> predicate;
 };
 
-// One matrix of a product; see kir::Matrix.
+// One matrix of a product, or row of a sort; see kir::Matrix.
 struct MatrixOperand {
   int buffer = -1;
   std::string index, stride;  // i64 scalars
@@ -70,6 +70,9 @@ class Dialect {
   // Likewise: the result and the operands, and rows, columns and sums as i64 scalars.
   virtual std::string Gemm(Type type, absl::Span<const MatrixOperand> matrices,
                            absl::Span<const std::string> extents) = 0;
+  // Likewise: keys, what moves with them, and room for as many of each; see kir::Opcode::kSort.
+  virtual std::string Sort(Type key, absl::Span<const MatrixOperand> rows,
+                           const std::string& elements) = 0;
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
   // `extent` is an i64 of as many lanes as the index; `active` as in Access.
   virtual std::string CheckIndex(const Operand& index, const std::string& extent,

@@ -7,13 +7,14 @@
 namespace athanor {
 namespace {
 
-// Their decompositions pair the axis with itself, as one axis more.
+// Of Cumulate: its decomposition pairs the axis with itself, as one axis more.
 constexpr size_t kMostAxes = 15;
 
 absl::Status CheckAxisOf(const TensorType& x, const Attrs& attrs) {
-  if (absl::Status s = CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), x.shape); !s.ok()) {
-    return s;
-  }
+  return CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), x.shape);
+}
+
+absl::Status CheckRankOf(const TensorType& x) {
   if (x.shape.size() <= kMostAxes) return absl::OkStatus();
   return Invalid("operand 0 has rank ", x.shape.size(), "; it must be at most ", kMostAxes);
 }
@@ -49,6 +50,7 @@ absl::StatusOr<TensorType> InferCumulate(TypeSpan inputs, const Attrs& attrs, co
   }
   absl::Status s = CheckDType("operand 0", inputs[0].dtype, DTypeClass::kNumeric);
   if (s.ok()) s = CheckAxisOf(inputs[0], attrs);
+  if (s.ok()) s = CheckRankOf(inputs[0]);
   if (!s.ok()) return s;
   return inputs[0];
 }

@@ -359,7 +359,7 @@ void AddModels(Rows* rows) {
 
 void AddOrder(Rows* rows) {
   const AttrSpec axis = Required("axis", AttrType::kInt, "the axis along which it runs");
-  ATHANOR_ROW(Sort, kComposite, 1, 1,
+  ATHANOR_ROW(Sort, kMovement, 1, 1,
               ATHANOR_ATTRS(axis, Optional("descending", AttrType::kBool, "the largest first",
                                            AttrValue(false))),
               InferSort, 0,

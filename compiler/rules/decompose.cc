@@ -376,8 +376,6 @@ constexpr DecompositionRow kRows[] = {
      AttentionExample},
     {Op::kEmbeddingBag, "embedding_bag", "select rows by bag, reduce", ExpandEmbeddingBag,
      EmbeddingBagExample},
-    {Op::kSort, "sort", "each position written where its element's rank is", ExpandSort,
-     SortExample},
     {Op::kTopK, "top_k", "the beginning of sort", ExpandTopK, TopKExample},
     {Op::kCumulate, "cumulate",
      "the sum or product of what is selected for each element, in blocks", ExpandCumulate,

@@ -79,6 +79,8 @@ void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
     case Op::kAttention:
     case Op::kEmbeddingBag:
     case Op::kScan:
+    case Op::kSort:
+    case Op::kTopK:
     case Op::kScatter:  // only ever roots or anchors: what they read is theirs
       result_.reductions.push_back({id, coordinates, inside_reduction_});
       return;

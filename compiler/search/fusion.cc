@@ -24,6 +24,19 @@ bool CanRepeat(const Node& node) {
          node.op == Op::kGather;
 }
 
+// Whose kernel walks its operands in an order of its own, alone.
+bool IsAlone(Op op) {
+  switch (op) {
+    case Op::kScatter:
+    case Op::kEmbeddingBag:
+    case Op::kSort:
+    case Op::kTopK:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Lowering recurses through a kernel's nodes, and Clang's time grows with them.
 constexpr int kMaxKernelNodes = 200;
 
@@ -239,8 +252,7 @@ void Grouping::Visit(NodeId n) {
   for (NodeId u : users_[n]) {
     groups_[n].insert(groups_[u].begin(), groups_[u].end());
     const Op op = node(u).op;
-    bool anchor = op == Op::kContract || op == Op::kAttention || op == Op::kEmbeddingBag ||
-                  op == Op::kScatter;
+    bool anchor = op == Op::kContract || op == Op::kAttention || IsAlone(op);
     if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
   }
   if (groups_[n].empty()) return;  // nobody needs it
@@ -268,6 +280,8 @@ bool Grouping::CanInline(NodeId n) {
   switch (x.op) {
     case Op::kScatter:
     case Op::kEmbeddingBag:
+    case Op::kSort:
+    case Op::kTopK:
     case Op::kRandomBits:
       return false;
     case Op::kSumReduce:
@@ -345,8 +359,7 @@ FusionMemo::Reduction Grouping::ReductionIn(NodeId root, NodeId n) const {
 
 bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
   Group& g = roots_[root];
-  if (g.anchor >= 0 || node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag)
-    return false;
+  if (g.anchor >= 0 || IsAlone(node(root).op)) return false;
   if (node(root).type.shape.empty()) return false;
   const auto find = [&] { return ReductionIn(root, n); };
   const auto [row, same] =
@@ -370,7 +383,7 @@ bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
 bool Grouping::CanInlineAnchor(NodeId n, NodeId root) {
   Group& g = roots_[root];
   if (g.anchor >= 0 || g.has_reduction()) return false;
-  if (node(root).op == Op::kScatter || node(root).op == Op::kEmbeddingBag) return false;
+  if (IsAlone(node(root).op)) return false;
   std::optional<ContractSchedule> schedule;
   if (node(n).op == Op::kContract) {
     schedule = ScheduleOf(n);
@@ -398,6 +411,8 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
     k.kind = KernelKind::kLoop;
   } else if (node(root).op == Op::kScatter) {
     k.kind = KernelKind::kScatter;
+  } else if (node(root).op == Op::kSort || node(root).op == Op::kTopK) {
+    k.kind = KernelKind::kSort;
   } else if (g.row) {
     k.kind = KernelKind::kRow;
   } else if (g.point) {

@@ -32,6 +32,8 @@ std::string KindName(KernelKind kind) {
       return "attention";
     case KernelKind::kScatter:
       return "scatter";
+    case KernelKind::kSort:
+      return "sort";
     case KernelKind::kLoop:
       return "loop";
   }
@@ -484,6 +486,22 @@ TEST(FusionTest, ScatterIsItsOwnKernel) {
     output "y" = %5
   )"),
             "map 3, scatter 4, map 5");
+}
+
+// What computes the operand has memory, a view of it none.
+TEST(FusionTest, OrderIsItsOwnKernel) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Exp(%0)
+    %2 = IndexMap(%1) {map=map[64, b]($1, $0)}
+    %3 = Sort(%2) {axis=0}
+    %4 = TopK(%1) {axis=1, k=shape[3]}
+    %5 = Cast(%4) {dtype=f32}
+    %6 = SumReduce(%5) {axes=[1]}
+    output "y" = %3
+    output "z" = %6
+  )"),
+            "map 1, sort 3, sort 4, map 6");
 }
 
 }  // namespace

@@ -90,10 +90,19 @@ double AttentionFlops(absl::Span<const TensorType* const> operands, const Tensor
          (ValueOf(q.back(), sizes) + ValueOf(result.shape.back(), sizes));
 }
 
+// In time of multiply-adds: each element is read and compared, what is wanted sorted.
+double SortFlops(double elements, double wanted) {
+  constexpr double kCompare = 8, kSort = 400;
+  return kCompare * elements + kSort * wanted;
+}
+
 }  // namespace
 
 bool HasKernel(Op op, absl::Span<const TensorType* const> operands) {
-  if (!OpInfo(op).composite() || op == Op::kContract || op == Op::kEmbeddingBag) return true;
+  if (!OpInfo(op).composite() || op == Op::kContract || op == Op::kEmbeddingBag ||
+      op == Op::kTopK) {
+    return true;
+  }
   return op == Op::kAttention && operands[0]->shape.back().constant().has_value() &&
          operands[2]->shape.back().constant().has_value();
 }
@@ -146,6 +155,10 @@ double NodeCosts::At(const Expr::Env& sizes, Op op, const Attrs& attrs,
     case Op::kEmbeddingBag:
       moved *= 2;
       return takes(0);
+    case Op::kSort:
+    case Op::kTopK:
+      moved += Bytes(*operands[0], sizes);
+      return takes(SortFlops(Elements(*operands[0], sizes), Elements(result, sizes)));
     case Op::kScatter:
       for (size_t i = 1; i < operands.size(); ++i) moved += Bytes(*operands[i], sizes);
       return takes(0);

@@ -46,6 +46,8 @@ std::string ScheduleText(const KernelChoice& choice) {
       return absl::StrCat("point unroll=", choice.walk.unroll);
     case KernelKind::kScatter:
       return "scatter";
+    case KernelKind::kSort:
+      return "sort";
     case KernelKind::kLoop:
       return "loop";
     case KernelKind::kContract: {

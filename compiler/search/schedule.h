@@ -25,6 +25,7 @@ enum class KernelKind : uint8_t {
   kContract,   // register-tiled contraction `anchor`, the rest of the group is its epilogue
   kAttention,  // `anchor` without the whole score matrix
   kScatter,    // root is a Scatter
+  kSort,       // root is a Sort or TopK
   kLoop,       // root is a Scan: no kernel of its own, its body's are chosen when it is lowered
 };
 

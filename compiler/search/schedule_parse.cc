@@ -80,6 +80,7 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
       {"contract", KernelKind::kContract},
       {"attention", KernelKind::kAttention},
       {"scatter", KernelKind::kScatter},
+      {"sort", KernelKind::kSort},
       {"loop", KernelKind::kLoop}};
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits(' ', 1));

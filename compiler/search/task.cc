@@ -64,6 +64,11 @@ Expr NodeFlops(const Graph& graph, const Node& node) {
   if (OpInfo(node.op).op_class == OpClass::kReduction) {
     return Product(graph.node(node.inputs[0]).type.shape);
   }
+  // Comparisons: of each element, and of what is wanted among themselves.
+  if (node.op == Op::kSort || node.op == Op::kTopK) {
+    constexpr int64_t kLevels = 16;
+    return Product(graph.node(node.inputs[0]).type.shape) + kLevels * Product(node.type.shape);
+  }
   return 0;
 }
 

@@ -433,6 +433,10 @@ absl::StatusOr<Errors> NodeBound::Compute() {
     case Op::kScatter:
       status = Scattered();
       break;
+    case Op::kSort:
+      // What is off by anything may stand elsewhere, and so what it is compared with.
+      if (AnyError(*err_[0])) e_.assign(e_.size(), kUnknown);
+      break;
     case Op::kScan:
       if (absl::StatusOr<Errors> e = LoopBounds(ViewScan(node_), in_, err_, dims_); e.ok()) {
         e_ = *std::move(e);

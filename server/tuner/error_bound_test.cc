@@ -196,6 +196,19 @@ TEST(ErrorBounds, ComparisonsThatErrorCouldTurnAreUnknown) {
   EXPECT_EQ(bounds[1][1], 0);
 }
 
+// What is off by a little may stand anywhere, and all it is ordered with.
+TEST(ErrorBounds, OrderOfWhatIsOffIsUnknown) {
+  const Tensor x = Tensor::Of<float>(DType::kF32, {3}, {1.0f, 5.0f, 2.0f});
+  const auto bounds = BoundsOf(
+      R"(graph "g" { %0 = Input "x" : f32[3] %1 = Exp(%0) %2 = Sort(%1) {axis=0}
+         %3 = TopK(%1) {axis=0, k=shape[2]} %4 = Sort(%0) {axis=0}
+         output "a" = %2 output "b" = %3 output "c" = %4 })",
+      {x});
+  EXPECT_EQ(bounds[0], std::vector<double>(3, kInfinity));
+  EXPECT_EQ(bounds[1], std::vector<double>(2, kInfinity));
+  EXPECT_EQ(bounds[2], std::vector<double>(3, 0));
+}
+
 TEST(RandomInputs, AreValidUnevenAndRepeatable) {
   const absl::StatusOr<Graph> graph = ParseGraph(
       R"(graph "g" { dim n in [1, 99] %0 = Parameter "t" : f32[7, 3] %1 = Input "i" : i64[n]

@@ -39,6 +39,8 @@ class CpuDialect : public Dialect {
   std::string Load(const Access& access) override;
   std::string Store(const Access& access, const Operand& value) override;
   std::string Prefetch(int buffer, const std::string& index) override;
+  std::string Sort(Type key, absl::Span<const MatrixOperand> rows,
+                   const std::string& elements) override;
   std::string Gemm(Type type, absl::Span<const MatrixOperand> matrices,
                    absl::Span<const std::string> extents) override;
   std::string LaneMask(const std::string& count, int lanes) override;

@@ -243,6 +243,15 @@ std::string CpuDialect::Gemm(Type type, absl::Span<const MatrixOperand> matrices
              ")");
 }
 
+std::string CpuDialect::Sort(Type key, absl::Span<const MatrixOperand> rows,
+                             const std::string& elements) {
+  std::string call = Cat(
+      prelude_.Sort(MemoryElement(key.dtype), MemoryElement(kernel_.buffers[rows[1].buffer].dtype)),
+      "(");
+  for (const MatrixOperand& row : rows) call += Cat("b", row.buffer, " + ", row.index, ", ");
+  return Cat(call, elements, ")");
+}
+
 std::string CpuDialect::CheckIndex(const Operand& index, const std::string& extent,
                                    const std::string& count,
                                    const std::optional<Operand>& predicate) {

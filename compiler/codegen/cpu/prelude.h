@@ -58,6 +58,9 @@ class Prelude {
   // The library's product of f32 or f64: CpuGemm of runtime/kernel_abi.h.
   std::string Gemm(DType dtype);
 
+  // void(key* keys, place* places, key*, place*, i64 n): kir::Opcode::kSort.
+  std::string Sort(const std::string& key, const std::string& place);
+
   // u16 bits of f16 or bf16, u8 bits of f8 to f32 and back, rounding to nearest even.
   std::string Widen(DType dtype, int lanes);
   std::string Narrow(DType dtype, int lanes);

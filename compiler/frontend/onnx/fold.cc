@@ -45,6 +45,7 @@ bool IsLinear(Op op) {
     case Op::kSoftmax:
     case Op::kLayerNorm:
     case Op::kRmsNorm:
+    case Op::kTopK:
       return true;
     default:
       return OpInfo(op).op_class != OpClass::kComposite;
