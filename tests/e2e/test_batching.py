@@ -145,13 +145,13 @@ def test_only_requests_that_differ_in_their_rows_alone(patient: athanor.Client) 
 
 
 def test_a_deadline_shorter_than_the_delay_is_met(patient: athanor.Client) -> None:
-    answer = patient.model("lookup").infer(ids_of(1), timeout=3)
+    answer = patient.model("lookup").infer(ids_of(1), timeout=6)
     assert answer.batch_us > 0 and answer.batch_rows == 1
 
 
 def test_other_priorities_are_no_company(patient: athanor.Client) -> None:
     joined = patient.model("lookup")
-    answers = at_once(4, lambda i: joined.infer(ids_of(i), timeout=4, priority=1 + i % 2))
+    answers = at_once(4, lambda i: joined.infer(ids_of(i), timeout=10, priority=1 + i % 2))
     assert [answer.batch_rows for answer in answers] == [2, 2, 2, 2]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import sqlite3
 import urllib.request
@@ -38,15 +37,6 @@ def check(model: athanor.Model) -> str:
     return plans.pop()
 
 
-def children(server: Server) -> list[int]:
-    """Processes that the server started and that live."""
-    pid = server._process.pid
-    found: list[int] = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        found += map(int, pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    return found
-
-
 def metric(server: Server, name: str) -> float:
     """The sum over a metric's label sets."""
     with urllib.request.urlopen(f"http://{server.http_address}/metrics", timeout=30) as reply:
@@ -59,7 +49,7 @@ def metric(server: Server, name: str) -> float:
 
 def assert_warm(server: Server) -> None:
     """Nothing was compiled or measured since the server started, and nothing is under way."""
-    assert children(server) == []
+    assert server.children() == []
     assert metric(server, "athanor_kernels_compiled_total") == 0
     assert metric(server, "athanor_search_candidates_total") == 0
 
@@ -75,6 +65,8 @@ def test_what_served_serves_again(server: Server, how: str) -> None:
         model = searched(client)
         before = check(model)
         plans = client.model("m").info().plan_ids
+        while client.cache_stat().writes_waiting > 0:
+            pass
     getattr(server, how)()
     server.start()
     with server.client() as client:

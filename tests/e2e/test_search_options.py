@@ -101,9 +101,11 @@ def test_deterministic_answers_are_equal_bits(searching: Server) -> None:
             caught += state.phase == "SEARCHING"
             assert answers(model).tobytes() == before.tobytes()
         assert caught and state.phase == "DONE" and state.comparison.against == baseline
+        *_, after = client.watch(second.id, timeout=120)
         info = model.info()
-        assert info.plan_id == baseline and len(info.plan_ids) == state.search.plans_taken + 1
-        list(client.watch(second.id, timeout=120))
+        taken = state.search.plans_taken
+        assert info.plan_id == baseline
+        assert taken < len(info.plan_ids) <= taken + after.search.plans_taken + 1
         for plan in model.info().plan_ids:
             assert model.pin_plan(plan).pinned and model.plan_id == plan
             pinned = answers(model)

@@ -47,12 +47,12 @@ def pair(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[tup
 
 
 def answers(server: Server, name: str, expected: np.ndarray) -> athanor.CompileJob:
-    """Waits until it serves; its job."""
+    """Waits until it serves; its job, once that has ended, which it does a moment later."""
     with server.client() as client:
         model = client.model(name).wait("baseline", timeout=300)
         result = model.infer(X, timeout=120)
         np.testing.assert_allclose(result["y"], expected, rtol=1e-4, atol=1e-5)
-        return client.job(model.info().compile_job_id)
+        return list(client.watch(model.info().compile_job_id, timeout=300))[-1]
 
 
 def compiled(server: Server) -> int:
@@ -60,14 +60,17 @@ def compiled(server: Server) -> int:
         return client.cache_stat().kernels_compiled
 
 
-def leases(server: Server) -> list[athanor.CacheLease]:
+def leases(server: Server, kind: str = "plan") -> list[athanor.CacheLease]:
     with server.client() as client:
-        return [lease for lease in client.cache_stat().leases if lease.kind == "plan"]
+        return [lease for lease in client.cache_stat().leases if lease.kind == kind]
 
 
-def children(pid: int) -> list[int]:
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+def no_leases_are_left(server: Server) -> None:
+    """A plan serves a moment before its lease is given back."""
+    end = time.monotonic() + 60
+    while held := leases(server):
+        assert time.monotonic() < end, held
+        time.sleep(0.005)
 
 
 def begins_and_stands_still(first: Server, second: Server, g: athanor.Graph) -> athanor.CacheLease:
@@ -76,15 +79,15 @@ def begins_and_stands_still(first: Server, second: Server, g: athanor.Graph) -> 
         warm = athanor.Graph("warm")
         warm.output("y", warm.input("x", (2,), "f32") + 1)
         client.upload(warm, name="warm").wait("baseline", timeout=120)
-        pid = first._process.pid
-        for child in children(pid):
+        no_leases_are_left(first)
+        for child in first.children():
             os.kill(child, signal.SIGSTOP)
         client.upload(g, name="m")
     end = time.monotonic() + 60
     while not (held := leases(second)):
         assert time.monotonic() < end, "nobody took the lease"
         time.sleep(0.005)
-    assert not held[0].ours and held[0].pid == pid
+    assert not held[0].ours and held[0].pid == first.pid
     assert held[0].about == 'model "m", version 1'
     return held[0]
 
@@ -199,7 +202,7 @@ def test_a_search_is_taken_up_where_its_server_dies(pair: tuple[Server, Server])
         for job in client.watch(job_id, timeout=120):
             if job.search is not None and job.search.candidates > 0:
                 break
-        for child in children(first._process.pid):
+        for child in first.children():
             os.kill(child, signal.SIGSTOP)
     with second.client() as client:
         model = client.upload(g, name="m").wait("baseline", timeout=120)
