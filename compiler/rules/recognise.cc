@@ -112,6 +112,35 @@ std::optional<Recognised> MatchRoundsOnce(const RecognitionSite& site, NodeId n)
   return r;
 }
 
+// The beginning of an order that nothing else needs whole.
+std::optional<Recognised> MatchTopK(const RecognitionSite& site, NodeId n) {
+  const Node& node = site.node(n);
+  if (node.op != Op::kIndexMap) return std::nullopt;
+  const NodeId whole = node.inputs[0];
+  const Node& order = site.node(whole);
+  if (order.op != Op::kSort || site.users[whole].size() != 1 || site.is_output[whole]) {
+    return std::nullopt;
+  }
+  const auto axis = GetAttr<int64_t>(order.attrs, "axis");
+  const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
+  if (map.shape.size() != order.type.shape.size() || map.shape == order.type.shape) {
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < map.shape.size(); ++i) {
+    const bool along = static_cast<int64_t>(i) == axis;
+    if (!(map.coordinates[i] == Expr::Axis(static_cast<int>(i)))) return std::nullopt;
+    if (!along && !(map.shape[i] == order.type.shape[i])) return std::nullopt;
+  }
+  if (!site.bounds.NonNegative(order.type.shape[axis] - map.shape[axis])) return std::nullopt;
+  Recognised r;
+  r.op = Op::kTopK;
+  r.operands = {{order.inputs[0], std::nullopt}};
+  r.attrs = {{"axis", axis},
+             {"k", Shape{map.shape[axis]}},
+             {"largest", GetAttrOr<bool>(order.attrs, "descending", false)}};
+  return r;
+}
+
 // The op as its decomposition row says it.
 NodeId InPrimitives(ExampleBuilder& e, Op op, const std::vector<NodeId>& inputs, Attrs attrs) {
   const NodeId n = e.x().Add(op, inputs, std::move(attrs));
@@ -155,6 +184,15 @@ void RoundsOnceExample(ExampleBuilder& e) {
   e.Output(e.x().Cast(y, low));
 }
 
+void TopKExample(ExampleBuilder& e) {
+  const Expr rows = e.Size();
+  const int64_t size = e.ConstantSize(1);
+  const NodeId x = e.Input({rows, size});
+  e.Output(InPrimitives(
+      e, Op::kTopK, {x},
+      {{"axis", int64_t{1}}, {"k", Shape{e.Pick(0, size - 1)}}, {"largest", e.Coin()}}));
+}
+
 constexpr RecognitionRow kRows[] = {
     {"contract", "sum(repeat(a) * repeat(b)) = contract(a, b)", MatchContract, ContractExample},
     {"contract_of_view", "contract(permute(a), b) = contract(a, b), its letters permuted",
@@ -164,6 +202,7 @@ constexpr RecognitionRow kRows[] = {
     {"rounds_once",
      "cast(op(cast(a), cast(b))) = op(a, b) where op computes in the accumulator's dtype",
      MatchRoundsOnce, RoundsOnceExample},
+    {"top_k", "the beginning of sort = top_k", MatchTopK, TopKExample},
 };
 
 }  // namespace

@@ -73,6 +73,25 @@ TEST(RecogniseTest, NoContraction) {
   EXPECT_EQ(Count(Recognised(Canonicalize(g)), Op::kContract), 0);
 }
 
+// What is needed whole, as an output or by another node; not its beginning; along another axis.
+TEST(RecogniseTest, NoBeginningOfAnOrder) {
+  const auto top = [](const std::vector<Expr>& shape, const std::vector<Expr>& at, bool output,
+                      bool used) {
+    Build b;
+    const NodeId order = b.x.Add(Op::kSort, {b.In("x", {3, 5})}, {{"axis", int64_t{1}}});
+    std::vector<NodeId> outputs = {b.x.Map(order, shape, at)};
+    if (output) outputs.push_back(order);
+    if (used) outputs.push_back(b.x.Add(Op::kAdd, {order, order}, {}));
+    return Count(Recognised(Canonicalize(b.Done(outputs))), Op::kTopK);
+  };
+  EXPECT_EQ(top({3, 2}, {A(0), A(1)}, false, false), 1);
+  EXPECT_EQ(top({3, 2}, {A(0), A(1)}, true, false), 0);
+  EXPECT_EQ(top({3, 2}, {A(0), A(1)}, false, true), 0);
+  EXPECT_EQ(top({3, 2}, {A(0), A(1) + 1}, false, false), 0);
+  EXPECT_EQ(top({2, 5}, {A(0), A(1)}, false, false), 0);
+  EXPECT_EQ(top({2, 3}, {A(1), A(0)}, false, false), 0);
+}
+
 TEST(RecogniseTest, EveryRowFires) {
   Build b;
   NodeId turned = b.x.Map(b.In("q", {4, 5}, DType::kF16), {5, 4}, {A(1), A(0)});
@@ -80,8 +99,11 @@ TEST(RecogniseTest, EveryRowFires) {
   Build c;
   Graph attention = c.Done({c.x.Add(
       Op::kAttention, {c.In("q", {2, 3, 4}), c.In("k", {2, 5, 4}), c.In("v", {2, 5, 6})})});
+  Build d;
+  Graph top = d.Done({d.x.Add(Op::kTopK, {d.In("x", {2, 7})},
+                              {{"axis", int64_t{1}}, {"k", Shape{3}}, {"largest", true}})});
   std::vector<std::string> fired;
-  for (Graph g : {viewed, Primitives(viewed), Primitives(attention)}) {
+  for (Graph g : {viewed, Primitives(viewed), Primitives(attention), Primitives(top)}) {
     for (const RecognitionRow& row : RecognitionRows()) {
       absl::StatusOr<Graph> next = ApplyRecognition(g, row);
       ASSERT_TRUE(next.ok()) << next.status();

@@ -101,6 +101,14 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   const bool tiled = task.choice.anchor >= 0;
   roofline_ = std::max(moving, tiled ? computing : kLeastUntiled * computing);
   untiled_ = std::max(moving, kUntiled * computing);
+  if (task.choice.kind == KernelKind::kSort) {
+    const Node& root = graph.node(task.choice.root);
+    const auto axis = static_cast<size_t>(GetAttr<int64_t>(root.attrs, "axis"));
+    extents_[0].rows = 1;
+    for (size_t i = 0; i < root.type.shape.size(); ++i) {
+      if (i != axis) extents_[0].rows *= ValueOf(root.type.shape[i], env);
+    }
+  }
   if (!tiled) return;
   const Node& anchor = graph.node(task.choice.anchor);
   accumulator_bytes_ = DTypeBytes(AccumulatorOf(anchor.type.dtype));
@@ -218,6 +226,15 @@ double TaskCost::Attention(const AttentionSchedule& s) const {
   return Slots(slots * groups * e.batch) * Imbalance(groups * e.batch, threads_);
 }
 
+// Each element is read and compared with what is wanted; what is wanted is sorted, a pair after the
+// other.
+double TaskCost::Sort() const {
+  constexpr double kReadSlots = 10;  // of a vector
+  constexpr double kSortSlots = 40;  // of a pair
+  return Slots(moved_bytes_ / vector_bytes_ * kReadSlots + elements_ * kSortSlots) *
+         Imbalance(extents_[0].rows, threads_);
+}
+
 double TaskCost::Slots(double slots) const { return slots / slots_per_second_; }
 
 double TaskCost::Predict(const KernelChoice& choice) const {
@@ -226,6 +243,8 @@ double TaskCost::Predict(const KernelChoice& choice) const {
     seconds = std::max(seconds, Contract(choice.contract));
   } else if (choice.kind == KernelKind::kAttention) {
     seconds = std::max(seconds, Attention(choice.attention));
+  } else if (choice.kind == KernelKind::kSort) {
+    seconds = std::max(seconds, Sort());
   } else if (choice.kind == KernelKind::kMap) {
     const double items = std::ceil(elements_ / static_cast<double>(choice.walk.elements));
     // Of windows, half is what neighbouring rows share.

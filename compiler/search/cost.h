@@ -50,7 +50,8 @@ class TaskCost {
   double Predict(const KernelChoice& choice) const;
 
  private:
-  // Sizes of the task's anchor: of a contraction for swap = false and true, of attention in [0].
+  // Sizes of the task's anchor: of a contraction for swap = false and true, of attention in [0]; of
+  // a Sort or TopK, in [0], rows alone.
   struct Extents {
     double batch = 1, rows = 0, columns = 0, sums = 0;
     bool windows = false;     // the column operand is packed piece by piece (IsWindows)
@@ -64,6 +65,7 @@ class TaskCost {
   // Reading `bytes` of an operand where they lie, in stretches of so many.
   double Stream(double bytes, double stretch, bool prefetch) const;
   double Attention(const AttentionSchedule& s) const;
+  double Sort() const;
   double Slots(double slots) const;  // to seconds
 
   Extents extents_[2];

@@ -26,15 +26,7 @@ bool CanRepeat(const Node& node) {
 
 // Whose kernel walks its operands in an order of its own, alone.
 bool IsAlone(Op op) {
-  switch (op) {
-    case Op::kScatter:
-    case Op::kEmbeddingBag:
-    case Op::kSort:
-    case Op::kTopK:
-      return true;
-    default:
-      return false;
-  }
+  return op == Op::kScatter || op == Op::kEmbeddingBag || op == Op::kSort || op == Op::kTopK;
 }
 
 // Lowering recurses through a kernel's nodes, and Clang's time grows with them.
@@ -276,12 +268,9 @@ bool Grouping::CanInline(NodeId n) {
     return fusion_.rules.again && asked != fusion_.nodes.end() && asked->second == Fuse::kInline &&
            CanRepeat(x);
   }
+  if (IsAlone(x.op)) return false;
   const NodeId root = *groups_[n].begin();
   switch (x.op) {
-    case Op::kScatter:
-    case Op::kEmbeddingBag:
-    case Op::kSort:
-    case Op::kTopK:
     case Op::kRandomBits:
       return false;
     case Op::kSumReduce:
