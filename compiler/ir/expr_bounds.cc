@@ -97,6 +97,8 @@ class BoundsProver {
     return it == ranges_.end() ? nullptr : &it->second;
   }
   static bool IsSymbolic(const Range& r) { return !r.lower.constant() || !r.upper.constant(); }
+  // Whether the atom moves with a symbol whose bounds are no integers.
+  bool UsesSymbolic(const Atom& atom) const;
 
   // Interval arithmetic is exact for independent symbols with integer bounds.
   bool IsExact(const Expr& e) const;
@@ -160,19 +162,33 @@ Interval BoundsProver::Of(const Expr& e, int depth) {
   return sum;
 }
 
-// The atom to eliminate next: composites from the outside in, then symbols before those their
-// bounds use, then (unless `symbolic_only`) those with integer bounds. Null if none can go.
+bool BoundsProver::UsesSymbolic(const Atom& atom) const {
+  if (const Range* range = Find(atom)) return IsSymbolic(*range);
+  return std::any_of(atom.args.begin(), atom.args.end(), [&](const Expr& arg) {
+    return std::any_of(arg.terms().begin(), arg.terms().end(), [&](const Term& term) {
+      return std::any_of(term.monomial.begin(), term.monomial.end(),
+                         [&](const AtomRef& inner) { return UsesSymbolic(*inner); });
+    });
+  });
+}
+
+// The atom to eliminate next. First composites of symbols with symbolic bounds, from the outside
+// in, and those symbols, each before those its bounds use; a quotient of dims is like a dim until
+// then, as bounds may be made of it. Then (unless `symbolic_only`) other composites and those with
+// integer bounds. Null if none can go.
 AtomRef BoundsProver::Choose(const Expr& e, bool symbolic_only) const {
-  AtomRef best;
+  AtomRef outer, inner, best;
   const auto atoms = AtomsOf(e);
   for (const auto& [key, atom] : atoms) {
+    if (atom->kind == Atom::Kind::kSymbol) continue;
     // An atom inside another has the shorter key.
-    if (atom->kind != Atom::Kind::kSymbol && (!best || key.size() > best->key.size())) best = atom;
+    AtomRef& longest = UsesSymbolic(*atom) ? outer : inner;
+    if (!longest || key.size() > longest->key.size()) longest = atom;
   }
-  if (best) return best;
+  if (outer) return outer;
   for (const auto& [key, atom] : atoms) {
     const Range* range = Find(*atom);
-    if (range == nullptr || (symbolic_only && !IsSymbolic(*range))) continue;
+    if (range == nullptr || ((symbolic_only || inner) && !IsSymbolic(*range))) continue;
     if (!Isolate(e, atom)) continue;
     const Range* other = best ? Find(*best) : nullptr;
     if (other == nullptr || (IsSymbolic(*range) && !IsSymbolic(*other)) ||
@@ -180,7 +196,7 @@ AtomRef BoundsProver::Choose(const Expr& e, bool symbolic_only) const {
       best = atom;
     }
   }
-  return best;
+  return best || symbolic_only ? best : inner;
 }
 
 // The least value of base + stride * x for x between two expressions: at one of the two ends.
@@ -258,12 +274,19 @@ std::optional<int64_t> BoundsProver::LowerFloorDiv(const Expr::Affine& e, const 
 }
 
 // d * e has no division by d, and e is the first whole number not below its d-th part: with what
-// the division rounds away, floordiv(a, d) is in [(a - d + 1) / d, a / d].
+// the division rounds away, floordiv(a, d) is in [(a - d + 1) / d, a / d]. A divisor that is no
+// integer answers only whether the goal is reached: e >= goal where d * e > d * (goal - 1). For a
+// stride of 1 or -1 that is so just where e >= goal: floordiv(a, d) < b where a < b * d.
 std::optional<int64_t> BoundsProver::LowerScaled(const Expr::Affine& e, const Expr& a,
                                                  const Expr& d, Goal goal, int depth) {
   const std::optional<int64_t> divisor = d.constant(), stride = e.stride.constant();
-  if (!divisor || *divisor < 1 || !stride) return std::nullopt;
+  if ((divisor && *divisor < 1) || !stride) return std::nullopt;
   const Expr scaled = d * e.base + e.stride * (*stride < 0 ? a : a - d + 1);
+  if (!divisor) {
+    if (!goal) return std::nullopt;
+    const Expr above = scaled - d * (Expr(*goal) - 1) - 1;
+    return Reached(Lower(above, 0, depth), 0) ? goal : std::nullopt;
+  }
   Goal scaled_goal;
   if (goal)
     scaled_goal = Fit(static_cast<__int128>(*divisor) * (static_cast<__int128>(*goal) - 1) + 1);
@@ -273,7 +296,7 @@ std::optional<int64_t> BoundsProver::LowerScaled(const Expr::Affine& e, const Ex
   return whole * *divisor == *bound ? whole : whole + 1;
 }
 
-// An expression over integer-bounded symbols that `e` never passes.
+// An expression over integer-bounded symbols and composites of them that `e` never passes.
 std::optional<Expr> BoundsProver::Extreme(Expr e, bool maximum) {
   while (const AtomRef atom = Choose(e, /*symbolic_only=*/true)) {
     if (--steps_left_ < 0) return std::nullopt;
