@@ -162,6 +162,28 @@ TEST(LowerTest, WindowsInRows) {
   ExpectGolden("map_windows", kir::ToText(k->kernel));
 }
 
+// Channels of two images side by side: rows of either are read as they lie, with no test, no mask
+// and no division; where the size is a quotient of a dim too.
+TEST(LowerTest, PiecesOfAConcatAreRowsOfTheirOwn) {
+  ExpectGolden("map_concat", Lowered(R"(graph "" {
+    dim n in [1, 8]
+    dim h in [1, 90]
+    dim w in [1, 90]
+    %0 = Input "x" : f32[n, 3, floordiv(h, 2), floordiv(w, 2)]
+    %1 = Input "y" : f32[n, 5, floordiv(h, 2), floordiv(w, 2)]
+    %2 = IndexMap(%0) {fill=f32[] {0.0},
+      map=map[n, 8, floordiv(h, 2), floordiv(w, 2)]($0, $1, $2, $3)}
+    %3 = IndexMap(%1) {fill=f32[] {0.0},
+      map=map[n, 8, floordiv(h, 2), floordiv(w, 2)]($0, $1 - 3, $2, $3)}
+    %4 = Iota {axis=1, dtype=i64, shape=shape[n, 8, floordiv(h, 2), floordiv(w, 2)]}
+    %5 = Constant {value=i64[] {3}}
+    %6 = IndexMap(%5) {map=map[n, 8, floordiv(h, 2), floordiv(w, 2)]()}
+    %7 = LessThan(%4, %6)
+    %8 = Select(%7, %2, %3)
+    output "z" = %8
+  })"));
+}
+
 // A group's mean at each of its elements: the place is divided once, and what is read is inside.
 TEST(LowerTest, PiecesOfLongRowsDivideOnce) {
   const std::string kernel = Lowered(R"(graph "" {

@@ -1,7 +1,9 @@
 // A map kernel: lanes along the root's last axis, every value of its own. Where neighbouring axes
 // do not merge, as under windows and padding, an item walks over several rows.
 #include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,49 +42,170 @@ Interior InteriorOf(const Accesses& a, const std::string& symbol, const Expr& ex
   return interior;
 }
 
+// Where along an axis Selects by the place change: the first places of its pieces but the first, in
+// order, as far as that is proved.
+using Cuts = std::vector<Expr>;
+
+constexpr size_t kMostCuts = 7;
+
+Cuts CutsOf(const Accesses& a, const Axes& axes, size_t axis) {
+  Cuts cuts;
+  for (const Condition& c : a.choices) {
+    const std::optional<Expr::Affine> affine =
+        (c.coordinate - c.extent).AsAffine(axes.symbols[axis]);
+    if (!affine || !affine->stride.IsConstant(1)) continue;
+    const Expr cut = a.bounds.Simplify(-1 * affine->base);
+    std::set<std::string> symbols;
+    cut.CollectSymbols(&symbols);
+    const bool moves = std::any_of(symbols.begin(), symbols.end(), [&](const std::string& s) {
+      return s[0] == '$' ||
+             std::find(axes.symbols.begin(), axes.symbols.end(), s) != axes.symbols.end();
+    });
+    const auto at_most = [&](const Expr& x, const Expr& y) { return a.bounds.NonNegative(y - x); };
+    if (moves || !at_most(0, cut) || !at_most(cut, axes.extents[axis])) continue;
+    size_t place = 0;
+    while (place < cuts.size() && at_most(cuts[place], cut)) ++place;
+    if (place > 0 && cuts[place - 1] == cut) continue;
+    if (place < cuts.size() && !at_most(cut, cuts[place])) continue;
+    cuts.insert(cuts.begin() + static_cast<std::ptrdiff_t>(place), cut);
+  }
+  if (cuts.size() > kMostCuts) cuts.clear();
+  return cuts;
+}
+
+// What a map kernel is made from.
+struct Map {
+  KernelBuilder& b;
+  const Axes& axes;
+  Bounds bounds;  // of the axes' symbols
+  Accesses accesses;
+  int lanes;
+
+  Accesses Collect(const Bounds& known) const {
+    return CollectAccesses(b.input.graph, b.input.has_memory, b.choice.root, axes.root, known);
+  }
+};
+
+// An item's place: coordinates of the outer axes, and where it begins and ends along the next.
+struct Item {
+  Coordinates outer;
+  Expr begin, end;
+};
+
+// A place along an axis, as a register.
+Expr Limit(kir::Emitter& e, const Expr& value, const Expr& extent) {
+  return e.Coordinate(e.Simplify(value), extent + 1);
+}
+
+// Items of all axes before `axis` and `step` of that one: the place is divided out of the item's
+// number once.
+Item MakeItems(KernelBuilder& b, const Axes& axes, size_t axis, const Expr& step) {
+  kir::Emitter& e = b.emitter;
+  const Expr& extent = axes.extents[axis];
+  std::vector<Expr> items(axes.extents.begin(),
+                          axes.extents.begin() + static_cast<std::ptrdiff_t>(axis));
+  items.push_back(CeilDiv(extent, step));
+  b.SetGrid(Product(items));
+  const Coordinates at = Delinearize(b.Item(), items);
+  Item item;
+  for (size_t i = 0; i + 1 < at.size(); ++i) {
+    item.outer.push_back(e.Coordinate(e.Simplify(at[i]), items[i]));
+  }
+  item.begin = e.Coordinate(e.Simplify(at.back() * step), extent);
+  item.end = Limit(e, MinOf(item.begin + step, extent), extent);
+  return item;
+}
+
+// `body` for each piece of the outer axes, where the item lies in it, with bounds that say so.
+void ForEachPiece(const Map& map, const Coordinates& outer, Bounds bounds,
+                  absl::FunctionRef<void(const Bounds& bounds)> body, size_t axis = 0,
+                  size_t known = 0) {
+  if (axis == outer.size()) return body(bounds);
+  const Cuts cuts = CutsOf(map.accesses, map.axes, axis);
+  const std::optional<std::string> place = outer[axis].symbol();
+  if (cuts.empty() || !place || known + cuts.size() > kMostCuts) {
+    return ForEachPiece(map, outer, std::move(bounds), body, axis + 1, known);
+  }
+  kir::Emitter& e = map.b.emitter;
+  const auto below = [&](const Expr& x, const Expr& y) {
+    return e.Compute(Op::kLessThan, DType::kBool, {e.Index(x, 1), e.Index(y, 1)});
+  };
+  for (size_t i = 0; i <= cuts.size(); ++i) {
+    const Expr first = i == 0 ? Expr(0) : cuts[i - 1];
+    const Expr end = i == cuts.size() ? map.axes.extents[axis] : cuts[i];
+    Var inside = i == 0 ? kir::kNoVar : below(first - 1, outer[axis]);
+    if (i < cuts.size()) inside = e.And(inside, below(outer[axis], end));
+    e.If(inside, [&] {
+      e.Narrow(*place, first, end - 1, [&] {
+        bounds.Set(map.axes.symbols[axis], first, end - 1);
+        ForEachPiece(map, outer, bounds, body, axis + 1, known + cuts.size());
+      });
+    });
+  }
+}
+
 class RowsMap {
  public:
-  RowsMap(KernelBuilder* b, const Axes& axes, const Accesses& accesses)
-      : b_(*b),
-        e_(b->emitter),
-        axes_(axes),
-        lanes_(b->LanesFor(accesses.widest_bytes)),
-        height_(axes.extents[axes.extents.size() - 2]),
-        width_(axes.extents.back()),
-        down_(InteriorOf(accesses, axes.symbols[axes.symbols.size() - 2], height_)),
-        along_(InteriorOf(accesses, axes.symbols.back(), width_)) {}
+  explicit RowsMap(const Map& map)
+      : map_(map),
+        b_(map.b),
+        e_(map.b.emitter),
+        axes_(map.axes),
+        lanes_(map.lanes),
+        height_(axes_.extents[axes_.extents.size() - 2]),
+        width_(axes_.extents.back()) {}
 
   void Lower() {
     const WalkSchedule& walk = b_.choice.walk;
-    const int64_t block = walk.rows;
-    std::vector<Expr> items(axes_.extents.begin(), axes_.extents.end() - 2);
     // Rows of an item: as many as have its elements, in whole blocks.
     const Expr width = e_.Simplify(MaxOf(width_, 1));  // rows of nothing are rows
-    const Expr rows = MaxOf(FloorDiv(walk.elements, width * block), 1) * block;
-    items.push_back(CeilDiv(height_, rows));
-    b_.SetGrid(Product(items));
-    const Coordinates at = Delinearize(b_.Item(), items);
-    for (size_t i = 0; i + 1 < at.size(); ++i) outer_.push_back(Coordinate(at[i], items[i]));
-    const Expr begin = Coordinate(at.back() * rows, height_);
-    const Expr end = Limit(MinOf(begin + rows, height_));
-    const Expr whole = block == 1 ? end : Limit(begin + FloorDiv(end - begin, block) * block);
+    const Expr rows = MaxOf(FloorDiv(walk.elements, width * walk.rows), 1) * walk.rows;
+    const size_t axis = axes_.extents.size() - 2;
+    const Item item = MakeItems(b_, axes_, axis, rows);
+    outer_ = item.outer;
     b_.at.SetHoists();
-    e_.For(begin, whole, block, [&](const Expr& y) {
-      e_.bounds().Set(*y.symbol(), 0, height_ - block);
-      Rows(y, block);
-    });
-    if (block == 1) return;
-    e_.For(whole, end, 1, [&](const Expr& y) {
-      e_.bounds().Set(*y.symbol(), 0, height_ - 1);
-      Rows(y, 1);
+    const Cuts cuts = CutsOf(map_.accesses, axes_, axis);
+    ForEachPiece(map_, outer_, map_.bounds, [&](const Bounds& bounds) {
+      if (cuts.empty()) {
+        Find(bounds);
+        return Blocks(item.begin, item.end, 0, height_);
+      }
+      for (size_t i = 0; i <= cuts.size(); ++i) {
+        const Expr first = i == 0 ? Expr(0) : cuts[i - 1];
+        const Expr last = i == cuts.size() ? height_ : cuts[i];
+        Bounds piece = bounds;
+        piece.Set(axes_.symbols[axis], first, last - 1);
+        Find(piece);
+        const Expr begin = Limit(e_, MaxOf(item.begin, first), height_);
+        const Expr end = Limit(e_, MaxOf(MinOf(item.end, last), begin), height_);
+        Blocks(begin, end, first, last);
+      }
     });
   }
 
  private:
-  Expr Coordinate(const Expr& value, const Expr& extent) {
-    return e_.Coordinate(e_.Simplify(value), extent);
+  // What is inside where the axes have these bounds.
+  void Find(const Bounds& bounds) {
+    const Accesses a = map_.accesses.choices.empty() ? map_.accesses : map_.Collect(bounds);
+    down_ = InteriorOf(a, axes_.symbols[axes_.symbols.size() - 2], height_);
+    along_ = InteriorOf(a, axes_.symbols.back(), width_);
   }
-  Expr Limit(const Expr& value) { return e_.Coordinate(e_.Simplify(value), height_ + 1); }
+
+  // The rows [begin, end) of the piece [first, last), where they are that.
+  void Blocks(const Expr& begin, const Expr& end, const Expr& first, const Expr& last) {
+    const int64_t block = b_.choice.walk.rows;
+    const Expr whole =
+        block == 1 ? end : Limit(e_, begin + FloorDiv(end - begin, block) * block, height_);
+    e_.For(begin, whole, block, [&](const Expr& y) {
+      e_.bounds().Set(*y.symbol(), first, last - block);
+      Rows(y, block);
+    });
+    if (block == 1) return;
+    e_.For(whole, end, 1, [&](const Expr& y) {
+      e_.bounds().Set(*y.symbol(), first, last - 1);
+      Rows(y, 1);
+    });
+  }
 
   // True where [i, i + count) is inside.
   Var IsInside(const Interior& interior, const Expr& i, int64_t count) {
@@ -157,12 +280,13 @@ class RowsMap {
     }
   }
 
+  const Map& map_;
   KernelBuilder& b_;
   kir::Emitter& e_;
   const Axes& axes_;
   const int lanes_;
   const Expr height_, width_;
-  const Interior down_, along_;
+  Interior down_, along_;
   Coordinates outer_;
 };
 
@@ -199,40 +323,35 @@ void LowerLine(KernelBuilder& b, const Axes& axes, int lanes, bool chunked) {
 }
 
 // Pieces of long rows.
-void LowerPieces(KernelBuilder& b, const Axes& axes, int lanes) {
+void LowerPieces(const Map& map) {
+  KernelBuilder& b = map.b;
   kir::Emitter& e = b.emitter;
+  const Axes& axes = map.axes;
+  const int lanes = map.lanes;
   const Expr length = axes.extents.back();
-  const int64_t piece = b.choice.walk.elements, step = int64_t{lanes} * b.choice.walk.unroll;
-  std::vector<Expr> items(axes.extents.begin(), axes.extents.end() - 1);
-  items.push_back(CeilDiv(length, piece));
-  b.SetGrid(Product(items));
-  const Coordinates at = Delinearize(b.Item(), items);
-  Coordinates outer;
-  for (size_t i = 0; i + 1 < at.size(); ++i) {
-    outer.push_back(e.Coordinate(e.Simplify(at[i]), items[i]));
-  }
-  const Expr begin = e.Coordinate(e.Simplify(at.back() * piece), length);
-  const auto limit = [&](const Expr& to) { return e.Coordinate(e.Simplify(to), length + 1); };
-  const Expr end = limit(MinOf(begin + piece, length));
-  const Expr whole = limit(begin + FloorDiv(end - begin, step) * step);
+  const int64_t step = int64_t{lanes} * b.choice.walk.unroll;
+  const Item item = MakeItems(b, axes, axes.extents.size() - 1, b.choice.walk.elements);
+  const Expr whole = Limit(e, item.begin + FloorDiv(item.end - item.begin, step) * step, length);
   b.at.SetHoists();
   const auto store = [&](const Expr& x, const std::optional<Expr>& count) {
     PointLowering::Context context(&b.at, lanes, count);
-    Coordinates element = outer;
+    Coordinates element = item.outer;
     element.push_back(x + Expr::Symbol(kir::kLane));
     b.StoreRoot(Place(axes, element));
   };
-  e.For(begin, whole, step, [&](const Expr& x) {
-    e.bounds().Set(*x.symbol(), 0, length - step);
+  ForEachPiece(map, item.outer, map.bounds, [&](const Bounds&) {
+    e.For(item.begin, whole, step, [&](const Expr& x) {
+      e.bounds().Set(*x.symbol(), 0, length - step);
+      e.bounds().Set(kir::kLane, 0, lanes - 1);
+      for (int64_t part = 0; part < step; part += lanes) store(x + part, std::nullopt);
+    });
+    e.For(whole, item.end, lanes, [&](const Expr& x) {
+      e.bounds().Set(*x.symbol(), 0, length - 1);
+      e.bounds().Set(kir::kLane, 0, length - 1 - x);
+      store(x, item.end - x);
+    });
     e.bounds().Set(kir::kLane, 0, lanes - 1);
-    for (int64_t part = 0; part < step; part += lanes) store(x + part, std::nullopt);
   });
-  e.For(whole, end, lanes, [&](const Expr& x) {
-    e.bounds().Set(*x.symbol(), 0, length - 1);
-    e.bounds().Set(kir::kLane, 0, length - 1 - x);
-    store(x, end - x);
-  });
-  e.bounds().Set(kir::kLane, 0, lanes - 1);
 }
 
 }  // namespace
@@ -240,22 +359,21 @@ void LowerPieces(KernelBuilder& b, const Axes& axes, int lanes) {
 absl::Status LowerMap(KernelBuilder& b) {
   Axes axes = RootAxes(b.root);
   MergeAxes(b.input, b.choice.root, axes, b.emitter.bounds());
-  Bounds bounds = b.emitter.bounds();
+  Map map{b, axes, b.emitter.bounds(), {}, 1};
   for (size_t i = 0; i < axes.symbols.size(); ++i) {
-    bounds.SetExtent(axes.symbols[i], axes.extents[i]);
+    map.bounds.SetExtent(axes.symbols[i], axes.extents[i]);
   }
-  const Accesses accesses =
-      CollectAccesses(b.input.graph, b.input.has_memory, b.choice.root, axes.root, bounds);
-  const std::optional<int64_t> longest = bounds.Maximum(axes.extents.back());
+  map.accesses = map.Collect(map.bounds);
+  map.lanes = b.LanesFor(map.accesses.widest_bytes);
+  const std::optional<int64_t> longest = map.bounds.Maximum(axes.extents.back());
   // So that one long axis can be shared out.
   const bool chunked = !longest || *longest > 2 * b.choice.walk.elements;
-  const int lanes = b.LanesFor(accesses.widest_bytes);
   if (axes.extents.size() > 1 && chunked) {
-    LowerPieces(b, axes, lanes);
-  } else if (axes.extents.size() > 1 && IsLight(b.input, accesses)) {
-    RowsMap(&b, axes, accesses).Lower();
+    LowerPieces(map);
+  } else if (axes.extents.size() > 1 && IsLight(b.input, map.accesses)) {
+    RowsMap(map).Lower();
   } else {
-    LowerLine(b, axes, lanes, chunked);
+    LowerLine(b, axes, map.lanes, chunked);
   }
   return absl::OkStatus();
 }

@@ -97,6 +97,10 @@ Var PointLowering::Compute(NodeId id, const Coordinates& coordinates) {
 }
 
 Var PointLowering::Elementwise(const Node& node, const Coordinates& coordinates) {
+  if (const auto choice = ChoiceOf(graph_, has_memory_, node, coordinates, e_.bounds())) {
+    const std::optional<int> taken = Decided(*choice, e_.bounds());
+    if (taken) return At(node.inputs[*taken], coordinates);
+  }
   std::vector<Var> args;
   args.reserve(node.inputs.size());
   for (NodeId input : node.inputs) args.push_back(At(input, coordinates));

@@ -34,6 +34,7 @@ class Walk {
   void VisitContract(const Node& node, const std::vector<Expr>& coordinates);
   void VisitMap(const Node& node, const std::vector<Expr>& coordinates);
   void VisitGather(const Node& node, const std::vector<Expr>& coordinates);
+  void VisitSelect(const Node& node, const std::vector<Expr>& coordinates);
 
   const Graph& graph_;
   const std::vector<bool>& has_memory_;
@@ -68,6 +69,8 @@ void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
       return VisitMap(node, coordinates);
     case Op::kGather:
       return VisitGather(node, coordinates);
+    case Op::kSelect:
+      return VisitSelect(node, coordinates);
     case Op::kSumReduce:
     case Op::kMaxReduce:
     case Op::kMulReduce:
@@ -147,6 +150,46 @@ void Walk::VisitGather(const Node& node, const std::vector<Expr>& coordinates) {
   Visit(node.inputs[0], source, false);
 }
 
+void Walk::VisitSelect(const Node& node, const std::vector<Expr>& coordinates) {
+  std::optional<Condition> choice;
+  // What is not decided about may yet have memory.
+  if (first_ == 0) choice = ChoiceOf(graph_, has_memory_, node, coordinates, bounds_);
+  if (choice) {
+    if (const std::optional<int> taken = Decided(*choice, bounds_)) {
+      return Visit(node.inputs[*taken], coordinates, false);
+    }
+    result_.choices.push_back(*std::move(choice));
+    // Places are computed as indices are, whatever the lanes.
+    const int widest = result_.widest_bytes;
+    Visit(node.inputs[0], coordinates, false);
+    result_.widest_bytes = widest;
+  }
+  for (NodeId input : node.inputs) Visit(input, coordinates, false);
+}
+
+// The value of an i64 node that is a function of the place, which cannot overflow.
+std::optional<Expr> PlaceValue(const Graph& graph, const std::vector<bool>& has_memory, NodeId id,
+                               const std::vector<Expr>& coordinates, const Bounds& bounds) {
+  const Node& node = graph.node(id);
+  if (has_memory[id] || node.type.dtype != DType::kI64) return std::nullopt;
+  switch (node.op) {
+    case Op::kIota:
+      return coordinates[GetAttr<int64_t>(node.attrs, "axis")];
+    case Op::kConstant: {
+      const Tensor& value = GetAttr<Tensor>(node.attrs, "value");
+      if (value.elements() != 1) return std::nullopt;
+      return Expr(LoadScalar(value, 0).i);
+    }
+    case Op::kIndexMap:
+      if (node.attrs.contains("fill")) return std::nullopt;
+      return PlaceValue(graph, has_memory, node.inputs[0],
+                        MapCoordinates(GetAttr<IndexMap>(node.attrs, "map"), coordinates, bounds),
+                        bounds);
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
@@ -154,6 +197,26 @@ Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory
   Walk walk(graph, has_memory, std::move(bounds), first);
   walk.Visit(root, coordinates, /*root=*/true);
   return std::move(walk).Take();
+}
+
+std::optional<Condition> ChoiceOf(const Graph& graph, const std::vector<bool>& has_memory,
+                                  const Node& select, const std::vector<Expr>& coordinates,
+                                  const Bounds& bounds) {
+  if (select.op != Op::kSelect || has_memory[select.inputs[0]]) return std::nullopt;
+  const Node& less = graph.node(select.inputs[0]);
+  if (less.op != Op::kLessThan) return std::nullopt;
+  std::optional<Expr> sides[2];
+  for (int i = 0; i < 2; ++i) {
+    sides[i] = PlaceValue(graph, has_memory, less.inputs[i], coordinates, bounds);
+    if (!sides[i]) return std::nullopt;
+  }
+  return Condition{*std::move(sides[0]), *std::move(sides[1])};
+}
+
+std::optional<int> Decided(const Condition& choice, const Bounds& bounds) {
+  if (bounds.Less(choice.coordinate, choice.extent)) return 1;
+  if (bounds.NonNegative(choice.coordinate - choice.extent)) return 2;
+  return std::nullopt;
 }
 
 Expr RowMajorOffset(const Shape& shape, const std::vector<Expr>& coordinates) {

@@ -8,6 +8,7 @@
 #ifndef ATHANOR_COMPILER_SEARCH_ACCESS_H_
 #define ATHANOR_COMPILER_SEARCH_ACCESS_H_
 
+#include <optional>
 #include <vector>
 
 #include "compiler/ir/graph.h"
@@ -31,6 +32,7 @@ struct Accesses {
       reductions;  // Sum-, Max-, MulReduce, Contract, EmbeddingBag, Attention computed inline
   std::vector<Expr> indices;  // other uses of coordinates: Iota, the conditions of filled maps
   std::vector<Condition> conditions;  // those not proved
+  std::vector<Condition> choices;     // of Selects by the place (ChoiceOf), those not decided
   Bounds bounds;                      // those given, and of the symbols made on the way
   int widest_bytes = 1;               // of the dtypes computed with
 };
@@ -41,6 +43,16 @@ struct Accesses {
 // them yet.
 Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
                          const std::vector<Expr>& coordinates, Bounds bounds, NodeId first = 0);
+
+// Where a Select takes its first value because of the place alone, as one made of a Concat does:
+// where the condition's coordinate is below its extent; both may be negative. nullopt for any other
+// node.
+std::optional<Condition> ChoiceOf(const Graph& graph, const std::vector<bool>& has_memory,
+                                  const Node& select, const std::vector<Expr>& coordinates,
+                                  const Bounds& bounds);
+
+// Which of its values such a Select takes: its operand's number; nullopt unless the bounds say.
+std::optional<int> Decided(const Condition& choice, const Bounds& bounds);
 
 // Row-major offset of an element, in elements.
 Expr RowMajorOffset(const Shape& shape, const std::vector<Expr>& coordinates);

@@ -171,6 +171,62 @@ TEST(CollectAccessesTest, IndicesAreWhatCoordinatesAreUsedForBesideLoads) {
   EXPECT_EQ(a.indices[1].ToString(), "x0");
 }
 
+// A Concat of [b, 3, h] and [b, 5, h]: which of them is read is known by the place, as far as the
+// bounds say.
+TEST(CollectAccessesTest, SelectsByThePlace) {
+  const char* text = R"(graph "" {
+    dim b in [1, 64]
+    dim h in [1, 64]
+    %0 = Input "x" : f32[b, 3, h]
+    %1 = Input "y" : f32[b, 5, h]
+    %2 = IndexMap(%0) {map=map[b, 8, h]($0, $1, $2), fill=f32[] {0.0}}
+    %3 = IndexMap(%1) {map=map[b, 8, h]($0, $1 - 3, $2), fill=f32[] {0.0}}
+    %4 = Iota {shape=shape[b, 8, h], axis=1, dtype=i64}
+    %5 = Constant {value=i64[] {3}}
+    %6 = IndexMap(%5) {map=map[b, 8, h]()}
+    %7 = LessThan(%4, %6)
+    %8 = Select(%7, %2, %3)
+    output "z" = %8
+  })";
+  Bounds bounds;
+  const Accesses both = Collect(text, &bounds);
+  EXPECT_EQ(both.loads.size(), 2u);
+  ASSERT_EQ(both.choices.size(), 1u);
+  EXPECT_EQ(both.choices[0].coordinate, S("x1"));
+  EXPECT_EQ(both.choices[0].extent, Expr(3));
+  EXPECT_EQ(both.conditions.size(), 2u);
+  EXPECT_EQ(both.widest_bytes, 4);  // not the place's 8
+  const absl::StatusOr<Graph> g = ParseGraph(text);
+  const std::vector<bool> memory = {true, true, false, false, false, false, false, false, false};
+  for (const bool first : {true, false}) {
+    bounds.Set("x1", first ? 0 : 3, first ? 2 : 7);
+    const Accesses one = CollectAccesses(*g, memory, 8, {S("x0"), S("x1"), S("x2")}, bounds);
+    ASSERT_EQ(one.loads.size(), 1u);
+    EXPECT_EQ(LoadText(one.loads[0]), first ? "0[x0, x1, x2]" : "1[x0, x1 - 3, x2]");
+    EXPECT_TRUE(one.choices.empty());
+    EXPECT_TRUE(one.conditions.empty());
+  }
+  // Before the condition's memory is decided about, nothing is known of it.
+  EXPECT_EQ(CollectAccesses(*g, memory, 8, {S("x0"), S("x1"), S("x2")}, bounds, 7).loads.size(),
+            4u);
+}
+
+TEST(CollectAccessesTest, SelectsOfDataAreNoneByThePlace) {
+  const Accesses a = Collect(R"(graph "" {
+    dim b in [1, 64]
+    %0 = Input "x" : f32[b]
+    %1 = Input "at" : i64[b]
+    %2 = Iota {shape=shape[b], axis=0, dtype=i64}
+    %3 = LessThan(%2, %1)
+    %4 = Floor(%0)
+    %5 = Select(%3, %0, %4)
+    output "z" = %5
+  })");
+  EXPECT_TRUE(a.choices.empty());
+  EXPECT_EQ(a.loads.size(), 2u);
+  EXPECT_EQ(a.widest_bytes, 8);
+}
+
 TEST(RowMajorOffsetTest, Strides) {
   EXPECT_EQ(RowMajorOffset({S("b"), S("s"), 4}, {A(0), A(1), A(2)}),
             4 * S("s") * A(0) + 4 * A(1) + A(2));

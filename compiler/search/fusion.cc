@@ -263,6 +263,7 @@ bool Grouping::CanInline(NodeId n) {
   if (IsView(n) || IsPacked(n)) return true;
   if (views_only_[n] || is_weight_[n]) return false;
   if (groups_[n].size() != 1) {
+    if (repeats_.IsRowsPlace(n)) return fusion_.rules.producers;
     // Computed again in each kernel, which only the search asks for.
     auto asked = fusion_.nodes.find(n);
     return fusion_.rules.again && asked != fusion_.nodes.end() && asked->second == Fuse::kInline &&

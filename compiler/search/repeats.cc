@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/search/extents.h"
@@ -44,6 +45,31 @@ bool MovesWithTwo(const Node& node) {
   });
 }
 
+// The axes that a cheap function of the place alone moves with; nullopt for any other node.
+using PlaceAxes = std::optional<std::set<int64_t>>;
+
+PlaceAxes PlaceAxesOf(const Node& node, const std::vector<PlaceAxes>& known) {
+  if (node.op == Op::kConstant && node.type.shape.empty()) return std::set<int64_t>();
+  if (node.op == Op::kIota) return std::set<int64_t>{GetAttr<int64_t>(node.attrs, "axis")};
+  const bool map = node.op == Op::kIndexMap && !node.attrs.contains("fill");
+  const bool cheap = OpInfo(node.op).op_class == OpClass::kElementwise && CostOf(node) < kDear;
+  if (!map && !cheap) return std::nullopt;
+  std::set<int64_t> axes;
+  for (NodeId i : node.inputs) {
+    if (!known[i]) return std::nullopt;
+    axes.insert(known[i]->begin(), known[i]->end());
+  }
+  if (!map) return axes;
+  const IndexMap& places = GetAttr<IndexMap>(node.attrs, "map");
+  std::set<int64_t> moved;
+  for (int64_t a : axes) {
+    for (size_t i = 0; i < places.shape.size(); ++i) {
+      if (places.coordinates[a].Uses(absl::StrCat("$", i))) moved.insert(static_cast<int64_t>(i));
+    }
+  }
+  return moved;
+}
+
 }  // namespace
 
 bool ReadsWindows(const Graph& graph, const Node& node) {
@@ -83,7 +109,15 @@ Repeats::Repeats(const Graph& graph)
       elements_(graph.nodes.size(), -1),
       place_cost_(graph.nodes.size(), -1),
       again_(graph.nodes.size(), 1),
-      window_(graph.nodes.size()) {
+      window_(graph.nodes.size()),
+      rows_place_(graph.nodes.size()) {
+  std::vector<PlaceAxes> axes;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    axes.push_back(PlaceAxesOf(node, axes));
+    rows_place_[n] = axes[n] && !node.type.shape.empty() &&
+                     !axes[n]->contains(static_cast<int64_t>(node.type.shape.size()) - 1);
+  }
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     const bool moves = node.op == Op::kIndexMap;

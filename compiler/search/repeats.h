@@ -25,6 +25,11 @@ class Repeats {
   // first; `has_memory` says it of them.
   bool Pay(NodeId n, absl::Span<const NodeId> users, const std::vector<bool>& has_memory);
 
+  // Whether `n` is as cheap to compute in each kernel that reads it as to load: a condition or
+  // number that is the same along its last axis, of the place alone, as the pieces of a Concat are
+  // told apart by.
+  bool IsRowsPlace(NodeId n) const { return rows_place_[n]; }
+
  private:
   double Elements(NodeId n);
   bool IsWindow(NodeId user, NodeId n);
@@ -35,6 +40,7 @@ class Repeats {
   std::vector<double> place_cost_;  // of an element that depends on its place alone; else negative
   std::vector<double> again_;       // how often an element is computed, if where it is read
   std::vector<bool> window_;        // read by windows or a Gather
+  std::vector<bool> rows_place_;
 };
 
 // Whether one of the values that `node` is computed from is read by windows: a map with a

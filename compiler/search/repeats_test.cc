@@ -61,6 +61,19 @@ TEST(RepeatsTest, PositionsThatAllRowsShareHaveMemory) {
             "map 6, map 7");
 }
 
+// Conditions of the place that are the same along rows are no tensors, however many read them;
+// those that differ along rows are.
+TEST(RepeatsTest, ConditionsOfRowsAreComputedWhereTheyAreRead) {
+  for (const int axis : {1, 2}) {
+    EXPECT_EQ(Kernels(absl::StrCat(R"(%0 = Input "x" : f32[n, 8, h] %1 = Iota {axis=)", axis,
+                                   R"(, dtype=i64, shape=shape[n, 8, h]}
+      %2 = Constant {value=i64[] {3}} %3 = IndexMap(%2) {map=map[n, 8, h]()}
+      %4 = LessThan(%1, %3) %5 = Floor(%0) %6 = Select(%4, %0, %5) %7 = Tanh(%0)
+      %8 = Select(%4, %0, %7) output "y" = %6 output "z" = %8)")),
+              axis == 1 ? "map 6, map 8" : "map 4, map 6, map 8");
+  }
+}
+
 // Lanes along a window's few elements would be idle.
 TEST(RepeatsTest, ShortReductionsHaveLanesAlongTheirResults) {
   for (const char* shape : {"[n, h, 3]", "[n, h, 4]"}) {
