@@ -18,6 +18,8 @@ constexpr size_t kMaxSources = 8;
 constexpr int64_t kMaxEqualElements = 64;
 // A size up to this is counted off an Iota; what may be larger is computed from its symbols.
 constexpr int64_t kMaxCounted = int64_t{1} << 20;
+// Of all literals of a graph; weights are no literals.
+constexpr int64_t kMaxLiteralBytes = 128 << 20;
 
 std::vector<int> SourcesOf(absl::Span<const Value> inputs) {
   std::vector<int> all;
@@ -164,6 +166,16 @@ void OpBuilder::Fail(absl::Status status) {
 
 NodeId OpBuilder::AddNode(Op op, std::vector<NodeId> inputs, Attrs attrs) {
   if (!status_.ok()) return kNoNode;
+  if (op == Op::kConstant) {
+    literal_bytes_ += static_cast<int64_t>(GetAttr<Tensor>(attrs, "value").bytes.size());
+    if (literal_bytes_ > kMaxLiteralBytes) {
+      Fail(absl::ResourceExhaustedError(Cat("what is computed of constants takes more than ",
+                                            kMaxLiteralBytes,
+                                            " bytes up to here, the most that "
+                                            "an import makes; store it as initializers")));
+      return kNoNode;
+    }
+  }
   absl::StatusOr<NodeId> node = builder_.Add(op, std::move(inputs), std::move(attrs));
   if (node.ok()) return *node;
   Fail(node.status());

@@ -151,6 +151,7 @@ class OpBuilder {
   std::vector<std::pair<Value, bool>> guards_;
   int64_t unproved_ = 0;
   std::set<NodeId> stand_ins_;
+  int64_t literal_bytes_ = 0;
 };
 
 // Pooling's and convolution's geometry: per spatial axis.

@@ -130,6 +130,14 @@ TEST(BuildTest, SizesOfNumbersAreLiterals) {
   EXPECT_EQ(t.b().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(BuildTest, LiteralsTogetherAreBounded) {
+  Built t;
+  for (int i = 0; i < 2; ++i) t.b().Literal(Elem::kUInt8, Tensor::Zeros(DType::kU8, {60 << 20}));
+  EXPECT_TRUE(t.b().status().ok());
+  t.b().Literal(Elem::kUInt8, Tensor::Zeros(DType::kU8, {60 << 20}));
+  EXPECT_EQ(t.b().status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(BuildTest, SizesOverADivisor) {
   Built t({{"a", 1, 100}});
   t.Input(Elem::kBool, {S("a")});

@@ -15,6 +15,9 @@ using Substitution = std::map<std::string, Expr, std::less<>>;
 
 constexpr size_t kMaxGiven = 1024;
 constexpr size_t kShownPlaces = 4;
+constexpr size_t kShownDims = 16;
+// Sizes without a number: each is a dim, of which a graph has 64, or follows from others.
+constexpr size_t kMaxTexts = 2048;
 
 std::set<std::string> SymbolsOf(const Expr& e) {
   std::set<std::string> symbols;
@@ -27,24 +30,6 @@ bool IsName(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   });
-}
-
-std::string ShapeText(const Shape& shape) {
-  std::string text;
-  for (const Expr& size : shape) text += Cat(text.empty() ? "" : ", ", size.ToString());
-  return Cat("[", text, "]");
-}
-
-std::string ShapeText(const ::onnx::TensorShapeProto& shape) {
-  std::string text;
-  for (const auto& dim : shape.dim()) {
-    text += text.empty() ? "" : ", ";
-    text += dim.has_dim_value()            ? Cat(dim.dim_value())
-            : dim.dim_param().empty()      ? "?"
-            : IsValidUtf8(dim.dim_param()) ? dim.dim_param()
-                                           : Quoted(dim.dim_param());
-  }
-  return Cat("[", text, "]");
 }
 
 // What `e` divides by and may be below 1 within the bounds. Such a size has no value for some
@@ -168,6 +153,11 @@ absl::Status DimReader::ReadInput(const ::onnx::ValueInfoProto& input) {
       axes.push_back({0, FindText(dim.dim_param(), true)});
     } else {
       axes.push_back({0, FindText(Cat(input.name(), "_", axes.size()), false)});
+    }
+    if (texts_.size() > kMaxTexts) {
+      return Invalid(
+          "with it the inputs have more than ", kMaxTexts, " different sizes that are no numbers; ",
+          LimitIs(limits_.max_dims, "max_dims"), " for those that follow from no others");
     }
   }
   axes_.push_back(std::move(axes));
@@ -353,6 +343,7 @@ std::string DimReader::PlacesOf(const std::string& symbol) const {
 absl::Status DimReader::MakeDims() {
   std::set<std::string> seen;
   std::string missing, hint;
+  size_t unbounded = 0;
   for (const ::onnx::ValueInfoProto* input : inputs_) {
     for (const Expr& size : shapes.at(input->name())) {
       for (const std::string& symbol : SymbolsOf(size)) {
@@ -361,6 +352,7 @@ absl::Status DimReader::MakeDims() {
         const auto found = given_by_symbol_.find(symbol);
         const DimGiven* given = found == given_by_symbol_.end() ? nullptr : found->second;
         if (given == nullptr || !given->max) {
+          if (++unbounded > kShownDims) continue;
           missing += Cat(missing.empty() ? "" : ", ", Quoted(text), " (", PlacesOf(symbol), ")");
           if (hint.empty()) hint = Cat(Quoted(text), ": (1, N)");
           continue;
@@ -375,6 +367,7 @@ absl::Status DimReader::MakeDims() {
     }
   }
   if (!missing.empty()) {
+    if (unbounded > kShownDims) missing += Cat(" and ", unbounded - kShownDims, " more");
     return Invalid("dims without bounds: ", missing, "; give dims={", hint, ", ...}");
   }
   if (static_cast<int64_t>(dims.size()) > limits_.max_dims) {
@@ -463,28 +456,6 @@ std::optional<Expr> DimTable::Parse(std::string_view text) const {
     if (by_text_.count(symbol) == 0) return std::nullopt;
   }
   return parsed->Substitute(by_text_);
-}
-
-absl::Status DimTable::CheckClaim(std::string_view what, const ::onnx::TypeProto& claim,
-                                  const Shape& inferred, const Bounds& bounds) const {
-  if (!claim.has_tensor_type() || !claim.tensor_type().has_shape()) return absl::OkStatus();
-  const ::onnx::TensorShapeProto& stated = claim.tensor_type().shape();
-  const auto differ = [&](std::string_view how) {
-    return Invalid(what, ": contradicting shapes: the file states ", ShapeText(stated),
-                   ", the operands give ", ShapeText(inferred), how);
-  };
-  if (stated.dim_size() != static_cast<int>(inferred.size())) return differ("");
-  for (int axis = 0; axis < stated.dim_size(); ++axis) {
-    const ::onnx::TensorShapeProto::Dimension& dim = stated.dim(axis);
-    std::optional<Expr> size;
-    if (dim.has_dim_value() && dim.dim_value() >= 0) size = Expr(dim.dim_value());
-    if (!dim.dim_param().empty()) size = Parse(dim.dim_param());
-    if (!size) continue;
-    if (bounds.Less(*size, inferred[axis]) || bounds.Less(inferred[axis], *size)) {
-      return differ(Cat("; axis ", axis, " differs"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace athanor::onnx

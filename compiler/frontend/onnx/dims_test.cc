@@ -233,6 +233,21 @@ TEST(DimTableTest, DimsWithoutBoundsAreNamedAtOnce) {
             "dims without bounds: \"b\" (axis 0 of input \"x\"); give dims={\"b\": (1, N), ...}");
 }
 
+TEST(DimTableTest, ManyDimsAreToldShortly) {
+  std::vector<Input> inputs;
+  for (int i = 0; i < 2000; ++i) {
+    inputs.push_back({"x" + std::to_string(i), {"d" + std::to_string(i)}});
+  }
+  const std::string error = ErrorOf(inputs, {});
+  EXPECT_NE(error.find("\"d15\" (axis 0 of input \"x15\") and 1984 more; give dims={"),
+            std::string::npos)
+      << error;
+  for (int i = 0; i < 100; ++i) inputs.push_back({"y" + std::to_string(i), {""}});
+  EXPECT_EQ(ErrorOf(inputs, {}),
+            "input \"y48\": with it the inputs have more than 2048 different sizes that are no "
+            "numbers; the limit is 64 (--max_dims) for those that follow from no others");
+}
+
 TEST(DimTableTest, WhatIsGivenWrongly) {
   const std::vector<Input> inputs = {{"x", {"batch", "seq"}}};
   const DimGiven batch = Range("batch", 1, 4), seq = Range("seq", 1, 4);
@@ -313,16 +328,16 @@ TEST(ClaimTest, OnlyWhatIsProvablyOtherwiseIsRefused) {
   EXPECT_EQ(Claim(table, {"s"}, {frames}), "");  // may be equal
   EXPECT_EQ(Claim(table, {"-1"}, {3}), "");
   EXPECT_EQ(Claim(table, {"4", "3"}, {4, 5}),
-            "value \"v\": contradicting shapes: the file states [4, 3], the operands give [4, 5]; "
+            "value \"v\": contradicting shapes: the file states [4, 3], but it has [4, 5]; "
             "axis 1 differs");
   EXPECT_EQ(Claim(table, {"s"}, {s + 1}),
-            "value \"v\": contradicting shapes: the file states [s], the operands give [s + 1]; "
+            "value \"v\": contradicting shapes: the file states [s], but it has [s + 1]; "
             "axis 0 differs");
   EXPECT_EQ(Claim(table, {"9"}, {s}),
-            "value \"v\": contradicting shapes: the file states [9], the operands give [s]; axis 0 "
+            "value \"v\": contradicting shapes: the file states [9], but it has [s]; axis 0 "
             "differs");
   EXPECT_EQ(Claim(table, {"4", ""}, {4}),
-            "value \"v\": contradicting shapes: the file states [4, ?], the operands give [4]");
+            "value \"v\": contradicting shapes: the file states [4, ?], but it has [4]");
 }
 
 TEST(ClaimTest, DimsThatWereGivenValuesAreThose) {

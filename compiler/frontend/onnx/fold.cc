@@ -11,6 +11,9 @@
 namespace athanor::onnx {
 namespace {
 
+// What looking at a node costs, in elements visited.
+constexpr int64_t kNodeWork = 100;
+
 // nullopt unless every size is a number and their product within `limit`.
 std::optional<int64_t> Elements(const Shape& shape, int64_t limit) {
   int64_t elements = 1;
@@ -95,33 +98,39 @@ std::nullopt_t Folder::GiveUp(NodeId node) {
   return std::nullopt;
 }
 
-std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node) {
+std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most) {
   Classify(graph);
   if (cancelled_ || !literal_[node]) return std::nullopt;
   const TensorType& type = graph.node(node).type;
-  const std::optional<int64_t> elements = Elements(type.shape, limits_.max_result_bytes);
+  const std::optional<int64_t> elements =
+      Elements(type.shape, std::min(most, limits_.max_result_bytes));
   if (!elements || *elements * DTypeBytes(type.dtype) > limits_.max_result_bytes) {
     return std::nullopt;
   }
-  // What it needs, operands first.
+  // What it needs, itself first.
   std::vector<NodeId> needed = {node};
   std::set<NodeId> seen = {node};
+  int64_t work = 0, bytes = 0;
   for (size_t i = 0; i < needed.size(); ++i) {
-    for (NodeId operand : graph.node(needed[i]).inputs) {
+    const Node& one = graph.node(needed[i]);
+    const std::optional<int64_t> visits =
+        WorkOf(graph, one, std::min(limits_.max_node_work, limits_.max_work - work_));
+    bool fits = visits.has_value();
+    if (fits) {
+      work += *visits;
+      bytes += *Elements(one.type.shape, limits_.max_work) * DTypeBytes(one.type.dtype);
+      fits = work <= limits_.max_work - work_ && bytes <= limits_.max_bytes;
+    }
+    if (!fits) {
+      // Others may go over the same nodes.
+      work_ += std::min(limits_.max_work - work_, static_cast<int64_t>(i) * kNodeWork);
+      return GiveUp(node);
+    }
+    for (NodeId operand : one.inputs) {
       if (seen.insert(operand).second) needed.push_back(operand);
     }
   }
-  std::sort(needed.begin(), needed.end());
-  int64_t work = 0, bytes = 0;
-  for (NodeId id : needed) {
-    const Node& one = graph.node(id);
-    const std::optional<int64_t> visits =
-        WorkOf(graph, one, std::min(limits_.max_node_work, limits_.max_work - work_));
-    if (!visits) return GiveUp(node);
-    work += *visits;
-    bytes += *Elements(one.type.shape, limits_.max_work) * DTypeBytes(one.type.dtype);
-    if (work > limits_.max_work - work_ || bytes > limits_.max_bytes) return GiveUp(node);
-  }
+  std::sort(needed.begin(), needed.end());  // operands first
   work_ += work;
   absl::StatusOr<Tensor> value = Evaluate(graph, needed);
   if (cancelled_) return std::nullopt;

@@ -23,7 +23,7 @@ class Folder {
  public:
   struct Limits {
     int64_t max_bytes = 64 << 20;        // of all that it folds
-    int64_t max_work = 200'000'000;      // elements visited, together
+    int64_t max_work = 200'000'000;      // elements visited, together, and nodes in vain
     int64_t max_result_bytes = 1 << 16;  // of one
     int64_t max_node_work = 20'000'000;  // of one node, between two times that `cancelled` is asked
   };
@@ -33,10 +33,10 @@ class Folder {
 
   bool cancelled() const { return cancelled_; }
 
-  // The node's value if it follows from Constant, Iota and literals alone, has no dims, and is
-  // within the limits. An index outside its tensor is left for run time, where it is an error only
-  // if the node is needed.
-  std::optional<Tensor> Fold(const Graph& graph, NodeId node);
+  // The node's value if it follows from Constant, Iota and literals alone, has no dims, is within
+  // the limits, and has at most `most` elements. An index outside its tensor is left for run time,
+  // where it is an error only if the node is needed.
+  std::optional<Tensor> Fold(const Graph& graph, NodeId node, int64_t most = int64_t{1} << 16);
 
  private:
   void Classify(const Graph& graph);

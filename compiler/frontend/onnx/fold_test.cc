@@ -81,6 +81,25 @@ TEST_F(FoldTest, WhatFollowsFromTooMuchIsNotTriedAgain) {
   EXPECT_TRUE(folder.Fold(graph_, b_.Add(Op::kExp, {Literal({1})}).value()));
 }
 
+TEST_F(FoldTest, NodesGoneOverInVainCountAsWork) {
+  NodeId sum = Literal({1, 2, 3, 4});
+  for (int i = 0; i < 40; ++i) sum = b_.Add(Op::kAdd, {sum, Literal({1, 2, 3, 4})}).value();
+  const auto reduced = [&] {
+    return b_.Add(Op::kSumReduce, {sum}, {{"axes", std::vector<int64_t>{0}}}).value();
+  };
+  const NodeId small = b_.Add(Op::kExp, {Literal({1})}).value();
+  Folder folder({.max_bytes = 512, .max_work = 10'000});
+  EXPECT_TRUE(folder.Fold(graph_, small));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(folder.Fold(graph_, reduced()));
+  EXPECT_FALSE(folder.Fold(graph_, small));
+}
+
+TEST_F(FoldTest, NoMoreElementsThanAreAskedFor) {
+  const NodeId sum = b_.Add(Op::kAdd, {Literal({1, 2, 3}), Literal({1, 2, 3})}).value();
+  EXPECT_FALSE(Folder({}).Fold(graph_, sum, /*most=*/2));
+  EXPECT_TRUE(Folder({}).Fold(graph_, sum, /*most=*/3));
+}
+
 TEST_F(FoldTest, AConvolutionVisitsItsWholeWeight) {
   const auto literal = [&](std::vector<int64_t> shape) {
     return b_.Constant(Tensor::Zeros(DType::kF32, std::move(shape))).value();

@@ -206,6 +206,9 @@ absl::Status Unroller::ReadCount() {
                       "; a loop that has to be unrolled and whose count depends on dims has at "
                       "most ",
                       kMaxMaskedSteps, " steps");
+  } else if (most_ > kMaxSteps && !c_.Has(1)) {
+    too_long_ = Unimplemented("its trip count is ", most_,
+                              "; a loop that has to be unrolled has at most ", kMaxSteps, " steps");
   }
   return absl::OkStatus();
 }

@@ -155,6 +155,16 @@ TEST(LoopTest, WithoutBound) {
       ImportBytes(LoopModel("going", {"", "c", "v0"}, false).Bytes(), options).status.ok());
 }
 
+TEST(LoopTest, ACountThatCannotBeUnrolledIsRefusedBeforeAnyStepIs) {
+  ImportOptions options;
+  options.values = {{"n", Tensor::Of<int64_t>(DType::kI64, {}, {int64_t{1} << 40})}};
+  const std::string text = RefusalOf(LoopModel("going", {"n", "", "v0"}), options);
+  EXPECT_TRUE(Holds(text,
+                    "its trip count is 1099511627776; a loop that has to be unrolled has at "
+                    "most 65536 steps"))
+      << text;
+}
+
 TEST(LoopTest, AConditionThatOnlyDataTellsMasksTheRest) {
   const TestModel m = LoopModel("data", {"n", "c", "v0"}, false);
   ImportOptions options;

@@ -31,6 +31,9 @@ struct ImportLimits {
   GraphLimits graph;
   int64_t max_folded_bytes = 64 << 20;
   int64_t max_fold_work = 200'000'000;  // elements visited by folding
+  // Of values whose contents are known, together: above it only those of few elements are
+  // (kMaxFewElements), above four times as many the import ends.
+  int64_t max_known_elements = 1 << 18;
   int64_t max_unrolled_nodes = 50'000;  // made by Loop, Scan and recurrent ops
   int64_t max_inlined_nodes = 200'000;  // ONNX nodes visited: functions and branches each time
   int max_nesting = 16;                 // of sub-graphs and functions

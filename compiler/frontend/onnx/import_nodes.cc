@@ -56,12 +56,13 @@ const GraphInfo& Importer::InfoOf(const GraphProto& graph, const GraphInfo* oute
   } else {
     info.status = order.status();
   }
-  for (const auto& input : graph.input()) info.names.insert(input.name());
+  for (const auto& input : graph.input()) info.inputs.insert(input.name());
+  info.names = info.inputs;
   for (const auto& tensor : graph.initializer()) info.names.insert(tensor.name());
   for (const NodeProto& node : graph.node()) {
     for (const std::string& output : node.output()) info.names.insert(output);
   }
-  for (const auto* claims : {&graph.value_info(), &graph.output()}) {
+  for (const auto* claims : {&graph.input(), &graph.value_info(), &graph.output()}) {
     for (const auto& claim : *claims) info.claims.emplace(claim.name(), &claim);
   }
   return info;
@@ -72,6 +73,7 @@ absl::Status Importer::VisitGraph(const GraphProto& graph, Scope* scope, const F
   const GraphInfo& info = InfoOf(graph, outer);
   if (!info.status.ok()) return info.status;
   if (absl::Status s = AddInitializers(graph, scope, frame); !s.ok()) return s;
+  CheckStated(graph, *scope, frame, info);
   for (int position : info.order) {
     if (absl::Status s = VisitNode(graph.node(position), scope, frame, info); !s.ok()) return s;
   }
@@ -128,6 +130,29 @@ void Importer::Poison(const NodeProto& node, Scope* scope) {
     poisoned.poisoned = true;
     if (!output.empty()) scope->Define(output, std::move(poisoned));
   }
+}
+
+int64_t Importer::MostKnown() const {
+  return known_ < options_.limits.max_known_elements ? kMaxKnownElements : kMaxFewElements;
+}
+
+absl::Status Importer::CountKnown(const NodeContext& context, const Value& value) {
+  if (value.known == nullptr) return absl::OkStatus();
+  for (int i = 0; i < context.inputs(); ++i) {  // those of Identity are counted where they are made
+    if (context.Has(i) && context.In(i).known == value.known) return absl::OkStatus();
+  }
+  const Known& known = *value.known;
+  known_ += known.literal ? known.literal->elements() : static_cast<int64_t>(known.sizes.size());
+  const int64_t most = 4 * options_.limits.max_known_elements;
+  if (known_ <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      Cat("node ", Quoted(context.frame().path + NodeName(context.node())), " (",
+          context.node().op_type(),
+          "): the constants and sizes that the model computes have more "
+          "than ",
+          most,
+          " elements up to here, the most that are known at import; store what is "
+          "no shape as an initializer"));
 }
 
 absl::Status Importer::CountCopied(size_t bytes) {
@@ -290,7 +315,8 @@ absl::Status Importer::VisitNode(const NodeProto& given, Scope* scope, const Fra
 
 absl::Status Importer::RunHandler(const Target& target, NodeContext* context) {
   if (target.schema->domain.empty()) {
-    if (std::optional<std::vector<Value>> known = ComputeKnown(*context, b_->bounds())) {
+    if (std::optional<std::vector<Value>> known =
+            ComputeKnown(*context, b_->bounds(), MostKnown())) {
       for (size_t o = 0; o < known->size(); ++o) {
         context->Set(static_cast<int>(o), std::move((*known)[o]));
       }
@@ -320,44 +346,24 @@ absl::Status Importer::Conclude(NodeContext* context, NodeId mark, Scope* scope)
     }
     Value& value = *context->result(o);
     if (value.known == nullptr && value.node != kNoNode) {
-      if (std::optional<Tensor> folded = folder_.Fold(graph_, value.node)) {
+      if (std::optional<Tensor> folded = folder_.Fold(graph_, value.node, MostKnown())) {
         value.known = std::make_shared<const Known>(KnownOf(*std::move(folded)));
         value.node = kNoNode;
       }
       if (folder_.cancelled()) return CheckLimits();
     }
+    if (absl::Status s = CountKnown(*context, value); !s.ok()) return s;
     value.sources = value.known != nullptr ? std::vector<int>() : sources;
     if (value.node >= mark) {
       Node& made = graph_.nodes[value.node];
       if (made.name.empty()) made.name = UniqueName(context->frame().path + name);
     }
-    auto claim = context->info().claims.find(name);
-    if (claim != context->info().claims.end()) {
-      if (absl::Status s = CheckClaim(name, value, *claim->second); !s.ok()) {
-        Refuse(&node, context->frame(), context->version(), s);
-      }
+    if (absl::Status s = CheckClaims(name, value, context->info()); !s.ok()) {
+      Refuse(&node, context->frame(), context->version(), s);
     }
     scope->Define(name, value);
   }
   return absl::OkStatus();
-}
-
-absl::Status Importer::CheckClaim(std::string_view name, const Value& value,
-                                  const ::onnx::ValueInfoProto& claim) const {
-  const ::onnx::TypeProto& type = claim.type();
-  const std::string what = Cat("value ", Quoted(name));
-  if (type.value_case() == ::onnx::TypeProto::VALUE_NOT_SET) return absl::OkStatus();
-  if (!type.has_tensor_type()) {
-    return Invalid(what, " is stated to be no tensor, but is one");
-  }
-  const int32_t number = type.tensor_type().elem_type();
-  if (number != 0 && number != Row(value.elem).number) {
-    const std::optional<Elem> stated = ElemOf(number);
-    return Invalid(what, " is stated to be of type ",
-                   stated ? std::string(ElemName(*stated)) : Cat("number ", number), ", but is of ",
-                   ElemName(value.elem));
-  }
-  return dims_->CheckClaim(what, type, value.shape, b_->bounds());
 }
 
 absl::Status Importer::CheckInside(const NodeProto& node, const Scope& scope, const Frame& frame,
@@ -443,7 +449,10 @@ absl::StatusOr<std::vector<Value>> Importer::Inline(const GraphProto& graph,
                      " is made by nothing");
     }
     if (found.value->poisoned) return absl::AbortedError("refused inside");
-    if (found.level <= context->scope().level()) context->Capture(*found.value);
+    if (found.level <= context->scope().level()) {
+      context->Capture(*found.value);
+      if (absl::Status s = CheckClaim(output.name(), *found.value, output); !s.ok()) return s;
+    }
     outputs.push_back(*found.value);
   }
   return outputs;

@@ -63,13 +63,16 @@ absl::StatusOr<Value> Importer::MakeValue(const ::onnx::TensorProto& tensor,
   absl::StatusOr<StoredTensor> stored = DescribeTensor(tensor, model_.lifted, model_.files);
   if (!stored.ok()) return stored.status();
   if (stored->payload && stored->payload->file != 0) external_.push_back(*stored);
-  if (!IsKnownAtImport(*stored)) return MakeParameter(*std::move(stored), name);
+  if (!IsKnownAtImport(*stored) || stored->elements > MostKnown()) {
+    return MakeParameter(*std::move(stored), name);
+  }
   absl::StatusOr<Tensor> literal = ReadTensor(*stored, reader_);
   if (!literal.ok()) return literal.status();
   Value value;
   value.elem = stored->elem;
   value.shape.assign(stored->shape.begin(), stored->shape.end());
   value.known = std::make_shared<const Known>(KnownOf(*std::move(literal)));
+  known_ += static_cast<int64_t>(value.known->sizes.size());
   return value;
 }
 

@@ -179,6 +179,51 @@ TEST(ImportTest, ContradictingClaimsAreRefused) {
               HasSubstr("value \"y\" is stated to be of type double, but is of float"));
 }
 
+TEST(ImportTest, ClaimsOfWhatNoNodeMakesAreCheckedToo) {
+  // An initializer that is listed as an input of another type, or shape.
+  TestModel weight(21);
+  weight.Input("x", Elem::kFloat, {2}).Initializer("w", F32({2}, {1, 2}));
+  weight.Node("Add", {"x", "w"}, {"y"}).Output("y", Elem::kFloat);
+  TestModel typed = weight, shaped = weight, right = weight;
+  typed.Input("w", Elem::kInt64, {2});
+  shaped.Input("w", Elem::kFloat, {5});
+  right.Input("w", Elem::kFloat, {2});
+  EXPECT_THAT(Message(ImportBytes(typed.Bytes()).status),
+              HasSubstr("value \"w\" is stated to be of type int64, but is of float"));
+  EXPECT_THAT(Message(ImportBytes(shaped.Bytes()).status),
+              HasSubstr("value \"w\": contradicting shapes: the file states [5], but it has [2]"));
+  EXPECT_TRUE(ImportBytes(right.Bytes()).status.ok());
+  // An input as an output.
+  TestModel same(21);
+  same.Input("x", Elem::kFloat, {2}).Output("x", Elem::kInt64);
+  EXPECT_THAT(Message(ImportBytes(same.Bytes()).status), HasSubstr("value \"x\" is stated"));
+  // Of two claims the second.
+  TestModel two(21);
+  two.Input("x", Elem::kFloat, {2}).Node("Exp", {"x"}, {"y"}).Output("y", Elem::kFloat, {3});
+  *two.proto.add_value_info() = TestGraph().Output("y", Elem::kFloat, {2}).proto.output(0);
+  EXPECT_THAT(Message(ImportBytes(two.Bytes()).status),
+              HasSubstr("the file states [3], but it has [2]"));
+}
+
+TEST(ImportTest, ClaimsOfSubGraphsAreChecked) {
+  const auto loop = [](Elem carried, Elem result) {
+    TestGraph body;
+    body.Input("i", Elem::kInt64, {}).Input("c", Elem::kBool, {}).Input("v", carried, {2});
+    body.Node("Identity", {"c"}, {"go"}).Node("Exp", {"v"}, {"w"});
+    body.Output("go", Elem::kBool).Output("w", Elem::kFloat).Output("x", result);
+    TestModel m(21);
+    m.Input("x", Elem::kFloat, {2}).Initializer("n", I64({}, {2}));
+    m.Node("Loop", {"n", "", "x"}, {"y", "all"}, {{"body", body.proto}});
+    m.Output("y", Elem::kFloat).Output("all", Elem::kFloat);
+    return Message(ImportBytes(m.Bytes()).status);
+  };
+  EXPECT_EQ(loop(Elem::kFloat, Elem::kFloat), "");
+  EXPECT_THAT(loop(Elem::kDouble, Elem::kFloat),
+              HasSubstr("value \"v\" is stated to be of type double, but is of float"));
+  EXPECT_THAT(loop(Elem::kFloat, Elem::kInt64),
+              HasSubstr("value \"x\" is stated to be of type int64, but is of float"));
+}
+
 TEST(ImportTest, DomainsAndVersionsAreNamed) {
   TestModel m(21);
   m.Input("x", Elem::kFloat, {2}).Node("Foo", {"x"}, {"y"}, {}, "my.domain");
@@ -278,6 +323,45 @@ TEST(ImportTest, OutputsMayBeInputsConstantsAndTwice) {
   EXPECT_EQ(Values((*y)[2]), (std::vector<float>{1, 2}));
   m.Output("x", Elem::kFloat);
   EXPECT_THAT(Message(ImportBytes(m.Bytes()).status), HasSubstr("output \"x\" is there twice"));
+}
+
+// Contents as expressions take two hundred times the bytes that state them.
+TEST(ImportTest, WhatIsKnownOfContentsIsBounded) {
+  TestModel m(21);
+  m.Input("x", Elem::kFloat, {"b", 2}).Initializer("v0", I64({2}, {3, 2}));
+  constexpr int kDoublings = 10, kSums = 20;
+  for (int i = 0; i < kDoublings; ++i) {
+    const std::string from = "v" + std::to_string(i);
+    m.Node("Concat", {from, from}, {"v" + std::to_string(i + 1)}, {{"axis", int64_t{0}}});
+  }
+  const std::string all = "v" + std::to_string(kDoublings);
+  for (int i = 0; i < kSums; ++i) {
+    m.Node("Add", {i == 0 ? all : "s" + std::to_string(i - 1), all}, {"s" + std::to_string(i)});
+  }
+  m.Output("s" + std::to_string(kSums - 1), Elem::kInt64);
+  // Shapes are still followed.
+  m.Node("Shape", {"x"}, {"shape"}).Node("Reshape", {"x", "shape"}, {"y"});
+  m.Output("y", Elem::kFloat, {"b", 2});
+  ImportOptions options = WithBatch();
+  for (const int64_t limit : {int64_t{1} << 18, int64_t{1} << 12}) {
+    options.limits.max_known_elements = limit;
+    const TestImport import = ImportBytes(m.Bytes(), options);
+    ASSERT_TRUE(import.status.ok()) << import.status;
+    const auto y = Evaluate(import, {F32({3, 2}, {1, 2, 3, 4, 5, 6})});
+    ASSERT_TRUE(y.ok()) << y.status();
+    const std::vector<int64_t> sums = Integers((*y)[0]);
+    ASSERT_EQ(sums.size(), 2u << kDoublings);
+    EXPECT_EQ(sums[0], 3 * (kSums + 1));
+    EXPECT_EQ(sums[sums.size() - 1], 2 * (kSums + 1));
+    EXPECT_EQ(Values((*y)[1]), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+    // Above the limit nodes compute the sums.
+    const bool limited = limit < (int64_t{1} << 18);
+    EXPECT_EQ(import.imported.graph.nodes.size() > kSums, limited);
+  }
+  options.limits.max_known_elements = 8;  // also of little there may be too much
+  const absl::Status status = ImportBytes(m.Bytes(), options).status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("node \"v4\" (Concat): the constants and sizes"));
 }
 
 TEST(ImportTest, AnImportCanBeCancelled) {

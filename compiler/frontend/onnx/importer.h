@@ -47,7 +47,8 @@ struct GraphInfo {
   std::vector<int> order;            // positions of nodes
   std::set<std::string_view> names;  // that it defines
   const GraphInfo* outer = nullptr;  // of the graph around it
-  std::map<std::string_view, const ::onnx::ValueInfoProto*> claims;
+  std::set<std::string_view> inputs;
+  std::multimap<std::string_view, const ::onnx::ValueInfoProto*> claims;  // by name
 };
 
 // What ends the import, rather than being one refusal of several.
@@ -106,6 +107,9 @@ class Importer {
   absl::Status VisitNode(const NodeProto& given, Scope* scope, const Frame& frame,
                          const GraphInfo& info);
   absl::Status CheckLimits() const;
+  // Of a value whose contents are to be known from here on: elements, at most.
+  int64_t MostKnown() const;
+  absl::Status CountKnown(const NodeContext& context, const Value& value);
   // The node itself, or a copy in which the function's call says what its attributes are.
   absl::StatusOr<const NodeProto*> Resolve(const NodeProto& node, const Frame& frame,
                                            absl::Status* status);
@@ -123,8 +127,6 @@ class Importer {
                                     const Target& target) const;
   absl::Status RunHandler(const Target& target, NodeContext* context);
   absl::Status Conclude(NodeContext* context, NodeId mark, Scope* scope);
-  absl::Status CheckClaim(std::string_view name, const Value& value,
-                          const ::onnx::ValueInfoProto& claim) const;
   void Poison(const NodeProto& node, Scope* scope);
   // The sub-graphs of a node that is not built, but for those that `context` has inlined.
   absl::Status CheckInside(const NodeProto& node, const Scope& scope, const Frame& frame,
@@ -132,6 +134,13 @@ class Importer {
   void Refuse(const NodeProto* node, const Frame& frame, int64_t version, absl::Status status,
               std::vector<std::string> inputs = {});
   absl::Status Nested() const;  // too deep
+
+  // --- import_claims.cc
+  void CheckStated(const GraphProto& graph, const Scope& scope, const Frame& frame,
+                   const GraphInfo& info);
+  absl::Status CheckClaims(std::string_view name, const Value& value, const GraphInfo& info) const;
+  absl::Status CheckClaim(std::string_view name, const Value& value,
+                          const ::onnx::ValueInfoProto& claim) const;
 
   // --- import_functions.cc
   absl::Status CallFunction(const ::onnx::FunctionProto& function, const NodeProto& node,
@@ -166,7 +175,7 @@ class Importer {
   std::map<const ::onnx::FunctionProto*, std::unique_ptr<GraphProto>> bodies_;
   std::deque<NodeProto> resolved_;    // nodes whose attributes a function's call gave
   std::vector<NodeContext*> active_;  // those whose sub-graphs are being visited
-  int64_t visited_ = 0, unrolled_ = 0, copied_ = 0;
+  int64_t visited_ = 0, unrolled_ = 0, copied_ = 0, known_ = 0;
 };
 
 }  // namespace athanor::onnx

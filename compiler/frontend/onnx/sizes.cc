@@ -12,6 +12,10 @@ namespace athanor::onnx {
 namespace {
 
 constexpr int64_t kMostDivisor = int64_t{1} << 20;
+// Elements of a value of which any is more than a number, and terms of an element: shapes have
+// fewer, and proofs and data made of expressions take long.
+constexpr size_t kMostSymbolic = 256;
+constexpr int64_t kMostTerms = 256;
 
 // Integers up to this and their negatives are all exact in the type.
 int64_t ExactIntegers(DType dtype) {
@@ -45,6 +49,21 @@ Range RangeOf(Elem elem) {
     return {-most - 1, most};
   }
   return {0, bits == 64 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << bits) - 1};
+}
+
+// Terms and atoms of an expression, counted until they are more than `most`.
+int64_t SizeOf(const Expr& e, int64_t most) {
+  int64_t size = 0;
+  for (const Expr::Term& term : e.terms()) {
+    size += 1 + static_cast<int64_t>(term.monomial.size());
+    for (const AtomRef& atom : term.monomial) {
+      for (const Expr& part : atom->args) {
+        if (size <= most) size += SizeOf(part, most - size);
+      }
+    }
+    if (size > most) break;
+  }
+  return size;
 }
 
 bool Within(const Expr& e, Range range, const Bounds& bounds) {
@@ -110,13 +129,13 @@ bool IsWhole(Elem elem) {
   return (row.carry == Carry::kSame || row.carry == Carry::kNarrow) && !IsFloat(row.carrier);
 }
 
-std::optional<int64_t> CountOf(const Shape64& shape) {
+std::optional<int64_t> CountOf(const Shape64& shape, int64_t most) {
   int64_t count = 1;  // without axes of 0: their products are within the limit in any order
   bool empty = false;
   for (int64_t size : shape) {
     if (size < 0) return std::nullopt;
     empty = empty || size == 0;
-    if (size > 0 && count > kMaxKnownElements / size) return std::nullopt;
+    if (size > 0 && count > most / size) return std::nullopt;
     if (size > 0) count *= size;
   }
   return empty ? 0 : count;
@@ -142,8 +161,13 @@ std::optional<Value> FromCells(Cells cells, const Bounds& bounds) {
   }
   const Range range = RangeOf(cells.elem);
   for (Expr& size : cells.sizes) {
+    const bool number = size.constant().has_value();
+    if (!number && (cells.sizes.size() > kMostSymbolic || SizeOf(size, kMostTerms) > kMostTerms)) {
+      return std::nullopt;
+    }
     if (!Within(size, range, bounds)) return std::nullopt;
-    if (!size.constant()) size = bounds.Simplify(size);
+    if (number) continue;
+    size = bounds.Simplify(size);
   }
   Value value;
   value.elem = cells.elem;
@@ -172,7 +196,7 @@ Values One(std::optional<Value> value) {
   return std::vector<Value>{*std::move(value)};
 }
 
-std::optional<Shape64> Broadcast(const Shape64& a, const Shape64& b) {
+std::optional<Shape64> Broadcast(const Shape64& a, const Shape64& b, int64_t most) {
   Shape64 shape(std::max(a.size(), b.size()));
   for (size_t i = 0; i < shape.size(); ++i) {  // from the last axis
     const int64_t m = i < a.size() ? a[a.size() - 1 - i] : 1;
@@ -180,7 +204,7 @@ std::optional<Shape64> Broadcast(const Shape64& a, const Shape64& b) {
     if (m != n && m != 1 && n != 1) return std::nullopt;
     shape[shape.size() - 1 - i] = m == 1 ? n : m;
   }
-  return CountOf(shape) ? std::optional(shape) : std::nullopt;
+  return CountOf(shape, most) ? std::optional(shape) : std::nullopt;
 }
 
 Shape64 StridesOf(const Shape64& shape) {
@@ -259,7 +283,7 @@ std::optional<std::vector<int64_t>> IntegersOf(const Known& known) {
   return values;
 }
 
-Values ComputeKnown(const HandlerContext& call, const Bounds& bounds) {
+Values ComputeKnown(const HandlerContext& call, const Bounds& bounds, int64_t most) {
   const std::string_view op = call.node().op_type();
   const absl::Span<const std::string_view> ops = KnownOps();
   if (std::find(ops.begin(), ops.end(), op) == ops.end()) return std::nullopt;
@@ -268,9 +292,9 @@ Values ComputeKnown(const HandlerContext& call, const Bounds& bounds) {
   for (int i = 0; i < needed && !of_shape; ++i) {
     if (!call.Has(i)) continue;
     if (call.In(i).known == nullptr) return std::nullopt;
-    if (!CountOf(call.In(i).known->shape)) return std::nullopt;  // empty, of huge axes
+    if (!CountOf(call.In(i).known->shape, most)) return std::nullopt;
   }
-  const SizeCall sizes{call, bounds};
+  const SizeCall sizes{call, bounds, most};
   if (Values values = KnownElementwise(sizes)) return values;
   if (Values values = KnownMovement(sizes)) return values;
   if (Values values = KnownMade(sizes)) return values;

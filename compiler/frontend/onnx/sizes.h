@@ -17,10 +17,11 @@ namespace athanor::onnx {
 
 // The results, known and without nodes, of a call whose op is known to this file; nullopt where any
 // is not known exactly: an undecided comparison, a division whose sign is not proved, int64
-// overflow, more than kMaxKnownElements. Shape and Size need no contents of their operand; every
-// other op that all of its operands' are known. Never fails: what it does not know, the handler
-// computes.
-std::optional<std::vector<Value>> ComputeKnown(const HandlerContext& call, const Bounds& bounds);
+// overflow, an operand or a result of more than `most` elements. Shape and Size need no contents of
+// their operand; every other op that all of its operands' are known. Never fails: what it does not
+// know, the handler computes.
+std::optional<std::vector<Value>> ComputeKnown(const HandlerContext& call, const Bounds& bounds,
+                                               int64_t most = kMaxKnownElements);
 
 // The ops it knows, for tests: Constant Shape Size ConstantOfShape Identity Cast CastLike Gather
 // Slice Concat Split Squeeze Unsqueeze Reshape Flatten Transpose Expand Tile Range Where Add Sub

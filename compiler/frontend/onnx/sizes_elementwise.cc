@@ -186,7 +186,7 @@ std::optional<Cells> Combine(const SizeCall& call, std::string_view op, Cells a,
     Rescale(&a, common);
     Rescale(&b, common);
   }
-  const std::optional<Shape64> shape = Broadcast(a.shape, b.shape);
+  const std::optional<Shape64> shape = Broadcast(a.shape, b.shape, call.most);
   if (!shape) return std::nullopt;
   Cells result{a.elem, *shape, {}, op == "Mul" ? a.divisor * b.divisor : a.divisor};
   const std::vector<int64_t> from_a = BroadcastIndex(a.shape, *shape);
@@ -288,8 +288,8 @@ Values KnownWhere(const SizeCall& call) {
   const int64_t common = std::max(a->divisor, b->divisor);
   Rescale(&*a, common);
   Rescale(&*b, common);
-  std::optional<Shape64> shape = Broadcast(a->shape, b->shape);
-  if (shape) shape = Broadcast(*shape, condition->shape);
+  std::optional<Shape64> shape = Broadcast(a->shape, b->shape, call.most);
+  if (shape) shape = Broadcast(*shape, condition->shape, call.most);
   if (!shape) return std::nullopt;
   Cells result{a->elem, *shape, {}, common};
   const std::vector<int64_t> from_condition = BroadcastIndex(condition->shape, *shape);

@@ -18,6 +18,7 @@ using Shape64 = std::vector<int64_t>;
 struct SizeCall {
   const HandlerContext& c;
   const Bounds& bounds;
+  int64_t most;  // elements of a result
 
   int64_t version() const { return c.version(); }
   const Known& known(int i) const { return *c.In(i).known; }
@@ -34,7 +35,8 @@ struct Cells {
 
 // Integers and bools; not codes, which are numbers only to casts.
 bool IsWhole(Elem elem);
-std::optional<int64_t> CountOf(const Shape64& shape);  // nullopt above kMaxKnownElements
+// nullopt above `most`.
+std::optional<int64_t> CountOf(const Shape64& shape, int64_t most = kMaxKnownElements);
 // nullopt where they are not expressions: floats that are no sizes, integers beyond int64.
 std::optional<Cells> CellsOf(const Value& value);
 // The value, if each element is one of the type over all dims; floats within exact integers.
@@ -42,7 +44,7 @@ std::optional<Value> FromCells(Cells cells, const Bounds& bounds);
 Value WithKnown(Elem elem, Known known);
 Values One(std::optional<Value> value);
 // numpy's; nullopt where they do not fit or it is too large.
-std::optional<Shape64> Broadcast(const Shape64& a, const Shape64& b);
+std::optional<Shape64> Broadcast(const Shape64& a, const Shape64& b, int64_t most);
 // For each element of `to` the position of that of `from`, which is broadcast to it.
 std::vector<int64_t> BroadcastIndex(const Shape64& from, const Shape64& to);
 // A constant integer vector or scalar operand.

@@ -36,10 +36,11 @@ Values KnownConstant(const SizeCall& call) {
   const auto whole = [&](const std::vector<int64_t>& values, Shape64 shape) {
     Cells cells{Elem::kInt64, std::move(shape), {}, 1};
     for (int64_t value : values) cells.sizes.emplace_back(value);
-    return CountOf(cells.shape) ? One(FromCells(std::move(cells), call.bounds)) : std::nullopt;
+    return CountOf(cells.shape, call.most) ? One(FromCells(std::move(cells), call.bounds))
+                                           : std::nullopt;
   };
   const auto floats = [&](const std::vector<double>& values, Shape64 shape) -> Values {
-    if (!CountOf(shape)) return std::nullopt;
+    if (!CountOf(shape, call.most)) return std::nullopt;
     Tensor literal = Tensor::Zeros(DType::kF32, std::move(shape));
     for (size_t i = 0; i < values.size(); ++i) {
       literal.data<float>()[i] = static_cast<float>(values[i]);
@@ -63,7 +64,7 @@ Values KnownConstant(const SizeCall& call) {
 
 Values KnownConstantOfShape(const SizeCall& call) {
   const std::optional<std::vector<int64_t>> shape = Numbers(call, 0);
-  const std::optional<int64_t> count = shape ? CountOf(*shape) : std::nullopt;
+  const std::optional<int64_t> count = shape ? CountOf(*shape, call.most) : std::nullopt;
   if (!count || *count > 1024) return std::nullopt;  // larger ones are data
   Tensor one = Tensor::Zeros(DType::kF32, {1});
   Elem elem = Elem::kFloat;
@@ -90,7 +91,7 @@ Values KnownRange(const SizeCall& call) {
                                            : Expr(start->front()) - Expr(limit->front());
   const Expr step = delta->front() > 0 ? Expr(delta->front()) : Expr(0) - Expr(delta->front());
   const std::optional<int64_t> count = MaxOf(0, CeilDiv(distance, step)).constant();
-  if (!count || *count > kMaxKnownElements) return std::nullopt;
+  if (!count || *count > call.most) return std::nullopt;
   Cells cells{call.c.In(0).elem, {*count}, {}, 1};
   for (int64_t i = 0; i < *count; ++i) {
     cells.sizes.push_back(Expr(start->front()) + Expr(i) * Expr(delta->front()));

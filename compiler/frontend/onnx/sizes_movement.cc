@@ -60,7 +60,7 @@ Values Picked(const SizeCall& call, Shape64 shape, const std::vector<int64_t>& a
 }
 
 Values Reshaped(const SizeCall& call, Shape64 shape) {
-  const std::optional<int64_t> count = CountOf(shape);
+  const std::optional<int64_t> count = CountOf(shape, call.most);
   if (!count || count != CountOf(call.shape(0))) return std::nullopt;
   std::vector<int64_t> at(*count);
   std::iota(at.begin(), at.end(), 0);
@@ -75,7 +75,7 @@ Values KnownGather(const SizeCall& call) {
   Shape64 shape(data.begin(), data.begin() + *axis);
   shape.insert(shape.end(), call.shape(1).begin(), call.shape(1).end());
   shape.insert(shape.end(), data.begin() + *axis + 1, data.end());
-  const std::optional<int64_t> count = CountOf(shape);
+  const std::optional<int64_t> count = CountOf(shape, call.most);
   if (!count) return std::nullopt;
   const int64_t inner = StridesOf(data)[*axis];
   const auto chosen = static_cast<int64_t>(indices->size());
@@ -91,7 +91,7 @@ Values KnownGather(const SizeCall& call) {
 
 // Elements begin, begin + step, ... of each axis.
 Values Strided(const SizeCall& call, const Shape64& begin, const Shape64& step, Shape64 shape) {
-  const std::optional<int64_t> count = CountOf(shape);
+  const std::optional<int64_t> count = CountOf(shape, call.most);
   if (!count) return std::nullopt;
   const Shape64 strides = StridesOf(call.shape(0));
   const Shape64 places = StridesOf(shape);
@@ -163,7 +163,7 @@ Values KnownConcat(const SizeCall& call) {
     part[*axis] = shape[*axis];
     if (part != shape) return std::nullopt;
   }
-  const std::optional<int64_t> count = CountOf(shape);
+  const std::optional<int64_t> count = CountOf(shape, call.most);
   if (!count) return std::nullopt;
   Moved moved{shape, {}};
   // Of nothing other axes may be of any size.
@@ -321,7 +321,7 @@ Values KnownTranspose(const SizeCall& call) {
 Values KnownExpand(const SizeCall& call) {
   const std::optional<std::vector<int64_t>> wanted = Numbers(call, 1);
   if (!wanted) return std::nullopt;
-  const std::optional<Shape64> shape = Broadcast(call.shape(0), *wanted);
+  const std::optional<Shape64> shape = Broadcast(call.shape(0), *wanted, call.most);
   if (!shape) return std::nullopt;
   return Picked(call, *shape, BroadcastIndex(call.shape(0), *shape));
 }
@@ -335,7 +335,7 @@ Values KnownTile(const SizeCall& call) {
     if ((*repeats)[i] < 0 || (*repeats)[i] > kMaxKnownElements) return std::nullopt;
     shape[i] *= (*repeats)[i];
   }
-  const std::optional<int64_t> count = CountOf(shape);
+  const std::optional<int64_t> count = CountOf(shape, call.most);
   if (!count) return std::nullopt;
   const Shape64 strides = StridesOf(data), places = StridesOf(shape);
   std::vector<int64_t> at(*count);

@@ -256,5 +256,16 @@ TEST(SizesTest, EmptyTensorsOfHugeAxes) {
   EXPECT_EQ(Compute("Tile", 13, {wide, many}), "-");
 }
 
+TEST(SizesTest, ExpressionsAreOfFewElementsAndTerms) {
+  const std::vector<Expr> some(128, b), many(129, b);
+  EXPECT_NE(Compute("Concat", 13, {Sizes(some), Sizes(some)}, {{"axis", int64_t{0}}}), "-");
+  EXPECT_EQ(Compute("Concat", 13, {Sizes(some), Sizes(many)}, {{"axis", int64_t{0}}}), "-");
+  Expr deep = b;
+  for (int i = 0; i < 2; ++i) deep = FloorDiv(2 * deep + 1, 3);
+  EXPECT_NE(Compute("Add", 13, {Sizes({deep}), Int(1)}), "-");
+  for (int i = 0; i < 90; ++i) deep = FloorDiv(2 * deep + 1, 3);
+  EXPECT_EQ(Compute("Add", 13, {Sizes({deep}), Int(1)}), "-");
+}
+
 }  // namespace
 }  // namespace athanor::onnx

@@ -16,6 +16,8 @@ namespace athanor::onnx {
 
 inline constexpr NodeId kNoNode = -1;
 inline constexpr int64_t kMaxKnownElements = 65'536;
+// What is known of any model: as many as a shape, or pads, of a tensor of the highest rank.
+inline constexpr int64_t kMaxFewElements = 32;
 
 // Contents known at import. Immutable and shared; at most kMaxKnownElements.
 struct Known {
