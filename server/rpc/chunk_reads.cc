@@ -32,6 +32,11 @@ void ChunkReads::Read() {
   ReadAt(now + core_.upload_rate().Take(static_cast<int64_t>(bytes_.Length()), now));
 }
 
+void ChunkReads::FinishUpload(const grpc::Status& status) {
+  core_.uploads().fetch_sub(1);
+  Finish(status);
+}
+
 // A pause is cut short when the call is cancelled: reading ends it.
 void ChunkReads::ReadAt(Timer::Clock::time_point when) {
   const Timer::Clock::time_point now = Timer::Clock::now();

@@ -17,8 +17,7 @@ namespace athanor {
 
 // Each chunk is worked on by `queue`, so that a slow disk slows its own upload only. What keeps the
 // call from ending twice: at any time either a read, a piece of work, a pause or nothing is
-// outstanding, and only its end goes on. OnDone, the derived class's, takes the call off
-// ServerCore::uploads.
+// outstanding, and only its end goes on.
 class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   // Counts the call among the uploads; one too many is refused.
@@ -37,6 +36,9 @@ class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   // What is said to who sends nothing, behind the reason.
   virtual std::string WhatIsMissing() const { return ""; }
   void Read();
+  // The end of the call, which is no upload any more once its client hears of it: the next one of
+  // the same client is not one too many.
+  void FinishUpload(const grpc::Status& status);
 
   CallSlot slot_;
   ServerCore& core_;

@@ -39,10 +39,7 @@ class ImportCall final : public ChunkReads {
         reply_bytes_(reply),
         reader_(TermsOf(core)) {}
 
-  void OnDone() override {
-    core_.uploads().fetch_sub(1);
-    delete this;
-  }
+  void OnDone() override { delete this; }
 
  private:
   void Work(bool ok) override {
@@ -91,7 +88,9 @@ class ImportCall final : public ChunkReads {
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   }
 
-  void End(const absl::Status& status) override { Finish(EndCall(kMethod, *context_, status)); }
+  void End(const absl::Status& status) override {
+    FinishUpload(EndCall(kMethod, *context_, status));
+  }
 
   grpc::ByteBuffer* const reply_bytes_;
   std::vector<ServerLedger::Reservation> reserved_;  // before the reader: gone after its records

@@ -30,7 +30,6 @@ class UploadCall final : public ChunkReads {
                 [context] { return context->IsCancelled(); }) {}
 
   void OnDone() override {
-    core_.uploads().fetch_sub(1);
     // Removing temporary files is work for the disk queue too.
     core_.disk_queue().Submit([this] { delete this; });
   }
@@ -119,7 +118,7 @@ class UploadCall final : public ChunkReads {
     core_.metrics().server().Count(Metric::kUploads, PublicStatus(status).code());
     AddRefusals();
     upload_.LetGo();
-    Finish(EndCall(kMethod, *context_, status));
+    FinishUpload(EndCall(kMethod, *context_, status));
   }
 
   grpc::ByteBuffer* const reply_bytes_;

@@ -333,6 +333,17 @@ TEST(UploadLimitsTest, UploadsAtOnceAreBounded) {
   EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
+// What was answered is under way no more, whoever still tidies up after it.
+TEST(UploadLimitsTest, OneAfterTheOtherIsNeverOneTooMany) {
+  ServerOptions options;
+  options.max_uploads = 1;
+  TestServer test(options);
+  for (int i = 0; i < 100; ++i) {
+    const grpc::Status status = test.Send(UploadMessages("m", ScaleModel({1, 2, 3})));
+    ASSERT_TRUE(status.ok()) << i << ": " << status.error_message();
+  }
+}
+
 // A disk that fails from a certain moment on.
 class BrokenDisk final : public Disk {
  public:
