@@ -414,7 +414,7 @@ void MaxConnections() {
 }
 
 void Keepalive() {
-  TestServer test({.keepalive_ms = 100});
+  TestServer test({.keepalive_ms = 1000});  // which our own client meets
   test.Upload("m", Weights(1));
   AwaitClose(test.server->port());
   EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));

@@ -142,9 +142,9 @@ TEST(LoadTest, PhasesChangeTheCallers) {
   FakeServer server;
   server.service().delay_us = 1000;
   LoadOptions options = LoadOf(server);
-  options.phases = {{.seconds = 0.15, .concurrency = 1},
-                    {.seconds = 0.15, .concurrency = 5},
-                    {.seconds = 0.15, .concurrency = 2}};
+  options.phases = {{.seconds = 0.5, .concurrency = 1},
+                    {.seconds = 0.5, .concurrency = 5},
+                    {.seconds = 0.5, .concurrency = 2}};
   const auto result = RunLoad(options);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->most_outstanding, 5);
@@ -190,12 +190,12 @@ TEST(LoadTest, ALoadRunsAgain) {
   FakeServer server;
   auto load = Load::Create(Open(server, 100, 0.1));
   ASSERT_TRUE(load.ok()) << load.status();
-  const std::vector<Phase> phases = {{0.1, 100, 100}};
+  const std::vector<Phase> phases = {{0.5, 100, 100}};
   for (int i = 0; i < 2; ++i) {
     const LoadResult result = (*load)->Run(phases, i);
-    EXPECT_EQ(result.calls.size() + result.not_sent[0], 10u);
+    EXPECT_EQ(result.calls.size() + result.not_sent[0], 50u);
     ASSERT_FALSE(result.calls.empty());
-    EXPECT_LT(result.calls[0].due_ns, 100'000'000);
+    EXPECT_LT(result.calls[0].due_ns, 500'000'000);
   }
 }
 

@@ -297,7 +297,7 @@ TEST_F(SharedCallsTest, ADeadlineShorterThanTheDelayIsMet) {
   Upload(Batched("m", ShiftedGatherModel()));
   EXPECT_EQ(test_->Get("m").batching().max_delay_us(), options.batch_delay_us);
   inference::ModelInferRequest request = Ids({1});
-  (*request.mutable_parameters())["timeout_us"].set_int64_param(2'000'000);
+  (*request.mutable_parameters())["timeout_us"].set_int64_param(6'000'000);
   Answer answer;
   answer.status = test_->Infer(request, &answer.reply);
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();

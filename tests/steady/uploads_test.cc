@@ -140,6 +140,17 @@ class SteadyUploadsTest : public testing::Test {
     channel_ = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   }
 
+  // Uploads a model undisturbed; how long that takes here and now.
+  milliseconds UploadWhole() {
+    const auto begin = std::chrono::steady_clock::now();
+    const int number = next_model_++;
+    TestProcess upload({self, "--upload=" + address_, absl::StrCat("--number=", number)},
+                       absl::StrCat(directory_, "/upload-", number));
+    EXPECT_EQ(upload.Wait(), 0) << upload.Output();
+    stored_.insert(number);
+    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
+  }
+
   // Uploads models until the moment comes; what became of each goes into stored_ and maybe_.
   void UploadUntilKilled(milliseconds moment, bool kill_server) {
     const auto end = std::chrono::steady_clock::now() + moment;
@@ -219,7 +230,7 @@ class SteadyUploadsTest : public testing::Test {
   // of a commit; one that was started anew does not.
   void ExpectConsistent(bool at_once) {
     std::string found = Inconsistency();
-    for (int i = 0; i < 500 && !found.empty() && !at_once; ++i) {
+    for (int i = 0; i < 6000 && !found.empty() && !at_once; ++i) {
       std::this_thread::sleep_for(milliseconds(10));
       found = Inconsistency();
     }
@@ -263,9 +274,11 @@ class SteadyUploadsTest : public testing::Test {
 
 TEST_F(SteadyUploadsTest, KilledAtRandomMoments) {
   std::mt19937 random(seed);
+  const milliseconds whole = UploadWhole();
   for (int moment = 0; moment < moments; ++moment) {
     const bool kill_server = moment % 2 == 1;
-    const milliseconds after(5 + random() % 200);
+    // In the first, the second or the third from here on.
+    const milliseconds after(random() % (3 * whole.count() + 1));
     SCOPED_TRACE(absl::StrCat("moment ", moment, ", seed ", seed, ": ",
                               kill_server ? "server" : "upload", " killed after ", after.count(),
                               " ms"));
