@@ -145,6 +145,18 @@ class Server:
                 pids.append(int(text.split()[0]))
         return pids
 
+    def model_files(self) -> list[str]:
+        """Of models: tensors, blobs, uploads on their way; below the state directory."""
+        return [str(path.relative_to(self.state)) for folder in ("tensors", "blobs", "tmp")
+                for path in (self.state / folder).rglob("*") if path.is_file()]
+
+    def keeps_no_files(self, timeout: float = 60) -> None:
+        """Returns once it does: a call removes what it spooled a moment after its answer."""
+        end = time.monotonic() + timeout
+        while files := self.model_files():
+            assert time.monotonic() < end, files
+            time.sleep(0.005)
+
     def client(self) -> athanor.Client:
         """A client of its own."""
         return athanor.Client(self.address)

@@ -23,12 +23,6 @@ def _infer(served: athanor.Model, made: onnx.ModelProto, batch: int) -> None:
                                rtol=1e-4, atol=1e-5)
 
 
-def _files(server: Server) -> set[str]:
-    """Of models: tensors, blobs, uploads on their way."""
-    return {str(path.relative_to(server.state)) for folder in ("tensors", "blobs", "tmp")
-            for path in (server.state / folder).rglob("*") if path.is_file()}
-
-
 def test_bytes_path_and_proto_are_one_model(client: athanor.Client, tmp_path: pathlib.Path) -> None:
     made = linear()
     onnx.save(made, tmp_path / "m.onnx")
@@ -49,7 +43,7 @@ def test_external_data_and_a_restart(own_server: Server, tmp_path: pathlib.Path)
     with own_server.client() as client:
         _infer(client.upload(tmp_path / "m.onnx", "m", budget="0", dims=BATCH), made, 5)
         before = client.models("m")[0]
-    assert any(path.startswith("blobs/") for path in _files(own_server))
+    assert any(path.startswith("blobs/") for path in own_server.model_files())
     own_server.kill()
     own_server.start()
     with own_server.client() as client:
@@ -58,7 +52,8 @@ def test_external_data_and_a_restart(own_server: Server, tmp_path: pathlib.Path)
         assert (info.graph_hash, info.dims) == (before.graph_hash, {"batch": (1, 64)})
         _infer(served, made, 7)
         client.delete("m")
-        assert client.models() == [] and _files(own_server) == set()
+        assert client.models() == []
+        own_server.keeps_no_files()
 
 
 def test_buckets_are_chosen_unless_said(client: athanor.Client) -> None:
@@ -78,11 +73,13 @@ def test_a_dry_run_keeps_nothing(own_server: Server) -> None:
         assert [str(t) for t in info.inputs + info.outputs] == [
             "x: f32[batch, 16]", "y: f32[batch, 8]"]
         assert info.batching.on, info.batching.reason
-        assert client.models() == [] and client.jobs() == [] and _files(own_server) == set()
+        assert client.models() == [] and client.jobs() == []
+        own_server.keeps_no_files()
         g = athanor.Graph("g", dims={"b": (1, 4)})
         g.output("y", g.input("x", ("b", 2), "f32") * g.parameter("w", np.ones(2, np.float32)))
         assert client.check(g).dims == {"b": (1, 4)}
-        assert client.models() == [] and _files(own_server) == set()
+        assert client.models() == []
+        own_server.keeps_no_files()
 
 
 def test_dims(client: athanor.Client) -> None:
