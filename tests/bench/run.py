@@ -200,6 +200,7 @@ ZOO = [zoo(name) for name in (
 BENCHES: dict[str, list[Part]] = {
     "contraction": [contraction], **MODELS, "cold": [lambda _: cold()],
     "add": [lambda _: add()],
+    "order": [lambda _: json_lines([sys.executable, "tests/bench/order_bench.py"])],
     "neighbour": [neighbour(name, aside) for aside in (0, 1) for name in ("mlp", "digits")],
     "seeds": SEEDS, "batching": [lambda _: batching()], "zoo": ZOO}
 
