@@ -13,10 +13,12 @@ namespace athanor {
 
 // What blocks need once the pool may be gone.
 struct PreparedPool::State {
-  State(Device* device, MemoryLedger* ledger) : device(device), ledger(ledger) {}
+  State(Device* device, MemoryLedger* ledger, Device* large)
+      : device(device), ledger(ledger), large(large) {}
 
   Device* const device;
   MemoryLedger* const ledger;
+  Device* const large;
   std::atomic<int64_t> bytes{0};
   Mutex mu;
   absl::flat_hash_map<PreparedKey, std::weak_ptr<Block::Memory>> by_key ABSL_GUARDED_BY(mu);
@@ -72,8 +74,8 @@ void* PreparedPool::Block::data() const {
 
 int64_t PreparedPool::Block::bytes() const { return memory_->bytes; }
 
-PreparedPool::PreparedPool(Device* device, MemoryLedger* ledger)
-    : state_(std::make_shared<State>(device, ledger)) {}
+PreparedPool::PreparedPool(Device* device, MemoryLedger* ledger, Device* large)
+    : state_(std::make_shared<State>(device, ledger, large)) {}
 
 int64_t PreparedPool::Rounded(int64_t bytes) {
   return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
@@ -89,15 +91,14 @@ std::optional<PreparedPool::Block> PreparedPool::Find(const PreparedKey& key) co
   return Block(std::move(memory));
 }
 
-absl::StatusOr<std::vector<PreparedPool::Block>> PreparedPool::Allocate(
-    absl::Span<const int64_t> bytes) {
-  std::vector<Block> blocks;
-  if (bytes.empty()) return blocks;
+absl::Status PreparedPool::AllocateSlab(Device* device, absl::Span<const int64_t> bytes,
+                                        std::vector<Block>* blocks) {
+  if (bytes.empty()) return absl::OkStatus();
   int64_t total = 0;
   for (const int64_t b : bytes) total += Rounded(b);
   MemoryCharge charge(state_->ledger, MemoryKind::kPrepared);
   if (absl::Status s = charge.Raise(total); !s.ok()) return s;
-  auto memory = state_->device->Allocate(MemoryKind::kPrepared, total);
+  auto memory = device->Allocate(MemoryKind::kPrepared, total);
   if (!memory.ok()) return memory.status();
   auto slab = std::make_shared<Slab>(*std::move(memory));
   int64_t offset = 0;
@@ -105,11 +106,30 @@ absl::StatusOr<std::vector<PreparedPool::Block>> PreparedPool::Allocate(
   for (const int64_t b : bytes) {
     const int64_t end = offset + Rounded(b);
     slab->live.emplace(offset, end);
-    blocks.push_back(Block(std::make_shared<Block::Memory>(state_, slab, offset, end - offset)));
+    blocks->push_back(Block(std::make_shared<Block::Memory>(state_, slab, offset, end - offset)));
     offset = end;
   }
   state_->bytes += total;
   charge.HandOver();  // each block gives back its own
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<PreparedPool::Block>> PreparedPool::Allocate(
+    absl::Span<const int64_t> bytes) {
+  const auto is_large = [&](int64_t b) { return state_->large != nullptr && b >= kLargeBlock; };
+  std::vector<int64_t> together;
+  std::vector<Block> small, blocks;
+  std::copy_if(bytes.begin(), bytes.end(), std::back_inserter(together),
+               [&](int64_t b) { return !is_large(b); });
+  if (absl::Status s = AllocateSlab(state_->device, together, &small); !s.ok()) return s;
+  auto next = small.begin();
+  for (const int64_t b : bytes) {
+    if (!is_large(b)) {
+      blocks.push_back(std::move(*next++));
+    } else if (absl::Status s = AllocateSlab(state_->large, {b}, &blocks); !s.ok()) {
+      return s;
+    }
+  }
   return blocks;
 }
 

@@ -53,8 +53,9 @@ class PreparedPool {
     std::shared_ptr<Memory> memory_;
   };
 
-  // `ledger` may be null.
-  PreparedPool(Device* device, MemoryLedger* ledger);
+  // `ledger` may be null. Blocks of kLargeBlock bytes or more come from `large`, each by itself,
+  // if there is one: where their pages lie is for that device to say. It outlives the blocks too.
+  PreparedPool(Device* device, MemoryLedger* ledger, Device* large = nullptr);
   PreparedPool(const PreparedPool&) = delete;
   PreparedPool& operator=(const PreparedPool&) = delete;
 
@@ -72,10 +73,15 @@ class PreparedPool {
   // What a block of so many bytes takes.
   static int64_t Rounded(int64_t bytes);
   static constexpr int64_t kAlignment = 64;
+  static constexpr int64_t kLargeBlock = int64_t{8} << 20;
 
  private:
   struct State;
   struct Slab;
+
+  // A block for each of `bytes`, in one slab of `device`'s memory.
+  absl::Status AllocateSlab(Device* device, absl::Span<const int64_t> bytes,
+                            std::vector<Block>* blocks);
 
   const std::shared_ptr<State> state_;
 };

@@ -75,6 +75,26 @@ TEST_F(PreparedPoolTest, FoundWhileSomebodyHoldsIt) {
 
 TEST_F(PreparedPoolTest, NothingIsFoundWithoutAKey) { EXPECT_FALSE(pool_->Find("").has_value()); }
 
+TEST_F(PreparedPoolTest, LargeBlocksComeFromTheDeviceForThem) {
+  const auto other = FunctionDevice::Make(1);
+  const int64_t large = PreparedPool::kLargeBlock;
+  PreparedPool pool(device_.get(), &ledger_, other.get());
+  std::vector<Block> blocks = pool.Allocate({large, 64, large - 1, 1}).value();
+  ASSERT_EQ(blocks.size(), 4);
+  const auto at = [&](int i) { return static_cast<char*>(blocks[i].data()); };
+  EXPECT_EQ(at(2) - at(1), 64);
+  EXPECT_EQ(at(3) - at(2), large);
+  EXPECT_TRUE(at(0) + large <= at(1) || at(0) >= at(3) + 64);
+  EXPECT_EQ(ledger_.held(), 2 * large + 128);
+  blocks.clear();
+  EXPECT_EQ(ledger_.held(), 0);
+  // All of them, or none: the large one does not fit into the ledger.
+  Ledger tight(large);
+  PreparedPool bounded(device_.get(), &tight, other.get());
+  EXPECT_FALSE(bounded.Allocate({64, large}).ok());
+  EXPECT_EQ(tight.held(), 0);
+}
+
 TEST_F(PreparedPoolTest, WhatIsAllocatedTogetherFollowsEachOther) {
   const std::vector<Block> blocks = pool_->Allocate({1, 0, 64, 65}).value();
   ASSERT_EQ(blocks.size(), 4);

@@ -165,8 +165,9 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
       return absl::Status(s.code(), absl::StrCat("--cache=", s.message()));
     }
   }
-  const std::string folder = std::filesystem::path(options.cache).parent_path();
-  if (!folder.empty()) {
+  for (const std::string& folder :
+       {std::filesystem::path(options.cache).parent_path().string(), options.state_dir}) {
+    if (folder.empty()) continue;
     if (absl::Status s = Disk().MakeDirectory(folder); !s.ok()) return s;
   }
   backends->threads_ =
@@ -177,6 +178,7 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   backends->tuner_options_ = std::move(tuner);
   backends->tuner_options_.traffic = backends->traffic_.get();
   backends->tuner_options_.turns = &backends->turns_;
+  backends->tuner_options_.scratch_folder = options.state_dir;
   ThreadPoolOptions threads;
   threads.threads = static_cast<int>(backends->threads_);
   absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(threads);

@@ -24,6 +24,10 @@ inline constexpr int64_t kMaxTunerFrame = int64_t{1} << 30;
 inline constexpr int kTunerFd = 3;
 // That of the page of running requests (server/traffic.h), where the server has one.
 inline constexpr int kTrafficFd = 4;
+// That of a file for what is too large for memory (server/tuner/scratch.h), where there is one, and
+// its size: nothing of it is on the disk before it is used.
+inline constexpr int kScratchFd = 5;
+inline constexpr int64_t kScratchBytes = int64_t{64} << 30;
 // How the child says that memory ran out where it could notice it.
 inline constexpr int kTunerExitMemory = 86;
 

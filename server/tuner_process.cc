@@ -1,13 +1,16 @@
 #include "server/tuner_process.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,9 +66,9 @@ std::string Describe(int wait_status) {
 }
 
 // Spawning is not forking: nothing of a threaded process may run between fork and exec.
-// `traffic` may be -1.
+// `traffic` and `scratch` may be -1.
 absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socket, int words,
-                                 int traffic) {
+                                 int traffic, int scratch) {
   std::vector<char*> argv, envp;
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
@@ -90,8 +93,15 @@ absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socke
   posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&files, words, 2);
   posix_spawn_file_actions_adddup2(&files, socket, kTunerFd);
-  if (traffic >= 0) posix_spawn_file_actions_adddup2(&files, traffic, kTrafficFd);
-  posix_spawn_file_actions_addclosefrom_np(&files, traffic >= 0 ? kTrafficFd + 1 : kTunerFd + 1);
+  // Every number is taken: the child has none that it was not given.
+  for (const auto& [from, to] : {std::pair(traffic, kTrafficFd), std::pair(scratch, kScratchFd)}) {
+    if (from >= 0) {
+      posix_spawn_file_actions_adddup2(&files, from, to);
+    } else {
+      posix_spawn_file_actions_addopen(&files, to, "/dev/null", O_RDONLY, 0);
+    }
+  }
+  posix_spawn_file_actions_addclosefrom_np(&files, kScratchFd + 1);
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
@@ -111,12 +121,29 @@ absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socke
 }
 
 // The same file, close-on-exec, with a number that the child's fixed ones cannot meet.
-int CopyUp(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, kTrafficFd + 1); }
+int CopyUp(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, kScratchFd + 1); }
 
 int MoveUp(int fd) {
+  if (fd < 0) return -1;
   const int moved = CopyUp(fd);
   close(fd);
   return moved;
+}
+
+// -1: the folder's file system has no files without names, or is memory itself.
+int OpenScratch(const std::string& folder) {
+  if (folder.empty()) return -1;
+  int fd = MoveUp(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  struct statfs system{};
+  rlimit most{};
+  // Beyond a limit on files, growing one would be a signal.
+  if (fd >= 0 && fstatfs(fd, &system) == 0 && system.f_type != TMPFS_MAGIC &&
+      getrlimit(RLIMIT_FSIZE, &most) == 0 &&
+      ftruncate(fd, static_cast<off_t>(std::min<rlim_t>(most.rlim_cur, kScratchBytes))) == 0) {
+    return fd;
+  }
+  CloseFd(&fd);
+  return -1;
 }
 
 }  // namespace
@@ -166,9 +193,11 @@ absl::Status TunerProcess::Spawn() {
   int child_end = MoveUp(ends[1]);
   int words = MoveUp(memfd_create("athanor-tuner-stderr", MFD_CLOEXEC));
   int traffic = options_.traffic == nullptr ? -1 : CopyUp(options_.traffic->fd());
+  int scratch = OpenScratch(options_.scratch_folder);
   absl::Cleanup closer = [&] {
     CloseFd(&child_end);
     CloseFd(&traffic);
+    CloseFd(&scratch);
   };
   absl::StatusOr<pid_t> pid = absl::UnavailableError("descriptors for the tuner: none left");
   if (child_end >= 0 && words >= 0 && (traffic >= 0 || options_.traffic == nullptr)) {
@@ -181,10 +210,11 @@ absl::Status TunerProcess::Spawn() {
         absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2),
         absl::StrCat("--max_reply_bytes=", options_.max_reply_bytes)};
     if (traffic >= 0) args.push_back("--traffic");
+    if (scratch >= 0) args.push_back("--scratch");
     if (!options_.search_cpus.empty()) {
       args.push_back(absl::StrCat("--search_cpus=", absl::StrJoin(options_.search_cpus, ",")));
     }
-    pid = SpawnChild(args, child_end, words, traffic);
+    pid = SpawnChild(args, child_end, words, traffic, scratch);
   }
   if (!pid.ok()) {
     close(ends[0]);

@@ -47,6 +47,9 @@ struct TunerOptions {
   // Of background work, with the processes that share it; null: none are taken. Outlives the
   // process.
   MeasuringTurns* turns = nullptr;
+  // Where the child has a file without a name for what checks of large models hold
+  // (server/tuner/scratch.h). Empty, or a file system that has no such files: in memory.
+  std::string scratch_folder;
   // CPUs, by the system's numbers, that the child may use besides its parent's, and where its work
   // in the background goes first while there are requests. None: the parent's.
   std::vector<int> search_cpus;

@@ -13,10 +13,12 @@
 #include "compiler/ir/graph.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
+#include "runtime/prepared_pool.h"
 #include "server/tuner/error_bound.h"
 #include "server/tuner/inputs.h"
 #include "server/tuner/repeated_bytes.h"
 #include "server/tuner/sampled_check.h"
+#include "server/tuner/scratch.h"
 
 namespace athanor {
 namespace {
@@ -75,8 +77,8 @@ class Checker {
 
   // In the isolated process.
   absl::Status RunPlans();
-  absl::Status RunCase(Device* device, const std::vector<absl::string_view>& objects, Case& c,
-                       char* refused);
+  absl::Status RunCase(Device* device, PreparedPool* pool,
+                       const std::vector<absl::string_view>& objects, Case& c, char* refused);
   absl::StatusOr<std::vector<absl::string_view>> PlanInputs(const Executable& plan, const Case& c);
   absl::StatusOr<std::vector<absl::Span<char>>> PlanOutputs(const Executable& plan, const Case& c,
                                                             std::vector<std::string>* spare);
@@ -91,6 +93,7 @@ class Checker {
   std::vector<Case> cases_;
   // By case, written in the isolated process: the kernel found an index out of range that may be.
   std::optional<SharedMemory> refused_;
+  std::optional<SharedMemory> window_;  // for large prepared weights; none: in memory
 };
 
 constexpr IndexChoice kChoices[] = {IndexChoice::kAny, IndexChoice::kSmall, IndexChoice::kZero};
@@ -102,6 +105,9 @@ absl::StatusOr<internal::CheckReply> Checker::Run() {
   absl::StatusOr<SharedMemory> refused = SharedMemory::Create(cases_.size());
   if (!refused.ok()) return refused.status();
   refused_.emplace(*std::move(refused));
+  if (limits_.scratch != nullptr) {
+    window_ = limits_.scratch->Take(LargePreparedBytes(request_.plan(), {}));
+  }
   // Repeated pages count as often as they are mapped.
   IsolationLimits limits = limits_;
   limits.memory_bytes += RepeatedBytesHeld();
@@ -169,7 +175,7 @@ absl::Status Checker::AddCases(int index) {
 }
 
 absl::Status Checker::AddOutput(size_t bytes, Case* c) {
-  absl::StatusOr<GuardedBytes> output = GuardedBytes::Create(bytes);
+  absl::StatusOr<GuardedBytes> output = TakeOrCreateGuarded(limits_.scratch, bytes);
   if (!output.ok()) return output.status();
   std::memset(output->data(), kNoise, output->bytes());
   c->outputs.push_back(*std::move(output));
@@ -278,10 +284,13 @@ absl::Status Checker::RunPlans() {
   absl::StatusOr<std::unique_ptr<CpuDevice>> device =
       CpuDevice::Create({.threads = 2, .pin = false});
   if (!device.ok()) return device.status();
+  std::optional<ScratchDevice> large;
+  if (window_.has_value()) large.emplace(device->get(), window_->data(), window_->bytes());
+  PreparedPool pool(device->get(), nullptr, large.has_value() ? &*large : nullptr);
   std::vector<absl::string_view> objects;
   for (const std::string& object : request_.objects()) objects.push_back(object);
   for (size_t i = 0; i < cases_.size(); ++i) {
-    absl::Status status = RunCase(device->get(), objects, cases_[i], refused_->data() + i);
+    absl::Status status = RunCase(device->get(), &pool, objects, cases_[i], refused_->data() + i);
     if (!status.ok()) {
       return absl::Status(status.code(), absl::StrCat(cases_[i].text, ": ", status.message()));
     }
@@ -328,15 +337,17 @@ absl::StatusOr<std::vector<absl::Span<char>>> Checker::PlanOutputs(
   return outputs;
 }
 
-absl::Status Checker::RunCase(Device* device, const std::vector<absl::string_view>& objects,
-                              Case& c, char* refused) {
+absl::Status Checker::RunCase(Device* device, PreparedPool* pool,
+                              const std::vector<absl::string_view>& objects, Case& c,
+                              char* refused) {
   for (GuardedBytes& input : c.held) input.Freeze();
   std::vector<ParameterView> parameters;
   for (size_t i = input_names_.size() - parameters_; i < input_names_.size(); ++i) {
     parameters.push_back({input_names_[i], c.inputs[i], nullptr});
   }
   absl::StatusOr<std::shared_ptr<const Executable>> plan =
-      Executable::Load(request_.plan(), objects, parameters, device, {.poison = true});
+      Executable::Load(request_.plan(), objects, parameters, device,
+                       {.pool = window_.has_value() ? pool : nullptr, .poison = true});
   if (!plan.ok()) return plan.status();
   absl::StatusOr<std::unique_ptr<Executable::Context>> context = (*plan)->NewContext();
   if (!context.ok()) return context.status();

@@ -129,14 +129,25 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(size_t bytes) {
   return SharedMemory(static_cast<char*>(data), std::max<size_t>(bytes, 1));
 }
 
+std::optional<SharedMemory> SharedMemory::OfFile(int fd, int64_t offset, size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+  if (data == MAP_FAILED) return std::nullopt;
+  return SharedMemory(static_cast<char*>(data), bytes);
+}
+
 SharedMemory::~SharedMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
 absl::StatusOr<GuardedBytes> GuardedBytes::Create(size_t bytes) {
+  return Create(bytes, SharedMemory::Create);
+}
+
+absl::StatusOr<GuardedBytes> GuardedBytes::Create(
+    size_t bytes, absl::FunctionRef<absl::StatusOr<SharedMemory>(size_t)> create) {
   const size_t page = PageBytes();
   const size_t used = (bytes + page) / page * page;  // at least one byte of margin
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(used + page);
+  absl::StatusOr<SharedMemory> memory = create(used + page);
   if (!memory.ok()) return memory.status();
   if (mprotect(memory->data() + used, page, PROT_NONE) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("guard page: ", std::strerror(errno)));

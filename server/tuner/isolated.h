@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -23,9 +24,15 @@ namespace athanor {
 class SharedMemory {
  public:
   static absl::StatusOr<SharedMemory> Create(size_t bytes);
+  // Those of a file, from `offset` on; nullopt: no address space.
+  static std::optional<SharedMemory> OfFile(int fd, int64_t offset, size_t bytes);
   SharedMemory(SharedMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-  SharedMemory& operator=(SharedMemory&&) = delete;
+  SharedMemory& operator=(SharedMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
   ~SharedMemory();
 
   char* data() const { return data_; }
@@ -42,6 +49,9 @@ class SharedMemory {
 class GuardedBytes {
  public:
   static absl::StatusOr<GuardedBytes> Create(size_t bytes);
+  // In memory that `create` makes, of the bytes it is asked for.
+  static absl::StatusOr<GuardedBytes> Create(
+      size_t bytes, absl::FunctionRef<absl::StatusOr<SharedMemory>(size_t)> create);
   char* data() const { return memory_.data() + offset_; }
   size_t bytes() const { return bytes_; }
   absl::string_view view() const { return {data(), bytes_}; }
@@ -58,9 +68,13 @@ class GuardedBytes {
   size_t bytes_;
 };
 
+class Scratch;
+
 struct IsolationLimits {
   std::chrono::milliseconds timeout{10000};
   int64_t memory_bytes = int64_t{4} << 30;  // resident, beyond what this process holds
+  // Where checks have what is large (scratch.h); null: in memory.
+  Scratch* scratch = nullptr;
 };
 
 // The status of `body`, or why it could give none: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory),

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,7 @@
 #include "server/tuner/measure.h"
 #include "server/tuner/plan_check.h"
 #include "server/tuner/sandbox.h"
+#include "server/tuner/scratch.h"
 #include "server/tuner/yielding.h"
 #include "server/tuner_channel.h"
 
@@ -56,6 +58,7 @@ struct Flags {
   int64_t kernel_ms = 0;
   int64_t max_reply_bytes = 0;
   bool traffic = false;  // there is a page of running requests
+  bool scratch = false;  // there is a file for what is large
   std::vector<int> search_cpus;
 };
 
@@ -77,6 +80,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags) {
   for (int i = 1; i < argc; ++i) {
     bool known = false;
     if (absl::string_view(argv[i]) == "--traffic") known = flags->traffic = true;
+    if (absl::string_view(argv[i]) == "--scratch") known = flags->scratch = true;
     absl::string_view cpus = argv[i];
     if (absl::ConsumePrefix(&cpus, "--search_cpus=")) known = ParseCpus(cpus, &flags->search_cpus);
     for (const auto& [name, value] : rows) {
@@ -138,7 +142,8 @@ int ThreadsOf(const internal::TunerRequest& request) {
 // What lasts from one request to the next.
 class Child {
  public:
-  Child(const Flags& flags, TrafficReader traffic) : flags_(flags), traffic_(std::move(traffic)) {}
+  Child(const Flags& flags, TrafficReader traffic, Scratch scratch)
+      : flags_(flags), traffic_(std::move(traffic)), scratch_(std::move(scratch)) {}
 
   // Of a request in the background, or of one that somebody waits for.
   absl::Status Serve(const internal::TunerRequest& request, internal::TunerReply* reply);
@@ -150,6 +155,7 @@ class Child {
 
   const Flags& flags_;
   const TrafficReader traffic_;
+  Scratch scratch_;
   YieldingWork yielding_{&traffic_, flags_.search_cpus};
   // The last asked for is the last.
   std::vector<std::pair<uint64_t, std::unique_ptr<SearchSession>>> searches_;
@@ -213,7 +219,9 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
   LimitCpuFromNow(int64_t{1} << 30);
   const int patience = request.background() ? kBackgroundPatience : 1;
   const IsolationLimits kernels{.timeout = std::chrono::milliseconds(flags_.kernel_ms) * patience,
-                                .memory_bytes = flags_.memory_limit};
+                                .memory_bytes = flags_.memory_limit,
+                                .scratch = &scratch_};
+  const absl::Cleanup clear = [this] { scratch_.Clear(); };
   switch (request.kind_case()) {
     case internal::TunerRequest::kTarget:
       return Put(Target(), reply->mutable_target());
@@ -246,8 +254,8 @@ void WarmUp() {
       .IgnoreError();
 }
 
-int Run(const Flags& flags, TrafficReader traffic) {
-  Child child(flags, std::move(traffic));
+int Run(const Flags& flags, TrafficReader traffic, Scratch scratch) {
+  Child child(flags, std::move(traffic), std::move(scratch));
   for (;;) {
     absl::StatusOr<std::string> bytes = ReadFrame(kTunerFd, kMaxTunerFrame, {});
     if (!bytes.ok()) return absl::IsUnavailable(bytes.status()) ? 0 : 1;
@@ -301,5 +309,7 @@ int main(int argc, char** argv) {
   std::set_new_handler([] { _exit(athanor::kTunerExitMemory); });
   athanor::BlasVersion();  // loaded while there is one thread, and for all kernels' processes
   athanor::WarmUp();
-  return athanor::Run(flags, std::move(traffic));
+  return athanor::Run(
+      flags, std::move(traffic),
+      flags.scratch ? athanor::Scratch::Open(athanor::kScratchFd) : athanor::Scratch());
 }

@@ -18,6 +18,7 @@
 #include "server/tuner/inputs.h"
 #include "server/tuner/layers.h"
 #include "server/tuner/pacer.h"
+#include "server/tuner/walked_memory.h"
 #include "server/tuner/weight_turns.h"
 
 namespace athanor {
@@ -59,15 +60,23 @@ struct Subject {
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
 // A weight of so many bytes that is only prepared costs a few MB (repeated_bytes.h).
 constexpr int64_t kLeastRepeated = int64_t{16} << 20;
+// Weights with more distinct bytes are walked through in fewer (walked_memory.h).
+constexpr int64_t kMostHeld = 2 * static_cast<int64_t>(WalkedMemory::kBytes);
+
+int64_t BytesOf(const DrawnInput& input) {
+  int64_t bytes = DTypeBytes(input.drawn.dtype);
+  for (int64_t extent : input.shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return kMaxBytes + 1;
+  }
+  return bytes;
+}
 
 // The whole tensor: what was drawn, again and again.
 absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
-  int64_t bytes = DTypeBytes(input.drawn.dtype);
-  for (int64_t extent : input.shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMaxBytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("measure: a tensor of more than ", kMaxBytes, " bytes"));
-    }
+  const int64_t bytes = BytesOf(input);
+  if (bytes > kMaxBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("measure: a tensor of more than ", kMaxBytes, " bytes"));
   }
   std::string whole;
   whole.reserve(bytes);
@@ -92,7 +101,11 @@ class Measurement {
  private:
   absl::Status Validate();
   absl::Status DrawSize(int size);
-  absl::Status Hold(const DrawnInput& input, bool whole, absl::string_view* view);
+  absl::Status HoldWhole(const DrawnInput& input, absl::string_view* view);
+  // A parameter; `read`: by runs, where it lies.
+  absl::Status Hold(const DrawnInput& input, bool read, absl::string_view* view);
+  // Memory for weights that are too many to be held, if they can be walked through.
+  absl::Status ChooseWalked(absl::Span<const DrawnInput> parameters);
   // Whether a run of any of the plans reads it where it lies.
   bool RunsRead(const std::string& parameter) const;
   // In the isolated process.
@@ -118,6 +131,8 @@ class Measurement {
   std::vector<int> turns_;  // of parameters
   std::deque<std::string> whole_;
   std::deque<RepeatedBytes> repeated_;
+  std::unique_ptr<WalkedMemory> walked_;  // null: none is needed
+  std::optional<DType> walked_dtype_;     // of parameters that may lie there
   // By size, in the order of the names; parameters are the same at every size and held once.
   std::vector<std::vector<absl::string_view>> inputs_;
   // Shared with the isolated process: of all plans' steps at the first size, then at the next.
@@ -166,17 +181,44 @@ bool Measurement::RunsRead(const std::string& parameter) const {
   return false;
 }
 
-absl::Status Measurement::Hold(const DrawnInput& input, bool whole, absl::string_view* view) {
-  int64_t bytes = DTypeBytes(input.drawn.dtype);
-  for (int64_t extent : input.shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) bytes = kMaxBytes + 1;
+absl::Status Measurement::ChooseWalked(absl::Span<const DrawnInput> parameters) {
+  int64_t held = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (turns_[i] == static_cast<int>(i)) held += BytesOf(parameters[i]);
   }
-  if (whole || bytes < kLeastRepeated) {
-    absl::StatusOr<std::string> held = Repeated(input);
-    if (!held.ok()) return held.status();
-    *view = whole_.emplace_back(*std::move(held));
+  if (held <= kMostHeld) return absl::OkStatus();
+  std::vector<const v1::Plan*> plans;
+  for (const internal::MeasuredPlan& plan : request_.plans()) plans.push_back(&plan.plan());
+  const std::optional<std::string> dtype = WalkedDType(plans);
+  if (!dtype.has_value()) return absl::OkStatus();
+  const DrawnInput* largest = nullptr;
+  for (const DrawnInput& p : parameters) {
+    if (!IsFloat(p.drawn.dtype) || (!dtype->empty() && DTypeName(p.drawn.dtype) != *dtype))
+      continue;
+    if (largest == nullptr || BytesOf(p) > BytesOf(*largest)) largest = &p;
+  }
+  auto made = WalkedMemory::Create(largest == nullptr ? "" : largest->drawn.bytes);
+  if (!made.ok()) return made.status();
+  walked_ = *std::move(made);
+  if (largest != nullptr) walked_dtype_ = largest->drawn.dtype;
+  return absl::OkStatus();
+}
+
+absl::Status Measurement::HoldWhole(const DrawnInput& input, absl::string_view* view) {
+  absl::StatusOr<std::string> held = Repeated(input);
+  if (held.ok()) *view = whole_.emplace_back(*std::move(held));
+  return held.status();
+}
+
+absl::Status Measurement::Hold(const DrawnInput& input, bool read, absl::string_view* view) {
+  const int64_t bytes = BytesOf(input);
+  if (read && bytes >= kLeastRepeated && walked_dtype_ == input.drawn.dtype) {
+    absl::StatusOr<char*> range = walked_->Map(static_cast<size_t>(bytes));
+    if (!range.ok()) return range.status();
+    *view = {*range, static_cast<size_t>(bytes)};
     return absl::OkStatus();
   }
+  if (read || bytes < kLeastRepeated) return HoldWhole(input, view);
   absl::StatusOr<RepeatedBytes> held = RepeatedInput(input);
   if (!held.ok()) return held.status();
   *view = repeated_.emplace_back(*std::move(held)).view();
@@ -194,6 +236,10 @@ absl::Status Measurement::DrawSize(int size) {
       DrawInputs(graph_, env, request_.seed() + static_cast<uint64_t>(size), IndexChoice::kSmall);
   if (!drawn.ok()) return drawn.status();
   const size_t first = drawn->size() - parameters_;
+  if (size == 0) {
+    absl::Status s = ChooseWalked(absl::MakeConstSpan(*drawn).subspan(first));
+    if (!s.ok()) return s;
+  }
   std::vector<absl::string_view>& inputs = inputs_.emplace_back();
   for (size_t n = 0; n < drawn->size(); ++n) {
     const bool parameter = n >= first;
@@ -206,8 +252,10 @@ absl::Status Measurement::DrawSize(int size) {
       inputs.push_back(inputs[turn]);
       continue;
     }
-    const bool whole = !parameter || RunsRead(input_names_[n]);
-    if (absl::Status s = Hold((*drawn)[n], whole, &inputs.emplace_back()); !s.ok()) return s;
+    absl::Status s = parameter
+                         ? Hold((*drawn)[n], RunsRead(input_names_[n]), &inputs.emplace_back())
+                         : HoldWhole((*drawn)[n], &inputs.emplace_back());
+    if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -255,7 +303,9 @@ absl::Status Measurement::RunAll(Result* results) {
   absl::StatusOr<std::unique_ptr<CpuDevice>> device =
       CpuDevice::Create({.threads = threads_, .pin = false});
   if (!device.ok()) return device.status();
-  PreparedPool pool(device->get(), nullptr);
+  std::optional<WalkedDevice> large;
+  if (walked_ != nullptr) large.emplace(device->get(), walked_.get());
+  PreparedPool pool(device->get(), nullptr, large.has_value() ? &*large : nullptr);
   std::vector<Subject> subjects;
   for (const internal::MeasuredPlan& plan : request_.plans()) {
     absl::StatusOr<Subject> loaded = Load(device->get(), &pool, plan);
@@ -296,8 +346,8 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, PreparedPool* pool,
   const Layers model = InLayers(measured.plan(), s.layers);
   auto views = LayerParameters(model, std::move(parameters), &s.weights);
   if (!views.ok()) return views.status();
-  auto loaded =
-      Executable::Load(model.plan, objects, *views, device, {.pool = shared ? pool : nullptr});
+  auto loaded = Executable::Load(model.plan, objects, *views, device,
+                                 {.pool = shared || walked_ != nullptr ? pool : nullptr});
   if (!loaded.ok()) return loaded.status();
   s.model = *std::move(loaded);
   auto context = s.model->NewContext();

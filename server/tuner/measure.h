@@ -9,8 +9,9 @@
 // copied, prepared and first touched without such pauses, at the priority of this process
 // (yielding.h). What is less than its model is measured as many equal layers of one, so that a
 // kernel alone finds weights, inputs and outputs where it would in a plan (layers.h). Weights of a
-// model of more than 512 MiB take turns (weight_turns.h), and what plans prepare from them is shared.
-// A plan slower than its limit is given up after its first calls.
+// model of more than 512 MiB take turns (weight_turns.h), and what plans prepare from them is
+// shared; large ones of more than 192 MiB are addresses over 96 MiB of memory (walked_memory.h). A
+// plan slower than its limit is given up after its first calls.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_H_
 

@@ -17,6 +17,7 @@
 #include "server/tuner/plan_samples.h"
 #include "server/tuner/plan_subjects.h"
 #include "server/tuner/roundings.h"
+#include "server/tuner/scratch.h"
 
 namespace athanor {
 namespace {
@@ -51,11 +52,10 @@ class PlanCheck {
   absl::Status ChooseRuns(bool with_exact);
   absl::Status AllocateOutputs(PlanSubject* subject) const;
 
-  // In an isolated process; the references decide which of the optional runs there are.
-  absl::Status RunPlans(const std::vector<PlanSubject*>& subjects,
-                        const std::vector<PlanMark>* references) const {
-    return RunSubjects(graph_, *runs_, request_.threads(), subjects, planned_, references);
-  }
+  // In an isolated process of that name; the references decide which of the optional runs there
+  // are.
+  absl::Status RunPlans(absl::string_view what, const std::vector<PlanSubject*>& subjects,
+                        const std::vector<PlanMark>* references) const;
 
   absl::Status Compare();
   absl::Status CompareOutput(int output);
@@ -166,7 +166,7 @@ absl::Status PlanCheck::AllocateOutputs(PlanSubject* subject) const {
     absl::StatusOr<std::vector<int64_t>> sizes = OutputBytes(*subject->types, runs_->runs()[r]);
     if (!sizes.ok()) return sizes.status();
     for (int64_t bytes : *sizes) {
-      absl::StatusOr<GuardedBytes> memory = GuardedBytes::Create(bytes);
+      absl::StatusOr<GuardedBytes> memory = TakeOrCreateGuarded(limits_.scratch, bytes);
       if (!memory.ok()) return memory.status();
       subject->outputs[r].push_back(*std::move(memory));
     }
@@ -174,17 +174,28 @@ absl::Status PlanCheck::AllocateOutputs(PlanSubject* subject) const {
   return absl::OkStatus();
 }
 
-absl::Status PlanCheck::RunReferences() {
+absl::Status PlanCheck::RunPlans(absl::string_view what, const std::vector<PlanSubject*>& subjects,
+                                 const std::vector<PlanMark>* references) const {
   IsolationLimits limits = limits_;
   limits.memory_bytes += runs_->bytes();  // repeated pages count as often as they are mapped
+  std::optional<SharedMemory> window;
+  if (limits_.scratch != nullptr) {
+    window = limits_.scratch->Take(WindowBytes(graph_, *runs_, subjects));
+  }
+  return RunIsolated(what, limits, [&] {
+    return RunSubjects(graph_, *runs_, request_.threads(), subjects, planned_, references,
+                       window.has_value() ? &*window : nullptr);
+  });
+}
+
+absl::Status PlanCheck::RunReferences() {
   std::string why = request_.no_exact();
   if (request_.has_exact()) {
     absl::Status status = ChooseRuns(/*with_exact=*/true);
     if (status.ok()) status = AllocateOutputs(&baseline_);
     if (status.ok()) status = AllocateOutputs(&exact_);
     if (status.ok()) {
-      status = RunIsolated("the plan in f64", limits,
-                           [&] { return RunPlans({&baseline_, &exact_}, nullptr); });
+      status = RunPlans("the plan in f64", {&baseline_, &exact_}, nullptr);
     }
     exact_ran_ = status.ok();
     why = std::string(status.message());
@@ -197,7 +208,7 @@ absl::Status PlanCheck::RunReferences() {
     absl::Status status = ChooseRuns(/*with_exact=*/false);
     if (status.ok()) status = AllocateOutputs(&baseline_);
     if (status.ok()) {
-      status = RunIsolated("the baseline", limits, [&] { return RunPlans({&baseline_}, nullptr); });
+      status = RunPlans("the baseline", {&baseline_}, nullptr);
     }
     if (!status.ok()) {
       return absl::FailedPreconditionError(
@@ -217,10 +228,7 @@ absl::Status PlanCheck::RunReferences() {
 
 absl::Status PlanCheck::RunCandidate() {
   if (absl::Status s = AllocateOutputs(&candidate_); !s.ok()) return s;
-  IsolationLimits limits = limits_;
-  limits.memory_bytes += runs_->bytes();
-  absl::Status status =
-      RunIsolated("the plan", limits, [&] { return RunPlans({&candidate_}, &ran_); });
+  absl::Status status = RunPlans("the plan", {&candidate_}, &ran_);
   if (!status.ok()) return status;
   for (size_t r = 0; r < runs_->runs().size(); ++r) {
     if (!ran_[r].ran) continue;

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
+#include "server/tuner/scratch.h"
 #include "server/tuner/weight_turns.h"
 
 namespace athanor {
@@ -30,8 +32,14 @@ double ProcessorSeconds() {
 class SubjectRunner {
  public:
   SubjectRunner(const Graph& graph, const PlanRuns& runs, int threads,
-                const std::vector<bool>& planned, const std::vector<PlanMark>* references)
-      : graph_(graph), runs_(runs), threads_(threads), planned_(planned), references_(references) {}
+                const std::vector<bool>& planned, const std::vector<PlanMark>* references,
+                const SharedMemory* window)
+      : graph_(graph),
+        runs_(runs),
+        threads_(threads),
+        planned_(planned),
+        references_(references),
+        window_(window) {}
 
   absl::Status RunAll(const std::vector<PlanSubject*>& subjects) const;
 
@@ -45,6 +53,7 @@ class SubjectRunner {
   const int threads_;
   const std::vector<bool>& planned_;
   const std::vector<PlanMark>* const references_;
+  const SharedMemory* const window_;
 };
 
 absl::Status SubjectRunner::RunOne(const PlanSubject& subject, const Executable& plan,
@@ -102,8 +111,10 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
     parameters.push_back({graph_.node(ids[i]).name, runs_.weights(set)[i], nullptr,
                           shared ? WeightName(set, runs_.turns()[i]) : ""});
   }
-  PreparedPool pool(device, nullptr);
-  const LoadOptions options{.pool = shared ? &pool : nullptr, .poison = true};
+  std::optional<ScratchDevice> large;
+  if (window_ != nullptr) large.emplace(device, window_->data(), window_->bytes());
+  PreparedPool pool(device, nullptr, large.has_value() ? &*large : nullptr);
+  const LoadOptions options{.pool = shared || large.has_value() ? &pool : nullptr, .poison = true};
   std::vector<std::shared_ptr<const Executable>> plans;
   std::vector<std::unique_ptr<Executable::Context>> contexts;
   for (bool required : {true, false}) {
@@ -149,9 +160,21 @@ absl::Status SubjectRunner::RunAll(const std::vector<PlanSubject*>& subjects) co
 
 absl::Status RunSubjects(const Graph& graph, const PlanRuns& runs, int threads,
                          const std::vector<PlanSubject*>& subjects,
-                         const std::vector<bool>& planned,
-                         const std::vector<PlanMark>* references) {
-  return SubjectRunner(graph, runs, threads, planned, references).RunAll(subjects);
+                         const std::vector<bool>& planned, const std::vector<PlanMark>* references,
+                         const SharedMemory* window) {
+  return SubjectRunner(graph, runs, threads, planned, references, window).RunAll(subjects);
+}
+
+int64_t WindowBytes(const Graph& graph, const PlanRuns& runs,
+                    const std::vector<PlanSubject*>& subjects) {
+  ParameterHashes hashes;
+  const std::vector<NodeId> ids = graph.ParameterIds();
+  for (size_t i = 0; i < ids.size() && AreShared(runs.turns()); ++i) {
+    hashes[graph.node(ids[i]).name] = WeightName(0, runs.turns()[i]);
+  }
+  int64_t bytes = 0;
+  for (const PlanSubject* s : subjects) bytes += LargePreparedBytes(s->plan->plan(), hashes);
+  return bytes;
 }
 
 }  // namespace athanor

@@ -1,7 +1,8 @@
 // The plans of a check (plan_check.h), run side by side on the same inputs.
 //
 //   PlanSubject baseline = {&request.baseline(), &graph, outputs, marks};
-//   RunSubjects(graph, runs, threads, {&baseline}, planned, nullptr);   // in a process of its own
+//   RunSubjects(graph, runs, threads, {&baseline}, planned, nullptr, nullptr);  // in a process of
+//   its own
 //   // baseline.outputs holds what it computed, baseline.marks which runs there were
 #ifndef ATHANOR_SERVER_TUNER_PLAN_SUBJECTS_H_
 #define ATHANOR_SERVER_TUNER_PLAN_SUBJECTS_H_
@@ -35,10 +36,16 @@ struct PlanSubject {
 // `references` those that are not required begin only while processor time is left; with them, the
 // marks of subjects that ran before, there are exactly the same runs. An index out of range is
 // marked; any other error names the run. INVALID_ARGUMENT: a plan whose dims, inputs or outputs are
-// not the graph's.
+// not the graph's. Large prepared weights lie in `window`, where it has room for them; null: in
+// memory.
 absl::Status RunSubjects(const Graph& graph, const PlanRuns& runs, int threads,
                          const std::vector<PlanSubject*>& subjects,
-                         const std::vector<bool>& planned, const std::vector<PlanMark>* references);
+                         const std::vector<bool>& planned, const std::vector<PlanMark>* references,
+                         const SharedMemory* window);
+
+// How large a window the subjects fill.
+int64_t WindowBytes(const Graph& graph, const PlanRuns& runs,
+                    const std::vector<PlanSubject*>& subjects);
 
 }  // namespace athanor
 
