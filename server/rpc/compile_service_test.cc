@@ -111,6 +111,23 @@ TEST(CompileServiceTest, AWatcherThatGoesAwayIsForgotten) {
   EXPECT_EQ(test.WaitForJob(id).phase(), Job::DONE);
 }
 
+// Cancelled while it is being refused, a call ends once: ended twice it ended the server.
+TEST(CompileServiceTest, AWatcherThatIsRefusedMayGoAwayMeanwhile) {
+  TestServer test;
+  v1::WatchCompileJobRequest request;
+  request.set_id("job-none");
+  for (int i = 0; i < 1000; ++i) {
+    grpc::ClientContext context;
+    std::thread cancel([&] { context.TryCancel(); });
+    auto reader = test.compile->WatchCompileJob(&context, request);
+    Job job;
+    EXPECT_FALSE(reader->Read(&job));
+    cancel.join();
+    EXPECT_FALSE(reader->Finish().ok());
+  }
+  EXPECT_TRUE(Watch(test, Send(test, "m", ScaleModel({1}))).back().has_finished());
+}
+
 TEST(CompileServiceTest, UnknownJobs) {
   TestServer test;
   grpc::Status status;

@@ -29,7 +29,9 @@ void WatchStream::Open() {
 }
 
 void WatchStream::Refuse(const absl::Status& status) {
-  Finish(EndCall(method_, *context_, status));
+  // Its client may go away meanwhile.
+  MutexLock lock(link_->mu_);
+  End(status);
 }
 
 void WatchStream::OnWriteDone(bool ok) {
