@@ -9,6 +9,7 @@
 // in vectors along the sums.
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,38 @@ using kir::Var;
 namespace {
 
 constexpr int kCacheLineBytes = 64;
+
+// Whether an epilogue is so short that written out for each of a tile's vectors it is less than
+// the stores and loads of the sums.
+bool IsShort(const KernelBuilder& b) {
+  constexpr size_t kMostNodes = 8;
+  std::set<NodeId> seen;
+  std::vector<NodeId> todo = {b.choice.root};
+  while (!todo.empty()) {
+    const NodeId id = todo.back();
+    todo.pop_back();
+    const Node& node = b.input.graph.node(id);
+    if (id == b.choice.anchor || (id != b.choice.root && b.input.has_memory[id])) continue;
+    if (!seen.insert(id).second) continue;
+    switch (node.op) {
+      case Op::kIndexMap:
+        if (node.attrs.contains("fill")) return false;
+        break;
+      case Op::kConstant:
+      case Op::kCast:
+      case Op::kAdd:
+      case Op::kMul:
+      case Op::kMax:
+      case Op::kMin:
+        break;
+      default:
+        return false;
+    }
+    if (seen.size() > kMostNodes) return false;
+    todo.insert(todo.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return true;
+}
 
 class ContractLowering {
  public:
@@ -54,9 +87,11 @@ class ContractLowering {
     Expr begin, end;
   };
 
-  // The item's panels; those that may be cut off apart from the others if `split`, by tiles of as
-  // many vectors as they have.
-  void ForPanels(bool split, absl::FunctionRef<void(const Expr& panel)> body);
+  // The item's panels; one that is cut off apart from the whole ones if they are split.
+  void ForPanels(absl::FunctionRef<void(const Expr& panel)> body);
+  // Runs `body` for tiles of as many vectors as the panel has columns for, where that is told
+  // apart.
+  void ForVectors(const Expr& panel, absl::FunctionRef<void()> body);
   // Registers for the item's place in the batch: what is known of them needs no proof where they
   // are used.
   void BindBatch();
@@ -69,6 +104,8 @@ class ContractLowering {
   void DotPanel(const Expr& panel);
   void DotTile(const Expr& n0, const Expr& first, int columns, const Expr& m0, int rows);
   void Epilogue(const Expr& panel, const Expr& m0, int rows);
+  // Of one vector: what the root's elements are made of is `sum()`.
+  void EpilogueOf(const Expr& panel, const Expr& m, int vector, absl::FunctionRef<Var()> sum);
   // Asks for the operand's element at these coordinates, if it is read from memory as it is.
   void Prefetch(NodeId operand, Coordinates at);
 
@@ -82,6 +119,11 @@ class ContractLowering {
     Expr row = keeps_rows_ ? m - m_begin_ : m - m0;
     if (blocked_) row += (panel - first_) * s_.rows_per_item;
     return row * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
+  }
+  // The columns that the vector of a panel from n0 on has; all if absent.
+  std::optional<Expr> Below(const Expr& n0, int vector) const {
+    if (vector < full_vectors_) return std::nullopt;
+    return LanesBelow(e_, n0 + vector * lanes_, n_, lanes_);
   }
   Expr PackIndex(const Expr& k, int vector) const {
     return k * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
@@ -97,6 +139,10 @@ class ContractLowering {
   int vectors_;           // of a panel
   int width_;             // of a panel, in elements
   int tile_vectors_;      // of the panel at hand
+  int full_vectors_ = 0;  // of those, known to have all their columns
+  bool split_ = false;    // whole panels have code of their own
+  bool counts_ = false;   // the panel at hand is cut off, after a number of vectors not known ahead
+  bool direct_ = false;   // the epilogue takes the sums from their registers
   bool windows_ = false;  // panels are packed from windows
   int64_t kc_ = 0;        // of the schedule, in whole windows
   Expr m_, n_, k_;
@@ -129,11 +175,14 @@ absl::Status ContractLowering::Lower() {
   const int64_t piece = std::min(k_max.value_or(kc_), kc_);
   blocked_ = !dots && (!k_max || *k_max > kc_);
   keeps_rows_ = dots || blocked_;
+  // Where panels lie packed, no vector needs a mask but those that are stored.
+  split_ = s_.columns == ColumnAccess::kPack || s_.columns == ColumnAccess::kInPlace;
+  direct_ = !keeps_rows_ && IsShort(b_);
   if (s_.columns == ColumnAccess::kPack) pack_ = e_.Scratch(accumulator_, piece * width_);
   const int64_t sum_rows = blocked_      ? s_.panels_per_item * s_.rows_per_item
                            : keeps_rows_ ? s_.rows_per_item
                                          : s_.mr;
-  sums_ = e_.Scratch(accumulator_, sum_rows * width_);
+  if (!direct_) sums_ = e_.Scratch(accumulator_, sum_rows * width_);
   if (s_.copy_rows) {
     row_stride_ = piece + kCacheLineBytes / DTypeBytes(accumulator_);
     rows_ = e_.Scratch(accumulator_, s_.rows_per_item * row_stride_);
@@ -154,7 +203,7 @@ absl::Status ContractLowering::Lower() {
   first_ = item[batch_rank] * s_.panels_per_item;
   last_ = s_.panels_per_item == 1 ? first_ + 1 : MinOf(panels, first_ + s_.panels_per_item);
   if (dots) {
-    ForPanels(/*split=*/false, [&](const Expr& panel) { DotPanel(panel); });
+    ForPanels([&](const Expr& panel) { DotPanel(panel); });
   } else {
     Panels();
   }
@@ -163,49 +212,73 @@ absl::Status ContractLowering::Lower() {
 
 void ContractLowering::BindBatch() {
   for (size_t i = 0; i < batch_.size(); ++i) {
-    if (batch_[i].constant() || batch_[i].symbol()) continue;
-    const Expr place = e_.Symbol(e_.Index(batch_[i], 1));
-    e_.bounds().SetExtent(*place.symbol(), roles_.extents.at(roles_.batch[i]));
-    batch_[i] = place;
+    if (batch_[i].symbol()) continue;
+    batch_[i] = e_.Coordinate(batch_[i], roles_.extents.at(roles_.batch[i]));
   }
 }
 
-void ContractLowering::ForPanels(bool split, absl::FunctionRef<void(const Expr&)> body) {
+void ContractLowering::ForPanels(absl::FunctionRef<void(const Expr&)> body) {
   const Expr whole = e_.Simplify(FloorDiv(n_, width_));
-  if (!split || e_.Simplify(n_ - whole * width_).IsConstant(0)) {
+  const Expr rest = e_.Simplify(n_ - whole * width_);
+  if (!split_ || rest.IsConstant(0)) {
+    full_vectors_ = split_ ? vectors_ : 0;
     if (s_.panels_per_item == 1) return body(first_);
     return e_.For(first_, last_, 1, body);
   }
   if (!whole.IsConstant(0)) {
+    full_vectors_ = vectors_;
     e_.For(first_, MinOf(last_, whole), 1, [&](const Expr& panel) {
       e_.bounds().Set(*panel.symbol(), first_, whole - 1);
       body(panel);
     });
   }
-  const std::optional<int64_t> rest = e_.Simplify(n_ - whole * width_).constant();
-  if (windows_ && rest) tile_vectors_ = static_cast<int>((*rest + lanes_ - 1) / lanes_);
+  const std::optional<int64_t> columns = rest.constant();
+  if (columns) tile_vectors_ = static_cast<int>((*columns + lanes_ - 1) / lanes_);
+  full_vectors_ = static_cast<int>(columns.value_or(0) / lanes_);
+  counts_ = !columns && s_.columns == ColumnAccess::kPack;
   e_.For(MaxOf(first_, whole), last_, 1, body);
   tile_vectors_ = vectors_;
+  full_vectors_ = 0;
+  counts_ = false;
+}
+
+void ContractLowering::ForVectors(const Expr& panel, absl::FunctionRef<void()> body) {
+  if (!counts_ || vectors_ == 1) return body();
+  const Var columns = e_.Index(n_ - panel * width_, 1);
+  const auto less = [&](Var a, Var b) { return e_.Compute(Op::kLessThan, DType::kBool, {a, b}); };
+  const auto number = [&](int64_t value) { return e_.Const(Scalar::Signed(DType::kI64, value)); };
+  for (int v = 1; v <= vectors_; ++v) {
+    Var here = v < vectors_ ? less(columns, number(v * lanes_ + 1)) : kir::kNoVar;
+    if (v > 1) here = e_.And(here, less(number((v - 1) * lanes_), columns));
+    e_.If(here, [&] {
+      tile_vectors_ = v;
+      full_vectors_ = v - 1;
+      body();
+    });
+  }
+  tile_vectors_ = vectors_;
+  full_vectors_ = 0;
 }
 
 void ContractLowering::Panels() {
   if (!blocked_) return VisitPiece({0, k_});
   // An empty reduction still has its one visit: the epilogue reads the sums.
   e_.For(0, MaxOf(k_, 1), kc_, [&](const Expr& k0) { VisitPiece({k0, MinOf(k_, k0 + kc_)}); });
-  ForPanels(/*split=*/false, [&](const Expr& panel) {
-    e_.For(m_begin_, m_end_, 1, [&](const Expr& m) { Epilogue(panel, m, 1); });
+  ForPanels([&](const Expr& panel) {
+    ForVectors(panel,
+               [&] { e_.For(m_begin_, m_end_, 1, [&](const Expr& m) { Epilogue(panel, m, 1); }); });
   });
 }
 
 void ContractLowering::VisitPiece(const Piece& k) {
   if (s_.copy_rows) CopyRows(k);
-  // Only vectors read in place need masks, which cost more than the loads; of windows the last
-  // panel may have fewer.
-  ForPanels(/*split=*/windows_ || s_.columns == ColumnAccess::kInPlace, [&](const Expr& panel) {
+  ForPanels([&](const Expr& panel) {
     if (s_.columns == ColumnAccess::kPack) PackPanel(panel * width_, k);
-    ForRowTiles(e_, m_begin_, m_end_, s_.mr, [&](const Expr& m0, int rows) {
-      Tile(panel, m0, rows, k);
-      if (!blocked_) Epilogue(panel, m0, rows);
+    ForVectors(panel, [&] {
+      ForRowTiles(e_, m_begin_, m_end_, s_.mr, [&](const Expr& m0, int rows) {
+        Tile(panel, m0, rows, k);
+        if (!blocked_ && !direct_) Epilogue(panel, m0, rows);
+      });
     });
   });
 }
@@ -232,6 +305,7 @@ void ContractLowering::PackPanel(const Expr& n0, const Piece& piece) {
                             .dtype = accumulator_,
                             .lanes = lanes_,
                             .vectors = tile_vectors_,
+                            .whole = full_vectors_ == tile_vectors_,
                             .width = width_,
                             .scratch = pack_,
                             .first = n0,
@@ -239,8 +313,8 @@ void ContractLowering::PackPanel(const Expr& n0, const Piece& piece) {
                             .k_end = piece.end});
   }
   e_.For(piece.begin, piece.end, 1, [&](const Expr& k) {
-    for (int v = 0; v < vectors_; ++v) {
-      PointLowering::Context context(&b_.at, lanes_, LanesBelow(e_, n0 + v * lanes_, n_, lanes_));
+    for (int v = 0; v < tile_vectors_; ++v) {
+      PointLowering::Context context(&b_.at, lanes_, Below(n0, v));
       Expr n = LaneIndex(n0, v);
       Var value = b_.at.At(operand, At(roles_.letters[roles_.column_operand], 0, n, k));
       value = e_.Broadcast(e_.Cast(value, accumulator_), lanes_);
@@ -266,7 +340,7 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
   if (s_.prefetch && v * bytes % kCacheLineBytes == 0) {
     Prefetch(operand, At(letters, 0, n0, k + s_.kc));
   }
-  PointLowering::Context context(&b_.at, lanes_, LanesBelow(e_, n0, n_, lanes_));
+  PointLowering::Context context(&b_.at, lanes_, Below(panel * width_, v));
   Var value = b_.at.At(operand, At(letters, 0, n0 + Expr::Symbol(kir::kLane), k));
   return e_.Broadcast(e_.Cast(value, accumulator_), lanes_);
 }
@@ -294,6 +368,7 @@ void ContractLowering::Tile(const Expr& panel, const Expr& m0, int rows, const P
     return e_.Load(sums_, SumIndex(panel, m0 + r, m0, v), lanes_, later);
   };
   tile.store = [&](int r, int v, Var sum) {
+    if (direct_) return EpilogueOf(panel, m0 + r, v, [&] { return sum; });
     e_.Store(sums_, SumIndex(panel, m0 + r, m0, v), sum, {});
   };
   EmitRegisterTile(e_, tile);
@@ -361,26 +436,31 @@ void ContractLowering::Prefetch(NodeId operand, Coordinates at) {
 void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
   e_.For(m0, m0 + rows, 1, [&](const Expr& m) {
     for (int v = 0; v < tile_vectors_; ++v) {
-      Expr n0 = panel * width_ + v * lanes_;
-      std::optional<Expr> below = LanesBelow(e_, n0, n_, lanes_);
-      if (below && below->constant().value_or(1) <= 0) continue;  // no columns for any size
-      BoundLanes(e_, below, lanes_);
-      PointLowering::Context context(&b_.at, lanes_, std::move(below));
-      Coordinates anchor = At(roles_.result, m, n0 + Expr::Symbol(kir::kLane), 0);
-      b_.at.Provide(b_.choice.anchor, [&, v](const Coordinates&) {
-        return e_.Cast(e_.Load(sums_, SumIndex(panel, m, m0, v), lanes_, {}), node_.type.dtype);
-      });
-      auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root,
-                                  b_.choice.anchor, anchor, e_.bounds());
-      if (!root) {
-        status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                                   " is no epilogue of the contraction"));
-        return;
-      }
-      b_.StoreRoot(*root);
+      EpilogueOf(panel, m, v,
+                 [&] { return e_.Load(sums_, SumIndex(panel, m, m0, v), lanes_, {}); });
     }
-    BoundLanes(e_, std::nullopt, lanes_);
   });
+}
+
+void ContractLowering::EpilogueOf(const Expr& panel, const Expr& m, int v,
+                                  absl::FunctionRef<Var()> sum) {
+  const Expr n0 = panel * width_;
+  std::optional<Expr> below = Below(n0, v);
+  if (below && below->constant().value_or(1) <= 0) return;  // no columns for any size
+  BoundLanes(e_, below, lanes_);
+  PointLowering::Context context(&b_.at, lanes_, std::move(below));
+  Coordinates anchor = At(roles_.result, m, n0 + v * lanes_ + Expr::Symbol(kir::kLane), 0);
+  b_.at.Provide(b_.choice.anchor,
+                [&](const Coordinates&) { return e_.Cast(sum(), node_.type.dtype); });
+  auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor,
+                              anchor, e_.bounds());
+  if (root) {
+    b_.StoreRoot(*root);
+  } else {
+    status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
+                                               " is no epilogue of the contraction"));
+  }
+  BoundLanes(e_, std::nullopt, lanes_);
 }
 
 Coordinates ContractLowering::At(const std::string& letters, const Expr& m, const Expr& n,

@@ -52,8 +52,7 @@ class WindowPacking {
   }
   Expr Bound(const Expr& value, const Expr& extent) {
     const Expr simple = e_.Simplify(value);
-    if (simple.constant() || simple.symbol()) return simple;
-    return Below(e_.Symbol(e_.Index(simple, 1)), extent);
+    return simple.symbol() ? simple : e_.Coordinate(simple, extent);
   }
 
   KernelBuilder& b_;
@@ -67,7 +66,8 @@ class WindowPacking {
 
 void WindowPacking::Pack() {
   ClearBeyond();
-  const Expr end = Bound(MinOf(n_, p_.first + p_.vectors * p_.lanes), n_ + 1);
+  const Expr stop = p_.first + p_.vectors * p_.lanes;
+  const Expr end = Bound(p_.whole ? stop : MinOf(n_, stop), n_ + 1);
   const std::string& sums = p_.roles.sums;
   const std::optional<int64_t> taps =
       p_.roles.SizeOf(sums.empty() ? "" : sums.substr(1)).constant();
@@ -98,10 +98,12 @@ void WindowPacking::Runs(const Expr& end) {
 }
 
 void WindowPacking::ClearBeyond() {
-  if (!LanesBelow(e_, p_.first, n_, p_.vectors * p_.lanes)) return;
+  if (p_.whole || !LanesBelow(e_, p_.first, n_, p_.vectors * p_.lanes)) return;
   const Var zero = e_.Broadcast(e_.Const(IdentityOf(Op::kAdd, p_.dtype)), p_.lanes);
-  const Expr whole = FloorDiv(n_ - p_.first, p_.lanes) * p_.lanes;
-  e_.For(e_.Simplify(whole), p_.vectors * p_.lanes, p_.lanes, [&](const Expr& place) {
+  const Expr whole = e_.Simplify(FloorDiv(n_ - p_.first, p_.lanes) * p_.lanes);
+  // Nobody reads a vector without columns.
+  const Expr end = e_.Simplify(CeilDiv(n_ - p_.first, p_.lanes) * p_.lanes);
+  e_.For(whole, end, p_.lanes, [&](const Expr& place) {
     e_.For(0, p_.k_end - p_.k_begin, 1, [&](const Expr& k) {
       e_.Store(p_.scratch, k * p_.width + place + Expr::Symbol(kir::kLane), zero, {});
     });

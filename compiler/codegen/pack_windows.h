@@ -15,6 +15,7 @@ struct WindowPanel {
   const Coordinates& batch;  // of roles.batch
   DType dtype;               // of the panel
   int lanes, vectors;        // packed
+  bool whole;                // all of them are the operand's
   int width;                 // of a panel's row, in elements
   int scratch;               // element (k, n) of the panel is at (k - k_begin) * width + n - first
   Expr first;                // the first column

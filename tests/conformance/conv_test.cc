@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/harness.h"
 
@@ -88,6 +89,47 @@ TEST(ConvTest, KernelsThatAreInputs) {
              %2 = Conv(%0, %1) {strides=[1, 1], dilations=[1, 1], begin=shape[1, 1],
              out=shape[9, 9]} output "y" = %2)",
           10, {{"c", c}, {"k", 4}});
+  }
+}
+
+// The last panel of an image whose size calls choose has tiles of as many vectors as it has columns
+// for: none, one, all of them, and after a whole panel.
+TEST(ConvTest, ImagesOfSizesThatCallsChoose) {
+  const auto check = [](const std::string& dtype, absl::string_view activation, int64_t c) {
+    Check(absl::StrCat("%0 = Input \"x\" : ", dtype, "[2, 5, 2, c] %1 = Parameter \"w\" : ", dtype,
+                       "[23, 5, 3, 3] %2 = Conv(%0, %1) {strides=[1, 1], dilations=[1, 1], ",
+                       "begin=shape[1, 1], out=shape[2, c]} %3 = Parameter \"b\" : ", dtype,
+                       "[23] %4 = IndexMap(%3) {map=map[2, 23, 2, c]($1)} %5 = Add(%2, %4) %6 = ",
+                       activation, "(%5) output \"y\" = %6"),
+          40, {{"c", c}, {"k", 1}});
+  };
+  for (const int64_t c : {0, 1, 8, 9, 17, 24, 31, 32, 33, 40}) {
+    check("f32", "Relu", c);  // out of registers
+    if (c % 8 == 1) check("f32", "Tanh", c);
+  }
+  for (const int64_t c : {1, 17, 40}) {
+    for (const char* dtype : {"f64", "f16", "bf16"}) check(dtype, "Relu", c);
+  }
+  // Pieces of the sums.
+  for (const int64_t c : {17, 40}) {
+    Check(R"(%0 = Input "x" : f32[1, 130, 2, c] %1 = Parameter "w" : f32[19, 130, 3, 3]
+             %2 = Conv(%0, %1) {strides=[1, 1], dilations=[1, 1], begin=shape[1, 1],
+             out=shape[2, c]} %3 = Tanh(%2) output "y" = %3)",
+          40, {{"c", c}, {"k", 1}});
+  }
+}
+
+// Of one element: images are packed, or read where they lie by few maps.
+TEST(ConvTest, PointwiseOfSizesThatCallsChoose) {
+  for (const char* dtype : {"f32", "f16", "i32", "i64"}) {
+    for (const int maps : {1, 16, 61}) {
+      for (const int64_t c : {0, 1, 33}) {
+        Check(absl::StrCat("%0 = Input \"x\" : ", dtype,
+                           "[2, 7, 2, c] %1 = Parameter \"w\" : ", dtype, "[", maps,
+                           ", 7] %2 = Contract(%0, %1) {spec=\"ncuv,mc->nmuv\"} output \"y\" = %2"),
+              40, {{"c", c}, {"k", 1}});
+      }
+    }
   }
 }
 
