@@ -45,6 +45,7 @@ struct Sizes {
   bool exact_m = false, exact_n = false;
   int64_t operand_bytes = 0;  // of an element of the column operand
   int64_t lanes = 1;
+  bool image = false;  // a weight's rows by columns of an image
 };
 
 // `most` columns or half as many until there is room for mr rows of sums, the columns and a row's
@@ -89,7 +90,9 @@ void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule*
   if (sizes.exact_n && s->nv > 2 && s->nv * sizes.lanes * threads > *sizes.n) s->nv = 2;
   const int64_t width = s->nv * sizes.lanes;
   // Of a size that calls choose there may be few: shorter stretches leave each thread some.
-  const int64_t columns = sizes.exact_n ? *sizes.n / threads : kSums / 8;
+  int64_t columns = sizes.exact_n ? *sizes.n / threads : kSums / 8;
+  // Images have as many columns as an item of those only where they are large.
+  if (sizes.image && !sizes.exact_n) columns = kSums / 64;
   s->panels_per_item =
       std::max<int64_t>(1, (std::min(columns, kSums / s->rows_per_item) + width - 1) / width);
 }
@@ -123,19 +126,26 @@ bool FillsWidePanels(const Sizes& sizes, int64_t rows, const v1::Target& target)
 // all of a panel's rows are one item where there are panels for all threads.
 void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_registers,
                      const v1::Target& target, ContractSchedule* s) {
-  constexpr int64_t kUnknownPanels = 4, kLeastRows = 96;
+  constexpr int64_t kUnknownPanels = 4, kUnknownRows = 96;
+  // Packing a row of a panel takes as long as multiplying it with a few rows; windows are dearer.
+  const int64_t least_rows = taps > 1 ? 96 : 64;
   if (many_registers) s->mr = 6;
   s->nv = many_registers ? 4 : 2;
   if (sizes.n) {
     while (s->nv > 1 && (s->nv - 1) * sizes.lanes >= *sizes.n) --s->nv;
   }
   const int64_t width = s->nv * sizes.lanes;
-  const int64_t panels =
-      sizes.exact_n ? std::max<int64_t>(1, (*sizes.n + width - 1) / width) : kUnknownPanels;
-  const int64_t rows = std::max<int64_t>(1, sizes.m.value_or(kLeastRows));
-  const int64_t wanted = int64_t{4} * std::max(1, target.threads());
-  const int64_t blocks = std::clamp<int64_t>((wanted + panels - 1) / panels, 1,
-                                             std::max<int64_t>(1, rows / kLeastRows));
+  // Of a size that calls choose, a quarter of the most: an image of half the side.
+  const int64_t columns = !sizes.n        ? kUnknownPanels * width
+                          : sizes.exact_n ? *sizes.n
+                                          : *sizes.n / 4;
+  const int64_t panels = std::max<int64_t>(1, (columns + width - 1) / width);
+  const int64_t rows = std::max<int64_t>(1, sizes.m.value_or(kUnknownRows));
+  const int64_t threads = std::max(1, target.threads());
+  int64_t blocks = std::clamp<int64_t>((4 * threads + panels - 1) / panels, 1,
+                                       std::max<int64_t>(1, rows / least_rows));
+  // As many for each thread.
+  if (blocks > threads && panels < threads) blocks -= blocks % threads;
   // Rows that no tile takes are dear where there are few: each reads the whole panel.
   if (rows <= 64 && rows % 4 == 0 && rows % s->mr % 4 != 0) s->mr = 4;
   s->mr = static_cast<int>(std::min<int64_t>(s->mr, rows));
@@ -195,7 +205,8 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                     .exact_m = m.constant().has_value(),
                     .exact_n = roles.SizeOf(roles.columns).constant().has_value(),
                     .operand_bytes = DTypeBytes(node.type.dtype),
-                    .lanes = lanes};
+                    .lanes = lanes,
+                    .image = is_weight[node.inputs[roles.row_operand]]};
   if (sizes.n && *sizes.n <= lanes) s.nv = 1;
   const bool ahead = is_weight[node.inputs[roles.column_operand]];
   // Packing inside a work item is paid once per block of rows, so blocks are taller there.
@@ -212,8 +223,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
   if (ahead) s.columns = ColumnAccess::kAhead;
   const bool windows = IsWindows(graph, node, roles, roles.column_operand, roles.columns);
-  const bool image = is_weight[node.inputs[roles.row_operand]] && m.constant() > kFewRows;
-  if (!ahead && (windows || image)) {
+  if (!ahead && (windows || (sizes.image && m.constant() > kFewRows))) {
     BlockForWindows(sizes, TapsOf(roles), bytes, many_registers, target, &s);
     return s;
   }

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/search/contract_roles.h"
 #include "gtest/gtest.h"
 
@@ -223,6 +224,37 @@ TEST(ScheduleContractTest, ImagesAreColumnsOfPointwiseConvolutions) {
   // Six places would leave ten lanes empty.
   const Case few = Contraction("ceab,me->cmab", true);
   EXPECT_FALSE(ScheduleContract(few.g, few.node, few.weights, Target(64, 32))->swap);
+}
+
+// `maps` of an image whose side is at most `side`, on two threads.
+ContractSchedule PointwiseOf(int maps, int side) {
+  auto g = ParseGraph(absl::StrCat(R"(graph "" {
+    dim s in [1, )",
+                                   side, R"(]
+    %0 = Input "x" : f32[1, 160, s, s]
+    %1 = Parameter "w" : f32[)",
+                                   maps, R"(, 160]
+    %2 = Contract(%0, %1) {spec="ncuv,mc->nmuv"}
+    output "y" = %2
+  })"));
+  EXPECT_TRUE(g.ok()) << g.status();
+  v1::Target target = Target(64, 32);
+  target.set_threads(2);
+  return *ScheduleContract(*g, 2, {false, true, false}, target);
+}
+
+// Where an image has hardly a panel, its maps are items for all threads, as many for each; where it
+// has many, a panel is packed once.
+TEST(ScheduleContractTest, FewPanelsShareTheirRows) {
+  for (const int maps : {160, 960}) {
+    const ContractSchedule small = PointwiseOf(maps, 10);
+    EXPECT_EQ(small.columns, ColumnAccess::kPack);
+    EXPECT_EQ((maps + small.rows_per_item - 1) / small.rows_per_item % 2, 0) << maps;
+    EXPECT_GE(PointwiseOf(maps, 80).rows_per_item, maps);
+  }
+  const ContractSchedule few = PointwiseOf(16, 80);
+  EXPECT_EQ(few.columns, ColumnAccess::kInPlace);
+  EXPECT_LE(few.panels_per_item * few.nv * 16, 256);
 }
 
 // Columns that lie side by side in one of both stay together.
