@@ -10,7 +10,8 @@ import athanor
 import pytest
 import zoo
 
-MANY = ("encoder", "resnet18", "llama", "lstm")  # a transformer, a convnet, a cache, loops
+# A transformer, convnets (quotients of dims, joined images), a cache, loops.
+MANY = ("encoder", "resnet18", "squeezenet", "unet_resized", "llama", "lstm")
 SIZES = 200
 
 
