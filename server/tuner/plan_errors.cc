@@ -1,10 +1,12 @@
 #include "server/tuner/plan_errors.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -25,23 +27,13 @@ constexpr int64_t kLeastRow = 16;
 // u, that of K in a row with growing partial sums 0.3 sqrt(K) u; the median is two thirds of it.
 constexpr std::array<double, kNorms> kFloors = {2, 0.3, 0.2};
 
-std::vector<double> Decoded(absl::string_view bytes, DType dtype) {
+double ValueAt(absl::string_view bytes, DType dtype, size_t i) {
   const size_t size = DTypeBytes(dtype);
-  std::vector<double> values(bytes.size() / size);
-  for (size_t i = 0; i < values.size(); ++i) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, bytes.data() + i * size, size);
-    if (dtype == DType::kF64) {
-      std::memcpy(&values[i], &bits, sizeof(double));
-    } else if (dtype == DType::kF32) {
-      float value;
-      std::memcpy(&value, &bits, sizeof(float));
-      values[i] = value;
-    } else {
-      values[i] = DecodeFloat(dtype, bits);
-    }
-  }
-  return values;
+  uint64_t bits = 0;
+  std::memcpy(&bits, bytes.data() + i * size, size);
+  if (dtype == DType::kF64) return std::bit_cast<double>(bits);
+  if (dtype == DType::kF32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
+  return DecodeFloat(dtype, bits);
 }
 
 // As a value of `dtype` would be: infinite where it overflows.
@@ -59,17 +51,22 @@ bool Alike(double a, double b) {
   return true;
 }
 
-double RootMeanSquare(const double* values, size_t n) {
+// Of those of the values `at(begin)` to `at(end - 1)` that are finite.
+template <typename At>
+double RootMeanSquare(const At& at, size_t begin, size_t end) {
   double largest = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (std::isfinite(values[i])) largest = std::max(largest, std::fabs(values[i]));
+  for (size_t i = begin; i < end; ++i) {
+    if (const double value = at(i); std::isfinite(value)) {
+      largest = std::max(largest, std::fabs(value));
+    }
   }
   if (largest == 0) return 0;
   double sum = 0;
   size_t finite = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (!std::isfinite(values[i])) continue;
-    sum += (values[i] / largest) * (values[i] / largest);
+  for (size_t i = begin; i < end; ++i) {
+    const double value = at(i);
+    if (!std::isfinite(value)) continue;
+    sum += (value / largest) * (value / largest);
     ++finite;
   }
   return largest * std::sqrt(sum / static_cast<double>(finite));
@@ -99,23 +96,44 @@ double SmallestNormal(DType dtype) {
                                 : std::numeric_limits<float>::min();
 }
 
-// Errors of both plans, gathered over the tensors of a group.
-struct Errors {
-  std::vector<float> candidate, baseline;
-  double worst = -1;  // of the candidate
-};
-
-std::array<double, kNorms> NormsOf(std::vector<float> errors) {
-  if (errors.empty()) return {};
-  double largest = 0, sum = 0;
-  for (float e : errors) {
-    largest = std::max<double>(largest, e);
-    sum += static_cast<double>(e) * e;
+// Norms of errors that come one by one, all of them twice: none is kept, and the median is that of
+// all. Floats of one sign are ordered as their bits are, so the first time its upper half is
+// counted out, the second time the lower one.
+class ErrorNorms {
+ public:
+  void Add(float error) {
+    largest_ = std::max<double>(largest_, error);
+    sum_ += static_cast<double>(error) * error;
+    ++count_;
+    ++upper_[Bits(error) >> 16];
   }
-  const auto middle = errors.begin() + static_cast<int64_t>(errors.size() / 2);
-  std::nth_element(errors.begin(), middle, errors.end());
-  return {largest, std::sqrt(sum / static_cast<double>(errors.size())), *middle};
-}
+  void Turn() { middle_ = Find(upper_, &rest_); }
+  void AddAgain(float error) {
+    if (Bits(error) >> 16 == middle_) ++lower_[Bits(error) & 0xffff];
+  }
+  std::array<double, kNorms> Found() const {
+    if (count_ == 0) return {};
+    int64_t rest = rest_;
+    const uint32_t median = middle_ << 16 | Find(lower_, &rest);
+    return {largest_, std::sqrt(sum_ / static_cast<double>(count_)), std::bit_cast<float>(median)};
+  }
+
+ private:
+  using Counts = std::vector<int64_t>;
+  static uint32_t Bits(float error) { return std::bit_cast<uint32_t>(error); }
+  // Where the one in the middle is; `rest`: of how many before it, then of those in its place.
+  uint32_t Find(const Counts& counts, int64_t* rest) const {
+    if (*rest < 0) *rest = count_ / 2;
+    uint32_t at = 0;
+    while (at < counts.size() - 1 && *rest >= counts[at]) *rest -= counts[at++];
+    return at;
+  }
+
+  double largest_ = 0, sum_ = 0;
+  int64_t count_ = 0, rest_ = -1;
+  uint32_t middle_ = 0;
+  Counts upper_ = Counts(1 << 16), lower_ = Counts(1 << 16);
+};
 
 }  // namespace
 
@@ -148,55 +166,76 @@ void OutputErrors::AddBytes(absl::Span<const ComparedTensor> tensors, Group* gro
   }
 }
 
+// Element by element, so that outputs of any size take no more memory than they have.
 void OutputErrors::AddFloats(absl::Span<const ComparedTensor> tensors, Group* group) const {
-  std::vector<std::vector<double>> exact;
-  std::vector<double> all;  // of a group of small tensors
+  const auto exact = [&](const ComparedTensor& tensor, size_t i) {
+    return OverflowIn(dtype_, ValueAt(tensor.exact, tensor.exact_dtype, i));
+  };
+  std::vector<size_t> begins = {0};  // of each tensor, in all
   for (const ComparedTensor& tensor : tensors) {
-    exact.push_back(Decoded(tensor.exact, tensor.exact_dtype));
-    for (double& t : exact.back()) t = OverflowIn(dtype_, t);
-    all.insert(all.end(), exact.back().begin(), exact.back().end());
+    begins.push_back(begins.back() + tensor.exact.size() / DTypeBytes(tensor.exact_dtype));
   }
-  const double whole = RootMeanSquare(all.data(), all.size());
-  Errors errors;
-  for (size_t n = 0; n < tensors.size(); ++n) {
-    const std::vector<double>& t = exact[n];
-    const std::vector<double> c = Decoded(tensors[n].candidate, dtype_);
-    const std::vector<double> b = Decoded(tensors[n].baseline, dtype_);
-    const size_t row = RowOf(tensors[n]);
-    group->elements += static_cast<int64_t>(t.size());
-    double size = whole;
-    for (size_t i = 0; i < t.size(); ++i) {
-      if (row > 0 && i % row == 0) size = RootMeanSquare(t.data() + i, row);
-      const auto values = [&] {
-        return absl::StrCat(Place(tensors[n], i), ": got ", c[i], " where the baseline has ", b[i],
-                            " and f64 ", t[i]);
-      };
-      const bool right = Alike(b[i], t[i]);
-      if (!right) ++group->baseline_unlike;
-      if (!Alike(c[i], t[i])) {
-        ++group->candidate_unlike;
-        if (right && group->unlike_element.empty()) group->unlike_element = values();
+  group->elements += static_cast<int64_t>(begins.back());
+  size_t of = 0;  // the tensor that was asked for last
+  const auto any = [&](size_t i) {
+    while (i < begins[of]) --of;
+    while (i >= begins[of + 1]) ++of;
+    return exact(tensors[of], i - begins[of]);
+  };
+  const double whole = RootMeanSquare(any, 0, begins.back());
+  ErrorNorms candidate, baseline;
+  for (const bool again : {false, true}) {
+    double worst = -1;  // of the candidate
+    for (size_t n = 0; n < tensors.size(); ++n) {
+      const ComparedTensor& tensor = tensors[n];
+      const size_t row = RowOf(tensor), count = begins[n + 1] - begins[n];
+      double size = whole;
+      for (size_t i = 0; i < count; ++i) {
+        if (row > 0 && i % row == 0) {
+          size = RootMeanSquare([&](size_t e) { return exact(tensor, e); }, i, i + row);
+        }
+        const double t = exact(tensor, i), c = ValueAt(tensor.candidate, dtype_, i),
+                     b = ValueAt(tensor.baseline, dtype_, i);
+        // All zeros in f64 and not here: a small part of the other rows, or of 1.
+        const double scale = std::fabs(t) +
+                             (size > 0    ? size
+                              : whole > 0 ? whole
+                                          : 1.0) +
+                             SmallestNormal(dtype_);
+        const auto error = [&](double got) {
+          return static_cast<float>(std::fabs(got - t) / scale);
+        };
+        if (again) {
+          if (!std::isfinite(t)) continue;
+          if (std::isfinite(b)) baseline.AddAgain(error(b));
+          if (std::isfinite(c)) candidate.AddAgain(error(c));
+          continue;
+        }
+        const auto values = [&] {
+          return absl::StrCat(Place(tensor, i), ": got ", c, " where the baseline has ", b,
+                              " and f64 ", t);
+        };
+        const bool right = Alike(b, t);
+        if (!right) ++group->baseline_unlike;
+        if (!Alike(c, t)) {
+          ++group->candidate_unlike;
+          if (right && group->unlike_element.empty()) group->unlike_element = values();
+        }
+        if (!std::isfinite(t)) continue;
+        if (std::isfinite(b)) baseline.Add(error(b));
+        if (!std::isfinite(c)) continue;
+        candidate.Add(error(c));
+        if (error(c) <= worst) continue;
+        worst = error(c);
+        group->worst_element = values();
       }
-      if (!std::isfinite(t[i])) continue;
-      // All zeros in f64 and not here: a small part of the other rows, or of 1.
-      const double scale = std::fabs(t[i]) +
-                           (size > 0    ? size
-                            : whole > 0 ? whole
-                                        : 1.0) +
-                           SmallestNormal(dtype_);
-      const auto error = [&](double got) {
-        return static_cast<float>(std::fabs(got - t[i]) / scale);
-      };
-      if (std::isfinite(b[i])) errors.baseline.push_back(error(b[i]));
-      if (!std::isfinite(c[i])) continue;
-      errors.candidate.push_back(error(c[i]));
-      if (errors.candidate.back() <= errors.worst) continue;
-      errors.worst = errors.candidate.back();
-      group->worst_element = values();
     }
+    if (again) continue;
+    candidate.Turn();
+    baseline.Turn();
   }
-  group->candidate = NormsOf(std::move(errors.candidate));
-  group->baseline = NormsOf(std::move(errors.baseline));
+  group->candidate = candidate.Found();
+  group->baseline = baseline.Found();
 }
 
 void OutputErrors::Add(std::string about, absl::Span<const ComparedTensor> tensors, double noise,

@@ -1,5 +1,6 @@
 #include "server/tuner/plan_errors.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -139,6 +140,40 @@ TEST_F(PlanErrorsTest, NonFiniteOnesAreWhereTheyBelong) {
   EXPECT_TRUE(Judge().ok()) << Judge();
   candidate_[899] = right + 1;
   ExpectRefused("largest");
+}
+
+// Of two tensors of a group: against the errors sorted, whose median may share its upper bits with
+// others or not, be 0, or be infinite.
+TEST(OutputErrors, NormsAreThoseOfAllErrors) {
+  std::mt19937_64 random(9);
+  std::normal_distribution<double> normal;
+  for (const double spread : {0.0, 1e-30, 1e-7, 1e-2, 30.0}) {
+    for (const size_t n : {1, 2, 17, 1000, 4001}) {
+      const std::vector<double> exact(n, 1.0);
+      std::vector<double> off(n);
+      std::vector<float> wanted;
+      for (double& value : off) value = 1 + spread * std::exp2(normal(random)) * normal(random);
+      OutputErrors errors("y", DType::kF64);
+      const auto rows = static_cast<int64_t>(n);
+      errors.Add("twice",
+                 {{{rows}, Bytes(off), Bytes(exact), Bytes(exact)},
+                  {{rows}, Bytes(off), Bytes(exact), Bytes(exact)}},
+                 kU, DrawnValues::kUsual);
+      for (const double value : off) {
+        const double scale = 2 + std::numeric_limits<double>::min();
+        wanted.insert(wanted.end(), 2, static_cast<float>(std::fabs(value - 1) / scale));
+      }
+      std::sort(wanted.begin(), wanted.end());
+      double sum = 0;
+      for (const float error : wanted) sum += static_cast<double>(error) * error;
+      const auto found = errors.Summarize();
+      EXPECT_EQ(found.candidate[kMedian], wanted[n]) << spread << " " << n;
+      EXPECT_EQ(found.candidate[kLargest], wanted.back()) << spread << " " << n;
+      EXPECT_NEAR(found.candidate[kRootMeanSquare], std::sqrt(sum / (2 * n)), 1e-12 * spread);
+      EXPECT_EQ(found.baseline[kMedian], 0);
+      EXPECT_EQ(found.elements, 2 * rows);
+    }
+  }
 }
 
 TEST(OutputErrors, IntegersAreEqualOrCounted) {
