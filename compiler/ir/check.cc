@@ -116,7 +116,8 @@ absl::Status NodeChecker::CheckType(const TensorType& type) const {
   for (size_t i = 0; i < type.shape.size(); ++i) {
     if (absl::Status s = CheckSize(static_cast<int>(i), type.shape[i], &bytes); !s.ok()) return s;
   }
-  if (bytes > limits_.max_tensor_bytes) {
+  // However much is allowed: an empty one of huge axes as well, whose sizes are multiplied later.
+  if (bytes > limits_.max_tensor_bytes || bytes == INT64_MAX) {
     return Invalid("type ", TypeToString(type), " takes ",
                    bytes == INT64_MAX ? std::string("more than 2^63") : Cat(bytes),
                    " bytes at the dims' largest sizes; ",

@@ -127,6 +127,24 @@ TEST(Verify, RefusesBrokenAttributesAndDims) {
   for (const Broken& broken : cases) ExpectRefused(broken);
 }
 
+// Whatever is allowed, sizes of a graph that passed can be multiplied: Tensor::elements, in any
+// order.
+TEST(Verify, NoLimitAllowsSizesThatCannotBeMultiplied) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const GraphLimits none{.max_nodes = kMost, .max_tensor_bytes = kMost, .max_attr_bytes = kMost};
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{int64_t{1} << 40, int64_t{1} << 40, 0}, {0, kMost, kMost}}) {
+    Graph graph = Valid();
+    graph.nodes[3].attrs["value"] = Tensor{DType::kBool, shape, ""};
+    const absl::Status status = Verify(graph, none);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find("more than 2^63 bytes"), std::string::npos) << status;
+  }
+  Graph graph = Valid();
+  graph.nodes[3].attrs["value"] = Tensor{DType::kBool, {0, int64_t{1} << 40}, ""};
+  EXPECT_EQ(Verify(graph, none).message().find("2^63"), std::string::npos);
+}
+
 TEST(Verify, EnforcesTheLimitsGiven) {
   const Graph graph = Valid();
   const auto refuses = [&](const GraphLimits& limits) { return !Verify(graph, limits).ok(); };
