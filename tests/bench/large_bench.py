@@ -79,7 +79,7 @@ class Phases:
         self.rows.append({"phase": name, "seconds": round(seconds, 3),
                           "peak_mb": round(peak.total / 1e6),
                           "of_server_mb": round(peak.server / 1e6),
-                          "of_children_mb": round((peak.children + peak.shared) / 1e6),
+                          "of_children_mb": round(peak.children / 1e6),
                           "end_mb": round(left.total / 1e6)})
 
 

@@ -5,8 +5,9 @@
     watch.peak.total, watch.peak.server   # bytes
 
 Anonymous is what the kernel calls so, and memory shared by a process and those forked from it;
-files that are mapped are page cache and not counted. Pages that a forked process shares with its
-parent until one writes count for both: sums are upper bounds.
+files that are mapped are page cache and not counted. Of children their proportional shares are
+summed (Pss of `smaps_rollup`): a page of several processes, or mapped several times by one, counts
+once. The server's own is read from `status`: a share takes longer to find, the larger a process is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 _ROW = re.compile(r"^Rss(Anon|Shmem):\s*(\d+) kB", re.MULTILINE)
+_SHARE = re.compile(r"^Pss_(?:Anon|Shmem):\s*(\d+) kB", re.MULTILINE)
 
 
 class Held(NamedTuple):
@@ -26,12 +28,11 @@ class Held(NamedTuple):
 
     server: int
     children: int  # all processes below the server
-    shared: int  # the most that one of all these maps of shared memory
 
     @property
     def total(self) -> int:
         """Of all processes."""
-        return self.server + self.children + self.shared
+        return self.server + self.children
 
 
 def _rows(pid: int) -> dict[str, int]:
@@ -52,27 +53,29 @@ def _below(pid: int) -> list[int]:
     return found
 
 
+def _share(pid: int) -> int:
+    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(kilobytes) << 10 for kilobytes in _SHARE.findall(text))
+
+
 def held(pid: int) -> Held:
     """What a process and those below it hold now."""
-    own = _rows(pid)
     program = os.readlink(f"/proc/{pid}/exe")
-    children, shared = 0, own["Shmem"]
+    children = 0
     for child in _below(pid):
         try:
             if os.readlink(f"/proc/{child}/exe") == program:
                 continue  # between its fork and its exec: the server's pages, not its own
-            rows = _rows(child)
-            children += rows["Anon"]
-            shared = max(shared, rows["Shmem"])
-        except (OSError, KeyError):  # it has ended
+            children += _share(child)
+        except (FileNotFoundError, ProcessLookupError):  # it has ended
             continue
-    return Held(own["Anon"], children, shared)
+    return Held(sum(_rows(pid).values()), children)
 
 
 class MemoryWatch:
     """Samples every `interval` seconds inside a `with` block; `peak` is the largest total."""
 
-    def __init__(self, pid: int, interval: float = 0.01) -> None:
+    def __init__(self, pid: int, interval: float = 0.05) -> None:
         self.peak = held(pid)
         self.samples = 1
         self._pid = pid
@@ -88,8 +91,8 @@ class MemoryWatch:
         while not self._stop.wait(self._interval):
             try:
                 self._sample()
-            except (OSError, KeyError):  # the server has ended; who waits for it says so
-                return
+            except (FileNotFoundError, ProcessLookupError):
+                return  # the server has ended; who waits for it says so
 
     def __enter__(self) -> MemoryWatch:
         self._thread.start()

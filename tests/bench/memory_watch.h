@@ -1,0 +1,75 @@
+// What a process and those below it hold while something goes on.
+//
+//   MemoryWatch watch(tuner.pid());
+//   ...
+//   int64_t peak = watch.Stop();   // bytes
+//
+// Anonymous and shared memory, by proportional shares (Pss of /proc/PID/smaps_rollup): pages of
+// several processes or mappings count once. Mapped files are page cache and not counted.
+#ifndef ATHANOR_TESTS_BENCH_MEMORY_WATCH_H_
+#define ATHANOR_TESTS_BENCH_MEMORY_WATCH_H_
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <thread>
+
+namespace athanor {
+
+// 0 of a process that is gone.
+inline int64_t HeldBelow(pid_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  std::ifstream file(folder + "/smaps_rollup");
+  int64_t held = 0;
+  for (std::string row; file >> row;) {
+    int64_t kilobytes = 0;
+    if (row != "Pss_Anon:" && row != "Pss_Shmem:") continue;
+    if (file >> kilobytes) held += kilobytes * 1024;
+  }
+  std::error_code gone;
+  for (const auto& thread : std::filesystem::directory_iterator(folder + "/task", gone)) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child = 0; children >> child;) held += HeldBelow(child);
+  }
+  return held;
+}
+
+// Samples in a thread of its own. A share takes milliseconds to find in a large process: not often.
+class MemoryWatch {
+ public:
+  explicit MemoryWatch(pid_t pid) : pid_(pid), thread_([this] { Run(); }) {}
+  ~MemoryWatch() { Stop(); }
+  MemoryWatch(const MemoryWatch&) = delete;
+  MemoryWatch& operator=(const MemoryWatch&) = delete;
+
+  // The peak, in bytes.
+  int64_t Stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+    return peak_;
+  }
+
+ private:
+  void Run() {
+    while (!stop_) {
+      peak_ = std::max(peak_, HeldBelow(pid_));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  const pid_t pid_;
+  std::atomic<bool> stop_{false};
+  int64_t peak_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_TESTS_BENCH_MEMORY_WATCH_H_
