@@ -22,7 +22,7 @@ from onnx_writer import OnnxWriter
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(vision.ImageConfig):
     """`stages`: expansion, channels, blocks and stride of the first, for each stage."""
 
     stages: tuple[tuple[int, int, int, int], ...] = (
@@ -31,16 +31,7 @@ class Config:
     first: int = 32
     last: int = 1280
     classes: int = 1000
-    smallest: int = 32
-    largest: int = 320
-    batch: int = 8
     seed: int = 29
-
-    @property
-    def dims(self) -> dict[str, tuple[int, int]]:
-        """Bounds of the dynamic dims."""
-        side = (self.smallest, self.largest)
-        return {"batch": (1, self.batch), "height": side, "width": side}
 
 
 # Deviation of what enters a relu6, so that some of it is larger than 6.

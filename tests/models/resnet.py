@@ -23,7 +23,7 @@ from onnx_writer import OnnxWriter
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(vision.ImageConfig):
     """Blocks of each stage and the channels of the first; each further stage has twice as many."""
 
     name: str = "resnet18"
@@ -32,16 +32,7 @@ class Config:
     width: int = 64
     classes: int = 1000
     fold: bool = True
-    smallest: int = 32
-    largest: int = 320
-    batch: int = 8
     seed: int = 23
-
-    @property
-    def dims(self) -> dict[str, tuple[int, int]]:
-        """Bounds of the dynamic dims."""
-        side = (self.smallest, self.largest)
-        return {"batch": (1, self.batch), "height": side, "width": side}
 
 
 RESNET18 = Config()

@@ -23,7 +23,7 @@ from onnx_writer import OnnxWriter
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(vision.ImageConfig):
     """`fires`: squeezed and expanded (each of two) channels of each module; `pools`: the modules
     before which there is a pool."""
 
@@ -32,16 +32,7 @@ class Config:
     pools: tuple[int, ...] = (0, 2, 4)
     first: int = 64
     classes: int = 1000
-    smallest: int = 32
-    largest: int = 320
-    batch: int = 8
     seed: int = 61
-
-    @property
-    def dims(self) -> dict[str, tuple[int, int]]:
-        """Bounds of the dynamic dims."""
-        side = (self.smallest, self.largest)
-        return {"batch": (1, self.batch), "height": side, "width": side}
 
 
 DEFAULT = Config()

@@ -11,6 +11,7 @@ image gave the same answer.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -24,6 +25,21 @@ Arrays = Mapping[str, np.ndarray]
 # Mean and deviation of relu(x) for normal x: filters undo the latter.
 RELU_MEAN = 1 / math.sqrt(2 * math.pi)
 RELU_DEVIATION = math.sqrt(0.5 - RELU_MEAN**2)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageConfig:
+    """Sides of the smallest and the largest image, and how many at once at most."""
+
+    smallest: int = 32
+    largest: int = 320
+    batch: int = 8
+
+    @property
+    def dims(self) -> dict[str, tuple[int, int]]:
+        """Bounds of the dynamic dims."""
+        side = (self.smallest, self.largest)
+        return {"batch": (1, self.batch), "height": side, "width": side}
 
 
 class ConvWeights(SeededArrays):
