@@ -84,14 +84,20 @@ def locations(data: mmap.mmap | bytes) -> list[str]:
     return list(found)
 
 
+def _outside(path: str | os.PathLike[str], name: str) -> InvalidArgument:
+    return InvalidArgument(f"{os.fspath(path)}: its external data {name!r} lies outside its "
+                           "folder; it must be a relative path below it, and no link out of it")
+
+
 def external_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
     """By location, the files that the model at `path` names, which lie beside it.
 
     Raises
     ------
     InvalidArgument
-        If a location is absolute or leaves the model's folder: what lies elsewhere is sent to no
-        server because a model says so.
+        If a location is absolute or leaves the model's folder, by a link too: what lies elsewhere
+        is sent to no server because a model says so. Where the model itself is a link, as in caches
+        of model hubs, its files may be links to where it leads.
     FileNotFoundError, PermissionError
         If one is not there, or may not be read.
     """
@@ -105,12 +111,14 @@ def external_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
     for name in names:
         parts = pathlib.PurePosixPath(name)
         if not name or parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name:
-            raise InvalidArgument(f"{os.fspath(path)}: its external data {name!r} lies outside its "
-                                  "folder; it must be a relative path below it")
+            raise _outside(path, name)
         files[name] = folder / name
         if not files[name].is_file():
             raise FileNotFoundError(errno.ENOENT, f"{os.fspath(path)} has external data there",
                                     os.fspath(files[name]))
+        homes = [folder.resolve(), pathlib.Path(path).resolve().parent]
+        if not any(files[name].resolve().is_relative_to(home) for home in homes):
+            raise _outside(path, name)
         with open(files[name], "rb"):  # while gRPC iterates, a refusal would arrive as UNKNOWN
             pass
     return files

@@ -86,12 +86,16 @@ def read_source(source: object, format: str | None) -> Source:
 
 def _read_onnx(path: pathlib.Path) -> Source:
     files = dict(onnx_files.external_files(path))
+    if path.stat().st_size == 0:
+        raise InvalidArgument(f"{path}: the file is empty; it must be an onnx.ModelProto")
     if path.stat().st_size <= _HEADER_BYTES:
         return Source("onnx", path.read_bytes(), {}, files)
     return Source("onnx", b"", {}, {"": path, **files})
 
 
 def _onnx_bytes(data: bytes) -> Source:
+    if not data:
+        raise InvalidArgument("the model has no bytes; they must be an onnx.ModelProto")
     if len(data) <= _HEADER_BYTES:
         return Source("onnx", data, {})
     return Source("onnx", b"", {}, {"": data})

@@ -95,6 +95,38 @@ def test_nothing_outside_the_folder_is_sent(tmp_path: pathlib.Path, location: st
         wire.read_source(path, None)
 
 
+def test_an_empty_file_is_no_model(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "m.onnx").touch()
+    for source, kind in ((tmp_path / "m.onnx", None), (b"", "onnx")):
+        with pytest.raises(athanor.InvalidArgument, match="it must be an|they must be an"):
+            wire.read_source(source, kind)
+
+
+def test_links_lead_nowhere_else(tmp_path: pathlib.Path) -> None:
+    model = helper.make_model(helper.make_graph(
+        [], "g", [], [], initializer=[_external("w", "w.bin")])).SerializeToString()
+    for folder in ("blobs", "snapshot", "other"):
+        (tmp_path / folder).mkdir()
+    snapshot = tmp_path / "snapshot"
+    for name in ("blobs/2", "other/secret", "snapshot/inside"):
+        (tmp_path / name).write_bytes(b"w")
+    (tmp_path / "blobs/1").write_bytes(model)
+    (snapshot / "m.onnx").write_bytes(model)
+    (snapshot / "linked.onnx").symlink_to("../blobs/1")
+
+    def read(weights: str, name: str) -> None:
+        (snapshot / "w.bin").unlink(missing_ok=True)
+        (snapshot / "w.bin").symlink_to(weights)
+        assert list(wire.read_source(snapshot / name, None).files) == ["w.bin"]
+
+    read("inside", "m.onnx")
+    read("../blobs/2", "linked.onnx")  # as a model hub's cache links both
+    for weights, name in (("../other/secret", "m.onnx"), ("/etc/passwd", "m.onnx"),
+                          ("../blobs/2", "m.onnx"), ("../other/secret", "linked.onnx")):
+        with pytest.raises(athanor.InvalidArgument, match="outside its folder"):
+            read(weights, name)
+
+
 def test_a_large_model_travels_in_pieces(monkeypatch: pytest.MonkeyPatch,
                                          tmp_path: pathlib.Path) -> None:
     model = helper.make_model(helper.make_graph([], "g", [], []))
