@@ -39,6 +39,8 @@ Interior InteriorOf(const Accesses& a, const std::string& symbol, const Expr& ex
     interior.end = MinOf(interior.end, FloorDiv(c.extent - 1 - *most, stride) + 1);
     interior.tested = true;
   }
+  // Nowhere, as where more pieces are joined than have rows of their own.
+  if (a.bounds.NonNegative(interior.begin - interior.end)) return {0, extent, false};
   return interior;
 }
 

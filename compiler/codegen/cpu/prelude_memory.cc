@@ -179,11 +179,17 @@ std::string Prelude::StoreMask(const std::string& element, int lanes) {
 std::string Prelude::Gather(const std::string& element, int lanes, bool strided, bool masked) {
   const std::string type = VectorName(element, lanes);
   const std::string name = Cat(strided ? "stride_" : "gather_", masked ? "where_" : "", type);
+  std::string whole;
+  if (masked && !strided) {
+    // A mask of checked positions is mostly full: no branch a lane.
+    whole = Cat("  if (__builtin_expect(!", AnyLane(lanes), "(~m), 1)) return ",
+                Gather(element, lanes, strided, /*masked=*/false), "(p, d);\n");
+  }
   std::string text = Cat("FN $T $n(const $eu* p, ", strided ? "i64 d" : "i64x$l d",
                          masked ? ", i32x$l m) {\n" : ") {\n");
   auto at = [&](int i) { return strided ? Cat("p[", i, " * d]") : Cat("p[d[", i, "]]"); };
   if (masked) {
-    text += "  $T x = ($T)0;\n";
+    text += whole + "  $T x = ($T)0;\n";
     for (int i = 0; i < lanes; ++i) text += Cat("  if (m[", i, "]) x[", i, "] = ", at(i), ";\n");
     text += "  return x;\n}\n";
   } else {
