@@ -1,6 +1,5 @@
 // Composites without kernels of their own, by their decompositions: through pipeline, Clang and
 // executor against the reference evaluator.
-#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -32,42 +31,6 @@ Tensor RandomBytes(DType dtype, std::vector<int64_t> shape, std::mt19937& rng) {
   Tensor t = Tensor::Zeros(dtype, std::move(shape));
   for (char& byte : t.bytes) byte = static_cast<char>(rng());
   return t;
-}
-
-TEST(CompositesTest, OrderAlongAnyAxis) {
-  std::mt19937 rng(15);
-  const char* const kBodies[] = {
-      R"(%0 = Input "a" : $0[4, b + 4, 19] %1 = Sort(%0) {axis=0} %2 = TopK(%0) {axis=0, k=shape[3]}
-         %3 = TopK(%0) {axis=0, k=shape[2], largest=false} output "s" = %1 output "t" = %2 output "u" = %3)",
-      R"(%0 = Input "a" : $0[4, b + 4, 19] %1 = Sort(%0) {axis=1, descending=true}
-         %2 = TopK(%0) {axis=1, k=shape[4]} output "s" = %1 output "t" = %2)",
-      R"(%0 = Input "a" : $0[4, b + 4, 19] %1 = Sort(%0) {axis=2}
-         %2 = TopK(%0) {axis=2, k=shape[19], largest=false} output "s" = %1 output "t" = %2)"};
-  for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64, DType::kU8,
-                  DType::kBool}) {
-    for (const char* body : kBodies) {
-      const Graph graph = Parsed(t, kB, body);
-      for (int64_t b : {0, 3}) {
-        Tensor v = RandomTensor(t, {4, b + 4, 19}, rng);
-        for (int64_t i = 0; i < v.elements() && IsFloat(t); i += 7) {
-          const double edges[] = {0.0, -0.0, NAN, -INFINITY, INFINITY, -NAN, 1, 1};
-          StoreScalar(v, i, Scalar::Float(t, edges[i % 8]));
-        }
-        ExpectMatchesReference(graph, {v});
-      }
-    }
-  }
-}
-
-TEST(CompositesTest, OneRowOfAnyLength) {
-  std::mt19937 rng(16);
-  const Graph graph =
-      Parsed(DType::kF32, Cat(kB, kS), R"(%0 = Input "a" : $0[s] %1 = Sort(%0) {axis=0}
-      %2 = Input "c" : $0[b] %3 = Sort(%2) {axis=0, descending=true} output "y" = %1 output "z" = %3)");
-  for (int64_t n : {0, 1, 2, 13}) {
-    ExpectMatchesReference(graph, {RandomTensor(DType::kF32, {n * n * 5 + 1}, rng),
-                                   RandomTensor(DType::kF32, {n}, rng)});
-  }
 }
 
 TEST(CompositesTest, CumulationAlongAnyAxis) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/codegen/emitter.h"
 #include "gmock/gmock.h"
@@ -121,6 +122,52 @@ TEST(SortTest, AnyAxisThroughViews) {
                        axis == 0 ? "%3 = TopK(%1) {axis=0, k=shape[20]} output \"z\" = %3" : ""),
           t, "dim b in [1, 40] ");
       for (int64_t b : {1, 3}) ExpectMatchesReference(graph, {AnyBits(t, {b, 1200, 5}, rng)});
+    }
+  }
+}
+
+TEST(SortTest, SeveralOrdersOfOneTensor) {
+  std::mt19937 rng(15);
+  const char* const kBodies[] = {
+      R"(%0 = Input "a" : T[4, b + 4, 19] %1 = Sort(%0) {axis=0} %2 = TopK(%0) {axis=0, k=shape[3]}
+         %3 = TopK(%0) {axis=0, k=shape[2], largest=false} output "s" = %1 output "t" = %2
+         output "u" = %3)",
+      R"(%0 = Input "a" : T[4, b + 4, 19] %1 = Sort(%0) {axis=1, descending=true}
+         %2 = TopK(%0) {axis=1, k=shape[4]} output "s" = %1 output "t" = %2)",
+      R"(%0 = Input "a" : T[4, b + 4, 19] %1 = Sort(%0) {axis=2}
+         %2 = TopK(%0) {axis=2, k=shape[19], largest=false} output "s" = %1 output "t" = %2)"};
+  for (DType t : kDTypes) {
+    for (const char* body : kBodies) {
+      const Graph graph = GraphOf(body, t, "dim b in [0, 16] ");
+      for (int64_t b : {0, 3}) ExpectMatchesReference(graph, {AnyBits(t, {4, b + 4, 19}, rng)});
+    }
+  }
+}
+
+TEST(SortTest, OneRowOfAnyLength) {
+  std::mt19937 rng(16);
+  const Graph graph = GraphOf(R"(%0 = Input "a" : T[s] %1 = Sort(%0) {axis=0} %2 = Input "c" : T[b]
+      %3 = Sort(%2) {axis=0, descending=true} output "y" = %1 output "z" = %3)",
+                              DType::kF32, "dim b in [0, 16] dim s in [1, 1000] ");
+  for (int64_t n : {0, 1, 2, 13}) {
+    ExpectMatchesReference(
+        graph, {AnyBits(DType::kF32, {n * n * 5 + 1}, rng), AnyBits(DType::kF32, {n}, rng)});
+  }
+}
+
+TEST(SortTest, NothingAndOneElement) {
+  std::mt19937 rng(9);
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{0}, {1}, {3, 0}, {0, 3}, {3, 1}, {1, 3}, {2, 0, 3}}) {
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      for (int64_t k = 0; k <= shape[axis]; ++k) {
+        const Graph graph =
+            GraphOf(absl::StrCat("%0 = Input \"x\" : T[", absl::StrJoin(shape, ", "),
+                                 "] %1 = Sort(%0) {axis=", axis, "} %2 = TopK(%0) {axis=", axis,
+                                 ", k=shape[", k, "]} output \"y\" = %1 output \"z\" = %2 "),
+                    DType::kF16);
+        ExpectMatchesReference(graph, {AnyBits(DType::kF16, shape, rng)});
+      }
     }
   }
 }
