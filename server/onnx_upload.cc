@@ -214,9 +214,12 @@ absl::StatusOr<onnx::OnnxModel> OnnxUpload::ReadModel() {
   for (const ::onnx::TensorProto& initializer : model->proto.graph().initializer()) {
     const auto tensor = onnx::DescribeTensor(initializer, model->lifted, model->files);
     if (!tensor.ok() || !IsRange(*tensor) || tensor->payload->file == 0) continue;
-    parts[tensor->payload->file].push_back({tensor->payload->offset, tensor->payload->bytes});
+    const DType dtype =
+        tensor->form == onnx::PayloadForm::kPacked ? DType::kU8 : onnx::CarrierOf(tensor->elem);
+    parts[tensor->payload->file].push_back(
+        {tensor->payload->offset, tensor->payload->bytes, dtype});
   }
-  for (size_t f = 1; f < files_.size(); ++f) files_[f].spool->HashParts(std::move(parts[f]));
+  for (size_t f = 1; f < files_.size(); ++f) files_[f].spool->ReadParts(std::move(parts[f]));
   return model;
 }
 
@@ -250,9 +253,9 @@ absl::StatusOr<std::vector<std::string>> OnnxUpload::HashParameters(
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const onnx::StoredTensor& tensor = parameters_[i];
     // Bools are looked at one by one.
-    if (IsRange(tensor) && tensor.elem != onnx::Elem::kBool) {
-      found[i] =
-          files_[tensor.payload->file].spool->HashOf(tensor.payload->offset, tensor.payload->bytes);
+    if (const SpooledFile::Contents* contents = ContentsOf(tensor);
+        contents != nullptr && tensor.elem != onnx::Elem::kBool) {
+      found[i] = contents->hash;
     }
     if (!found[i]->empty()) continue;
     left.push_back(i);
@@ -313,6 +316,12 @@ bool OnnxUpload::IsRange(const onnx::StoredTensor& tensor) const {
          tensor.payload->bytes > 0;
 }
 
+const SpooledFile::Contents* OnnxUpload::ContentsOf(const onnx::StoredTensor& tensor) const {
+  if (!IsRange(tensor)) return nullptr;
+  return files_[tensor.payload->file].spool->ContentsOf(tensor.payload->offset,
+                                                        tensor.payload->bytes);
+}
+
 absl::StatusOr<TensorWriter*> OnnxUpload::Write(const std::string& hash,
                                                 const onnx::StoredTensor& tensor) {
   auto writer = registry_.tensors().Begin(hash, tensor.stored_bytes());
@@ -359,6 +368,9 @@ absl::StatusOr<std::vector<Registry::NewTensor>> OnnxUpload::Tensors() {
     Registry::NewTensor& tensor = tensors.emplace_back();
     tensor.hash = hashes_[i];
     tensor.reservation = *std::move(reservation);
+    if (const SpooledFile::Contents* contents = ContentsOf(parameter); contents != nullptr) {
+      tensor.magnitude.emplace(contents->dtype, contents->magnitude);
+    }
     if (IsRange(parameter) && kept[parameter.payload->file]) {
       tensor.blob = files_[parameter.payload->file].spool.get();
       tensor.offset = parameter.payload->offset;

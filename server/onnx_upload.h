@@ -80,6 +80,8 @@ class OnnxUpload {
   // Of its parameters, wherever they lie in it.
   std::string BlobName(size_t file) const;
   // Whether it may stay where it lies in its file.
+  // What was seen of it as it came; null: nothing.
+  const SpooledFile::Contents* ContentsOf(const onnx::StoredTensor& tensor) const;
   bool IsRange(const onnx::StoredTensor& tensor) const;
   // A file of its own for a tensor that is no range.
   absl::StatusOr<TensorWriter*> Write(const std::string& hash, const onnx::StoredTensor& tensor);

@@ -261,6 +261,9 @@ void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors)
     // Someone else's upload of the same tensor may have brought a reservation already.
     if (entry.reservation.bytes() == 0) entry.reservation = std::move(tensor.reservation);
     if (tensor.blob != nullptr) ++blobs_[tensor.blob->name()];
+    if (tensor.magnitude.has_value()) {
+      entry.magnitudes[tensor.magnitude->first] = tensor.magnitude->second;
+    }
   }
 }
 

@@ -96,6 +96,8 @@ class Registry {
     TensorWriter* writer = nullptr;
     SpooledFile* blob = nullptr;
     int64_t offset = 0;
+    // As elements of a dtype, where that is known already (compiler/ir/magnitude.h).
+    std::optional<std::pair<DType, std::optional<int>>> magnitude;
   };
   absl::Status Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
                    std::vector<NewTensor> tensors);

@@ -19,7 +19,7 @@ SpooledFile::~SpooledFile() {
   if (!published_) unlink(path_.c_str());
 }
 
-void SpooledFile::HashParts(std::vector<Part> parts) {
+void SpooledFile::ReadParts(std::vector<Part> parts) {
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
     return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
   });
@@ -31,7 +31,7 @@ void SpooledFile::HashParts(std::vector<Part> parts) {
   }
 }
 
-void SpooledFile::Hash(absl::string_view data) {
+void SpooledFile::Read(absl::string_view data) {
   int64_t at = written_;
   while (!data.empty() && next_ < parts_.size()) {
     const Part& part = parts_[next_];
@@ -39,21 +39,25 @@ void SpooledFile::Hash(absl::string_view data) {
     const int64_t until = inside ? part.offset + part.bytes : part.offset;
     const size_t size = std::min<size_t>(data.size(), until - at);
     if (inside) {
-      if (!sha256_.has_value()) sha256_.emplace();
+      if (!sha256_.has_value()) {
+        sha256_.emplace();
+        magnitude_.emplace(part.dtype);
+      }
       sha256_->Update(data.substr(0, size));
+      magnitude_->Update({data.data(), size});
     }
     data.remove_prefix(size);
     at += static_cast<int64_t>(size);
     if (!inside || at < until) continue;
-    hashes_[{part.offset, part.bytes}] = sha256_->Finish();
+    contents_[{part.offset, part.bytes}] = {sha256_->Finish(), part.dtype, magnitude_->Found()};
     sha256_.reset();
     ++next_;
   }
 }
 
-std::string SpooledFile::HashOf(int64_t offset, int64_t bytes) const {
-  const auto found = hashes_.find({offset, bytes});
-  return found == hashes_.end() ? "" : found->second;
+const SpooledFile::Contents* SpooledFile::ContentsOf(int64_t offset, int64_t bytes) const {
+  const auto found = contents_.find({offset, bytes});
+  return found == contents_.end() ? nullptr : &found->second;
 }
 
 absl::Status SpooledFile::Append(absl::string_view data) {
@@ -63,7 +67,7 @@ absl::Status SpooledFile::Append(absl::string_view data) {
     fd_ = *fd;
   }
   if (absl::Status s = disk_->Write(fd_, data, path_); !s.ok()) return s;
-  Hash(data);
+  Read(data);
   written_ += static_cast<int64_t>(data.size());
   return absl::OkStatus();
 }

@@ -1,11 +1,12 @@
-// A file on its way in: written as its bytes come, the parts that are tensors hashed meanwhile,
-// then mapped where it lies. It is gone with its object unless TensorStore::PublishBlobs named it.
+// A file on its way in: written as its bytes come, the parts that are tensors hashed and their
+// magnitudes found meanwhile, then mapped where it lies. It is gone with its object unless
+// TensorStore::PublishBlobs named it.
 //
 //   std::unique_ptr<SpooledFile> file = store.BeginSpool(bytes);
-//   file->HashParts({{4096, 1024}});
+//   file->ReadParts({{4096, 1024, DType::kF32}});
 //   file->Append(chunk);  ...  file->Finish();
 //   std::string_view all = file->view();   // page cache, no memory of the process's own
-//   file->HashOf(4096, 1024);              // SHA-256 of these bytes
+//   file->ContentsOf(4096, 1024)->hash;    // SHA-256 of these bytes
 #ifndef ATHANOR_SERVER_SPOOL_H_
 #define ATHANOR_SERVER_SPOOL_H_
 
@@ -19,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "compiler/ir/magnitude.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "server/disk.h"
 
@@ -36,18 +38,24 @@ class SpooledFile {
 
   struct Part {
     int64_t offset = 0, bytes = 0;
+    DType dtype = DType::kU8;  // of its elements
   };
-  // Which parts are hashed as they come. One that overlaps another is left out, as one of no bytes.
-  // REQUIRES: written() == 0
-  void HashParts(std::vector<Part> parts);
+  // Which parts are looked at as they come. One that overlaps another is left out, as one of no
+  // bytes. REQUIRES: written() == 0
+  void ReadParts(std::vector<Part> parts);
   // REQUIRES: written() + data.size() <= bytes()
   absl::Status Append(absl::string_view data);
   // Ends the writing. REQUIRES: written() == bytes()
   absl::Status Finish();
   // After Finish, as long as the object: all bytes.
   std::string_view view() const { return {static_cast<const char*>(map_), size_t(bytes_)}; }
-  // SHA-256 of a part; empty: it was not hashed.
-  std::string HashOf(int64_t offset, int64_t bytes) const;
+  struct Contents {
+    std::string hash;  // SHA-256
+    DType dtype;
+    std::optional<int> magnitude;  // as elements of this dtype (compiler/ir/magnitude.h)
+  };
+  // Of a part; null: it was not looked at.
+  const Contents* ContentsOf(int64_t offset, int64_t bytes) const;
   // As a blob: 32 bytes, equal only where every tensor of the file is. Empty until it was set.
   const std::string& name() const { return name_; }
   void SetName(std::string name) { name_ = std::move(name); }
@@ -57,8 +65,8 @@ class SpooledFile {
  private:
   friend class TensorStore;
   SpooledFile(Disk* disk, std::string path, int64_t bytes);
-  // Of what comes behind written().
-  void Hash(absl::string_view data);
+  // What comes behind written().
+  void Read(absl::string_view data);
 
   Disk* const disk_;
   const std::string path_;
@@ -69,9 +77,10 @@ class SpooledFile {
   bool published_ = false;
   std::string name_;
   std::vector<Part> parts_;  // in the file's order, without overlaps
-  size_t next_ = 0;          // the part that is hashed, or comes next
+  size_t next_ = 0;          // the part that is read, or comes next
   std::optional<Sha256> sha256_;
-  std::map<std::pair<int64_t, int64_t>, std::string> hashes_;  // by offset and bytes
+  std::optional<MagnitudeFinder> magnitude_;
+  std::map<std::pair<int64_t, int64_t>, Contents> contents_;  // by offset and bytes
 };
 
 }  // namespace athanor

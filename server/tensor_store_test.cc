@@ -1,7 +1,10 @@
 // Tensors that are ranges of a stored file; those with files of their own are in upload_test.cc.
 #include "server/tensor_store.h"
 
+#include <cstring>
 #include <filesystem>
+#include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,12 +62,12 @@ TEST_F(TensorStoreTest, MapsRangesAtAnyOffset) {
   }
 }
 
-TEST_F(TensorStoreTest, HashesThePartsThatAreWantedAsTheyCome) {
+TEST_F(TensorStoreTest, LooksAtThePartsThatAreWantedAsTheyCome) {
   const std::string bytes = Whole();
   for (const size_t piece : {1, 7, 1'000, 20'000}) {
     auto file = store_->BeginSpool(20'000);
     // Out of order, next to each other, twice, of no bytes, across others.
-    file->HashParts({{19'999, 1},
+    file->ReadParts({{19'999, 1},
                      {0, 5},
                      {5, 995},
                      {1'500, 3'000},
@@ -78,11 +81,38 @@ TEST_F(TensorStoreTest, HashesThePartsThatAreWantedAsTheyCome) {
     ASSERT_TRUE(file->Finish().ok());
     for (const auto& [offset, length] : std::vector<std::pair<int64_t, int64_t>>{
              {0, 5}, {5, 995}, {1'500, 3'000}, {9'000, 11}, {19'999, 1}}) {
-      EXPECT_EQ(file->HashOf(offset, length), Sha256Of(bytes.substr(offset, length))) << offset;
+      const SpooledFile::Contents* contents = file->ContentsOf(offset, length);
+      ASSERT_NE(contents, nullptr) << offset;
+      EXPECT_EQ(contents->hash, Sha256Of(bytes.substr(offset, length))) << offset;
+      EXPECT_EQ(contents->magnitude, std::nullopt);  // of u8
     }
-    EXPECT_EQ(file->HashOf(4'499, 10), "");
-    EXPECT_EQ(file->HashOf(4'500, 0), "");
-    EXPECT_EQ(file->HashOf(0, 6), "");
+    EXPECT_EQ(file->ContentsOf(4'499, 10), nullptr);
+    EXPECT_EQ(file->ContentsOf(4'500, 0), nullptr);
+    EXPECT_EQ(file->ContentsOf(0, 6), nullptr);
+  }
+}
+
+TEST_F(TensorStoreTest, FindsMagnitudesOfPartsAsTheyCome) {
+  std::string bytes(20'000, '\0');
+  const auto put = [&](size_t at, float value) { std::memcpy(bytes.data() + at, &value, 4); };
+  put(9 + 4 * 100, 1e10F);
+  put(4'009 + 4 * 999, std::numeric_limits<float>::infinity());
+  put(8'009, -2);
+  for (const size_t piece : {1, 3, 4, 1'001, 20'000}) {
+    auto file = store_->BeginSpool(20'000);
+    file->ReadParts({{9, 4'000, DType::kF32},
+                     {4'009, 4'000, DType::kF32},
+                     {8'009, 4'000, DType::kF32},
+                     {12'100, 4'000, DType::kBF16}});
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      ASSERT_TRUE(file->Append(absl::string_view(bytes).substr(at, piece)).ok());
+    }
+    ASSERT_TRUE(file->Finish().ok());
+    EXPECT_EQ(file->ContentsOf(9, 4'000)->magnitude, 60) << piece;
+    EXPECT_EQ(file->ContentsOf(4'009, 4'000)->magnitude, std::nullopt) << piece;
+    EXPECT_EQ(file->ContentsOf(8'009, 4'000)->magnitude, 20) << piece;
+    EXPECT_EQ(file->ContentsOf(12'100, 4'000)->magnitude, 20) << piece;
+    EXPECT_EQ(file->ContentsOf(12'100, 4'000)->dtype, DType::kBF16);
   }
 }
 

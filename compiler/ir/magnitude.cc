@@ -66,6 +66,17 @@ uint64_t LargestPattern(std::string_view contents) {
   return static_cast<uint64_t>(most);
 }
 
+uint64_t LargestPattern(DType dtype, std::string_view contents) {
+  switch (DTypeBytes(dtype)) {
+    case 2:
+      return LargestPattern<int16_t>(contents);
+    case 4:
+      return LargestPattern<int32_t>(contents);
+    default:
+      return LargestPattern<int64_t>(contents);
+  }
+}
+
 }  // namespace
 
 bool HasMagnitude(DType dtype) { return IsFloat(dtype) && Computes(dtype); }
@@ -77,27 +88,37 @@ int LargestExponent(DType dtype) {
 }
 
 std::optional<int> MagnitudeOf(DType dtype, std::string_view contents) {
-  if (!HasMagnitude(dtype)) return std::nullopt;
-  uint64_t most = 0;
-  switch (DTypeBytes(dtype)) {
-    case 2:
-      most = LargestPattern<int16_t>(contents);
-      break;
-    case 4:
-      most = LargestPattern<int32_t>(contents);
-      break;
-    default:
-      most = LargestPattern<int64_t>(contents);
-      break;
+  MagnitudeFinder finder(dtype);
+  finder.Update(contents);
+  return finder.Found();
+}
+
+void MagnitudeFinder::Update(std::string_view piece) {
+  if (!HasMagnitude(dtype_)) return;
+  const auto bytes = static_cast<size_t>(DTypeBytes(dtype_));
+  if (!rest_.empty()) {
+    const size_t missing = std::min(bytes - rest_.size(), piece.size());
+    rest_.append(piece.substr(0, missing));
+    piece.remove_prefix(missing);
+    if (rest_.size() < bytes) return;
+    most_ = std::max(most_, LargestPattern(dtype_, rest_));
+    rest_.clear();
   }
-  const Format format = FormatOf(dtype);
+  const size_t whole = piece.size() / bytes * bytes;
+  most_ = std::max(most_, LargestPattern(dtype_, piece.substr(0, whole)));
+  rest_ = piece.substr(whole);
+}
+
+std::optional<int> MagnitudeFinder::Found() const {
+  if (!HasMagnitude(dtype_)) return std::nullopt;
+  const Format format = FormatOf(dtype_);
   const auto pattern = [&](int exponent) {
     return static_cast<uint64_t>(exponent + format.bias) << format.digits;
   };
-  const int beyond = LargestExponent(dtype) + 1;  // where an infinity stands
-  if (most >= pattern(beyond)) return std::nullopt;
+  const int beyond = LargestExponent(dtype_) + 1;  // where an infinity stands
+  if (most_ >= pattern(beyond)) return std::nullopt;
   for (const int bound : kBounds) {
-    if (bound >= beyond || most <= pattern(bound)) return bound;
+    if (bound >= beyond || most_ <= pattern(bound)) return bound;
   }
   return beyond;
 }

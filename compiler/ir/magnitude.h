@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -33,6 +34,24 @@ int LargestExponent(DType dtype);
 // one is infinite or NaN, or the dtype has no magnitude. `contents` are dense elements, at any
 // address. One pass; MagnitudeOf of nothing is 20.
 std::optional<int> MagnitudeOf(DType dtype, std::string_view contents);
+
+// The same of contents that come piece by piece, cut anywhere.
+//
+//   MagnitudeFinder finder(DType::kF32);
+//   finder.Update(piece);  ...  finder.Found();
+class MagnitudeFinder {
+ public:
+  explicit MagnitudeFinder(DType dtype) : dtype_(dtype) {}
+
+  void Update(std::string_view piece);
+  // Of the whole elements so far.
+  std::optional<int> Found() const;
+
+ private:
+  DType dtype_;
+  uint64_t most_ = 0;  // the largest pattern
+  std::string rest_;   // the beginning of an element
+};
 
 // Of a node: nullopt unless it is a Parameter that has one.
 std::optional<int> MagnitudeOf(const Node& parameter);

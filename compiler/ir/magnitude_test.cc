@@ -44,6 +44,31 @@ TEST(MagnitudeTest, ZerosSubnormalsAndNothingAreSmall) {
   }
 }
 
+TEST(MagnitudeTest, ComesPieceByPieceCutAnywhere) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    Tensor t = Tensor::Zeros(dtype, {40});
+    for (const int64_t at : {0, 17, 39}) {
+      const double value = dtype == DType::kF16 ? kInf : 0x1p50;
+      StoreScalar(t, at, Scalar::Float(dtype, value));
+      const std::optional<int> whole = MagnitudeOf(dtype, t.bytes);
+      EXPECT_EQ(whole, dtype == DType::kF16 ? std::nullopt : std::optional(60));
+      for (size_t piece = 1; piece <= 19; ++piece) {
+        MagnitudeFinder finder(dtype);
+        for (size_t from = 0; from < t.bytes.size(); from += piece) {
+          finder.Update(std::string_view(t.bytes).substr(from, piece));
+          finder.Update("");
+        }
+        EXPECT_EQ(finder.Found(), whole) << DTypeName(dtype) << " " << at << " by " << piece;
+      }
+      StoreScalar(t, at, Scalar::Float(dtype, 0));
+    }
+  }
+  MagnitudeFinder integers(DType::kI32);
+  integers.Update("1234");
+  EXPECT_EQ(integers.Found(), std::nullopt);
+  EXPECT_EQ(MagnitudeFinder(DType::kF32).Found(), 20);
+}
+
 // Wherever it stands, in whole vectors and behind them.
 TEST(MagnitudeTest, OneInfinityOrNaNLeavesNone) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
