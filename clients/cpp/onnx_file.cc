@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -155,6 +156,21 @@ bool LeavesFolder(const std::string& location) {
   return std::find(parts.begin(), parts.end(), "..") != parts.end();
 }
 
+// Whether a link leads what lies at `location` out of the model's folder, and out of the one where
+// the model itself is, if it is a link: caches of model hubs link both to one folder.
+bool LinksElsewhere(const std::filesystem::path& model, const std::string& location) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path file = fs::canonical(model.parent_path() / location, error);
+  if (error) return false;  // said when it is opened
+  const auto below = [&](const fs::path& folder) {
+    const fs::path whole = fs::canonical(folder.empty() ? "." : folder, error);
+    return !error &&
+           std::mismatch(whole.begin(), whole.end(), file.begin(), file.end()).first == whole.end();
+  };
+  return !below(model.parent_path()) && !below(fs::canonical(model, error).parent_path());
+}
+
 }  // namespace
 
 OnnxOutline OutlineOf(absl::string_view model) {
@@ -191,7 +207,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& 
   const auto failed = [&](int error) {
     return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", path));
   };
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would block
   if (fd < 0) return failed(errno);
   struct stat info{};
   void* map = nullptr;
@@ -216,15 +232,20 @@ absl::StatusOr<OnnxFile> OnnxFile::Open(const std::string& path) {
   absl::StatusOr<std::unique_ptr<MappedFile>> model = MappedFile::Open(path);
   if (!model.ok()) return model.status();
   opened.model_ = *std::move(model);
+  if (opened.bytes().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": the file is empty; it must be an onnx.ModelProto"));
+  }
   OnnxOutline outline = OutlineOf(opened.bytes());
   opened.described_.set_name(path);
   for (v1::ModelTensor& input : outline.inputs) *opened.described_.add_inputs() = std::move(input);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   for (const std::string& location : outline.locations) {
-    if (LeavesFolder(location)) {
+    if (LeavesFolder(location) || LinksElsewhere(path, location)) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": its external data \"", location,
-                       "\" lies outside its folder; it must be a relative path below it"));
+                       "\" lies outside its folder; it must be a relative path below it, and no "
+                       "link out of it"));
     }
     absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(folder / location);
     if (!file.ok()) return file.status();

@@ -133,5 +133,39 @@ TEST_F(OnnxFileTest, NothingOutsideItsFolderIsOpened) {
   }
 }
 
+TEST_F(OnnxFileTest, AnEmptyFileIsNoModel) {
+  Write("empty.onnx", "");
+  EXPECT_THAT(std::string(OnnxFile::Open(folder_ + "/empty.onnx").status().message()),
+              HasSubstr("empty.onnx: the file is empty"));
+}
+
+TEST_F(OnnxFileTest, LinksLeadNowhereElse) {
+  namespace fs = std::filesystem;
+  ::onnx::ModelProto model;
+  MakeExternal("w.bin", model.mutable_graph()->add_initializer());
+  fs::create_directories(folder_ + "/blobs");
+  fs::create_directories(folder_ + "/snapshot");
+  fs::create_directories(folder_ + "/other");
+  for (const char* name : {"blobs/1", "snapshot/m.onnx"}) Write(name, model.SerializeAsString());
+  for (const char* name : {"blobs/2", "other/secret", "snapshot/inside"}) Write(name, name);
+  const auto open = [&](const std::string& w, const std::string& m) {
+    fs::remove(folder_ + "/snapshot/w.bin");
+    fs::create_symlink(w, folder_ + "/snapshot/w.bin");
+    fs::remove(folder_ + "/snapshot/linked.onnx");
+    fs::create_symlink("../blobs/1", folder_ + "/snapshot/linked.onnx");
+    return OnnxFile::Open(folder_ + "/snapshot/" + m).status();
+  };
+  const absl::Status outside = open("../other/secret", "m.onnx");
+  EXPECT_EQ(outside.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(outside.message()), HasSubstr("outside its folder"));
+  EXPECT_FALSE(open("/etc/passwd", "m.onnx").ok());
+  EXPECT_TRUE(open("inside", "m.onnx").ok());
+  // As a model hub's cache links both.
+  EXPECT_TRUE(open("../blobs/2", "linked.onnx").ok());
+  EXPECT_FALSE(open("../blobs/2", "m.onnx").ok());
+  EXPECT_FALSE(open("../other/secret", "linked.onnx").ok());
+  EXPECT_EQ(open("nowhere", "m.onnx").code(), absl::StatusCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace athanor::client
