@@ -72,6 +72,7 @@ class Picture {
         "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n"
         "<title>%s</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n",
         width, height, width, height, Escaped(title_), width, height);
+    for (const v1::Loop& loop : plan_.loops()) DrawLoop(loop, &svg);
     for (size_t e = 0; e < edges_.size(); ++e) DrawEdge(edges_[e], lanes[e], &svg);
     for (size_t b = 0; b < boxes_.size(); ++b) DrawBox(static_cast<int>(b), &svg);
     return svg + "</svg>\n";
@@ -186,6 +187,28 @@ class Picture {
       if (edge.from == like.from && edge.to == like.to) return &edge;
     }
     return nullptr;
+  }
+
+  // A frame around the boxes of its steps, inside those of the loops around it.
+  void DrawLoop(const v1::Loop& loop, std::string* svg) const {
+    const int first = static_cast<int>(loop.first()) + 1;
+    const int last = first + static_cast<int>(loop.steps()) - 1;
+    if (last >= static_cast<int>(boxes_.size())) return;
+    int inside = 0;
+    for (const v1::Loop& other : plan_.loops()) {
+      const int begin = static_cast<int>(other.first()) + 1;
+      const int end = begin + static_cast<int>(other.steps()) - 1;
+      if (&other != &loop && begin <= first && last <= end) ++inside;
+    }
+    const int out = std::max(3, 12 - 3 * inside), top = Top(first) - out;
+    absl::StrAppendFormat(svg,
+                          "<g><title>%s</title><rect x=\"%d\" y=\"%d\" width=\"%d\" "
+                          "height=\"%d\" rx=\"8\" fill=\"none\" stroke=\"#b0568c\" "
+                          "stroke-dasharray=\"6 3\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"10\" "
+                          "text-anchor=\"end\" fill=\"#b0568c\">%s turns</text></g>\n",
+                          Escaped(absl::StrCat("loop of ", SizeText(loop.count()), " turns")),
+                          kMargin - out, top, kWidth + 2 * out, Top(last) + kHeight + out - top,
+                          kMargin + kWidth - 4, top - 2, Escaped(SizeText(loop.count())));
   }
 
   void DrawBox(int b, std::string* svg) const {

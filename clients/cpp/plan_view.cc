@@ -62,6 +62,30 @@ std::string KernelName(const v1::Plan& plan, const v1::Step& step) {
   return kernel < plan.kernels_size() ? plan.kernels(kernel).name() : "?";
 }
 
+// "loop of s turns: steps 2 to 4"; of one inside others, indented below them.
+void AddLoopLines(const v1::Plan& plan, int step, std::vector<std::string>* lines) {
+  std::string indent;
+  for (const v1::Loop& loop : plan.loops()) {
+    const int first = static_cast<int>(loop.first());
+    const int last = first + static_cast<int>(loop.steps()) - 1;
+    if (first == step) {
+      lines->push_back(absl::StrCat(
+          std::string(55, ' '), indent, "loop of ", SizeText(loop.count()), " turns: step",
+          last > first ? "s " : " ", first, last > first ? absl::StrCat(" to ", last) : ""));
+    }
+    if (first <= step && step <= last) indent += "  ";
+  }
+}
+
+std::string LoopIndent(const v1::Plan& plan, int step) {
+  std::string indent;
+  for (const v1::Loop& loop : plan.loops()) {
+    const int64_t first = loop.first();
+    if (first <= step && step < first + loop.steps()) indent += "  ";
+  }
+  return indent;
+}
+
 void AddCostTable(const v1::Plan& plan, const v1::PlanCost& cost, std::vector<std::string>* lines) {
   const double whole = SecondsOf(cost);
   lines->push_back(absl::StrCat("Steps", cost.size().empty() ? "" : " at ", cost.size(),
@@ -73,12 +97,13 @@ void AddCostTable(const v1::Plan& plan, const v1::PlanCost& cost, std::vector<st
     const v1::StepCost& step = cost.steps(i);
     const bool timed = step.seconds() > 0 && whole > 0;
     const bool bounded = timed && step.roofline_seconds() > 0;
+    AddLoopLines(plan, i, lines);
     lines->push_back(absl::StrFormat(
-        "  %4d %9s %7s %9s %9s %8s  %s: %s", i, timed ? SecondsText(step.seconds()) : "-",
+        "  %4d %9s %7s %9s %9s %8s  %s%s: %s", i, timed ? SecondsText(step.seconds()) : "-",
         timed ? absl::StrFormat("%.1f %%", 100 * step.seconds() / whole) : "-",
         CountText(step.bytes()), CountText(step.flops()),
         bounded ? absl::StrFormat("%.0f %%", 100 * step.roofline_seconds() / step.seconds()) : "-",
-        KernelName(plan, plan.run(i)), plan.run(i).label()));
+        LoopIndent(plan, i), KernelName(plan, plan.run(i)), plan.run(i).label()));
   }
 }
 
@@ -140,6 +165,14 @@ json PlanDetailsJson(const v1::PlanDetails& details) {
                      {"flops", SizeText(step.flops())},
                      {"moved_bytes", SizeText(step.moved_bytes())}});
   }
+  json loops = json::array();
+  for (const v1::Loop& loop : plan.loops()) {
+    loops.push_back({{"first", loop.first()},
+                     {"steps", loop.steps()},
+                     {"count", SizeText(loop.count())},
+                     {"slices", loop.slices_size()},
+                     {"carries", loop.carries_size()}});
+  }
   json buffers = json::array();
   for (const v1::Buffer& buffer : plan.buffers()) {
     buffers.push_back({{"kind", v1::Buffer::Kind_Name(buffer.kind())},
@@ -157,8 +190,13 @@ json PlanDetailsJson(const v1::PlanDetails& details) {
     }
     costs.push_back({{"size", cost.size()}, {"steps", at}});
   }
-  return {{"info", PlanJson(details.info())},     {"kernels", kernels}, {"buffers", buffers},
-          {"prepare_steps", plan.prepare_size()}, {"steps", steps},     {"costs", costs}};
+  return {{"info", PlanJson(details.info())},
+          {"kernels", kernels},
+          {"buffers", buffers},
+          {"prepare_steps", plan.prepare_size()},
+          {"steps", steps},
+          {"loops", loops},
+          {"costs", costs}};
 }
 
 absl::StatusOr<std::vector<std::string>> WritePlan(const v1::PlanDetails& details,

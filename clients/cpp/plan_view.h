@@ -21,7 +21,8 @@ std::string SizeText(const v1::SizeExpr& size);
 std::string BufferText(const v1::Buffer& buffer);
 
 // Per size: each step of a run with kernel, time, share of the whole, bytes, operations, and how
-// much of the machine's limit it reaches. Columns of what was not measured hold "-".
+// much of the machine's limit it reaches. Columns of what was not measured hold "-". A loop has a
+// line before its steps, which are indented.
 std::vector<std::string> PlanTable(const v1::PlanDetails& details);
 nlohmann::json PlanDetailsJson(const v1::PlanDetails& details);
 

@@ -170,5 +170,45 @@ TEST(PlanView, Files) {
   EXPECT_FALSE(WritePlan(Diamond(), "/proc/none").ok());
 }
 
+// x -> [h -> a, b(h)] -> y: one loop inside another.
+TEST(PlanView, LoopsAreMarked) {
+  v1::PlanDetails details = Diamond();
+  v1::Loop* outer = details.mutable_plan()->add_loops();
+  outer->set_first(1);
+  outer->set_steps(2);
+  *outer->mutable_count() = Sum({{1, {"s"}}});
+  v1::Loop* inner = details.mutable_plan()->add_loops();
+  inner->set_first(2);
+  inner->set_steps(1);
+  *inner->mutable_count() = Sum({{4, {}}});
+  const std::vector<std::string> lines = PlanTable(details);
+  ASSERT_EQ(lines.size(), 8u);
+  EXPECT_EQ(lines[2].substr(55), "contract: h = x @ w");
+  EXPECT_EQ(lines[3], std::string(55, ' ') + "loop of s turns: steps 1 to 2");
+  EXPECT_EQ(lines[4].substr(55), "  map: a <exp>");
+  EXPECT_EQ(lines[5], std::string(55, ' ') + "  loop of 4 turns: step 2");
+  EXPECT_EQ(lines[6].substr(55), "    map: b & tanh");
+  EXPECT_EQ(lines[7].substr(55), "map: y");
+  const std::string svg = PlanSvg(details);
+  EXPECT_THAT(svg, HasSubstr("<title>loop of s turns</title>"));
+  EXPECT_THAT(svg, HasSubstr("4 turns</text>"));
+  // x, y, width, height of the frames and of the boxes: each around its own.
+  const auto frames =
+      Matches(svg, R"re(<rect x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)" rx="8")re");
+  const auto boxes =
+      Matches(svg, R"re(<rect x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)" rx="5")re");
+  ASSERT_EQ(frames.size(), 2u);
+  ASSERT_EQ(boxes.size(), 6u);
+  const auto around = [](const std::vector<int>& a, const std::vector<int>& b) {
+    return a[0] < b[0] && a[1] < b[1] && a[0] + a[2] > b[0] + b[2] && a[1] + a[3] > b[1] + b[3];
+  };
+  EXPECT_TRUE(around(frames[0], frames[1]));
+  for (int b : {2, 3}) EXPECT_TRUE(around(frames[0], boxes[b])) << b;
+  for (int b : {1, 4}) EXPECT_FALSE(around(frames[0], boxes[b])) << b;
+  EXPECT_TRUE(around(frames[1], boxes[3]));
+  EXPECT_FALSE(around(frames[1], boxes[2]));
+  EXPECT_EQ(PlanDetailsJson(details)["loops"][0]["count"], "s");
+}
+
 }  // namespace
 }  // namespace athanor::client
