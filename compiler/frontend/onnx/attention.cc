@@ -1,5 +1,6 @@
 #include "compiler/frontend/onnx/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -85,6 +86,10 @@ absl::StatusOr<Value> RepeatHeads(OpBuilder& b, const Value& x, const Expr& head
 
 Value WindowMask(OpBuilder& b, const Expr& queries, const Expr& keys, const Value& offset,
                  std::optional<int64_t> left, std::optional<int64_t> right) {
+  // Beyond every position, so that sums with it are none that wrap.
+  constexpr int64_t kFar = int64_t{1} << 40;
+  if (left) left = std::min(*left, kFar);
+  if (right) right = std::min(*right, kFar);
   const Value i = b.Add(b.Iota(Elem::kInt64, {queries, 1}, 0), offset);
   const Value j = b.Iota(Elem::kInt64, {1, keys}, 1);
   std::optional<Value> mask;

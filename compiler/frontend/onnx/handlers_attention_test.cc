@@ -216,6 +216,21 @@ TEST(AttentionTest, Refusals) {
         "softmax_precision is 7");
 }
 
+TEST(AttentionTest, WindowsBeyondEveryPositionHideNothing) {
+  const auto run = [](const std::map<std::string, TestAttr>& attrs) {
+    TestModel m(25);
+    for (const char* name : {"q", "k", "v"}) m.Input(name, Elem::kFloat, {1, 1, 3, 2});
+    m.Node("Attention", {"q", "k", "v"}, {"y"}, attrs).Output("y", Elem::kFloat);
+    return Numbers(
+        RunModel(m, {Drawn({1, 1, 3, 2}, 1), Drawn({1, 1, 3, 2}, 2), Drawn({1, 1, 3, 2}, 3)}));
+  };
+  const int64_t far = std::numeric_limits<int64_t>::max();
+  const std::vector<double> whole = run({}),
+                            got = run({{"left_window_size", far}, {"right_window_size", far}});
+  ASSERT_EQ(got.size(), whole.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], whole[i], 1e-6) << i;
+}
+
 // Projections beside each other, weights of the identity.
 TEST(MicrosoftAttentionTest, ProjectsMasksAndCaches) {
   TestModel m(17);

@@ -79,8 +79,10 @@ std::vector<int64_t> FirstAxes(size_t count) {
 absl::Status SplitBy(HandlerContext& c, int axis, absl::Span<const Expr> sizes) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  if (static_cast<int>(sizes.size()) < c.outputs()) {
-    return Invalid("it has ", c.outputs(), " results and ", sizes.size(),
+  // Those that are left out are results too.
+  const int results = c.node().output_size();
+  if (static_cast<int>(sizes.size()) != results) {
+    return Invalid("it has ", results, " results and ", sizes.size(),
                    " sizes; it must have a size for each");
   }
   if (absl::Status s = CheckSizes("split", sizes, b.bounds()); !s.ok()) return s;
@@ -101,13 +103,14 @@ absl::Status SplitBy(HandlerContext& c, int axis, absl::Span<const Expr> sizes) 
 
 absl::Status SplitEqually(HandlerContext& c, int axis) {
   const Expr& size = c.In(0).shape[axis];
-  const std::optional<Expr> part = ExactQuotient(size, c.outputs(), c.b().bounds());
+  const int results = c.node().output_size();
+  const std::optional<Expr> part = ExactQuotient(size, results, c.b().bounds());
   if (!part.has_value()) {
-    return Invalid("axis ", axis, " of size ", size.ToString(), " does not divide into ",
-                   c.outputs(), " equal parts",
-                   size.constant() ? "" : " for every size of the dims", "; give the parts' sizes");
+    return Invalid("axis ", axis, " of size ", size.ToString(), " does not divide into ", results,
+                   " equal parts", size.constant() ? "" : " for every size of the dims",
+                   "; give the parts' sizes");
   }
-  return SplitBy(c, axis, std::vector<Expr>(c.outputs(), *part));
+  return SplitBy(c, axis, std::vector<Expr>(results, *part));
 }
 
 absl::Status SplitByOperand(HandlerContext& c, int axis) {

@@ -164,6 +164,18 @@ TEST(HandlersMovementTest, SplitInEveryForm) {
       Says(OneNode("Split", 18).In(x).Attr("num_outputs", INT64_MAX).Error(), "equally many"));
 }
 
+TEST(HandlersMovementTest, APartThatIsLeftOutIsOneOfThem) {
+  const Tensor x = Of(DType::kF32, {4}, {1, 2, 3, 4});
+  for (int64_t opset : {6, 13}) {
+    EXPECT_EQ(OneNode("Split", opset).In(x).Out(Elem::kFloat).Unwanted().Result(),
+              Of(DType::kF32, {2}, {1, 2}));
+  }
+  EXPECT_EQ(OneNode("Split", 13).In(x).Fixed(Ints({1, 3})).Out(Elem::kFloat).Unwanted().Result(),
+            Of(DType::kF32, {1}, {1}));
+  EXPECT_TRUE(
+      Says(OneNode("Split", 13).In(x).Fixed(Ints({1, 3})).Error(), "it has 1 results and 2 sizes"));
+}
+
 TEST(HandlersMovementTest, ExpandAndTile) {
   const Tensor x = Count(DType::kI32, {3, 1});
   EXPECT_EQ(OneNode("Expand", 8).In(x).Fixed(Ints({2, 1, 2})).Result().shape, (List{2, 3, 2}));
