@@ -128,6 +128,18 @@ class Unroller {
     return absl::Status(status.code(),
                         Cat(std::string(status.message()), "; ", std::string(unknown.message())));
   }
+  // The body's first two operands, scalars or, where it states them so, vectors of one element:
+  // both are in use.
+  std::vector<Value> StepOperands(const Value& step) {
+    const auto as_stated = [&](const Value& scalar, int i) {
+      const auto& type = body_.input(i).type().tensor_type();
+      if (!type.has_shape() || type.shape().dim_size() != 1) return scalar;
+      return scalar.known == nullptr
+                 ? b_.Unsqueeze(scalar, {0})
+                 : b_.Literal(scalar.elem, {scalar.dtype(), {1}, scalar.known->literal->bytes});
+    };
+    return {as_stated(step, 0), as_stated(b_.Integer(Elem::kBool, 1), 1)};
+  }
   // Steps that happen if the loop goes on until then.
   Value Inside() {
     return b_.Less(b_.Integer(Elem::kInt64, step_), b_.Size(Elem::kInt64, *count_, {}));
@@ -248,7 +260,7 @@ absl::StatusOr<std::optional<Unroller::Body>> Unroller::ScanStep(ScanBuilder& sc
   for (const Value& value : carried_) inside.push_back(scan.State(value));
   std::optional<Value> alive;
   if (masked) alive = scan.State(alive_ ? *alive_ : b_.Integer(Elem::kBool, 1));
-  std::vector<Value> operands = {scan.step(), b_.Integer(Elem::kBool, 1)};
+  std::vector<Value> operands = StepOperands(scan.step());
   operands.insert(operands.end(), inside.begin(), inside.end());
   if (!b_.status().ok()) return b_.TakeStatus();
   absl::StatusOr<std::optional<std::vector<Value>>> results;
@@ -297,7 +309,7 @@ absl::Status Unroller::Step() {
     const Value inside = Inside();
     mask = mask ? b_.And(*mask, inside) : inside;
   }
-  std::vector<Value> operands = {b_.Integer(Elem::kInt64, step_), b_.Integer(Elem::kBool, 1)};
+  std::vector<Value> operands = StepOperands(b_.Integer(Elem::kInt64, step_));
   operands.insert(operands.end(), carried_.begin(), carried_.end());
   if (!b_.status().ok()) return b_.TakeStatus();
   absl::StatusOr<std::vector<Value>> results;
@@ -358,7 +370,7 @@ absl::Status Unroller::Finish() {
     if (!elements.empty()) models.push_back(elements.front());
   }
   if (static_cast<int>(models.size()) < scans_) {
-    std::vector<Value> operands = {b_.Integer(Elem::kInt64, 0), b_.Integer(Elem::kBool, 1)};
+    std::vector<Value> operands = StepOperands(b_.Integer(Elem::kInt64, 0));
     operands.insert(operands.end(), carried_.begin(), carried_.end());
     const OpBuilder::Guard guard(&b_, b_.Integer(Elem::kBool, 0), true);
     absl::StatusOr<std::vector<Value>> results = c_.Inline(body_, operands, StepLabel(0));

@@ -155,6 +155,25 @@ TEST(LoopTest, WithoutBound) {
       ImportBytes(LoopModel("going", {"", "c", "v0"}, false).Bytes(), options).status.ok());
 }
 
+TEST(LoopTest, AStepsNumberMayBeAVector) {
+  for (const double steps : {3.0, 6.0}) {  // unrolled, a Scan
+    TestGraph body;
+    body.Input("i", Elem::kInt64, {1}).Input("c", Elem::kBool, {1}).Input("v", Elem::kFloat, {2});
+    body.Node("Identity", {"c"}, {"go"}).Node("Cast", {"i"}, {"f"}, {{"to", int64_t{1}}});
+    body.Node("Add", {"v", "f"}, {"w"}).Node("Identity", {"i"}, {"at"});
+    body.Output("go", Elem::kBool).Output("w", Elem::kFloat).Output("at", Elem::kInt64);
+    TestModel m(17);
+    m.Input("x", Elem::kFloat, {2}).Initializer("n", I64({}, {steps}));
+    m.Node("Loop", {"n", "", "x"}, {"y", "all"}, {{"body", body.proto}});
+    m.Output("y", Elem::kFloat).Output("all", Elem::kInt64);
+    const auto results = RunModel(m, {F32({2}, {1, 2})});
+    ASSERT_TRUE(results.ok()) << results.status();
+    const double sum = steps * (steps - 1) / 2;
+    EXPECT_EQ(ValuesOf((*results)[0]), (std::vector<double>{1 + sum, 2 + sum}));
+    EXPECT_EQ((*results)[1].shape, (Ints{static_cast<int64_t>(steps), 1}));
+  }
+}
+
 TEST(LoopTest, ACountThatCannotBeUnrolledIsRefusedBeforeAnyStepIs) {
   ImportOptions options;
   options.values = {{"n", Tensor::Of<int64_t>(DType::kI64, {}, {int64_t{1} << 40})}};

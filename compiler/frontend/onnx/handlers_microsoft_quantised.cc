@@ -13,18 +13,28 @@ namespace {
 
 constexpr std::string_view kDomain = "com.microsoft";
 
+// Operand `i`, a scale or zero point, which is one number of the whole tensor.
+Value One(HandlerContext& c, int i) {
+  const absl::StatusOr<Value> one =
+      ScalarOperand(c, i, Cat("operand ", i, ", ", Quoted(c.node().input(i)), ","));
+  if (one.ok()) return *one;
+  c.b().Fail(one.status());
+  return FailedValue(c.In(i).elem);
+}
+
 // (q - zero) * scale, of operand `i` with `zero` absent for 0.
 Value Real(HandlerContext& c, int i, int scale, int zero) {
   OpBuilder& b = c.b();
   Value q = b.Cast(c.In(i), Elem::kInt32);
-  if (c.Has(zero)) q = b.Sub(q, b.Cast(c.In(zero), Elem::kInt32));
-  return b.Mul(b.Cast(q, Elem::kFloat), b.Cast(c.In(scale), Elem::kFloat));
+  if (c.Has(zero)) q = b.Sub(q, b.Cast(One(c, zero), Elem::kInt32));
+  return b.Mul(b.Cast(q, Elem::kFloat), b.Cast(One(c, scale), Elem::kFloat));
 }
 // Real numbers quantised by operands `scale` and `zero` to `elem`.
 void SetQuantised(HandlerContext& c, const Value& x, int scale, int zero, Elem elem) {
   OpBuilder& b = c.b();
-  const Value* const point = c.Has(zero) ? &c.In(zero) : nullptr;
-  c.Set(0, RoundedTo(b, b.Div(x, b.Cast(c.In(scale), Elem::kFloat)), point, elem));
+  const Value point = c.Has(zero) ? One(c, zero) : Value();
+  const Value quotient = b.Div(x, b.Cast(One(c, scale), Elem::kFloat));
+  c.Set(0, RoundedTo(b, quotient, c.Has(zero) ? &point : nullptr, elem));
 }
 
 absl::Status QLinearAdd(HandlerContext& c) {

@@ -258,5 +258,27 @@ TEST(MicrosoftTest, QuantisedAveragePool) {
             (Numbers{54, 74, 114, 134}));
 }
 
+TEST(MicrosoftQuantisedTest, ScalesAndZeroPointsAreOneNumber) {
+  const auto add = [](int at) {
+    OneNode node("QLinearAdd", 17, "com.microsoft");
+    for (int i = 0; i < 8; ++i) {
+      const Elem elem = i == 1 || i == 4 || i == 6 ? Elem::kFloat : Elem::kUInt8;
+      if (i == 0 || i == 3) {
+        node.In(elem, {2}, {1, 2});
+      } else if (i == at) {
+        node.Fixed(elem, {2}, {1, 1});
+      } else {
+        node.Fixed(elem, {}, {1});
+      }
+    }
+    return node.Out(Elem::kUInt8);
+  };
+  EXPECT_EQ(add(0).Values(), (Numbers{1, 3}));
+  for (int at : {1, 2, 4, 5, 6, 7}) {
+    EXPECT_NE(add(at).Error().find("has shape [2]; it must be one number"), std::string::npos)
+        << at;
+  }
+}
+
 }  // namespace
 }  // namespace athanor::onnx

@@ -198,5 +198,30 @@ TEST(QLinearMatMulTest, ParametersByRowAndColumn) {
             (Numbers{4, 31, 3, 16}));
 }
 
+TEST(QLinearConvTest, ConvolutionsTakeParametersOfTheShapesTheSchemaHas) {
+  // x [2, 1, 1, 2], w [2, 1, 1, 1]; operand `at` has two numbers, which would broadcast.
+  const auto conv = [](int at) {
+    OneNode node("QLinearConv", 10);
+    const auto pair = [&](int i, Elem elem, double value) {
+      i == at ? node.Fixed(elem, {2}, {value, value}) : node.Fixed(elem, {}, {value});
+    };
+    node.In(Elem::kUInt8, {2, 1, 1, 2}, {1, 2, 3, 4});
+    pair(1, Elem::kFloat, 1);
+    pair(2, Elem::kUInt8, 0);
+    node.Fixed(Elem::kUInt8, {2, 1, 1, 1}, {1, 2});
+    pair(4, Elem::kFloat, 1);
+    pair(5, Elem::kUInt8, 0);
+    pair(6, Elem::kFloat, 1);
+    pair(7, Elem::kUInt8, 0);
+    return node;
+  };
+  const Numbers right = {1, 2, 2, 4, 3, 4, 6, 8};
+  for (int at : {0, 4, 5}) EXPECT_EQ(conv(at).Values(), right) << at;
+  for (const auto& [at, name] : {std::pair(1, "x_scale"), std::pair(2, "x_zero_point"),
+                                 std::pair(6, "y_scale"), std::pair(7, "y_zero_point")}) {
+    EXPECT_NE(conv(at).Error().find(std::string(name) + " has shape [2]"), std::string::npos) << at;
+  }
+}
+
 }  // namespace
 }  // namespace athanor::onnx

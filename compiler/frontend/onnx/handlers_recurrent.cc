@@ -126,6 +126,9 @@ absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
   if (!activations.ok()) return activations.status();
   n.activations = *std::move(activations);
   if (c.Given("clip")) n.clip = c.Float("clip");
+  if (n.clip && !(*n.clip >= 0)) {
+    return Invalid("attribute clip is ", *n.clip, "; it must be 0 or more");
+  }
   n.sequence = Sequence(n.x.shape[0]);
   if (c.Has(4)) n.sequence.SetLengths(b, c.In(4));
   for (int d = 0; d < directions; ++d) n.directions.push_back(DirectionOf(c, n, op, d));

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "compiler/frontend/onnx/handlers_arith.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -159,12 +160,14 @@ absl::StatusOr<Value> FromZero(HandlerContext& c, int operand, int zero_point,
   Value zero = b.Cast(c.In(zero_point), Elem::kInt32);
   if (!b.status().ok()) return wide;
   if (zero.rank() == 1 && zero.shape[0].IsConstant(1)) zero = b.Reshape(zero, {});
-  const bool rows = zero.rank() == 1 && x.rank() > 0;
+  // Of activations it is one number: axis 0 is the batch.
+  const bool rows = operand != 0 && zero.rank() == 1 && x.rank() > 0;
   if (rows && b.bounds().ProvablyEqual(zero.shape[0], x.shape[0])) {
     zero = b.Map(zero, x.shape, {Expr::Axis(0)});
   } else if (zero.rank() != 0) {
     return Invalid(what, " has shape ", ShapeToString(zero.shape), ", its tensor ",
-                   ShapeToString(x.shape), "; it must be a scalar, or one for each on axis 0");
+                   ShapeToString(x.shape), "; it must be one number",
+                   operand != 0 ? ", or one for each on axis 0" : "");
   }
   return b.Sub(wide, zero);
 }
@@ -334,21 +337,25 @@ absl::Status QLinearConv(HandlerContext& c) {
   absl::StatusOr<Value> sum = PlainConv(c, *x, *w);
   if (sum.ok() && c.Has(8)) sum = WithBias(b, *sum, c.In(8));
   if (!sum.ok()) return sum.status();
-  const auto scalar = [&](const Value& v) {
-    return v.rank() == 1 && v.shape[0].IsConstant(1) ? b.Reshape(v, {}) : v;
-  };
-  Value factor = scalar(c.In(4));
-  if (factor.rank() == 1) {
-    if (!b.bounds().ProvablyEqual(factor.shape[0], c.In(3).shape[0])) {
+  const absl::StatusOr<Value> x_scale = ScalarOperand(c, 1, "x_scale"),
+                              y_scale = ScalarOperand(c, 6, "y_scale"),
+                              y_zero = ScalarOperand(c, 7, "y_zero_point");
+  for (const auto* one : {&x_scale, &y_scale, &y_zero}) {
+    if (!one->ok()) return one->status();
+  }
+  Value factor = c.In(4);
+  if (factor.rank() == 1 && factor.shape[0].IsConstant(1)) factor = b.Reshape(factor, {});
+  if (factor.rank() != 0) {
+    if (factor.rank() != 1 || !b.bounds().ProvablyEqual(factor.shape[0], c.In(3).shape[0])) {
       return Invalid("w_scale has shape ", ShapeToString(factor.shape),
                      "; it must be a scalar or [", c.In(3).shape[0].ToString(), "]");
     }
     factor = b.Map(factor, sum->shape, {Expr::Axis(1)});
   }
-  factor = b.Div(b.Mul(factor, scalar(c.In(1))), scalar(c.In(6)));
+  factor = b.Div(b.Mul(factor, *x_scale), *y_scale);
   const Elem elem = c.In(7).elem;
   const Value real = b.Mul(b.Cast(*sum, Elem::kFloat), factor);
-  const Value zero = b.Cast(scalar(c.In(7)), Elem::kFloat);
+  const Value zero = b.Cast(*y_zero, Elem::kFloat);
   const Value shifted = b.Add(b.Unary(Op::kRound, real), zero);
   const ElemRow& row = Row(elem);
   const bool is_signed = IsSigned(row.carrier);
