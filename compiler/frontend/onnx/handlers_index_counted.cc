@@ -187,16 +187,14 @@ absl::Status Unique11(HandlerContext& c) {
 
 absl::Status NonMaxSuppression10(HandlerContext& c) {
   const Shape &boxes_shape = c.In(0).shape, &scores_shape = c.In(1).shape;
-  const absl::StatusOr<std::vector<double>> boxes = c.Numbers(0, "boxes");
-  if (!boxes.ok()) return boxes.status();
-  const absl::StatusOr<std::vector<double>> scores = c.Numbers(1, "scores");
-  if (!scores.ok()) return scores.status();
-  const absl::StatusOr<double> most = OneNumber(c, 2, "max_output_boxes_per_class", 0);
-  if (!most.ok()) return most.status();
-  const absl::StatusOr<double> threshold = OneNumber(c, 3, "iou_threshold", 0);
-  if (!threshold.ok()) return threshold.status();
-  const absl::StatusOr<double> least = OneNumber(c, 4, "score_threshold", 0);
-  if (!least.ok()) return least.status();
+  const absl::StatusOr<std::vector<double>> boxes = c.Numbers(0, "boxes"),
+                                            scores = c.Numbers(1, "scores");
+  const absl::StatusOr<double> most = OneNumber(c, 2, "max_output_boxes_per_class", 0),
+                               threshold = OneNumber(c, 3, "iou_threshold", 0),
+                               least = OneNumber(c, 4, "score_threshold", 0);
+  const absl::Status known = Together(
+      {boxes.status(), scores.status(), most.status(), threshold.status(), least.status()});
+  if (!known.ok()) return known;
   if (boxes_shape.size() != 3 || scores_shape.size() != 3 || !boxes_shape[2].IsConstant(4) ||
       boxes_shape[0] != scores_shape[0] || boxes_shape[1] != scores_shape[2]) {
     return Invalid("its boxes and scores have shapes ", ShapeToString(boxes_shape), " and ",

@@ -162,16 +162,12 @@ absl::Status Pad11(HandlerContext& c) {
       c.OneOf("mode", c.version() < 19 ? modes.first(3) : modes);
   if (!mode.ok()) return mode.status();
   const absl::StatusOr<std::vector<Expr>> pads = c.Sizes(1, "pads");
-  if (!pads.ok()) return pads.status();
   const int rank = c.In(0).rank();
-  std::vector<int64_t> listed;
-  for (int i = 0; i < rank; ++i) listed.push_back(i);
-  if (c.Has(3)) {
-    absl::StatusOr<std::vector<int64_t>> given = c.Integers(3, "axes");
-    if (!given.ok()) return given.status();
-    listed = *std::move(given);
-  }
-  const absl::StatusOr<std::vector<int>> axes = c.Axes(listed, rank);
+  absl::StatusOr<std::vector<int64_t>> listed = std::vector<int64_t>();
+  for (int i = 0; i < rank; ++i) listed->push_back(i);
+  if (c.Has(3)) listed = c.Integers(3, "axes");
+  if (absl::Status s = Together({pads.status(), listed.status()}); !s.ok()) return s;
+  const absl::StatusOr<std::vector<int>> axes = c.Axes(*listed, rank);
   if (!axes.ok()) return axes.status();
   if (pads->size() != 2 * axes->size()) {
     return Invalid("it has ", pads->size(), " pads for ", axes->size(),

@@ -448,11 +448,11 @@ absl::Status Resize11(HandlerContext& c) {
   absl::StatusOr<std::vector<Axis>> axes = std::vector<Axis>();
   if (Filled(c, 2)) {
     const absl::StatusOr<std::vector<double>> scales = c.Numbers(2, "scales");
-    if (!scales.ok()) return scales.status();
+    absl::StatusOr<std::vector<double>> roi = std::vector<double>();
+    if (crops && Filled(c, 1)) roi = c.Numbers(1, "roi");
+    if (absl::Status s = Together({scales.status(), roi.status()}); !s.ok()) return s;
     std::vector<double> spans;
     if (crops && Filled(c, 1)) {
-      const absl::StatusOr<std::vector<double>> roi = c.Numbers(1, "roi");
-      if (!roi.ok()) return roi.status();
       const size_t half = roi->size() / 2;
       for (size_t i = 0; i < half && half == listed->size(); ++i) {
         spans.push_back((*roi)[half + i] - (*roi)[i]);

@@ -150,14 +150,15 @@ absl::StatusOr<Expr> StepsOf(const Ratio& start, const Ratio& limit, const Ratio
                        ", may be of either sign; tighten the dims' bounds");
 }
 
+constexpr std::string_view kRangeNames[] = {"start", "limit", "delta"};
+
 // As numpy counts: every step rounded to the type, f16 and bf16 in f32.
 absl::StatusOr<Expr> FloatSteps(HandlerContext& c) {
   double v[3];
-  static constexpr std::string_view kNames[] = {"start", "limit", "delta"};
   for (int i = 0; i < 3; ++i) {
-    absl::StatusOr<std::vector<double>> numbers = c.Numbers(i, kNames[i]);
+    absl::StatusOr<std::vector<double>> numbers = c.Numbers(i, kRangeNames[i]);
     if (!numbers.ok()) return numbers.status();
-    if (numbers->size() != 1) return Invalid("its ", kNames[i], " must have one element");
+    if (numbers->size() != 1) return Invalid("its ", kRangeNames[i], " must have one element");
     v[i] = numbers->front();
   }
   const bool is_double = c.In(0).dtype() == DType::kF64;
@@ -171,20 +172,25 @@ absl::StatusOr<Expr> FloatSteps(HandlerContext& c) {
 }
 
 absl::Status Range11(HandlerContext& c) {
-  static constexpr std::string_view kNames[] = {"start", "limit", "delta"};
   OpBuilder& b = c.b();
   const Elem elem = c.In(0).elem;
   const bool is_float = IsFloat(c.In(0).dtype());
+  std::vector<absl::Status> known;
+  for (int i = 0; i < 3; ++i) {
+    known.push_back(is_float ? c.Numbers(i, kRangeNames[i]).status()
+                             : c.OneSize(i, kRangeNames[i]).status());
+  }
   absl::StatusOr<Expr> count = Expr(0);
   const std::optional<Ratio> start = RatioOf(c.In(0)), limit = RatioOf(c.In(1)),
                              delta = RatioOf(c.In(2));
   if (start && limit && delta) {
     count = StepsOf(*start, *limit, *delta, b.bounds());
+  } else if (absl::Status s = Together(known); !s.ok()) {
+    return s;
   } else if (is_float) {
     count = FloatSteps(c);
   } else {
-    for (int i = 0; i < 3 && count.ok(); ++i) count = c.OneSize(i, kNames[i]);
-    if (count.ok()) count = Invalid("its start, limit and delta must have one element each");
+    count = Invalid("its start, limit and delta must have one element each");
   }
   if (!count.ok()) return count.status();
   const absl::StatusOr<Value> first = OneElement(c, 0, "start"), step = OneElement(c, 2, "delta");

@@ -121,5 +121,33 @@ TEST(HandlersShapeTest, ADtypeBeyond32BitsIsNone) {
   EXPECT_FALSE(OneNode("Cast", 13).Fixed(Ints({1})).Attr("to", dtype).Out(Elem::kInt64).Run().ok());
 }
 
+TEST(HandlersShapeTest, AllInputsWhoseValuesAreNeededAreNamedAtOnce) {
+  const auto expect = [](OneNode node, const std::vector<std::string>& inputs) {
+    const std::string error = node.Error();
+    for (const std::string& input : inputs) {
+      EXPECT_NE(error.find("values={\"" + input + "\": ...}"), std::string::npos) << error;
+    }
+  };
+  for (Elem elem : {Elem::kInt64, Elem::kFloat}) {
+    OneNode range("Range", 11);
+    range.In(elem, {}, {0}).In(elem, {}, {5}).In(elem, {}, {1});
+    expect(range, {"x0", "x1", "x2"});
+  }
+  OneNode pad("Pad", 18);
+  pad.In(Elem::kFloat, {2}, {1, 2}).In(Elem::kInt64, {2}, {1, 1}).Omit();
+  expect(pad.In(Elem::kInt64, {1}, {0}), {"x1", "x3"});
+  OneNode resize("Resize", 13);
+  resize.Attr("coordinate_transformation_mode", std::string("tf_crop_and_resize"));
+  resize.In(Elem::kFloat, {2}, {1, 2}).In(Elem::kFloat, {2}, {0, 1}).In(Elem::kFloat, {1}, {2});
+  expect(resize, {"x1", "x2"});
+}
+
+TEST(HandlersShapeTest, AClipOfAnRnnIsNotNegative) {
+  OneNode rnn("RNN", 14);
+  rnn.In(Elem::kFloat, {1, 1, 1}, {1}).In(Elem::kFloat, {1, 1, 1}, {1});
+  rnn.In(Elem::kFloat, {1, 1, 1}, {1}).Attr("clip", -1.0F);
+  EXPECT_NE(rnn.Error().find("attribute clip is -1; it must be 0 or more"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace athanor::onnx

@@ -228,6 +228,9 @@ absl::Status MelWeightMatrix17(HandlerContext& c) {
   static constexpr std::string_view kNames[] = {"num_mel_bins", "dft_length", "sample_rate",
                                                 "lower_edge_hertz", "upper_edge_hertz"};
   double given[5];
+  std::vector<absl::Status> known;
+  for (int i = 0; i < 5; ++i) known.push_back(c.Numbers(i, kNames[i]).status());
+  if (absl::Status s = Together(known); !s.ok()) return s;
   for (int i = 0; i < 5; ++i) {
     const absl::StatusOr<std::vector<double>> numbers = c.Numbers(i, kNames[i]);
     if (!numbers.ok()) return numbers.status();
