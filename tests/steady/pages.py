@@ -72,6 +72,6 @@ def scenario(run: Run) -> None:
             raise AssertionError(f"round {number}, {how}: {error}") from error
     run.figure("starts with a spoilt file", rounds)
     run.figure("starts after which a file was moved aside", moved)
-    run.figure("files left alone, as of a newer program", alone)
+    run.figure("files left alone, as of a newer program or another", alone)
     run.figure("rows put to quarantine", quarantined)
     run.figure("answers compared", answers)

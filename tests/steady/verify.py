@@ -13,15 +13,16 @@ def cache_is_clean(server: Server) -> None:
 
 
 def mend_cache(server: Server) -> int | None:
-    """Puts what is bad to quarantine; how many rows. None: the file says that a newer program wrote
-    it, so it is left alone. AssertionError: something bad is left.
+    """Puts what is bad to quarantine; how many rows. None: the file says that a newer program, or
+    another one, wrote it, so it is left alone. AssertionError: something bad is left.
     """
     with server.client() as client:
         try:
             client.cache_verify(quarantine=True, timeout=120)
         except athanor.FailedPrecondition:
-            state = client.cache_stat(timeout=120).state
-            assert state in ("READ_ONLY", "NEWER_SCHEMA"), state
+            stat = client.cache_stat(timeout=120)
+            others = stat.state == "UNUSABLE" and "another program" in stat.reason
+            assert others or stat.state in ("READ_ONLY", "NEWER_SCHEMA"), stat
             return None
     return _no_fault(server)
 
