@@ -77,7 +77,9 @@ TEST(SortTest, EveryDTypeAtEveryLength) {
 TEST(SortTest, TheFirstOfEveryDType) {
   std::mt19937 rng(2);
   for (DType t : kDTypes) {
-    for (int64_t n : {1, 17, 530, 1999}) {
+    // The ways to take depend on the key's width.
+    const bool each = t == DType::kU8 || t == DType::kF32 || t == DType::kI64;
+    for (int64_t n : each ? std::vector<int64_t>{1, 17, 530, 1999} : std::vector<int64_t>{1999}) {
       std::string body = absl::StrCat("%0 = Input \"x\" : T[b, ", n, "] "), outputs;
       int next = 0;
       for (int64_t k : {int64_t{0}, int64_t{1}, int64_t{8}, int64_t{10}, n / 2, n}) {
