@@ -236,7 +236,8 @@ absl::Status ConfineKernel(pid_t parent, int64_t cpu_seconds) {
 
 void WidenAddressSpace(int64_t bytes) {
   rlimit limit;
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  // As wide as it can be, as a kernel's process is, which may set no limit.
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur + bytes, limit.rlim_max);
   setrlimit(RLIMIT_AS, &limit);
 }
