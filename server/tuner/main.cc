@@ -125,6 +125,13 @@ absl::Status Put(absl::StatusOr<T> value, T* reply) {
   return absl::OkStatus();
 }
 
+// What compiling and searching left free in the heap, before others want memory: plans that run,
+// and copies of the pages that a forked process writes.
+void TrimHeap() {
+  constexpr size_t kWorthIt = size_t{32} << 20;
+  if (mallinfo2().fordblks > kWorthIt) malloc_trim(0);
+}
+
 // That run at once for a request. Kernels are checked with two, but not for their speed.
 int ThreadsOf(const internal::TunerRequest& request) {
   switch (request.kind_case()) {
@@ -233,10 +240,13 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
     case internal::TunerRequest::kCheck:
       return Put(CheckKernels(request.check(), kernels), reply->mutable_check());
     case internal::TunerRequest::kMeasure:
+      TrimHeap();
       return Put(MeasurePlans(request.measure(), kernels, traffic_), reply->mutable_measure());
     case internal::TunerRequest::kPlanCheck:
+      TrimHeap();
       return Put(CheckPlan(request.plan_check(), kernels), reply->mutable_plan_check());
     case internal::TunerRequest::kMachine:
+      TrimHeap();
       return Put(MeasureMachine(request.machine(), kernels, traffic_), reply->mutable_machine());
     case internal::TunerRequest::kSearch:
       return Put(Search(request.search()), reply->mutable_search());
