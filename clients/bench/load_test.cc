@@ -175,6 +175,18 @@ TEST(LoadTest, WarmUpCallsAreNotCounted) {
   EXPECT_EQ(result->calls.size() + result->not_sent[0], 10u);
 }
 
+// The last answer may come before the thread that sent its call has left the client.
+TEST(LoadTest, ClientsGoOnceNobodyIsInThem) {
+  FakeServer server;
+  for (int i = 0; i < 20; ++i) {
+    LoadOptions options = LoadOf(server);
+    options.warmups = 9;
+    options.connections = 3;
+    options.phases = {{.seconds = 0.005, .concurrency = 3}};
+    ASSERT_TRUE(RunLoad(options).ok());
+  }
+}
+
 TEST(LoadTest, AWarmUpThatIsRefusedEndsTheRunWithTheServersWords) {
   FakeServer server;
   server.service().fail = true;

@@ -1,6 +1,7 @@
 #include "clients/bench/sender.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace athanor::bench {
@@ -12,6 +13,10 @@ int64_t Microseconds(const inference::ModelInferResponse& response, const char* 
 }
 
 }  // namespace
+
+Sender::~Sender() {
+  while (beginning_ > 0) std::this_thread::yield();
+}
 
 Slot* Sender::NewSlot() {
   MutexLock lock(mu_);
@@ -33,11 +38,13 @@ bool Sender::Send(Slot* slot, int64_t due_ns, int phase, const Done& done) {
   }
   const auto& messages = *target_.messages;
   const auto& clients = *target_.clients;
+  ++beginning_;
   clients[number % clients.size()]->InferAsync(messages[number % messages.size()], &slot->response,
                                                options, [this, slot, done](absl::Status status) {
                                                  Record(slot, status);
                                                  done(slot, status.ok());
                                                });
+  --beginning_;
   return true;
 }
 

@@ -49,6 +49,9 @@ class Sender {
   using Done = std::function<void(Slot* slot, bool answered)>;
 
   Sender(const Target& target, Clock::time_point start) : target_(target), start_(start) {}
+  // A call may be over while the thread that began it still leaves its client: waits for that.
+  // REQUIRES: no call is out.
+  ~Sender();
 
   // Lives as long as this; not while calls are out that another thread collects.
   Slot* NewSlot();
@@ -73,6 +76,7 @@ class Sender {
   const Clock::time_point start_;
   std::atomic<int64_t> sent_ = 0;
   std::atomic<int> outstanding_ = 0, most_outstanding_ = 0;
+  std::atomic<int> beginning_ = 0;  // threads in a client
   Mutex mu_;
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> plan_ids_ ABSL_GUARDED_BY(mu_);
