@@ -147,7 +147,8 @@ absl::Status LowerScatter(KernelBuilder& b) {
   b.emitter.For(0, data[axis], 1, [&](const Expr& i) {
     each_slice([&](const Expr& last) {
       Coordinates c = place({i}, last);
-      b.emitter.Store(b.out, b.at.Offset(b.choice.root, c), b.at.At(b.root.inputs[0], c),
+      kir::Var value = b.at.At(b.root.inputs[0], c);
+      b.emitter.Store(b.out, b.at.Offset(b.choice.root, c), b.emitter.Broadcast(value, lanes),
                       b.at.mask());
     });
   });

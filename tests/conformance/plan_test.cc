@@ -217,16 +217,18 @@ TEST(PlanTest, GatherScatterBags) {
   for (const char* mode : {"set", "add", "mul", "max", "min"}) {
     for (int64_t axis : {0, 1}) {
       for (DType t : {DType::kF32, DType::kBF16, DType::kI64}) {
-        Build x;
-        Shape updates = axis == 0 ? Shape{6, 19} : Shape{7, 6};
-        NodeId d = x.In("d", t, {7, 19}), i = x.In("i", DType::kI64, {6}),
-               u = x.In("u", t, updates);
-        x.Out(x.Op_(Op::kScatter, {d, i, u}, {{"axis", axis}, {"mode", std::string(mode)}}));
-        std::vector<int64_t> sizes =
-            axis == 0 ? std::vector<int64_t>{6, 19} : std::vector<int64_t>{7, 6};
-        ExpectMatchesReference(
-            x.g, {RandomTensor(t, {7, 19}, rng), RandomIndices(DType::kI64, {6}, 7, rng),
-                  RandomTensor(t, sizes, rng)});
+        for (int64_t width : {19, 1}) {
+          const std::vector<int64_t> sizes =
+              axis == 0 ? std::vector<int64_t>{6, width} : std::vector<int64_t>{7, 6};
+          const int64_t rows = axis == 0 ? 7 : width;
+          Build x;
+          NodeId d = x.In("d", t, {7, width}), i = x.In("i", DType::kI64, {6}),
+                 u = x.In("u", t, {sizes[0], sizes[1]});
+          x.Out(x.Op_(Op::kScatter, {d, i, u}, {{"axis", axis}, {"mode", std::string(mode)}}));
+          ExpectMatchesReference(
+              x.g, {RandomTensor(t, {7, width}, rng), RandomIndices(DType::kI64, {6}, rows, rng),
+                    RandomTensor(t, sizes, rng)});
+        }
       }
     }
   }
