@@ -75,9 +75,10 @@ Value HardSigmoidOf(HandlerContext& c, const Value& x) {
   const Value line = b.Add(b.Mul(FloatAttr(c, x, "alpha"), x), FloatAttr(c, x, "beta"));
   return b.Clamp(line, NumberLike(c, x, 0), NumberLike(c, x, 1));
 }
+// Its alpha is an attribute of the HardSigmoid that its function is made of: a sixth in f32.
 Value HardSwishOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
-  const Value line = b.Add(b.Div(x, NumberLike(c, x, 6)), NumberLike(c, x, 0.5));
+  const Value line = b.Add(b.Mul(NumberLike(c, x, 1.0F / 6), x), NumberLike(c, x, 0.5));
   return b.Mul(x, b.Clamp(line, NumberLike(c, x, 0), NumberLike(c, x, 1)));
 }
 Value LeakyReluOf(HandlerContext& c, const Value& x) {

@@ -47,7 +47,10 @@ TEST(HandlersElementwiseTest, FunctionsOfOneOperand) {
        22,
        [](double x) { return std::clamp(x * 0.25 + 0.5, 0.0, 1.0); },
        {{"alpha", 0.25F}}},
-      {"HardSwish", 14, [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }, {}},
+      {"HardSwish",
+       14,
+       [](double x) { return x * std::clamp(x * (1.0F / 6) + 0.5, 0.0, 1.0); },
+       {}},
       {"LeakyRelu", 16, [](double x) { return x < 0 ? x / 8 : x; }, {{"alpha", 0.125F}}},
       {"Mish", 18, [&](double x) { return x * std::tanh(softplus(x)); }, {}},
       {"Neg", 13, [](double x) { return -x; }, {}},
@@ -75,6 +78,11 @@ TEST(HandlersElementwiseTest, FunctionsOfOneOperand) {
     ExpectNear(Unary(row.op, row.opset < 22 ? 22 : row.opset, Elem::kFloat16, x, row.attrs), want,
                6e-4);
   }
+}
+
+TEST(HandlersElementwiseTest, HardSwishTakesASixthInF32) {
+  EXPECT_EQ(Unary("HardSwish", 14, Elem::kDouble, {1}),
+            (Numbers{static_cast<double>(1.0F / 6) + 0.5}));
 }
 
 TEST(HandlersElementwiseTest, EdgesOfActivations) {
