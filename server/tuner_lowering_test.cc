@@ -107,16 +107,16 @@ TEST_F(TunerProcessTest, LoweringKeepsTheUsersNamesAndLiterals) {
 
 TEST_F(TunerProcessTest, LoweringThatTakesTooLongCostsTheCall) {
   TunerOptions options = TestOptions();
-  options.lower_timeout = milliseconds(1000);
+  options.lower_timeout = milliseconds(50);
   auto tuner = TunerProcess::Start(options);
   ASSERT_TRUE(tuner.ok()) << tuner.status();
   ASSERT_TRUE((*tuner)->Target().ok());
-  // Takes several times as long as that.
-  const absl::Status status = (*tuner)->Lower(Chain(400'000), target_).status();
+  const absl::Status status = (*tuner)->Lower(LongChain(), target_).status();
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("lowering the graph"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the 1000 ms it may take"));
-  ExpectLowers(**tuner, target_);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the 50 ms it may take"));
+  // Not by lowering again: a busy machine may take as long for any graph.
+  EXPECT_TRUE((*tuner)->Target().ok());
   EXPECT_EQ((*tuner)->starts(), 2);
 }
 
