@@ -87,6 +87,13 @@ class ContractLowering {
     Expr begin, end;
   };
 
+  // Whether the last panel is a large part of them: tiles for each number of its vectors are worth
+  // compiling. Of a size that calls choose a quarter of the most is expected.
+  bool HasFewPanels() const {
+    constexpr int64_t kExpected = 4, kFew = 4;
+    const std::optional<int64_t> most = e_.bounds().Maximum(n_);
+    return most && *most <= kExpected * kFew * width_;
+  }
   // The item's panels; one that is cut off apart from the whole ones if they are split.
   void ForPanels(absl::FunctionRef<void(const Expr& panel)> body);
   // Runs `body` for tiles of as many vectors as the panel has columns for, where that is told
@@ -177,7 +184,9 @@ absl::Status ContractLowering::Lower() {
   keeps_rows_ = dots || blocked_;
   // Where panels lie packed, no vector needs a mask but those that are stored.
   split_ = s_.columns == ColumnAccess::kPack || s_.columns == ColumnAccess::kInPlace;
-  direct_ = !keeps_rows_ && IsShort(b_);
+  // Of longer sums the way through memory is a small part, and writing out is dear to compile.
+  constexpr int64_t kShortSums = 128;
+  direct_ = !keeps_rows_ && piece <= kShortSums && IsShort(b_);
   if (s_.columns == ColumnAccess::kPack) pack_ = e_.Scratch(accumulator_, piece * width_);
   const int64_t sum_rows = blocked_      ? s_.panels_per_item * s_.rows_per_item
                            : keeps_rows_ ? s_.rows_per_item
@@ -235,7 +244,7 @@ void ContractLowering::ForPanels(absl::FunctionRef<void(const Expr&)> body) {
   const std::optional<int64_t> columns = rest.constant();
   if (columns) tile_vectors_ = static_cast<int>((*columns + lanes_ - 1) / lanes_);
   full_vectors_ = static_cast<int>(columns.value_or(0) / lanes_);
-  counts_ = !columns && s_.columns == ColumnAccess::kPack;
+  counts_ = !columns && s_.columns == ColumnAccess::kPack && HasFewPanels();
   e_.For(MaxOf(first_, whole), last_, 1, body);
   tile_vectors_ = vectors_;
   full_vectors_ = 0;
