@@ -75,6 +75,11 @@ Value OpBuilder::Checked(const Value& index, const Expr& size) {
 
 Value OpBuilder::Gather(const Value& data, const Value& indices, int axis) {
   if (!status_.ok()) return FailedValue(data.elem);
+  if (axis < 0 || axis >= data.rank()) {
+    Fail(Invalid("rows of ", ShapeToString(data.shape), " are chosen along axis ", axis,
+                 ", which it does not have"));
+    return FailedValue(data.elem);
+  }
   const Expr& size = data.shape[axis];
   // A known run of positions is a slice.
   const auto inside = KnownInside(indices, size, bounds_);

@@ -81,6 +81,12 @@ TEST(BuildIndexTest, ABranchThatIsNotTakenRaisesNoError) {
   EXPECT_EQ(run(t.b().Gather(x, at, 0), false, 5).status().code(), absl::StatusCode::kOutOfRange);
 }
 
+TEST(BuildIndexTest, RowsAlongAnAxisThatIsNotThereAreRefused) {
+  Built t;
+  t.b().Gather(t.Input(Elem::kFloat, {}), t.Input(Elem::kInt64, {1}), 0);
+  EXPECT_EQ(t.b().status().message(), "rows of [] are chosen along axis 0, which it does not have");
+}
+
 TEST(BuildIndexTest, GatherAtChecksEachAxis) {
   Built t({{"n", 1, 9}});
   const Value x = t.Input(Elem::kInt16, {Expr::Symbol("n"), 3});

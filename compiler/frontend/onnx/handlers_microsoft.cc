@@ -119,12 +119,19 @@ absl::Status EmbedLayerNorm(HandlerContext& c) {
     return Invalid("input_ids has shape ", ShapeToString(ids.shape),
                    "; it must be [batch, sequence]");
   }
-  const Elem elem = c.In(2).elem;
-  const Value places = c.Has(8) ? c.In(8) : b.Iota(Elem::kInt32, {ids.shape[1]}, 0);
-  Value sum = b.Add(b.Up(b.Gather(c.In(2), ids, 0)), b.Up(b.Gather(c.In(3), places, 0)));
   if (c.Has(1) != c.Has(4)) {
     return Invalid("segment_ids and segment_embedding must be given both or neither");
   }
+  for (const auto& [i, name] : {std::pair(2, "word_embedding"), std::pair(3, "position_embedding"),
+                                std::pair(4, "segment_embedding")}) {
+    if (c.Has(i) && c.In(i).rank() != 2) {
+      return Invalid(name, " has shape ", ShapeToString(c.In(i).shape),
+                     "; it must be [rows, hidden]");
+    }
+  }
+  const Elem elem = c.In(2).elem;
+  const Value places = c.Has(8) ? c.In(8) : b.Iota(Elem::kInt32, {ids.shape[1]}, 0);
+  Value sum = b.Add(b.Up(b.Gather(c.In(2), ids, 0)), b.Up(b.Gather(c.In(3), places, 0)));
   if (c.Has(1)) sum = b.Add(sum, b.Up(b.Gather(c.In(4), c.In(1), 0)));
   if (!b.status().ok()) return absl::OkStatus();
   const Value scale = b.Up(c.In(5)), bias = b.Up(c.In(6));

@@ -107,6 +107,27 @@ TEST(MicrosoftTest, EmbedLayerNorm) {
                               24.6274166, 30, 33.622776, 42.482872});
 }
 
+TEST(MicrosoftTest, EmbedLayerNormOfTablesThatAreNone) {
+  const auto error = [](const std::vector<int64_t>& places, const Numbers& of_places,
+                        const std::vector<int64_t>& segments, const Numbers& of_segments) {
+    return Node("EmbedLayerNormalization")
+        .InDynamic(kI32, {1, 1}, {0})
+        .InDynamic(kI32, {1, 1}, {0})
+        .In(kF, {1, 2}, {1, 2})
+        .In(kF, places, of_places)
+        .In(kF, segments, of_segments)
+        .In(kF, {2}, {1, 1})
+        .In(kF, {2}, {0, 0})
+        .Out(kF)
+        .Out(kI32)
+        .Error();
+  };
+  EXPECT_NE(error({1, 2}, {0, 0}, {}, {0}).find("segment_embedding has shape []; it must be [rows"),
+            std::string::npos);
+  EXPECT_NE(error({2}, {0, 0}, {1, 2}, {0, 0}).find("position_embedding has shape [2]"),
+            std::string::npos);
+}
+
 // K of 20 is a block and a quarter; zero points are packed too, or 2^(bits - 1).
 TEST(MicrosoftTest, MatMulNBits) {
   struct Row {
