@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -147,7 +149,7 @@ void OnnxCount() {
 // Calls that run or wait, until the destructor lets them end.
 class Held {
  public:
-  explicit Held(ServerOptions options) : test(std::move(options)) {
+  explicit Held(const ServerOptions& options) : test(options), contexts_(options.contexts) {
     test.Upload("m", Weights(1));
     while (test.server->core().active_calls() > 0) std::this_thread::yield();
     test.control->HoldRuns();
@@ -157,27 +159,35 @@ class Held {
     for (std::thread& call : calls_) call.join();
   }
 
-  // One more call, through `stub`; returns once it runs or waits for its turn.
+  // One more call, through `stub`; returns once it runs, or waits behind as many as can run.
   void Call(inference::GRPCInferenceService::Stub* stub) {
-    calls_.emplace_back([stub] {
+    calls_.emplace_back([this, stub] {
       grpc::ClientContext context;
       inference::ModelInferResponse reply;
       const grpc::Status status = stub->ModelInfer(&context, FloatRequest("m", {1}), &reply);
+      ++ended_;
       EXPECT_TRUE(status.ok()) << status.error_message();
     });
-    // One on its way from the queue to its run is in neither for a moment.
-    while (Taken() != static_cast<int64_t>(calls_.size())) std::this_thread::yield();
+    const auto calls = static_cast<int64_t>(calls_.size());
+    const int64_t running = std::min(calls, contexts_);
+    while (ended_ == 0 && (Running() != running || Waiting() != calls - running)) {
+      std::this_thread::yield();
+    }
+    ASSERT_EQ(ended_, 0);  // what is held ends when it is released
   }
 
   TestServer test;
 
  private:
-  int64_t Taken() {
-    int64_t taken = test.control->runs_waiting();
-    for (const auto& queue : test.server->core().requests().waiting()) taken += queue.requests;
-    return taken;
+  int64_t Running() { return test.control->runs_waiting(); }
+  int64_t Waiting() {
+    int64_t waiting = 0;
+    for (const auto& queue : test.server->core().requests().waiting()) waiting += queue.requests;
+    return waiting;
   }
 
+  const int64_t contexts_;
+  std::atomic<int> ended_{0};
   std::vector<std::thread> calls_;
 };
 
