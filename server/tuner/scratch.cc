@@ -92,7 +92,7 @@ class ScratchDevice::Range : public DeviceMemory {
 };
 
 ScratchDevice::ScratchDevice(Device* device, char* window, size_t bytes)
-    : device_(*device), window_(new Window{window, static_cast<int64_t>(bytes), {}}) {}
+    : ForwardingDevice(device), window_(new Window{window, static_cast<int64_t>(bytes), {}}) {}
 
 ScratchDevice::~ScratchDevice() = default;
 

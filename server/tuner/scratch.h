@@ -29,6 +29,7 @@
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/device.h"
 #include "runtime/plan_memory.h"
+#include "server/tuner/forwarding_device.h"
 #include "server/tuner/isolated.h"
 
 namespace athanor {
@@ -65,27 +66,18 @@ absl::StatusOr<GuardedBytes> TakeOrCreateGuarded(Scratch* scratch, size_t bytes)
 
 // Allocates prepared weights in a window as long as there is room, else from `device`, and is that
 // device otherwise. The window's beginning is used again once nothing lives in it.
-class ScratchDevice : public Device {
+class ScratchDevice : public ForwardingDevice {
  public:
   // Both outlive it, and it outlives what it allocates. `window` is zeroed.
   ScratchDevice(Device* device, char* window, size_t bytes);
   ~ScratchDevice() override;
 
-  absl::string_view name() const override { return device_.name(); }
-  DeviceCapability capability() const override { return device_.capability(); }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override;
-  absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override {
-    return device_.LoadKernel(object);
-  }
-  absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override {
-    return device_.NewQueue(scratch_bytes);
-  }
 
  private:
   class Range;
   struct Window;
 
-  Device& device_;
   const std::unique_ptr<Window> window_;
 };
 

@@ -29,6 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/device.h"
+#include "server/tuner/forwarding_device.h"
 
 namespace athanor {
 
@@ -60,23 +61,14 @@ class WalkedMemory {
 };
 
 // Allocates prepared weights there, and is `device` else.
-class WalkedDevice : public Device {
+class WalkedDevice : public ForwardingDevice {
  public:
   // Both outlive it.
-  WalkedDevice(Device* device, WalkedMemory* memory) : device_(*device), memory_(*memory) {}
+  WalkedDevice(Device* device, WalkedMemory* memory) : ForwardingDevice(device), memory_(*memory) {}
 
-  absl::string_view name() const override { return device_.name(); }
-  DeviceCapability capability() const override { return device_.capability(); }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override;
-  absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override {
-    return device_.LoadKernel(object);
-  }
-  absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override {
-    return device_.NewQueue(scratch_bytes);
-  }
 
  private:
-  Device& device_;
   WalkedMemory& memory_;
 };
 
