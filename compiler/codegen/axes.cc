@@ -31,23 +31,25 @@ std::vector<Expr> IndexExpressions(const LowerInput& in, NodeId root, const Coor
   return indices;
 }
 
-// Merges axes i and i+1 into one if every index expression stays affine in it.
-bool TryMerge(const LowerInput& in, NodeId root, Axes& axes, size_t i, Bounds bounds) {
+// Merges axes i and i+1 into one if every index expression stays affine in it; `bounds` are those
+// of the axes' symbols, and the merged axis's afterwards.
+void TryMerge(const LowerInput& in, NodeId root, Axes& axes, size_t i, Bounds& bounds) {
   const std::string& symbol = axes.symbols[i];
   Expr f = Expr::Symbol(symbol);
   const Expr& inner = axes.extents[i + 1];
   std::map<std::string, Expr, std::less<>> split = {{symbol, FloorDiv(f, inner)},
                                                     {axes.symbols[i + 1], Mod(f, inner)}};
   Expr extent = axes.extents[i] * inner;
-  bounds.SetExtent(symbol, extent);
+  Bounds merged = bounds;
+  merged.SetExtent(symbol, extent);
   Coordinates at;
-  for (const Expr& c : axes.root) at.push_back(bounds.Simplify(c.Substitute(split)));
-  if (!AffineIn(IndexExpressions(in, root, at, bounds), symbol)) return false;
+  for (const Expr& c : axes.root) at.push_back(merged.Simplify(c.Substitute(split)));
+  if (!AffineIn(IndexExpressions(in, root, at, merged), symbol)) return;
+  bounds = std::move(merged);
   axes.root = std::move(at);
   axes.extents[i] = extent;
   axes.symbols.erase(axes.symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   axes.extents.erase(axes.extents.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-  return true;
 }
 
 bool HasBag(const LowerInput& in, NodeId root, const Axes& axes, const Bounds& bounds) {

@@ -200,6 +200,11 @@ bool PointLowering::LanesFree(const Coordinates& coordinates) const {
 
 Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& extents,
                            bool free_lanes, const std::function<Var(const Coordinates&)>& term) {
+  // One term, which lanes must not share out among them.
+  if (extents.empty()) {
+    return e_.Compute(op, accumulator,
+                      {e_.Const(IdentityOf(op, accumulator)), e_.Cast(term({}), accumulator)});
+  }
   const int lanes = lanes_;
   const bool vectors =
       free_lanes && lanes > 1;  // else the coordinates have the lanes, or there are none
