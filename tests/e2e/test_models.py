@@ -13,7 +13,7 @@ import make_testdata
 import numpy as np
 import onnxruntime
 import pytest
-from athanor._proto.proto.athanor.v1 import graph_pb2
+from athanor.protos import graph_pb2
 from conftest import ROOT, Server
 from google.protobuf import text_format
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import grpc
 import mlp
 from athanor import wire
-from athanor._proto.proto.athanor.v1 import model_pb2, model_pb2_grpc
+from athanor.protos import Stub, model_pb2
 from harness import numbered
 
 # What is wrong with an upload, and the codes it may be refused with.
@@ -59,7 +59,7 @@ def fail(channel: grpc.Channel, failure: str, number: int) -> None:
 
 
 def _code(channel: grpc.Channel, sent: list[model_pb2.UploadModelRequest], gone: bool) -> str:
-    stub = model_pb2_grpc.ModelServiceStub(channel)
+    stub = Stub(channel, model_pb2, "ModelService")
     try:
         if gone:
             return _give_up(stub, sent)
@@ -69,8 +69,7 @@ def _code(channel: grpc.Channel, sent: list[model_pb2.UploadModelRequest], gone:
     return "OK"
 
 
-def _give_up(stub: model_pb2_grpc.ModelServiceStub,
-             sent: list[model_pb2.UploadModelRequest]) -> str:
+def _give_up(stub: Stub, sent: list[model_pb2.UploadModelRequest]) -> str:
     """Cancels once half of the messages have been sent."""
     begun, half = threading.Event(), threading.Event()
 

@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 from google.protobuf.message import DecodeError
 
-from athanor._proto.proto.athanor.v1 import cache_pb2, plan_pb2
 from athanor.errors import InvalidArgument
+from athanor.protos import cache_pb2, plan_pb2
 
 MAX_CHUNK_BYTES = 1 << 31
 Ranges = Mapping[str, tuple[int, int]]

@@ -14,16 +14,6 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from athanor import cache, wire
-from athanor._proto.proto.athanor.v1 import (
-    cache_pb2,
-    cache_pb2_grpc,
-    compile_pb2,
-    compile_pb2_grpc,
-    model_pb2,
-    model_pb2_grpc,
-)
-from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
-from athanor._proto.proto.inference import open_inference_grpc_pb2_grpc as oip_grpc
 from athanor.errors import (
     REFUSALS_ASKED,
     Cancelled,
@@ -34,6 +24,8 @@ from athanor.errors import (
 )
 from athanor.jobs import CompileJob, compile_job
 from athanor.onnx_given import Given
+from athanor.protos import Stub, cache_pb2, compile_pb2, model_pb2
+from athanor.protos import open_inference_grpc_pb2 as oip
 
 Result = TypeVar("Result")
 
@@ -64,10 +56,10 @@ class Stubs:
     """The services behind a channel, blocking or asyncio."""
 
     def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None:
-        self.models = model_pb2_grpc.ModelServiceStub(channel)
-        self.compile = compile_pb2_grpc.CompileServiceStub(channel)
-        self.cache = cache_pb2_grpc.CacheServiceStub(channel)
-        self.inference = oip_grpc.GRPCInferenceServiceStub(channel)
+        self.models = Stub(channel, model_pb2, "ModelService")
+        self.compile = Stub(channel, compile_pb2, "CompileService")
+        self.cache = Stub(channel, cache_pb2, "CacheService")
+        self.inference = Stub(channel, oip, "GRPCInferenceService")
 
     def send(self, call: Call, timeout: float | None = None) -> Any:
         """The reply, or what is awaited or iterated for it."""

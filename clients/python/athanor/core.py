@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from athanor._proto.proto.athanor.v1 import graph_pb2
 from athanor.dtypes import DTYPES, DType, array_bytes, dtype_of
 from athanor.errors import GraphError
 from athanor.expr import Expr, expr, product, provably_different
+from athanor.protos import graph_pb2
 
 if TYPE_CHECKING:
     from athanor.graph import Graph

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import grpc
 
-from athanor._proto.proto.athanor.v1 import model_pb2
+from athanor.protos import model_pb2
 
 # Trailing metadata of a refused ONNX model, sent to who asks for it by the other.
 REFUSALS_KEY = "athanor-refusals-bin"

@@ -13,8 +13,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from athanor._proto.proto.athanor.v1 import graph_pb2
 from athanor.errors import GraphError
+from athanor.protos import graph_pb2
 
 
 @dataclasses.dataclass(frozen=True, order=True)

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle
-from athanor._proto.proto.athanor.v1 import graph_pb2
 from athanor.core import Attr, Node, array_bytes, attr_int, attr_shape, attr_tensor, content_hash
 from athanor.dtypes import DType, dtype_of, host_array
 from athanor.errors import GraphError
 from athanor.expr import Expr, expr
 from athanor.movement import Size
+from athanor.protos import graph_pb2
 from athanor.value import Value
 
 # Bounds of a dim that first appears in the shape of an input and was not declared.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from athanor._proto.proto.athanor.v1 import compile_pb2, search_pb2
 from athanor.errors import Error, from_number
+from athanor.protos import compile_pb2, search_pb2
 
 
 @dataclasses.dataclass(frozen=True)

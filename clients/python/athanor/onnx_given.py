@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from athanor._proto.proto.athanor.v1 import graph_pb2, model_pb2
 from athanor.dtypes import array_bytes, carried, dtype_of, host_array
 from athanor.errors import InvalidArgument
+from athanor.protos import graph_pb2, model_pb2
 
 # Bounds (both included; None: 1), a number, or an expression over other dims.
 Dims = Mapping[str, "tuple[int | None, int] | int | str"]

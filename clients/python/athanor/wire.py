@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle, onnx_files
-from athanor._proto.proto.athanor.v1 import compile_pb2, model_pb2
-from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
 from athanor.core import content_hash
 from athanor.dtypes import (
     BY_DATATYPE,
@@ -26,6 +24,8 @@ from athanor.dtypes import (
 from athanor.errors import InvalidArgument
 from athanor.graph import Graph
 from athanor.onnx_given import Given, full_range
+from athanor.protos import compile_pb2, model_pb2
+from athanor.protos import open_inference_grpc_pb2 as oip
 
 CHUNK_BYTES = 1 << 20
 # Requests and replies may be as large as the server's own limits allow.

@@ -7,7 +7,7 @@ import pathlib
 import athanor
 import pytest
 from athanor import cache
-from athanor._proto.proto.athanor.v1 import cache_pb2
+from athanor.protos import cache_pb2
 
 RECIPE = cache_pb2.CacheBundleRecord(recipe=cache_pb2.RegionRecipe(genome="g" * 300))
 KERNEL = cache_pb2.CacheBundleRecord(kernel=cache_pb2.KernelBinary(object=b"\x00\xff"))

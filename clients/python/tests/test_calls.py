@@ -7,8 +7,8 @@ import grpc
 import numpy as np
 import pytest
 from athanor import calls, wire
-from athanor._proto.proto.athanor.v1 import cache_pb2, compile_pb2, model_pb2, plan_pb2
-from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
+from athanor.protos import cache_pb2, compile_pb2, model_pb2, plan_pb2
+from athanor.protos import open_inference_grpc_pb2 as oip
 
 SERVICES = {
     "cache": cache_pb2.DESCRIPTOR.services_by_name["CacheService"],

@@ -7,7 +7,7 @@ import dataclasses
 import athanor
 import grpc
 from athanor import jobs
-from athanor._proto.proto.athanor.v1 import compile_pb2, search_pb2
+from athanor.protos import compile_pb2, search_pb2
 
 
 def test_failed_job_carries_its_error() -> None:

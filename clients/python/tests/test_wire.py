@@ -9,10 +9,10 @@ import grpc
 import numpy as np
 import pytest
 from athanor import errors, wire
-from athanor._proto.proto.athanor.v1 import model_pb2, search_pb2
-from athanor._proto.proto.inference import open_inference_grpc_pb2 as oip
 from athanor.core import content_hash
 from athanor.dtypes import DTYPES
+from athanor.protos import model_pb2, search_pb2
+from athanor.protos import open_inference_grpc_pb2 as oip
 
 
 def test_every_dtype_that_travels_round_trips() -> None:
