@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pathlib
+import re
 import subprocess
 
 import athanor
@@ -54,6 +56,64 @@ def test_external_data_and_a_restart(own_server: Server, tmp_path: pathlib.Path)
         client.delete("m")
         assert client.models() == []
         own_server.keeps_no_files()
+
+
+def test_a_wrong_shape_is_noted_and_stays_so(own_server: Server) -> None:
+    """What others only warn of; the note is there after a restart too."""
+    made = model([helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Neg", ["h"], ["y"])],
+                 [value("x", [2, 3])], [value("y", [3, 2])])
+    made.graph.value_info.append(value("h", [7]))
+    made.opset_import.append(helper.make_opsetid("ai.onnx", 17))  # alike, as some exporters do
+    notes = ('output "y" has shape [2, 3], which holds; the file states [3, 2]: axis 0 is wrong',
+             'value "h" has shape [2, 3], which holds; the file states [7]: its rank is wrong')
+    x = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
+    with own_server.client() as client:
+        served = client.upload(made, "m", budget="0")
+        assert served.info().notes == notes
+        assert [str(t) for t in served.info().outputs] == ["y: f32[2, 3]"]
+        np.testing.assert_array_equal(served.infer({"x": x})["y"], -np.maximum(x, 0))
+    own_server.kill()
+    own_server.start()
+    with own_server.client() as client:
+        assert client.model("m").info().notes == notes
+        listed = subprocess.run([built(CLI), "--address", own_server.address, "models"],
+                                capture_output=True, text=True, check=True).stdout
+        assert all(note in listed for note in notes), listed
+
+
+def test_dims_that_must_be_multiples_are_named(client: athanor.Client) -> None:
+    """A network that goes down twice and up again, by what its refusal says to give."""
+    down = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    made = model(
+        [helper.make_node("MaxPool", ["x"], ["a"], **down),
+         helper.make_node("MaxPool", ["a"], ["b"], **down),
+         helper.make_node("Upsample", ["b", "scales"], ["c"]),
+         helper.make_node("Concat", ["a", "c"], ["d"], name="skip", axis=1),
+         helper.make_node("Upsample", ["d", "scales"], ["e"]),
+         helper.make_node("Concat", ["x", "e"], ["y"], axis=1)],
+        [value("x", [1, 1, "height", "image width"])], [value("y", [1, 3, "oh", "ow"])],
+        {"scales": np.array([1, 1, 2, 2], np.float32)}, opset=9)
+    given = {"height": (1, 64), "image width": (8, 32)}
+    with pytest.raises(athanor.InvalidArgument, match="for every size of the dims") as caught:
+        client.upload(made, "unet", budget="0", dims=given)
+    hint = re.search(r"give dims=(\{.*?\})", str(caught.value))
+    assert hint, caught.value
+    said = ast.literal_eval(hint[1])
+    assert said == {"height": "4*h", "h": (1, 16), "image_width": "4*i", "i": (2, 8)}
+    served = client.upload(made, "unet", budget="0", dims=said)
+    x = np.random.default_rng(1).standard_normal((1, 1, 12, 8), np.float32)
+    got = served.infer({"x": x}, timeout=120)["y"]
+    a = x.reshape(1, 1, 6, 2, 4, 2).max((3, 5))
+    b = a.reshape(1, 1, 3, 2, 2, 2).max((3, 5))
+
+    def up(v: np.ndarray) -> np.ndarray:
+        return v.repeat(2, 2).repeat(2, 3)
+
+    np.testing.assert_array_equal(
+        got, np.concatenate([x, up(np.concatenate([a, up(b)], 1))], 1))
+    with pytest.raises(athanor.InvalidArgument):
+        served.infer({"x": x[:, :, :11]}, timeout=120)
+    client.delete("unet")
 
 
 def test_buckets_are_chosen_unless_said(client: athanor.Client) -> None:

@@ -105,9 +105,15 @@ def _sized(raw: bytes) -> onnx.ModelProto:
     return _with_weights(TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], raw_data=raw))
 
 
-def _contradiction() -> onnx.ModelProto:
+def _another_type() -> onnx.ModelProto:
     return model([helper.make_node("Relu", ["x"], ["y"], name="the_node")], [value("x", [2, 3])],
-                 [value("y", [3, 2])])
+                 [value("y", [2, 3], TensorProto.DOUBLE)])
+
+
+def _two_opsets() -> onnx.ModelProto:
+    made = _one("Relu")
+    made.opset_import.append(helper.make_opsetid("ai.onnx", 18))
+    return made
 
 
 def _twice() -> onnx.ModelProto:
@@ -180,7 +186,8 @@ BAD = [
     Bad("too few bytes", lambda: _sized(bytes(15)), ("w", "15", "16")),
     Bad("too many bytes", lambda: _sized(bytes(17)), ("w", "17", "16")),
     Bad("no bytes", lambda: _sized(b""), ("w",)),
-    Bad("contradicting shapes", _contradiction, ("y", "[2, 3]", "[3, 2]")),
+    Bad("contradicting types", _another_type, ("y", "double", "float")),
+    Bad("two opsets", _two_opsets, ("opset", "17", "18")),
     Bad("a name made twice", _twice, ("y",)),
     Bad("a name of outside made again", _shadowed, ("x",)),
     Bad("bomb of constants", _bomb, ("bytes",)),

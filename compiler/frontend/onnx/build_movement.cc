@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/build.h"
+#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -22,6 +23,11 @@ Expr Product(const Shape& shape, absl::Span<const int> axes) {
   Expr product = 1;
   for (int i : axes) product *= shape[i];
   return product;
+}
+
+Shape Without(Shape shape, int axis) {
+  shape.erase(shape.begin() + axis);
+  return shape;
 }
 
 bool Divides(const Expr& divisor, const Expr& e) { return FloorDiv(e, divisor) * divisor == e; }
@@ -138,7 +144,8 @@ Value OpBuilder::Reshape(const Value& x, Shape shape) {
                  from.constant() && to.constant()
                      ? "; the numbers must be equal"
                      : "; the numbers must be equal for every size of the dims, which is not "
-                       "proved"));
+                       "proved",
+                 MultiplesHint({{from, to}}, graph_->dims)));
     return FailedValue(x.elem);
   }
   if (HasEmptyAxis(x.shape) || HasEmptyAxis(shape)) {
@@ -233,11 +240,13 @@ Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
     }
     for (int i = 0; i < first.rank(); ++i) {
       if (i == axis || bounds_.ProvablyEqual(part.shape[i], first.shape[i])) continue;
-      Fail(Invalid("values joined along axis ", axis, " have shapes ", ShapeToString(first.shape),
-                   " and ", ShapeToString(part.shape), ": axis ", i, " must be equal",
-                   first.shape[i].constant() && part.shape[i].constant()
-                       ? ""
-                       : " for every size of the dims, which is not proved"));
+      Fail(Invalid(
+          "values joined along axis ", axis, " have shapes ", ShapeToString(first.shape), " and ",
+          ShapeToString(part.shape), ": axis ", i, " must be equal",
+          first.shape[i].constant() && part.shape[i].constant()
+              ? ""
+              : " for every size of the dims, which is not proved",
+          MultiplesHint(Without(first.shape, axis), Without(part.shape, axis), graph_->dims)));
       return FailedValue(first.elem);
     }
     if (!part.shape[axis].IsConstant(0)) kept.push_back(part);

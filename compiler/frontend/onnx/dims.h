@@ -3,7 +3,7 @@
 //
 //   DimTable dims = DimTable::Create(graph, given, limits).value();
 //   dims.ShapeOf(input) == {b, past + seq, 64}
-//   dims.CheckClaim("value \"y\"", info.type(), inferred, bounds)   // contradicting shapes
+//   dims.WrongClaim("output \"y\"", info.type(), inferred, bounds)   // "": nothing is wrong
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_DIMS_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_DIMS_H_
 
@@ -42,10 +42,10 @@ class DimTable {
   const std::vector<Dim>& dims() const { return dims_; }
   // Of an input. REQUIRES: it was given to Create
   const Shape& ShapeOf(std::string_view input) const;
-  // INVALID_ARGUMENT names `what`, both shapes and the axis where rank or size provably differ.
-  // Names that no input has, and expressions that do not parse, say nothing.
-  absl::Status CheckClaim(std::string_view what, const ::onnx::TypeProto& claim,
-                          const Shape& inferred, const Bounds& bounds) const;
+  // A sentence with `what`, both shapes and the axis where rank or size provably differ; empty
+  // where none does. Names that no input has, and expressions that do not parse, say nothing.
+  std::string WrongClaim(std::string_view what, const ::onnx::TypeProto& claim,
+                         const Shape& inferred, const Bounds& bounds) const;
 
  private:
   std::optional<Expr> Parse(std::string_view text) const;

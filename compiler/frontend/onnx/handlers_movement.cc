@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/handlers_structure.h"
+#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -15,7 +16,8 @@ namespace {
 
 // 0 copies a size unless `allowzero`; -1 is what the others leave.
 absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool allowzero,
-                                 const Bounds& bounds) {
+                                 const OpBuilder& b) {
+  const Bounds& bounds = b.bounds();
   std::optional<size_t> unknown;
   bool zero = false;
   for (size_t i = 0; i < to.size(); ++i) {
@@ -46,7 +48,8 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
   if (!quotient.has_value()) {
     return Invalid("its shape holds -1, but the ", total.ToString(), " elements of ",
                    ShapeToString(from), " do not divide by ", others.ToString(),
-                   total.constant() && others.constant() ? "" : " for every size of the dims");
+                   total.constant() && others.constant() ? "" : " for every size of the dims",
+                   DivisibleHint(total, others, b.graph().dims));
   }
   to[*open] = *quotient;
   return to;
@@ -55,8 +58,7 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
 absl::Status ReshapeTo(HandlerContext& c, bool allowzero) {
   absl::StatusOr<std::vector<Expr>> to = c.Sizes(1, "shape");
   if (!to.ok()) return to.status();
-  absl::StatusOr<Shape> shape =
-      ReshapedTo(c.In(0).shape, *std::move(to), allowzero, c.b().bounds());
+  absl::StatusOr<Shape> shape = ReshapedTo(c.In(0).shape, *std::move(to), allowzero, c.b());
   if (!shape.ok()) return shape.status();
   c.Set(0, c.b().Reshape(c.In(0), *std::move(shape)));
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include "compiler/frontend/onnx/handlers_movement.h"
 #include "compiler/frontend/onnx/handlers_structure.h"
+#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -87,9 +88,16 @@ absl::Status BlockShape(const Shape& shape, int64_t block) {
                  "; it needs [N, C, H, W] and a blocksize of 1 to ", kMaxBlock);
 }
 
-absl::Status Indivisible(const Expr& size, int64_t by) {
+// `sizes`: all that have to divide; the first that does not is named.
+absl::Status Indivisible(const OpBuilder& b, absl::Span<const Expr> sizes, int64_t by) {
+  std::vector<SizePair> pairs;
+  for (const Expr& size : sizes) pairs.push_back({FloorDiv(size, by) * by, size});
+  const Expr& size = *std::find_if(sizes.begin(), sizes.end(), [&](const Expr& each) {
+    return &each == &sizes.back() || !ExactQuotient(each, by, b.bounds()).has_value();
+  });
   return Invalid(size.ToString(), " does not divide by ", by,
-                 size.constant() ? "" : " for every size of the dims", ", as its blocksize needs");
+                 size.constant() ? "" : " for every size of the dims", ", as its blocksize needs",
+                 MultiplesHint(pairs, b.graph().dims));
 }
 
 absl::Status DepthToSpace(HandlerContext& c, bool depth_first) {
@@ -98,7 +106,7 @@ absl::Status DepthToSpace(HandlerContext& c, bool depth_first) {
   const int64_t block = c.Int("blocksize");
   if (absl::Status s = BlockShape(x.shape, block); !s.ok()) return s;
   const auto channels = ExactQuotient(x.shape[1], block * block, b.bounds());
-  if (!channels.has_value()) return Indivisible(x.shape[1], block * block);
+  if (!channels.has_value()) return Indivisible(b, {x.shape[1]}, block * block);
   const Expr channel = Expr::Axis(1), y = Expr::Axis(2), z = Expr::Axis(3);
   const Expr within = Mod(y, block) * block + Mod(z, block);
   const Expr from = depth_first ? within * *channels + channel : channel * (block * block) + within;
@@ -113,9 +121,10 @@ absl::Status SpaceToDepth(HandlerContext& c, bool depth_first) {
   const int64_t block = c.Int("blocksize");
   if (absl::Status s = BlockShape(x.shape, block); !s.ok()) return s;
   const auto rows = ExactQuotient(x.shape[2], block, b.bounds());
-  if (!rows.has_value()) return Indivisible(x.shape[2], block);
   const auto columns = ExactQuotient(x.shape[3], block, b.bounds());
-  if (!columns.has_value()) return Indivisible(x.shape[3], block);
+  if (!rows.has_value() || !columns.has_value()) {
+    return Indivisible(b, {x.shape[2], x.shape[3]}, block);
+  }
   const Expr channel = Expr::Axis(1), &count = x.shape[1];
   const Expr within = depth_first ? FloorDiv(channel, count) : Mod(channel, block * block);
   const Expr from = depth_first ? Mod(channel, count) : FloorDiv(channel, block * block);

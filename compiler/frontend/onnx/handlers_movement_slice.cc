@@ -7,6 +7,7 @@
 
 #include "compiler/frontend/onnx/handlers_movement.h"
 #include "compiler/frontend/onnx/handlers_structure.h"
+#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -91,7 +92,8 @@ absl::Status SplitBy(HandlerContext& c, int axis, absl::Span<const Expr> sizes) 
   if (!b.bounds().ProvablyEqual(sum, x.shape[axis])) {
     return Invalid("its sizes sum to ", sum.ToString(), ", and axis ", axis, " has size ",
                    x.shape[axis].ToString(), "; they must be equal",
-                   sum.constant() && x.shape[axis].constant() ? "" : " for every size of the dims");
+                   sum.constant() && x.shape[axis].constant() ? "" : " for every size of the dims",
+                   MultiplesHint({{sum, x.shape[axis]}}, b.graph().dims));
   }
   Expr begin = 0;
   for (int o = 0; o < c.outputs(); ++o) {
@@ -108,7 +110,7 @@ absl::Status SplitEqually(HandlerContext& c, int axis) {
   if (!part.has_value()) {
     return Invalid("axis ", axis, " of size ", size.ToString(), " does not divide into ", results,
                    " equal parts", size.constant() ? "" : " for every size of the dims",
-                   "; give the parts' sizes");
+                   "; give the parts' sizes", DivisibleHint(size, results, c.b().graph().dims));
   }
   return SplitBy(c, axis, std::vector<Expr>(results, *part));
 }

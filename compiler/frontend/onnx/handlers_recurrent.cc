@@ -4,14 +4,35 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/frontend/onnx/handlers_quantised.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
 namespace {
 
+// [rows, columns] that vectors of as many columns are multiplied with. Quantised ones are i32 less
+// their zero point; what they multiply is quantised to u8, all of it by one scale.
+struct Weights {
+  Value values;
+  std::optional<Value> scale;  // of quantised ones: f32 [rows]
+
+  Weights Rows(OpBuilder& b, const Expr& first, const Expr& count) const {
+    Weights rows = {b.Slice(values, 0, first, count), scale};
+    if (scale) rows.scale = b.Slice(*scale, 0, first, count);
+    return rows;
+  }
+  Value Product(OpBuilder& b, std::string_view spec, const Value& x) const {
+    if (!scale) return b.Contract(spec, x, values);
+    const Quantised q = QuantisedDynamically(b, x);
+    const Value shifted = b.Sub(b.Cast(q.values, Elem::kInt32), b.Cast(q.zero_point, Elem::kInt32));
+    const Value sums = b.Cast(b.Contract(spec, shifted, values), Elem::kFloat);
+    return b.Mul(sums, b.Mul(q.scale, *scale));
+  }
+};
+
 // One direction's weights, and what the recurrence starts from.
 struct Direction {
-  Value w, r;  // [gates*H, I], [gates*H, H]
+  Weights w, r;  // [gates*H, I], [gates*H, H]
   // Of the operand and of the state, [gates*H] each; nullopt where there is none.
   std::optional<Value> w_bias, r_bias;
   std::optional<Value> peepholes;  // [3*H]
@@ -40,7 +61,10 @@ struct CellOp {
   int gates;
   std::vector<std::string_view> activations;
   int states;  // h; h and c
+  // Weights come as [directions, columns, rows] with scales and zero points of their own.
+  bool quantised = false;
 };
+constexpr int kWScale = 8, kRScale = 10;  // operands; each is followed by its zero point
 
 // A node's [directions, ...] operand at one of them.
 Value OfDirection(OpBuilder& b, const Value& v, int d, int axis = 0) {
@@ -62,8 +86,16 @@ absl::Status CheckOperands(HandlerContext& c, const Network& n, const CellOp& op
                            int64_t directions) {
   OpBuilder& b = c.b();
   const int64_t rows = op.gates * n.hidden;
-  absl::Status s = CheckShape(b, "W", c.In(1), {directions, rows, n.x.shape[2]});
-  if (s.ok()) s = CheckShape(b, "R", c.In(2), {directions, rows, n.hidden});
+  const auto weights = [&](const Expr& columns) {
+    return op.quantised ? Shape{directions, columns, rows} : Shape{directions, rows, columns};
+  };
+  absl::Status s = CheckShape(b, "W", c.In(1), weights(n.x.shape[2]));
+  if (s.ok()) s = CheckShape(b, "R", c.In(2), weights(n.hidden));
+  for (int i = kWScale; op.quantised && s.ok() && i < c.inputs(); ++i) {
+    const Shape one = {directions}, each = {directions, rows};
+    const std::string_view names[] = {"W_scale", "W_zero_point", "R_scale", "R_zero_point"};
+    s = CheckShape(b, names[i - kWScale], c.In(i), c.In(i).rank() == 1 ? one : each);
+  }
   if (s.ok() && c.Has(3)) s = CheckShape(b, "B", c.In(3), {directions, 2 * rows});
   if (s.ok() && c.Has(4)) s = CheckShape(b, "sequence_lens", c.In(4), {n.batch});
   const Shape state =
@@ -75,12 +107,24 @@ absl::Status CheckOperands(HandlerContext& c, const Network& n, const CellOp& op
   return s;
 }
 
+Weights WeightsOf(HandlerContext& c, const CellOp& op, int i, int scale, int d) {
+  OpBuilder& b = c.b();
+  const Value v = OfDirection(b, c.In(i), d);
+  if (!op.quantised) return {b.Up(v), std::nullopt};
+  if (!b.status().ok()) return {v, v};
+  const Value zero = b.Cast(OfDirection(b, c.In(scale + 1), d), Elem::kInt32);
+  const Value shifted = b.Sub(b.Cast(v, Elem::kInt32), zero);  // by columns, or all alike
+  Value factors = OfDirection(b, c.In(scale), d);
+  if (factors.rank() == 0) factors = b.Splat(factors, {v.shape[1]});
+  return {b.Permute(shifted, {1, 0}), factors};
+}
+
 Direction DirectionOf(HandlerContext& c, const Network& n, const CellOp& op, int d) {
   OpBuilder& b = c.b();
   const int64_t rows = op.gates * n.hidden;
   Direction direction;
-  direction.w = b.Up(OfDirection(b, c.In(1), d));
-  direction.r = b.Up(OfDirection(b, c.In(2), d));
+  direction.w = WeightsOf(c, op, 1, kWScale, d);
+  direction.r = WeightsOf(c, op, 2, kRScale, d);
   if (c.Has(3)) {
     const Value both = b.Up(OfDirection(b, c.In(3), d));
     direction.w_bias = b.Slice(both, 0, 0, rows);
@@ -108,11 +152,12 @@ absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
   if (n.batch_first) n.x = b.Permute(n.x, {1, 0, 2});
   if (!b.status().ok()) return b.status();
   n.batch = n.x.shape[1];
-  const std::optional<int64_t> hidden = c.In(2).shape[2].constant();
+  const int hidden_axis = op.quantised ? 1 : 2;
+  const std::optional<int64_t> hidden = c.In(2).shape[hidden_axis].constant();
   if (!hidden || *hidden < 1 || *hidden > kMaxHidden ||
       (c.Given("hidden_size") && c.Int("hidden_size") != *hidden)) {
-    return Invalid("R has shape ", ShapeToString(c.In(2).shape),
-                   "; its last axis must be hidden_size, a constant of 1 to ", kMaxHidden);
+    return Invalid("R has shape ", ShapeToString(c.In(2).shape), "; its axis ", hidden_axis,
+                   " must be hidden_size, a constant of 1 to ", kMaxHidden);
   }
   n.hidden = *hidden;
   n.gates = op.gates;
@@ -131,6 +176,7 @@ absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
   }
   n.sequence = Sequence(n.x.shape[0]);
   if (c.Has(4)) n.sequence.SetLengths(b, c.In(4));
+  if (op.quantised) n.x = n.sequence.Used(b, n.x);  // the others are not part of its range
   for (int d = 0; d < directions; ++d) n.directions.push_back(DirectionOf(c, n, op, d));
   return n;
 }
@@ -150,8 +196,7 @@ struct Step {
   }
   // The state's part of gates [first, first + count).
   Value OfState(const Value& h, int first, int count) const {
-    const Value r = b.Slice(direction.r, 0, first * hidden(), count * hidden());
-    return b.Contract("nh,gh->ng", h, r);
+    return direction.r.Rows(b, first * hidden(), count * hidden()).Product(b, "nh,gh->ng", h);
   }
   Value Activated(int which, Value v) const {
     if (network.clip) {
@@ -178,17 +223,24 @@ Ran RunDirection(OpBuilder& b, const Network& n, size_t d, OperandBias bias, Cel
   const Direction& direction = n.directions[d];
   const bool reversed = n.first_reversed || d == 1;
   const size_t per_direction = n.activations.size() / n.directions.size();
-  Value x = b.Contract("lni,gi->lng", n.x, direction.w);
+  Value x = direction.w.Product(b, "lni,gi->lng", n.x);
   if (direction.w_bias) x = b.Add(x, bias(direction));
   // Rows of lengths of their own are turned one by one; else the loop runs backwards.
   const bool turned = reversed && n.sequence.by_row();
   if (turned) x = n.sequence.Reversed(b, x);
   const auto step = [&](const Value& t, const std::vector<Value>& slices,
                         const std::vector<Value>& state) {
+    std::vector<Value> held = state;
+    if (direction.r.scale) {
+      // Rows whose steps have ended are zero, and so not part of the range.
+      const Value before = b.Sub(t, b.Integer(Elem::kInt64, 1));
+      held[0] = n.sequence.Within(b, before, state[0],
+                                  b.Splat(b.Scalar(state[0].elem, 0), state[0].shape));
+    }
     const Step at = {
         b,         n,
         direction, absl::MakeConstSpan(n.activations).subspan(d * per_direction, per_direction),
-        slices[0], state};
+        slices[0], held};
     std::vector<Value> next = cell(at);
     const Value zero = b.Splat(b.Scalar(next[0].elem, 0), next[0].shape);
     const Value element = n.sequence.Within(b, t, next[0], zero);
@@ -273,10 +325,12 @@ absl::Status Gru(HandlerContext& c) {
   });
 }
 
+namespace {
+
 // Gates i, o, f, c; peepholes i, o, f.
-absl::Status Lstm(HandlerContext& c) {
+absl::Status RunLstm(HandlerContext& c, bool quantised) {
   OpBuilder& b = c.b();
-  absl::StatusOr<Network> n = NetworkOf(c, {4, {"Sigmoid", "Tanh", "Tanh"}, 2});
+  absl::StatusOr<Network> n = NetworkOf(c, {4, {"Sigmoid", "Tanh", "Tanh"}, 2, quantised});
   if (!n.ok()) return n.status();
   const bool coupled = c.Int("input_forget") != 0;
   return RunNetwork(
@@ -300,6 +354,11 @@ absl::Status Lstm(HandlerContext& c) {
       });
 }
 
+}  // namespace
+
+absl::Status Lstm(HandlerContext& c) { return RunLstm(c, /*quantised=*/false); }
+absl::Status DynamicQuantizeLstm(HandlerContext& c) { return RunLstm(c, /*quantised=*/true); }
+
 namespace {
 
 constexpr HandlerRow kRows[] = {
@@ -307,6 +366,7 @@ constexpr HandlerRow kRows[] = {
     {"", "GRU", 3, Gru},
     {"", "LSTM", 1, Lstm},
     {"", "LinearAttention", 27, LinearAttention},
+    {"com.microsoft", "DynamicQuantizeLSTM", 1, DynamicQuantizeLstm},
 };
 
 }  // namespace

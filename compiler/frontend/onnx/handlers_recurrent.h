@@ -43,6 +43,8 @@ class Sequence {
   const Expr& length() const { return length_; }
   // Rows have lengths of their own, which only data tells.
   bool by_row() const { return lengths_.has_value(); }
+  // x [length, batch, ...] with zeros at the steps that no row has.
+  Value Used(OpBuilder& b, const Value& x) const;
   // Where the step is within a row's length, `value`, else `otherwise`; both are [batch, ...].
   Value Within(OpBuilder& b, const Value& step, const Value& value, const Value& otherwise) const;
 
@@ -68,6 +70,7 @@ class Sequence {
 absl::Status Rnn(HandlerContext& c);
 absl::Status Gru(HandlerContext& c);
 absl::Status Lstm(HandlerContext& c);
+absl::Status DynamicQuantizeLstm(HandlerContext& c);
 absl::Status LinearAttention(HandlerContext& c);
 
 }  // namespace athanor::onnx

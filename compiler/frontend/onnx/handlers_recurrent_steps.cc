@@ -151,6 +151,14 @@ void Sequence::SetLengths(OpBuilder& b, const Value& lengths) {
       b.Max(b.Min(wide, b.Size(Elem::kInt64, length_, wide.shape)), b.Integer(Elem::kInt64, 0));
 }
 
+Value Sequence::Used(OpBuilder& b, const Value& x) const {
+  if (!lengths_) return x;
+  const Value longest = b.Reduce(Op::kMaxReduce, *lengths_, {0}, false);
+  if (!b.status().ok()) return x;
+  const Value used = b.Less(b.Iota(Elem::kInt64, x.shape, 0), longest);
+  return b.Select(used, x, b.Splat(b.Scalar(x.elem, 0), x.shape));
+}
+
 Value Sequence::Within(OpBuilder& b, const Value& step, const Value& value,
                        const Value& otherwise) const {
   if (!lengths_) return value;

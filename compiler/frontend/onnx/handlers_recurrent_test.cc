@@ -1,5 +1,6 @@
 // What the cases of handlers_oracle_test do not reach: lengths that only a request tells, layouts,
 // linear attention, refusals.
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -171,6 +172,203 @@ TEST(HandlersRecurrentTest, WhatIsRefused) {
   refused(OneUnit({{"direction", std::string("bidirectional")}}, false), Lengths(),
           "W has shape [1, 1, 1]; it must be [2, 1, 1]");
   refused(OneUnit({{"direction", std::string("up")}}, false), Lengths(), "bidirectional");
+}
+
+// f32 as DynamicQuantizeLinear has it: codes less their zero point, and the scale.
+struct Coded {
+  Values codes;
+  float scale = 1;
+};
+Coded Quantise(const Values& x) {
+  float low = 0, high = 0;
+  for (double v : x) {
+    low = std::min(low, static_cast<float>(v));
+    high = std::max(high, static_cast<float>(v));
+  }
+  Coded coded;
+  if (high > low) coded.scale = (high - low) / 255;
+  const float zero = std::nearbyint(std::clamp(-low / coded.scale, 0.0F, 255.0F));
+  for (double v : x) {
+    const float code = std::nearbyint(static_cast<float>(v) / coded.scale) + zero;
+    coded.codes.push_back(std::clamp(code, 0.0F, 255.0F) - zero);
+  }
+  return coded;
+}
+
+// Quantised weights of one direction: [columns, 4 * hidden], with a scale and a zero point for each
+// of the rows.
+struct Quantised4 {
+  Tensor values;
+  Values scale, zero;
+
+  // Of x [n, columns], all of it quantised by one scale.
+  Values Product(const Values& x, int64_t columns) const {
+    const int64_t rows = static_cast<int64_t>(scale.size());
+    const Coded coded = Quantise(x);
+    Values y;
+    for (int64_t n = 0; n < static_cast<int64_t>(x.size()) / columns; ++n) {
+      for (int64_t r = 0; r < rows; ++r) {
+        double sum = 0;
+        for (int64_t k = 0; k < columns; ++k) {
+          const Scalar q = LoadScalar(values, k * rows + r);
+          const double code =
+              IsSigned(values.dtype) ? static_cast<double>(q.i) : static_cast<double>(q.u);
+          sum += coded.codes[n * columns + k] * (code - zero[r]);
+        }
+        y.push_back(sum * coded.scale * scale[r]);
+      }
+    }
+    return y;
+  }
+};
+
+struct QuantisedRun {
+  int64_t length = 4, batch = 2, width = 3, hidden = 2;
+  std::vector<int64_t> lengths;  // by row; empty: all
+  bool reverse = false;
+};
+
+// [length, batch, hidden] of one direction: what is quantised together is all of x up to the
+// longest row's end, and at each step the states of the rows that had the step before.
+Values QuantisedLstm(const QuantisedRun& run, Values x, const Quantised4& w, const Quantised4& r,
+                     const Values& bias) {
+  const int64_t h = run.hidden, b = run.batch;
+  const auto length_of = [&](int64_t n) {
+    return run.lengths.empty() ? run.length : run.lengths[n];
+  };
+  int64_t longest = 0;
+  for (int64_t n = 0; n < b; ++n) longest = std::max(longest, length_of(n));
+  x.resize(longest * b * run.width);
+  const Values gates_of_x = w.Product(x, run.width);
+  Values hs(b * h, 0), cs(b * h, 0), y(run.length * b * h, 0);
+  const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+  for (int64_t step = 0; step < longest; ++step) {
+    const Values gates_of_h = r.Product(hs, h);
+    for (int64_t n = 0; n < b; ++n) {
+      const int64_t at = run.reverse ? length_of(n) - 1 - step : step;
+      for (int64_t k = 0; k < h; ++k) {
+        double& state = hs[n * h + k];
+        if (step >= length_of(n)) {
+          state = 0;
+          continue;
+        }
+        const auto gate = [&](int64_t g) {
+          return gates_of_x[(at * b + n) * 4 * h + g * h + k] + gates_of_h[n * 4 * h + g * h + k] +
+                 bias[g * h + k] + bias[(4 + g) * h + k];
+        };
+        double& cell = cs[n * h + k];
+        cell = sigmoid(gate(2)) * cell + sigmoid(gate(0)) * std::tanh(gate(3));
+        state = sigmoid(gate(1)) * std::tanh(cell);
+        y[(at * b + n) * h + k] = state;
+      }
+    }
+  }
+  return y;
+}
+
+TEST(HandlersRecurrentTest, QuantisedWeightsMultiplyWhatIsQuantisedAtEachStep) {
+  constexpr int64_t kHidden = 2, kRows = 4 * kHidden, kWidth = 3;
+  std::mt19937 rng(5);
+  for (const DType dtype : {DType::kI8, DType::kU8}) {
+    for (const bool by_row : {false, true}) {
+      for (const bool lengths : {false, true}) {
+        const auto some = [&](int64_t count, double low, double high) {
+          Values values;
+          for (int64_t i = 0; i < count; ++i) {
+            values.push_back(static_cast<float>(low + (high - low) * (rng() % 1000) / 1000));
+          }
+          return values;
+        };
+        const auto codes = [&](int64_t count) {
+          Values values;
+          for (int64_t i = 0; i < count; ++i) {
+            values.push_back(static_cast<double>(rng() % 256) - (dtype == DType::kI8 ? 128 : 0));
+          }
+          return values;
+        };
+        const int64_t sizes = by_row ? kRows : 1;
+        QuantisedRun run;
+        if (lengths) run.lengths = {3, 1};  // of 4 steps: the last is no row's
+        TestModel m(17);
+        m.Input("x", Elem::kFloat, {"length", run.batch, kWidth});
+        if (lengths) m.Input("lengths", Elem::kInt32, {run.batch});
+        std::vector<Quantised4> weights;  // w and r of both directions
+        const std::vector<int64_t> shape =
+            by_row ? std::vector<int64_t>{2, kRows} : std::vector<int64_t>{2};
+        for (const int64_t columns : {kWidth, kHidden}) {
+          const std::string name = columns == kWidth ? "w" : "r";
+          const Values q = codes(2 * columns * kRows), scale = some(2 * sizes, 0.002, 0.01);
+          const Values zero = codes(2 * sizes);
+          m.Initializer(name, Of(dtype, {2, columns, kRows}, q));
+          m.Initializer(name + "s", Of(DType::kF32, shape, scale));
+          m.Initializer(name + "z", Of(dtype, shape, zero));
+          for (int64_t d = 0; d < 2; ++d) {
+            Quantised4 each = {
+                Of(dtype, {columns, kRows},
+                   Values(q.begin() + d * columns * kRows, q.begin() + (d + 1) * columns * kRows)),
+                {},
+                {}};
+            for (int64_t i = 0; i < kRows; ++i) {
+              each.scale.push_back(scale[d * sizes + (by_row ? i : 0)]);
+              each.zero.push_back(zero[d * sizes + (by_row ? i : 0)]);
+            }
+            weights.push_back(each);
+          }
+        }
+        const Values bias = some(2 * 2 * kRows, -1, 1);
+        m.Initializer("b", Of(DType::kF32, {2, 2 * kRows}, bias));
+        m.Node("DynamicQuantizeLSTM",
+               {"x", "w", "r", "b", lengths ? "lengths" : "", "", "", "", "ws", "wz", "rs", "rz"},
+               {"y", "h", "c"},
+               {{"hidden_size", kHidden}, {"direction", std::string("bidirectional")}},
+               "com.microsoft");
+        m.Output("y", Elem::kFloat).Output("h", Elem::kFloat).Output("c", Elem::kFloat);
+        Values x = some(run.length * run.batch * kWidth, -1, 2);
+        // What no row reads, and would widen the range.
+        if (lengths) std::fill(x.end() - run.batch * kWidth, x.end(), 100);
+        std::vector<Tensor> inputs = {Of(DType::kF32, {run.length, run.batch, kWidth}, x)};
+        if (lengths) inputs.push_back(Of(DType::kI32, {2}, {3, 1}));
+        ImportOptions options;
+        options.dims = {{.name = "length", .min = 1, .max = 6}};
+        const auto got = RunModel(m, inputs, options);
+        Values want(2 * run.length * run.batch * kHidden);
+        for (int64_t d = 0; d < 2; ++d) {
+          run.reverse = d == 1;
+          const Values y = QuantisedLstm(
+              run, x, weights[d], weights[2 + d],
+              Values(bias.begin() + d * 2 * kRows, bias.begin() + (d + 1) * 2 * kRows));
+          const int64_t step = run.batch * kHidden;
+          for (int64_t i = 0; i < static_cast<int64_t>(y.size()); ++i) {
+            want[(i / step * 2 + d) * step + i % step] = y[i];
+          }
+        }
+        SCOPED_TRACE(absl::StrCat(dtype == DType::kI8, by_row, lengths));
+        ExpectNear(Numbers(got, 0), want, 1e-5);
+      }
+    }
+  }
+}
+
+TEST(HandlersRecurrentTest, WhatIsRefusedOfQuantisedWeights) {
+  const auto refused = [](std::vector<int64_t> r, std::vector<int64_t> scale) {
+    TestModel m(17);
+    m.Input("x", Elem::kFloat, {2, 1, 3});
+    m.Initializer("w", Tensor::Zeros(DType::kI8, {1, 3, 8}));
+    m.Initializer("r", Tensor::Zeros(DType::kI8, std::move(r)));
+    m.Initializer("s", Tensor::Zeros(DType::kF32, std::move(scale)));
+    m.Initializer("z", Tensor::Zeros(DType::kI8, {1}));
+    m.Node("DynamicQuantizeLSTM", {"x", "w", "r", "", "", "", "", "", "s", "z", "s", "z"}, {"y"},
+           {{"hidden_size", 2}}, "com.microsoft");
+    m.Output("y", Elem::kFloat);
+    return std::string(ImportBytes(m.Bytes()).status.message());
+  };
+  EXPECT_EQ(refused({1, 2, 8}, {1}), "");
+  EXPECT_EQ(refused({1, 2, 8}, {1, 8}), "");
+  EXPECT_NE(refused({1, 2, 8}, {8}).find("W_scale has shape [8]; it must be [1]"),
+            std::string::npos);
+  EXPECT_NE(refused({1, 2, 8}, {1, 2}).find("W_scale has shape [1, 2]; it must be [1, 8]"),
+            std::string::npos);
+  EXPECT_NE(refused({1, 8, 2}, {1}).find("its axis 1 must be hidden_size"), std::string::npos);
 }
 
 // The recurrence as its schema has it, in numbers: [batch, length, heads * size] throughout.

@@ -277,7 +277,7 @@ absl::StatusOr<OnnxImported> Importer::Finish() {
   imported.input_elements = std::move(input_elements_);
   imported.output_elements = std::move(output_elements_);
   if (notes_.size() > kShownNotes) {
-    const size_t more = notes_.size() - kShownNotes;
+    const size_t more = notes_.size() - kShownNotes + static_cast<size_t>(notes_left_out_);
     notes_.resize(kShownNotes);
     notes_.push_back(Cat("and ", more, " more notes"));
   }

@@ -62,9 +62,12 @@ const GraphInfo& Importer::InfoOf(const GraphProto& graph, const GraphInfo* oute
   for (const NodeProto& node : graph.node()) {
     for (const std::string& output : node.output()) info.names.insert(output);
   }
-  for (const auto* claims : {&graph.input(), &graph.value_info(), &graph.output()}) {
-    for (const auto& claim : *claims) info.claims.emplace(claim.name(), &claim);
-  }
+  const auto claim = [&](const auto& claims, std::string_view kind) {
+    for (const auto& each : claims) info.claims.emplace(each.name(), Claim{&each, kind});
+  };
+  claim(graph.input(), "input");
+  claim(graph.value_info(), "value");
+  claim(graph.output(), kOutput);
   return info;
 }
 
@@ -358,7 +361,7 @@ absl::Status Importer::Conclude(NodeContext* context, NodeId mark, Scope* scope)
       Node& made = graph_.nodes[value.node];
       if (made.name.empty()) made.name = UniqueName(context->frame().path + name);
     }
-    if (absl::Status s = CheckClaims(name, value, context->info()); !s.ok()) {
+    if (absl::Status s = CheckClaims(name, value, context->frame(), context->info()); !s.ok()) {
       Refuse(&node, context->frame(), context->version(), s);
     }
     scope->Define(name, value);
@@ -405,13 +408,16 @@ absl::StatusOr<std::optional<std::vector<Value>>> Importer::TryInline(
   const std::vector<Refusal> refusals = *refusals_;
   const int64_t refused = refused_;
   const size_t notes = notes_.size();
+  const int64_t notes_left_out = notes_left_out_;
   absl::StatusOr<std::vector<Value>> results = Inline(graph, inputs, label, context);
   const absl::Status built = b_->TakeStatus();
   if (results.ok() && built.ok()) return *std::move(results);
   if (EndsImport(results.status())) return results.status();
   *refusals_ = refusals;
   refused_ = refused;
+  for (size_t i = notes; i < notes_.size(); ++i) noted_.erase(notes_[i]);
   notes_.resize(notes);
+  notes_left_out_ = notes_left_out;
   return std::nullopt;
 }
 
@@ -451,7 +457,8 @@ absl::StatusOr<std::vector<Value>> Importer::Inline(const GraphProto& graph,
     if (found.value->poisoned) return absl::AbortedError("refused inside");
     if (found.level <= context->scope().level()) {
       context->Capture(*found.value);
-      if (absl::Status s = CheckClaim(output.name(), *found.value, output); !s.ok()) return s;
+      absl::Status s = CheckClaim(output.name(), *found.value, frame, {&output, kOutput});
+      if (!s.ok()) return s;
     }
     outputs.push_back(*found.value);
   }

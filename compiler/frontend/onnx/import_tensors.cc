@@ -12,6 +12,7 @@ namespace {
 // Integers of at most so many elements may be shapes, axes, indices; floats scales and bounds.
 constexpr int64_t kMostKnownIntegers = 1024;
 constexpr int64_t kMostKnownFloats = 64;
+constexpr size_t kMostNotes = 1000;  // kept; those beyond are counted
 
 bool IsKnownAtImport(const StoredTensor& stored) {
   const DType carrier = CarrierOf(stored.elem);
@@ -21,7 +22,15 @@ bool IsKnownAtImport(const StoredTensor& stored) {
 
 }  // namespace
 
-void Importer::Note(std::string text) { notes_.push_back(std::move(text)); }
+void Importer::Note(std::string text, bool of_output) {
+  if (noted_.contains(text)) return;
+  if (notes_.size() >= kMostNotes && !of_output) {
+    ++notes_left_out_;
+    return;
+  }
+  noted_.insert(text);
+  notes_.insert(of_output ? notes_.begin() + output_notes_++ : notes_.end(), std::move(text));
+}
 
 // Our names: printable, unique, as near to the file's as that allows.
 std::string Importer::UniqueName(std::string_view name) {

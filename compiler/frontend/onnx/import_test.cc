@@ -10,7 +10,10 @@
 namespace athanor::onnx {
 namespace {
 
+using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 Tensor F32(std::vector<int64_t> shape, std::vector<float> values) {
   return Tensor::Of<float>(DType::kF32, std::move(shape), values);
@@ -110,12 +113,13 @@ TEST(ImportTest, AllRefusalsAreCollected) {
   m.Node("NoSuchOp", {"b"}, {"c"}).Node("Exp", {"c", "x"}, {"d"}).Node("Exp", {"x"}, {"fine"});
   m.Node("Relu", {"c"}, {"e"}, {{"slope", int64_t{1}}}).Output("e", Elem::kFloat);
   const TestImport import = ImportBytes(m.Bytes());
-  EXPECT_EQ(Refusals(import),
-            "a NonZero-13: its X follows from the value of input \"x\", which only a request tells; "
-            "give it at upload, values={\"x\": ...}\n"
-            "c NoSuchOp-0: opset 21 of \"ai.onnx\" has no such op\n"
-            "d Exp-13: has 2 operands; Exp-13 takes 1\n"
-            "e Relu-14: has attribute \"slope\", which Relu-14 has not; it takes none\n");
+  EXPECT_EQ(
+      Refusals(import),
+      "a NonZero-13: its X follows from the value of input \"x\", which only a request tells; "
+      "give it at upload, values={\"x\": ...}\n"
+      "c NoSuchOp-0: opset 21 of \"ai.onnx\" has no such op\n"
+      "d Exp-13: has 2 operands; Exp-13 takes 1\n"
+      "e Relu-14: has attribute \"slope\", which Relu-14 has not; it takes none\n");
   EXPECT_EQ(import.status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(import.status), HasSubstr("4 refusals: NonZero-13 (\"a\"): its X"));
 }
@@ -169,14 +173,57 @@ TEST(ImportTest, RefusalsBeyondTheLimitAreCounted) {
   EXPECT_EQ(import.refusals[2].reason, "3 more refusals are not listed");
 }
 
-TEST(ImportTest, ContradictingClaimsAreRefused) {
+// A shape that is stated wrongly is what others warn of.
+TEST(ImportTest, AWrongShapeIsNotedAWrongTypeRefused) {
   TestModel m(21);
-  m.Input("x", Elem::kFloat, {2, 3}).Node("Exp", {"x"}, {"y"}).Output("y", Elem::kFloat, {2, 4});
-  EXPECT_THAT(Message(ImportBytes(m.Bytes()).status), HasSubstr("value \"y\""));
+  m.Input("x", Elem::kFloat, {2, 3}).Node("Exp", {"x"}, {"h"}).Node("Neg", {"h"}, {"y"});
+  m.Output("y", Elem::kFloat, {2, 4});
+  *m.proto.add_value_info() = TestGraph().Output("h", Elem::kFloat, {6}).proto.output(0);
+  const TestImport import = ImportBytes(m.Bytes());
+  ASSERT_TRUE(import.status.ok()) << import.status;
+  EXPECT_THAT(
+      import.imported.notes,
+      ElementsAre("output \"y\" has shape [2, 3], which holds; the file states [2, 4]: axis 1 is "
+                  "wrong",
+                  "value \"h\" has shape [2, 3], which holds; the file states [6]: its rank is "
+                  "wrong"));
+  const Graph& graph = import.imported.graph;
+  EXPECT_EQ(ShapeToString(graph.node(graph.outputs[0].node).type.shape), "[2, 3]");
   TestModel n(21);
   n.Input("x", Elem::kFloat, {2, 3}).Node("Exp", {"x"}, {"y"}).Output("y", Elem::kDouble);
   EXPECT_THAT(Message(ImportBytes(n.Bytes()).status),
-              HasSubstr("value \"y\" is stated to be of type double, but is of float"));
+              HasSubstr("output \"y\" is stated to be of type double, but is of float"));
+}
+
+TEST(ImportTest, WrongShapesOfOutputsAreNotLostAmongOthers) {
+  TestModel m(21);
+  m.Input("x", Elem::kFloat, {2});
+  constexpr int kNodes = 1200;
+  for (int i = 0; i < kNodes; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    m.Node("Exp", {i == 0 ? "x" : "v" + std::to_string(i - 1)}, {name});
+    *m.proto.add_value_info() = TestGraph().Output(name, Elem::kFloat, {3}).proto.output(0);
+  }
+  m.Node("Exp", {"v7"}, {"y"}).Node("Exp", {"v8"}, {"z"});
+  m.Output("y", Elem::kFloat, {4}).Output("z", Elem::kFloat, {5});
+  const TestImport import = ImportBytes(m.Bytes());
+  ASSERT_TRUE(import.status.ok()) << import.status;
+  const std::vector<std::string>& notes = import.imported.notes;
+  ASSERT_EQ(notes.size(), 17u);
+  EXPECT_THAT(notes[0], HasSubstr("output \"y\" has shape [2], which holds; the file states [4]"));
+  EXPECT_THAT(notes[1], HasSubstr("output \"z\" has shape [2], which holds; the file states [5]"));
+  EXPECT_EQ(notes[16], "and 1186 more notes");
+}
+
+TEST(ImportTest, WhatIsStatedAtLengthIsShortened) {
+  TestModel m(21);
+  m.Input("x", Elem::kFloat, {2}).Node("Exp", {"x"}, {"y"});
+  m.Output("y", Elem::kFloat, std::vector<TestSize>(200, std::string(1000, 'n')));
+  const TestImport import = ImportBytes(m.Bytes());
+  ASSERT_TRUE(import.status.ok()) << import.status;
+  ASSERT_EQ(import.imported.notes.size(), 1u);
+  EXPECT_LT(import.imported.notes[0].size(), 8'000u);
+  EXPECT_THAT(import.imported.notes[0], HasSubstr(", ...]: its rank is wrong"));
 }
 
 TEST(ImportTest, ClaimsOfWhatNoNodeMakesAreCheckedToo) {
@@ -189,39 +236,48 @@ TEST(ImportTest, ClaimsOfWhatNoNodeMakesAreCheckedToo) {
   shaped.Input("w", Elem::kFloat, {5});
   right.Input("w", Elem::kFloat, {2});
   EXPECT_THAT(Message(ImportBytes(typed.Bytes()).status),
-              HasSubstr("value \"w\" is stated to be of type int64, but is of float"));
-  EXPECT_THAT(Message(ImportBytes(shaped.Bytes()).status),
-              HasSubstr("value \"w\": contradicting shapes: the file states [5], but it has [2]"));
+              HasSubstr("input \"w\" is stated to be of type int64, but is of float"));
+  const TestImport noted = ImportBytes(shaped.Bytes());
+  EXPECT_TRUE(noted.status.ok()) << noted.status;
+  EXPECT_THAT(noted.imported.notes,
+              Contains(HasSubstr("input \"w\" has shape [2], which holds; the file states [5]")));
   EXPECT_TRUE(ImportBytes(right.Bytes()).status.ok());
   // An input as an output.
   TestModel same(21);
   same.Input("x", Elem::kFloat, {2}).Output("x", Elem::kInt64);
-  EXPECT_THAT(Message(ImportBytes(same.Bytes()).status), HasSubstr("value \"x\" is stated"));
+  EXPECT_THAT(Message(ImportBytes(same.Bytes()).status), HasSubstr("output \"x\" is stated"));
   // Of two claims the second.
   TestModel two(21);
   two.Input("x", Elem::kFloat, {2}).Node("Exp", {"x"}, {"y"}).Output("y", Elem::kFloat, {3});
   *two.proto.add_value_info() = TestGraph().Output("y", Elem::kFloat, {2}).proto.output(0);
-  EXPECT_THAT(Message(ImportBytes(two.Bytes()).status),
-              HasSubstr("the file states [3], but it has [2]"));
+  EXPECT_THAT(
+      ImportBytes(two.Bytes()).imported.notes,
+      ElementsAre(HasSubstr("output \"y\" has shape [2], which holds; the file states [3]")));
 }
 
 TEST(ImportTest, ClaimsOfSubGraphsAreChecked) {
-  const auto loop = [](Elem carried, Elem result) {
+  TestImport import;
+  const auto loop = [&](Elem carried, Elem result, int64_t size = 2) {
     TestGraph body;
-    body.Input("i", Elem::kInt64, {}).Input("c", Elem::kBool, {}).Input("v", carried, {2});
+    body.Input("i", Elem::kInt64, {}).Input("c", Elem::kBool, {}).Input("v", carried, {size});
     body.Node("Identity", {"c"}, {"go"}).Node("Exp", {"v"}, {"w"});
     body.Output("go", Elem::kBool).Output("w", Elem::kFloat).Output("x", result);
     TestModel m(21);
     m.Input("x", Elem::kFloat, {2}).Initializer("n", I64({}, {2}));
     m.Node("Loop", {"n", "", "x"}, {"y", "all"}, {{"body", body.proto}});
     m.Output("y", Elem::kFloat).Output("all", Elem::kFloat);
-    return Message(ImportBytes(m.Bytes()).status);
+    import = ImportBytes(m.Bytes());
+    return Message(import.status);
   };
   EXPECT_EQ(loop(Elem::kFloat, Elem::kFloat), "");
+  EXPECT_THAT(import.imported.notes, IsEmpty());
+  EXPECT_EQ(loop(Elem::kFloat, Elem::kFloat, 3), "");
+  EXPECT_THAT(import.imported.notes,
+              Contains(HasSubstr("v\" has shape [2], which holds; the file states [3]")));
   EXPECT_THAT(loop(Elem::kDouble, Elem::kFloat),
-              HasSubstr("value \"v\" is stated to be of type double, but is of float"));
+              HasSubstr("v\" is stated to be of type double, but is of float"));
   EXPECT_THAT(loop(Elem::kFloat, Elem::kInt64),
-              HasSubstr("value \"x\" is stated to be of type int64, but is of float"));
+              HasSubstr("x\" is stated to be of type int64, but is of float"));
 }
 
 TEST(ImportTest, DomainsAndVersionsAreNamed) {

@@ -41,6 +41,14 @@ struct Frame {
   bool check_only = false;  // nothing is built: the values are not known to be right
 };
 
+inline constexpr std::string_view kOutput = "output";
+
+// What a graph states of one of its values.
+struct Claim {
+  const ::onnx::ValueInfoProto* info;
+  std::string_view kind;  // "input", "value" or kOutput
+};
+
 // What is found once of a graph, however often it is visited.
 struct GraphInfo {
   absl::Status status;               // of OrderOf
@@ -48,7 +56,7 @@ struct GraphInfo {
   std::set<std::string_view> names;  // that it defines
   const GraphInfo* outer = nullptr;  // of the graph around it
   std::set<std::string_view> inputs;
-  std::multimap<std::string_view, const ::onnx::ValueInfoProto*> claims;  // by name
+  std::multimap<std::string_view, Claim> claims;  // by name
 };
 
 // What ends the import, rather than being one refusal of several.
@@ -77,7 +85,7 @@ class Importer {
   const std::string& InputName(int position) const { return input_names_[position]; }
   int64_t unroll_left() const { return options_.limits.max_unrolled_nodes - unrolled_; }
   std::optional<uint64_t> random_seed() const { return options_.random_seed; }
-  void Note(std::string text);
+  void Note(std::string text, bool of_output = false);
 
  private:
   using GraphProto = ::onnx::GraphProto;
@@ -136,11 +144,13 @@ class Importer {
   absl::Status Nested() const;  // too deep
 
   // --- import_claims.cc
+  // A wrong shape is noted, a wrong type is a failure.
   void CheckStated(const GraphProto& graph, const Scope& scope, const Frame& frame,
                    const GraphInfo& info);
-  absl::Status CheckClaims(std::string_view name, const Value& value, const GraphInfo& info) const;
-  absl::Status CheckClaim(std::string_view name, const Value& value,
-                          const ::onnx::ValueInfoProto& claim) const;
+  absl::Status CheckClaims(std::string_view name, const Value& value, const Frame& frame,
+                           const GraphInfo& info);
+  absl::Status CheckClaim(std::string_view name, const Value& value, const Frame& frame,
+                          const Claim& claim);
 
   // --- import_functions.cc
   absl::Status CallFunction(const ::onnx::FunctionProto& function, const NodeProto& node,
@@ -167,7 +177,9 @@ class Importer {
   std::vector<std::string> output_elements_;
   std::vector<std::pair<NodeId, StoredTensor>> parameters_;  // by id
   std::vector<StoredTensor> external_;                       // whose ranges must not overlap
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_;                           // each once, those of outputs first
+  std::set<std::string> noted_;
+  int64_t output_notes_ = 0, notes_left_out_ = 0;
   std::map<std::string, int64_t, std::less<>> names_;  // of our nodes; how often each was asked for
 
   std::map<const ::onnx::TensorProto*, Value> tensors_;

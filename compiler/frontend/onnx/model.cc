@@ -105,9 +105,10 @@ absl::StatusOr<std::map<std::string, int64_t, std::less<>>> ReadOpsets(
     if (domain.empty() && version > kNewestOpset) {
       return Invalid("opset ", version, " is newer than this server reads, ", kNewestOpset);
     }
-    if (!opsets.emplace(domain, version).second) {
-      return Invalid(text, " ", version, ": the domain's version is stated twice, ", opsets[domain],
-                     " before");
+    const auto [stated, fresh] = opsets.emplace(domain, version);
+    if (!fresh && stated->second != version) {
+      return Invalid(text, " is stated twice, as ", stated->second, " and as ", version,
+                     "; a model has one version of a domain");
     }
   }
   return opsets;

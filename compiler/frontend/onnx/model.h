@@ -45,8 +45,8 @@ struct OnnxModel {
 };
 
 // INVALID_ARGUMENT: not a model, no graph, an IR or opset version outside what is read ("opset 29
-// is newer than this server reads, 28"), one domain twice, a function twice or recursive, names
-// that are too long or no UTF-8.
+// is newer than this server reads, 28"), two versions of one domain, a function twice or recursive,
+// names that are too long or no UTF-8.
 absl::StatusOr<OnnxModel> ParseOnnx(Lifted lifted, FileTable files, const GraphLimits& limits = {});
 
 // Positions of a graph's nodes, operands first; an order that is valid already is kept. `outer`

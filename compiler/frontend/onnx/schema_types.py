@@ -23,12 +23,12 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 DOMAINS = {"", "ai.onnx.preview"}
 # What we read of com.microsoft, or may. The others are refused as unknown.
 MICROSOFT = {
-    "Attention", "BiasGelu", "BiasSplitGelu", "DynamicQuantizeMatMul", "EmbedLayerNormalization",
-    "FastGelu", "FusedMatMul", "Gelu", "GroupQueryAttention", "MatMulIntegerToFloat",
-    "MatMulNBits", "MultiHeadAttention", "QGemm", "QLinearAdd", "QLinearAveragePool",
-    "QLinearConcat", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMul",
-    "QLinearSigmoid", "QLinearSoftmax", "QuickGelu", "RotaryEmbedding", "SkipLayerNormalization",
-    "SkipSimplifiedLayerNormalization",
+    "Attention", "BiasGelu", "BiasSplitGelu", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul",
+    "EmbedLayerNormalization", "FastGelu", "FusedMatMul", "Gelu", "GroupQueryAttention",
+    "MatMulIntegerToFloat", "MatMulNBits", "MultiHeadAttention", "QGemm", "QLinearAdd",
+    "QLinearAveragePool", "QLinearConcat", "QLinearGlobalAveragePool", "QLinearLeakyRelu",
+    "QLinearMul", "QLinearSigmoid", "QLinearSoftmax", "QuickGelu", "RotaryEmbedding",
+    "SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
 }
 # Of the default domain, but only ONNX Runtime has it.
 RUNTIME_ONLY = {"SimplifiedLayerNormalization"}

@@ -269,6 +269,42 @@ def to_float(d: Draw) -> None:
     d.rtol, d.atol = (1e-2, 1e-2) if dynamic else (1e-5, 1e-5)
 
 
+def dynamic_lstm(d: Draw) -> None:
+    """Both directions, shorter sequences, initial states, peepholes; scales per tensor or column.
+    ONNX Runtime wants zero points alike, and of the scales' rank."""
+    elem = d.elem("T2")
+    steps, batch, width, hidden = d.whole(1, 5), d.whole(1, 3), d.whole(1, 4), d.whole(1, 4)
+    direction = str(d.choose(["forward", "reverse", "bidirectional"]))
+    count = 2 if direction == "bidirectional" else 1
+    d.operand(d.array(Elem.FLOAT, [steps, batch, width]), Elem.FLOAT, known=0)
+    d.operand(_bytes(d, elem, [count, width, 4 * hidden]), elem, known=1)
+    d.operand(_bytes(d, elem, [count, hidden, 4 * hidden]), elem, known=1)
+    optional = [([count, 8 * hidden], 0.6), None, ([count, batch, hidden], 0.5),
+                ([count, batch, hidden], 0.5), ([count, 3 * hidden], 0.3)]
+    for each in optional:
+        if each is None and d.coin(0.4):
+            lengths = d.random.integers(1, steps, batch, endpoint=True).astype(np.int32)
+            d.operand(lengths, Elem.INT32, known=0.2)
+        elif each is not None and d.coin(each[1]):
+            d.operand(d.array(Elem.FLOAT, each[0], -1, 1), Elem.FLOAT, known=0.8)
+        else:
+            d.omit()
+    for _ in "WR":
+        columns = d.coin(0.4)
+        sizes = [count, 4 * hidden] if columns else [count]
+        zero = 0 if columns and elem == Elem.INT8 else d.whole(-9, 9) % 200
+        d.operand(_scale(d, sizes, 0.002, 0.02), Elem.FLOAT, known=1)
+        d.operand(d.array(elem, sizes, zero, zero) if columns else _zero(d, elem, sizes), elem,
+                  known=1)
+    d.attribute("direction", direction, 1 if direction != "forward" else 0.5)
+    d.attribute("hidden_size", hidden)
+    d.attribute("input_forget", d.whole(0, 1), 0.3)
+    d.attribute("clip", d.real(0.3, 2), 0.2)
+    d.results = 3
+    # Where a value is halfway between two codes, the one or the other is taken.
+    d.rtol, d.atol = 1e-2, 1e-2
+
+
 def matmul_n_bits(d: Draw) -> None:
     """Blocks of 4 or 8 bits, zero points packed, a bias."""
     elem = d.elem("T1", [Elem.FLOAT, Elem.FLOAT16])
@@ -308,6 +344,6 @@ MICROSOFT = {
     **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid"), q_unary),
     **dict.fromkeys(("QLinearAveragePool", "QLinearGlobalAveragePool"), q_pool),
     **dict.fromkeys(("DynamicQuantizeMatMul", "MatMulIntegerToFloat"), to_float),
-    "MatMulNBits": matmul_n_bits, "QGemm": q_gemm, "QLinearConcat": q_concat,
-    "QLinearSoftmax": q_softmax,
+    "DynamicQuantizeLSTM": dynamic_lstm, "MatMulNBits": matmul_n_bits, "QGemm": q_gemm,
+    "QLinearConcat": q_concat, "QLinearSoftmax": q_softmax,
 }
