@@ -129,12 +129,14 @@ constexpr FlagRow kFlags[] = {
      "long again without an answer; 0: never",
      kLimit},
     {"max_queue", FlagType::kInt, &O::max_queue, 1, 1'000'000,
-     "requests of one model version that wait for a run; more are refused", kLimit},
+     "requests of one model version that wait for a run; beyond that the newest of the client that "
+     "has most is refused",
+     kLimit},
     {"max_client_percent", FlagType::kInt, &O::max_client_percent, 1, 100,
      "percent of --max_queue that one client's requests may take while others wait too", kLimit},
     {"max_queue_delay", FlagType::kDuration, &O::max_queue_delay_ms, 0, kTop,
-     "a request whose wait is predicted to be longer, and longer than four runs of its own, is "
-     "refused at once; 0: none is",
+     "a request is refused at once if its wait, behind its client's own requests and the turns of "
+     "others, is predicted to be longer, and longer than four runs; 0: none is",
      kLimit},
     {"batch_delay", FlagType::kShortDuration, &O::batch_delay_us, 0, 60'000'000,
      "longest time that a request which may share a call (batch_dim of its upload) waits for "

@@ -43,6 +43,7 @@ class RowRequest final : public QueuedRequest {
     answer = status;
     rows = times.batch_rows;
   }
+  void Refuse(const absl::Status& status) override { answer = status; }
 
  private:
   template <typename T>

@@ -4,9 +4,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-
 namespace athanor {
 namespace {
 
@@ -46,12 +43,6 @@ class Turns {
   std::vector<Iterator> heap_;
 };
 
-// Where one that comes back may start.
-double StartOf(const std::map<std::string, double>& ends, const std::string& name, double now) {
-  const auto end = ends.find(name);
-  return end == ends.end() ? now : std::max(now, end->second);
-}
-
 // Puts ends of what is empty into `ends`, without those that no longer matter.
 template <typename Map, typename Empty>
 void MoveEnds(Map& of, std::map<std::string, double>& ends, double now, Empty empty) {
@@ -68,78 +59,37 @@ void MoveEnds(Map& of, std::map<std::string, double>& ends, double now, Empty em
 
 }  // namespace
 
+double RequestQueue::StartOf(const Ends& ends, const std::string& name, double now) {
+  const auto end = ends.find(name);
+  return end == ends.end() ? now : std::max(now, end->second);
+}
+
 double RequestQueue::PaceOf(const std::string& model) const {
   const auto pace = paces_.find(model);
   return pace == paces_.end() ? 1 : pace->second.ratio;
+}
+
+double RequestQueue::Cost(const Ticket& ticket) const {
+  return static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model);
 }
 
 double RequestQueue::Work(const std::string& model, const Lane& lane) const {
   return static_cast<double>(lane.predicted_us) * PaceOf(model);
 }
 
-absl::Status RequestQueue::HasRoom(const Ticket& ticket) const {
-  const auto held = held_.find(ticket.model);
-  if (held == held_.end()) return absl::OkStatus();
-  const Held& all = held->second;
-  const auto found = all.by_client.find(ticket.client);
-  const int64_t own = found == all.by_client.end() ? 0 : found->second;
-  const int64_t share =
-      std::max<int64_t>(1, options_.max_queue * options_.max_client_percent / 100);
-  // Room that nobody who has more can take.
-  const int64_t most = options_.max_queue + (own < share ? share : 0);
-  if (all.requests >= most) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(ticket.model, ": ", all.requests,
-                     " requests wait already, the most allowed (--max_queue); try again later"));
-  }
-  if (own >= share && all.by_client.size() > 1) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        ticket.model, ": ", own, " requests of this client wait already, its share (",
-        options_.max_client_percent,
-        " %, --max_client_percent) of the queue that others wait in too; try again later"));
-  }
-  return absl::OkStatus();
-}
-
-// Of another model of the same priority no more runs before the ticket than has its own model.
-double RequestQueue::Ahead(const Ticket& ticket) const {
-  double ahead = 0;
-  for (const auto& [priority, level] : levels_) {
-    if (priority > ticket.priority) break;
-    const auto mine = level.lanes.find(ticket.model);
-    const double own = mine == level.lanes.end() ? 0 : Work(mine->first, mine->second);
-    for (const auto& [model, lane] : level.lanes) {
-      const bool shared = priority == ticket.priority && model != ticket.model;
-      ahead += shared ? std::min(Work(model, lane), own) : Work(model, lane);
-    }
-  }
-  return ahead;
-}
-
-absl::Status RequestQueue::Admit(const Ticket& ticket) {
-  if (count_.load(std::memory_order_relaxed) == 0) return absl::OkStatus();
-  MutexLock lock(mu_);
-  if (absl::Status room = HasRoom(ticket); !room.ok()) return room;
-  if (options_.max_delay.count() == 0) return absl::OkStatus();
-  const double wait = Ahead(ticket) / options_.threads;
-  const double allowed =
-      std::max(static_cast<double>(options_.max_delay.count()),
-               kMostRuns * static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model));
-  if (wait <= allowed) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrFormat(
-      "%s: the wait would be %.1f ms, more than the %.1f ms allowed (--max_queue_delay, or four "
-      "runs where these are longer); try again later",
-      ticket.model, wait / 1000, allowed / 1000));
-}
-
 ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& plan) {
   const bool joins = !ticket.group.empty() && ticket.rows() < ticket.batching->most_rows;
   if (joins && options_.batch_delay.count() > 0) return {};
-  if (count_.load(std::memory_order_relaxed) > 0) {
-    MutexLock lock(mu_);
-    if (held_.contains(ticket.model)) return {};
+  if (count_.load(std::memory_order_relaxed) == 0) return plan.contexts->TryAcquire();
+  MutexLock lock(mu_);
+  if (held_.contains(ticket.model)) return {};
+  ContextPool::Lease lease = plan.contexts->TryAcquire();
+  // Others wait meanwhile: its model has had this run, too.
+  if (const auto level = levels_.find(ticket.priority); lease && level != levels_.end()) {
+    Level& l = level->second;
+    l.ends[ticket.model] = StartOf(l.ends, ticket.model, l.now) + Cost(ticket);
   }
-  return plan.contexts->TryAcquire();
+  return lease;
 }
 
 ContextPool::Lease RequestQueue::AwaitContext(const ServedPlan& plan) {
@@ -162,6 +112,7 @@ void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
     const auto [line, new_line] = lane.lines.try_emplace(ticket.client);
     if (new_line) line->second.start = StartOf(lane.ends, ticket.client, lane.now);
     lane.predicted_us += ticket.predicted_us;
+    line->second.predicted_us += ticket.predicted_us;
     if (!ticket.group.empty()) {
       Group& group = lane.groups[ticket.group];
       ++group.requests;
@@ -181,6 +132,7 @@ void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
 void RequestQueue::Erase(Lane& lane, Line& line, std::list<Entry>::iterator entry) {
   const Ticket& ticket = entry->request->ticket();
   lane.predicted_us -= ticket.predicted_us;
+  line.predicted_us -= ticket.predicted_us;
   if (!ticket.group.empty()) {
     const auto group = lane.groups.find(ticket.group);
     group->second.rows -= ticket.rows();
@@ -195,7 +147,7 @@ void RequestQueue::Erase(Lane& lane, Line& line, std::list<Entry>::iterator entr
 }
 
 void RequestQueue::Charge(Lane& lane, Line& line, const Ticket& ticket) {
-  const double cost = static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model);
+  const double cost = Cost(ticket);
   lane.start += cost;
   line.start += cost;
 }
@@ -236,8 +188,7 @@ void RequestQueue::Remove(const QueuedRequest& request) {
 RequestQueue::Clock::time_point RequestQueue::DueOf(const Ticket& ticket,
                                                     Clock::time_point now) const {
   if (ticket.group.empty() || options_.batch_delay.count() == 0) return now;
-  const auto run = std::chrono::microseconds(
-      static_cast<int64_t>(static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model)));
+  const auto run = std::chrono::microseconds(static_cast<int64_t>(Cost(ticket)));
   const Clock::duration spare = ticket.deadline - now - run;
   return now + std::clamp<Clock::duration>(spare / 2, {}, options_.batch_delay);
 }

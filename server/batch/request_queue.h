@@ -10,7 +10,8 @@
 // Lower priority numbers go first. Among equal ones the model that has had least of the machine
 // goes first, and within it the client that has: start-time fair queueing over predicted
 // microseconds (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996). A model none
-// of whose contexts is free is passed over. Thread-safe.
+// of whose contexts is free is passed over. Refusals follow the same order: a client answers for
+// its own requests, not for those of others that go after them. Thread-safe.
 #ifndef ATHANOR_SERVER_BATCH_REQUEST_QUEUE_H_
 #define ATHANOR_SERVER_BATCH_REQUEST_QUEUE_H_
 
@@ -22,82 +23,15 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "server/batch/batching.h"
-#include "server/plan_runner.h"
+#include "server/batch/queued_request.h"
 #include "server/served_plan.h"
 
 namespace athanor {
-
-// What the queue knows of a request.
-struct Ticket {
-  std::string model;          // whose queue: name and version
-  std::string client;         // of one model, whoever is to have a fair share
-  int64_t priority = 100;     // 1 goes before 2
-  std::vector<int64_t> dims;  // sizes, in the order of graph.dims
-  // Requests of one group may share a call: they differ only in their rows, of which each has some.
-  // So it holds all else that counts, as bytes. Empty: it runs alone.
-  std::string group;
-  std::shared_ptr<const Batching> batching;  // null without a group
-  int64_t predicted_us = 1;  // of a run of its own, as the plan's cost says; at least 1
-  // When it is of no use any more: half of the time to spare until then it waits for company.
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-
-  int64_t rows() const { return batching == nullptr ? 1 : dims[batching->dim]; }
-};
-
-struct RunTimes {
-  int64_t exec_us = 0;     // of the call
-  int64_t batch_rows = 0;  // in it, where several requests may share one
-  int64_t batch_us = 0;    // that the request waited for company
-  std::chrono::steady_clock::time_point began;
-  bool ran = false;        // else it came too late, or there was no room for its outputs
-  bool first = true;       // of the requests of its call: for what is counted once a call
-  bool split = false;      // the first that runs alone where a call for several has failed
-  int64_t failed_us = -1;  // then: what that call took, if it ran
-};
-
-// A request that waits. Whoever takes it first owns it: a runner, its expiry, its cancellation.
-class QueuedRequest {
- public:
-  explicit QueuedRequest(Ticket ticket) : ticket_(std::move(ticket)) {}
-  virtual ~QueuedRequest() = default;
-
-  const Ticket& ticket() const { return ticket_; }
-  virtual bool Take() = 0;
-  // What runs a call of these sizes now, which are its own or, with others of its group, more rows:
-  // never null. Also called while somebody else may take it.
-  virtual std::shared_ptr<const ServedPlan> plan(absl::Span<const int64_t> dims) const = 0;
-
-  // The rest is for the runner that has taken it.
-  // Makes room for the outputs, once. An error is what End is to be called with.
-  virtual absl::Status Begin() = 0;
-  virtual absl::Span<const std::string_view> inputs() const = 0;
-  virtual absl::Span<const RunOutput> outputs() const = 0;
-  virtual RunLimits limits() const = 0;
-  // Answers it; `plan` is what ran it.
-  virtual void End(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) = 0;
-
- private:
-  const Ticket ticket_;
-};
-
-// One call for one request or more, each taken.
-struct Batch {
-  // Of all their rows, or more: some may have been answered since they were counted.
-  std::shared_ptr<const ServedPlan> plan;
-  ContextPool::Lease lease;
-  std::vector<std::shared_ptr<QueuedRequest>> requests;  // in the order of their rows
-  // That each waited for company while it could have run; none where nobody did.
-  std::vector<std::chrono::microseconds> waited;
-};
 
 struct QueueOptions {
   int64_t max_queue = 256;                   // requests of one model that wait
@@ -117,8 +51,9 @@ class RequestQueue {
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
 
-  // RESOURCE_EXHAUSTED, with the numbers: the model's queue is full, the client has its share of
-  // it, or the wait is predicted to be longer than `max_delay`.
+  // RESOURCE_EXHAUSTED, with the numbers: the model's queue is full and no client has more of it,
+  // the client has its share of it, or its wait is predicted to be longer than `max_delay`. In a
+  // full queue the newest request of the client that has most is refused for one of who has fewer.
   absl::Status Admit(const Ticket& ticket);
   // A context at once, for a request that need not wait: none of its model does, and one is free.
   ContextPool::Lease TryNow(const Ticket& ticket, const ServedPlan& plan);
@@ -156,6 +91,7 @@ class RequestQueue {
   struct Line {  // of one client
     std::list<Entry> entries;
     double start = 0;  // virtual microseconds
+    int64_t predicted_us = 0;
   };
   struct Group {  // of requests that may share a call
     int64_t requests = 0, rows = 0;
@@ -182,9 +118,21 @@ class RequestQueue {
     absl::flat_hash_map<std::string, int64_t> by_client;
   };
 
-  absl::Status HasRoom(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Microseconds of runs that go before the ticket's, on one thread.
-  double Ahead(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Microseconds of runs that go before a ticket's, on one thread.
+  struct Ahead {
+    double all = 0;
+    double apart = 0;  // were there no others' runs between those of its client
+  };
+  Ahead AheadOf(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // In the lane of its model and priority.
+  Ahead AheadIn(const Lane& lane, const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status IsSoon(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `*evicted` is what left the queue for it, if anything has.
+  absl::Status MakeRoom(const Ticket& ticket, std::shared_ptr<QueuedRequest>* evicted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The client's newest of the least urgent, out of the queue. REQUIRES: it has one there.
+  std::shared_ptr<QueuedRequest> EraseNewest(const std::string& model, const std::string& client)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The next that can run at `now`; else `*again` is lowered to when to look again.
   std::optional<Batch> Choose(Clock::time_point now, Clock::time_point* again)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -217,7 +165,10 @@ class RequestQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What is left empty goes, and leaves behind where it may go on.
   void DropEmpty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Microseconds of what waits in it.
+  // Where one that comes back may start.
+  static double StartOf(const Ends& ends, const std::string& name, double now);
+  // Microseconds of its run, and of what waits in a lane.
+  double Cost(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double Work(const std::string& model, const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double PaceOf(const std::string& model) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

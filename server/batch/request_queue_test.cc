@@ -103,7 +103,7 @@ TEST_F(RequestQueueTest, RowsThatDoNotFitDoNotCount) {
   EXPECT_FALSE(small->contexts->TryAcquire());
 }
 
-TEST_F(RequestQueueTest, AFullQueueRefusesWithItsNumbersButWhoHasNothingInIt) {
+TEST_F(RequestQueueTest, AFullQueueRefusesWithItsNumbersButWhoHasFewerInIt) {
   const TestTicket like{.client = "a", .predicted_us = 1};
   for (int i = 0; i < 4; ++i) {
     const auto request = NewRequest(plan_, {1.f}, like);
@@ -114,12 +114,12 @@ TEST_F(RequestQueueTest, AFullQueueRefusesWithItsNumbersButWhoHasNothingInIt) {
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), HasSubstr("m: 4 requests wait already"));
   EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket()).ok());
-  for (const char* client : {"b", "c"}) {
+  for (const char* client : {"b", "c", "d"}) {
     const auto request = NewRequest(plan_, {1.f}, {.client = client, .predicted_us = 1});
     EXPECT_TRUE(queue_.Admit(request->ticket()).ok()) << client;
     queue_.Push(request);
   }
-  EXPECT_FALSE(queue_.Admit(NewRequest(plan_, {1.f}, {.client = "d"})->ticket()).ok());
+  EXPECT_FALSE(queue_.Admit(NewRequest(plan_, {1.f}, {.client = "e"})->ticket()).ok());
 }
 
 TEST_F(RequestQueueTest, AClientHasItsShareWhereOthersWait) {

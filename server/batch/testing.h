@@ -96,6 +96,11 @@ class TestRequest final : public QueuedRequest {
     times_ = times;
     ended_.NotifyAll();
   }
+  void Refuse(const absl::Status& status) override {
+    MutexLock lock(mu_);
+    status_ = status;
+    ended_.NotifyAll();
+  }
 
   // Another plan for each size of a call; before it is pushed.
   using PlanOf = std::function<std::shared_ptr<const ServedPlan>(absl::Span<const int64_t>)>;

@@ -46,6 +46,10 @@ class InferCall::Turn final : public QueuedRequest {
   void End(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) override {
     call_.EndRun(plan, status, times);
   }
+  void Refuse(const absl::Status& status) override {
+    call_.StopTimer();
+    call_.Refuse(status);
+  }
 
  private:
   InferCall& call_;
@@ -280,8 +284,7 @@ void InferCall::Execute(bool on_rpc_thread) {
     }
   }
   if (absl::Status s = queue.Admit(ticket); !s.ok()) {
-    core_.metrics().server().Count(Metric::kRefusals, Refusal::kQueue);
-    End(s);
+    Refuse(s);
     return;
   }
   AwaitTurn(turn_);
@@ -390,6 +393,11 @@ void InferCall::Count(const RunTimes& times, Clock::duration queued) {
   if (turn_->ticket().batching == nullptr) return;
   metrics.Observe(Metric::kBatchSeconds, std::chrono::microseconds(times.batch_us));
   if (times.first) metrics.ObserveNumber(Metric::kBatchRows, times.batch_rows);
+}
+
+void InferCall::Refuse(const absl::Status& status) {
+  core_.metrics().server().Count(Metric::kRefusals, Refusal::kQueue);
+  End(status);
 }
 
 void InferCall::EndStall() {

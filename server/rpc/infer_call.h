@@ -86,6 +86,8 @@ class InferCall final : public grpc::ServerUnaryReactor {
   void EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times);
   // `queued`: until the run, without waiting for company.
   void Count(const RunTimes& times, Clock::duration queued);
+  // The queue has no place for it.
+  void Refuse(const absl::Status& status);
   void EndStall();
   void End(const absl::Status& status);
 

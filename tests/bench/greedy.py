@@ -1,0 +1,104 @@
+"""What a model's caller notices of another who asks for more than the server can do.
+
+    .venv/bin/python tests/bench/greedy.py [--batch 16] [--greedy 128] [--rounds 8]
+
+First what the server does for callers that always have some calls out: its capacity. Then turns in
+which a modest client, one connection, calls at a fifth of that, alone and beside a greedy one that
+always has `--greedy` calls out on a connection of its own. Prints JSON: the modest one's refusals,
+its times in milliseconds, and the ratios of each turn beside over the turn alone before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/bench"), str(ROOT / "tests/models")]
+
+import athanor  # noqa: E402
+import mlp  # noqa: E402
+from serving import Served, server  # noqa: E402
+
+BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
+QUANTILES = ("p50", "p99")
+
+
+class Caller:
+    """A client of `config`'s model in a process of its own, with its own connection."""
+
+    def __init__(self, served: Served, config: mlp.Config, batch: int, seconds: float,
+                 *how: str) -> None:
+        self._process = subprocess.Popen(
+            [str(BENCH), "run", f"--server={served.address}", f"--model={config.name}",
+             f"--shape={config.input}={batch}x{config.widths[0]}", f"--duration={seconds}s",
+             "--out=-", *how],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def result(self) -> dict:
+        """What the load generator says of the turn."""
+        out, err = self._process.communicate()
+        if not out:
+            raise RuntimeError(f"athanor-bench: {err[-800:]}")
+        return json.loads(out)
+
+
+def greedy(config: mlp.Config, batch: int, outstanding: int, rounds: int, seconds: float,
+           flags: list[str]) -> dict[str, object]:
+    """The row."""
+    alone, beside, greed = [], [], []
+    with server(*flags) as served, athanor.Client(served.address) as client:
+        client.upload(mlp.mlp_graph(config=config), name=config.name).wait("baseline")
+        full = Caller(served, config, batch, seconds, "--concurrency=8").result()
+        rate = full["completed"] / seconds / 5
+        modest = (f"--rate={rate}", "--arrival=fixed", "--warmup=20")
+        for _ in range(rounds):
+            alone.append(Caller(served, config, batch, seconds, *modest).result())
+            # It is there before and after the other's turn.
+            other = Caller(served, config, batch, seconds + 2, f"--concurrency={outstanding}")
+            beside.append(Caller(served, config, batch, seconds, *modest).result())
+            greed.append(other.result())
+    row: dict[str, object] = {
+        "bench": "greedy", "model": config.name, "batch": batch, "greedy": outstanding,
+        "capacity_per_s": full["completed"] / seconds, "rate": rate, "rounds": rounds,
+        "seconds": seconds, "load": os.getloadavg()[0],
+        "calls": sum(turn["completed"] for turn in beside),
+        "refused_alone": sum(turn["failed"] for turn in alone),
+        "refused_beside": sum(turn["failed"] for turn in beside),
+        "greedy_answered": sum(turn["completed"] for turn in greed),
+        "greedy_refused": sum(turn["failed"] for turn in greed),
+        "errors": [turn["errors"] for turn in beside if turn["failed"]]}
+    for q in QUANTILES:
+        key = f"{q}_e2el_ms"
+        row[f"{q}_alone"] = float(np.median([turn[key] for turn in alone]))
+        row[f"{q}_beside"] = float(np.median([turn[key] for turn in beside]))
+        ratios = [b[key] / a[key] for a, b in zip(alone, beside, strict=True)]
+        q1, median, q3 = np.percentile(ratios, (25, 50, 75))
+        row[f"{q}_beside_over_alone"] = {"median": median, "q1": q1, "q3": q3}
+    return row
+
+
+def main() -> int:
+    """Prints the row."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", choices=("mlp", "digits"), default="mlp")
+    parser.add_argument("--batch", type=int, default=16, help="rows of a call")
+    parser.add_argument("--greedy", type=int, default=128, help="calls that are always out")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of one turn")
+    parser.add_argument("flags", nargs="*", help="of the server, after --")
+    args = parser.parse_args()
+    config = {"mlp": mlp.DEFAULT, "digits": mlp.DIGITS}[args.model]
+    print(json.dumps(greedy(config, args.batch, args.greedy, args.rounds, args.seconds,
+                            args.flags)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
