@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
   core->import_queue_ = std::make_unique<WorkQueue>("import", 2);
   core->cache_queue_ = std::make_unique<WorkQueue>("cache", 1);
+  core->inflate_queue_ = std::make_unique<WorkQueue>("inflate", 1);
   core->keeper_ =
       std::make_unique<PlanKeeper>(core->backends_->cache(), core->options_.state_dir, disk);
   core->loader_ = std::make_unique<PlanLoader>(core->backends_.get(), core->registry_.get(),

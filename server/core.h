@@ -55,10 +55,13 @@ class ServerCore {
   PlanKeeper& keeper() { return *keeper_; }
   const CacheKeys& cache_keys() const { return cache_keys_; }
   WorkQueue& disk_queue() { return *disk_queue_; }  // calls that write or wait for the disk
-  // Commits of ONNX models: what they import and hash takes seconds, and no other call waits for it.
+  // Commits of ONNX models: what they import and hash takes seconds, and no other call waits for
+  // it.
   WorkQueue& import_queue() { return *import_queue_; }
   // Calls that look at the whole cache: they may take long, and no upload waits for them.
   WorkQueue& cache_queue() { return *cache_queue_; }
+  // Messages that inflate to much: other calls do not wait for that on gRPC's threads.
+  WorkQueue& inflate_queue() { return *inflate_queue_; }
   RequestQueue& requests() { return *requests_; }  // that wait for a run
 
   bool draining() const { return draining_.load(std::memory_order_acquire); }
@@ -98,6 +101,7 @@ class ServerCore {
   std::unique_ptr<WorkQueue> disk_queue_;
   std::unique_ptr<WorkQueue> import_queue_;
   std::unique_ptr<WorkQueue> cache_queue_;
+  std::unique_ptr<WorkQueue> inflate_queue_;
 };
 
 // Streams live as long as who watches: they may not keep requests out.

@@ -47,6 +47,22 @@ void MessageBytes() {
   ExpectRefused(test.Infer(FloatRequest("m", std::vector<float>(32 << 10))), kExhausted, {"65536"});
 }
 
+// Of a message of one letter, compressed.
+void MaxInflation() {
+  const auto send = [](const ServerOptions& options) {
+    TestServer test(options);
+    test.Upload("m", Weights(1));
+    inference::ModelInferRequest request = FloatRequest("m", {1});
+    request.set_id(std::string(2 << 20, 'x'));
+    grpc::ClientContext context;
+    context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+    inference::ModelInferResponse reply;
+    return test.inference_stub->ModelInfer(&context, request, &reply);
+  };
+  EXPECT_TRUE(send({.max_inflation = 1'032}).ok());
+  ExpectRefused(send({.max_inflation = 9}), kExhausted, {"9 times its size", "--max_inflation"});
+}
+
 void ChunkBytes() {
   TestServer test({.max_chunk_bytes = 16});
   EXPECT_TRUE(test.Send(UploadMessages("m", Weights(6), 16)).ok());
@@ -434,6 +450,7 @@ LimitCases AllCases() {
   LimitCases cases{
       {"memory_limit", MemoryLimit},
       {"max_message_bytes", MessageBytes},
+      {"max_inflation", MaxInflation},
       {"max_chunk_bytes", ChunkBytes},
       {"max_import_bytes", ImportBytes},
       {"max_onnx_bytes", OnnxBytes},

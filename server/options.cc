@@ -73,8 +73,7 @@ constexpr FlagRow kFlags[] = {
      "rules, or families of rules, that no search uses, separated by commas"},
     {"deterministic", FlagType::kBool, &O::deterministic, 0, 0,
      "each model version is served by one plan until another is pinned; searches run when asked "
-     "for "
-     "with StartCompile, and what they find is kept"},
+     "for with StartCompile, and what they find is kept"},
     {"memory_limit", FlagType::kBytes, &O::memory_limit, 0, kTop,
      "bytes that weights, prepared weights, arenas, uploads and requests may hold together; 0: "
      "nine tenths of the machine's memory",
@@ -83,7 +82,9 @@ constexpr FlagRow kFlags[] = {
     {"log_level", FlagType::kString, &O::log_level, 0, 0, "debug, info, warn or error"},
     {"log_format", FlagType::kString, &O::log_format, 0, 0, "text (key=value) or json"},
     {"max_message_bytes", FlagType::kBytes, &O::max_message_bytes, 64 << 10, kMaxMessage,
-     "largest gRPC message taken", kLimit},
+     "largest gRPC message taken, inflated if it is compressed", kLimit},
+    {"max_inflation", FlagType::kInt, &O::max_inflation, 1, 1'032,
+     "times its size that a compressed message may inflate to, where that is above 1 MiB", kLimit},
     {"max_chunk_bytes", FlagType::kBytes, &O::max_chunk_bytes, 1, kMaxMessage,
      "largest piece of a tensor in one message of an upload", kLimit},
     {"max_graph_bytes", FlagType::kBytes, &O::max_graph_bytes, 1, kMaxMessage,

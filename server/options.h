@@ -47,6 +47,7 @@ struct ServerOptions {
   std::string log_format = "text";
 
   int64_t max_message_bytes = int64_t{64} << 20;
+  int64_t max_inflation = 100;
   int64_t max_chunk_bytes = int64_t{8} << 20;
   int64_t max_graph_bytes = int64_t{32} << 20;
   int64_t max_tensor_bytes = int64_t{64} << 30;

@@ -2,11 +2,9 @@
 
 #include <atomic>
 #include <random>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
-#include "compiler/frontend/parse.h"
 #include "server/log.h"
 
 namespace athanor {
@@ -32,20 +30,6 @@ std::string RequestId(const grpc::CallbackServerContext& context) {
     if (!absl::ascii_isgraph(c)) return NewRequestId();
   }
   return id.empty() || id.size() > kMaxRequestId ? NewRequestId() : id;
-}
-
-absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* message) {
-  grpc::ByteBuffer copy = bytes;  // shares the slices
-  grpc::ProtoBufferReader reader(&copy);
-  if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
-  std::vector<grpc::Slice> slices;
-  if (!bytes.Dump(&slices).ok()) return absl::InvalidArgumentError("the message cannot be read");
-  std::string text;
-  for (const grpc::Slice& slice : slices) {
-    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  message->Clear();
-  return ParseMessage(text, message);
 }
 
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes) {
@@ -74,7 +58,7 @@ grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& cont
   return sent;
 }
 
-void UnaryCall::Begin(absl::AnyInvocable<absl::Status()> answer) {
+void UnaryCall::Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer) {
   absl::Status admitted = traits_.while_draining ? absl::OkStatus() : slot_.status();
   if (!admitted.ok()) {
     Finish(EndCall(traits_.name, *context_, admitted));
@@ -89,6 +73,8 @@ void UnaryCall::Begin(absl::AnyInvocable<absl::Status()> answer) {
     core_.disk_queue().Submit(std::move(work));
   } else if (traits_.uses_cache) {
     core_.cache_queue().Submit(std::move(work));
+  } else if (InflatesLong(bytes)) {
+    core_.inflate_queue().Submit(std::move(work));
   } else {
     work();
   }

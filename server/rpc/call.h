@@ -1,4 +1,4 @@
-// What the calls share: parsing with errors that name the field, replies, request ids, log lines.
+// What the calls share: parsing (parse_request.h), replies, request ids, log lines.
 //
 //   return AnswerUnary<v1::GetModelRequest, v1::Model>(
 //       core, {"GetModel"}, context, request, reply,
@@ -20,6 +20,8 @@
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 #include "server/core.h"
+#include "server/rpc/inflate.h"
+#include "server/rpc/parse_request.h"
 #include "server/rpc/status.h"
 
 namespace athanor {
@@ -28,7 +30,6 @@ namespace athanor {
 // the trailing metadata of calls that fail.
 std::string RequestId(const grpc::CallbackServerContext& context);
 
-absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* message);
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
 
 // Logs a call that failed and marks its reply with the request id. To be called before Finish.
@@ -48,8 +49,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   UnaryCall(ServerCore& core, MethodTraits traits, grpc::CallbackServerContext* context)
       : slot_(core), core_(core), traits_(traits), context_(context) {}
 
-  // `answer` parses, works and serialises.
-  void Begin(absl::AnyInvocable<absl::Status()> answer);
+  // `answer` parses `bytes`, works and serialises.
+  void Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer);
   void OnDone() override { delete this; }
 
  private:
@@ -65,10 +66,11 @@ grpc::ServerUnaryReactor* AnswerUnary(ServerCore& core, MethodTraits traits,
                                       const grpc::ByteBuffer* bytes, grpc::ByteBuffer* reply_bytes,
                                       Handler handler) {
   auto* call = new UnaryCall(core, traits, context);
-  call->Begin([bytes, reply_bytes, handler = std::move(handler)]() mutable {
+  call->Begin(*bytes, [&core, bytes, reply_bytes, handler = std::move(handler)]() mutable {
+    ServerLedger::Reservation held;
     Request request;
     Reply reply;
-    if (absl::Status s = ParseRequest(*bytes, &request); !s.ok()) return s;
+    if (absl::Status s = ParseRequest(core, *bytes, &request, &held); !s.ok()) return s;
     if (absl::Status s = handler(request, &reply); !s.ok()) return s;
     const grpc::Status sent = SerializeReply(reply, reply_bytes);
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());

@@ -18,7 +18,7 @@ class CancelCall final : public grpc::ServerUnaryReactor {
   void Begin(const grpc::ByteBuffer& bytes) {
     v1::CancelCompileJobRequest request;
     absl::Status status = slot_.status();
-    if (status.ok()) status = ParseRequest(bytes, &request);
+    if (status.ok()) status = ParseSmallRequest(core_, bytes, &request);
     if (status.ok()) {
       auto job = core_.workers().Find(request.id());
       status = job.status();

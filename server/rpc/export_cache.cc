@@ -85,7 +85,7 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   void Begin(const grpc::ByteBuffer& bytes) {
     absl::Status status = slot_.status();
-    if (status.ok()) status = ParseRequest(bytes, &request_);
+    if (status.ok()) status = ParseSmallRequest(core_, bytes, &request_);
     if (status.ok()) status = CheckAsked(request_, core_.cache_keys());
     if (status.ok()) status = MakeWriter(request_.binaries());
     if (!status.ok()) {

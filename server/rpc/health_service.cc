@@ -24,7 +24,7 @@ HealthCheckResponse::ServingStatus StateOf(ServerCore& core, const std::string& 
 
 absl::Status CheckOne(ServerCore& core, const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {
   HealthCheckRequest request;
-  if (absl::Status s = ParseRequest(bytes, &request); !s.ok()) return s;
+  if (absl::Status s = ParseSmallRequest(core, bytes, &request); !s.ok()) return s;
   HealthCheckResponse answer;
   answer.set_status(StateOf(core, request.service()));
   if (answer.status() == HealthCheckResponse::SERVICE_UNKNOWN) {
@@ -45,7 +45,7 @@ class HealthWatch final : public WatchStream {
   void Begin(const grpc::ByteBuffer& bytes) {
     HealthCheckRequest request;
     absl::Status status = admitted();
-    if (status.ok()) status = ParseRequest(bytes, &request);
+    if (status.ok()) status = ParseSmallRequest(core(), bytes, &request);
     // A name is held as long as it is watched, and no model has a longer one.
     const int64_t longest = core().options().max_name_bytes;
     if (status.ok() && static_cast<int64_t>(request.service().size()) > longest) {

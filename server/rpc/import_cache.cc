@@ -52,9 +52,10 @@ class ImportCall final : public ChunkReads {
   }
 
   absl::Status Take() {
+    ServerLedger::Reservation held;
     v1::CacheBundleChunk chunk;
-    if (absl::Status s = Reserve(static_cast<int64_t>(bytes_.Length())); !s.ok()) return s;
-    if (absl::Status s = ParseRequest(bytes_, &chunk); !s.ok()) return s;
+    if (absl::Status s = ParseRequest(core_, bytes_, &chunk, &held); !s.ok()) return s;
+    if (absl::Status s = Reserve(static_cast<int64_t>(chunk.ByteSizeLong())); !s.ok()) return s;
     return reader_.Take(std::move(chunk));
   }
 

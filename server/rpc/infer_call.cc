@@ -64,19 +64,29 @@ InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
     : slot_(core), core_(core), context_(context), request_bytes_(request), reply_bytes_(reply) {}
 
 InferCall* InferCall::Begin() {
-  if (absl::Status s = Accept(); !s.ok()) {
+  if (absl::Status s = slot_.status(); !s.ok()) {
     End(s);
-  } else if (plan_ = PlanNow(); plan_ != nullptr) {
-    Execute(/*on_rpc_thread=*/true);
+  } else if (InflatesLong(*request_bytes_)) {
+    core_.inflate_queue().Submit([this] { Start(/*on_rpc_thread=*/false); });
   } else {
-    AwaitPlan();
+    Start(/*on_rpc_thread=*/true);
   }
   return this;
 }
 
+void InferCall::Start(bool on_rpc_thread) {
+  if (absl::Status s = Accept(); !s.ok()) {
+    End(s);
+  } else if (plan_ = PlanNow(); plan_ != nullptr) {
+    Execute(on_rpc_thread);
+  } else {
+    AwaitPlan();
+  }
+}
+
 absl::Status InferCall::Accept() {
-  if (absl::Status s = slot_.status(); !s.ok()) return s;
-  if (absl::Status s = ParseRequest(*request_bytes_, &request_); !s.ok()) return s;
+  absl::Status parsed = ParseRequest(core_, *request_bytes_, &request_, &parsed_memory_);
+  if (!parsed.ok()) return parsed;
   auto version = core_.registry().Find(request_.model_name(), request_.model_version());
   if (!version.ok()) return version.status();
   version_ = *std::move(version);

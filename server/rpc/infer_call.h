@@ -57,6 +57,7 @@ class InferCall final : public grpc::ServerUnaryReactor {
     std::string_view element;  // likewise; empty: the dtype says what the values mean
   };
 
+  void Start(bool on_rpc_thread);
   absl::Status Accept();
   // Finds what the reply is to hold, and the plan that computes it.
   absl::Status ChoosePlan();
@@ -110,7 +111,7 @@ class InferCall final : public grpc::ServerUnaryReactor {
   std::vector<int64_t> output_bytes_;                   // of the reply's tensors
   std::vector<RunOutput> outputs_;                      // each output once
   std::vector<std::pair<int, int>> repeated_;           // positions in the reply: from, to
-  ServerLedger::Reservation memory_;
+  ServerLedger::Reservation memory_, parsed_memory_;
 
   const std::shared_ptr<Wait> wait_ = std::make_shared<Wait>();
   std::shared_ptr<Turn> turn_;  // null until there is a plan

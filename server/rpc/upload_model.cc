@@ -42,7 +42,8 @@ class UploadCall final : public ChunkReads {
       return;
     }
     v1::UploadModelRequest message;
-    absl::Status status = ParseRequest(bytes_, &message);
+    ServerLedger::Reservation held;
+    absl::Status status = ParseRequest(core_, bytes_, &message, &held);
     if (status.ok() && message.has_header()) {
       const auto& rules = message.header().disable_rules();
       status = core_.workers().CheckRules("header.disable_rules", {rules.begin(), rules.end()});

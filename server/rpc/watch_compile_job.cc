@@ -18,7 +18,7 @@ class JobWatch final : public WatchStream {
   void Begin(const grpc::ByteBuffer& bytes) {
     v1::WatchCompileJobRequest request;
     absl::Status status = admitted();
-    if (status.ok()) status = ParseRequest(bytes, &request);
+    if (status.ok()) status = ParseSmallRequest(core(), bytes, &request);
     if (status.ok()) {
       auto job = core().workers().Find(request.id());
       status = job.status();

@@ -5,6 +5,7 @@
 #include <httplib.h>
 #include <openssl/sha.h>
 #include <sqlite3.h>
+#include <zlib.h>
 #include <zstd.h>
 
 #include <string>
@@ -122,6 +123,7 @@ TEST(LibsTest, HeaderOnlyOnesAndLogging) {
   EXPECT_EQ(nlohmann::json::parse(R"({"a": [1]})")["a"][0], 1);
   EXPECT_EQ(spdlog::get("none"), nullptr);
   EXPECT_GE(ZSTD_versionNumber(), 10000u);
+  EXPECT_EQ(zlibVersion()[0], '1');
   benchmark::DoNotOptimize(n);
 }
 
