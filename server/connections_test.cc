@@ -2,6 +2,7 @@
 #include "server/connections.h"
 
 #include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -55,7 +56,7 @@ std::string ReadAll(int end) {
 }
 
 TEST(OpenSocketsTest, WhatIsClosedCountsNoMore) {
-  OpenSockets open(2);
+  OpenSockets open({.most = 2});
   int pairs[2][2];
   for (auto& pair : pairs) ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   const OpenSockets::Clock::time_point now = OpenSockets::Clock::now();
@@ -71,7 +72,7 @@ TEST(OpenSocketsTest, WhatIsClosedCountsNoMore) {
 }
 
 TEST(OpenSocketsTest, ADescriptorThatIsAnotherFilesCountsNoMore) {
-  OpenSockets open(1);
+  OpenSockets open({.most = 1});
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   const OpenSockets::Clock::time_point now = OpenSockets::Clock::now();
@@ -87,7 +88,7 @@ TEST(ConnectionsTest, TakesSoManyAndClosesOthers) {
   std::atomic<int> taken = -1, refused = 0;
   auto connections = Connections::Start(
       ListenAt("127.0.0.1:0"),
-      {.most = 1, .take = [&](int fd) { taken = fd; }, .refused = [&] { ++refused; }});
+      {.limits = {.most = 1}, .take = [&](int fd) { taken = fd; }, .refused = [&] { ++refused; }});
   ASSERT_TRUE(connections.ok()) << connections.status();
   const int first = ConnectTo(AF_INET, (*connections)->port());
   while (taken < 0) std::this_thread::yield();
@@ -97,9 +98,101 @@ TEST(ConnectionsTest, TakesSoManyAndClosesOthers) {
   for (const int fd : {first, second, taken.load()}) close(fd);
 }
 
+// A connection from an address of this machine's own, 127.0.0.`last`, and the server's end of it.
+struct Link {
+  explicit Link(const Listener& listener, int last = 1) {
+    client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in from{}, to{};
+    from.sin_family = to.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + last);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(listener.port()));
+    EXPECT_EQ(bind(client, reinterpret_cast<sockaddr*>(&from), sizeof(from)), 0);
+    EXPECT_EQ(connect(client, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    const int never = eventfd(0, EFD_CLOEXEC);
+    server = listener.Accept(never);
+    close(never);
+  }
+  ~Link() {
+    close(client);
+    close(server);
+  }
+  int port() const { return PeerOfSocket(server).port; }
+  bool ended() const { return recv(server, &byte, 1, MSG_DONTWAIT) == 0; }
+
+  int client = -1, server = -1;
+  mutable char byte = 0;
+};
+
+class QuietConnectionsTest : public testing::Test {
+ protected:
+  bool Add(OpenSockets& open, const Link& link, int seconds) {
+    return open.Add(link.server, now_ + std::chrono::seconds(seconds));
+  }
+
+  const std::unique_ptr<Listener> listener_ = ListenAt("127.0.0.1:0");
+  const OpenSockets::Clock::time_point now_ = OpenSockets::Clock::now();
+  ConnectionCalls calls_;
+};
+
+TEST_F(QuietConnectionsTest, TheQuietestGivesWay) {
+  OpenSockets open({.most = 3, .quiet = std::chrono::seconds(2), .calls = &calls_});
+  const Link called(*listener_), quietest(*listener_), quiet(*listener_), more(*listener_);
+  calls_.Begin(called.port());
+  EXPECT_TRUE(Add(open, called, 0));
+  EXPECT_TRUE(Add(open, quietest, 1));
+  EXPECT_TRUE(Add(open, quiet, 2));
+  EXPECT_FALSE(Add(open, more, 2));
+  EXPECT_FALSE(quietest.ended());
+  EXPECT_TRUE(Add(open, more, 3));
+  EXPECT_TRUE(quietest.ended());
+  EXPECT_FALSE(called.ended());
+  EXPECT_FALSE(quiet.ended());
+  EXPECT_EQ(open.counted(), 3);
+  calls_.End(called.port());
+}
+
+TEST_F(QuietConnectionsTest, NoPeerHoldsMoreThanItsShare) {
+  OpenSockets open(
+      {.most = 4, .peer_percent = 50, .quiet = std::chrono::seconds(2), .calls = &calls_});
+  const Link a1(*listener_, 1), a2(*listener_, 1), a3(*listener_, 1), b1(*listener_, 2);
+  EXPECT_TRUE(Add(open, b1, 0));
+  EXPECT_TRUE(Add(open, a1, 0));
+  EXPECT_TRUE(Add(open, a2, 0));
+  EXPECT_FALSE(Add(open, a3, 1));
+  // One of its own gives way, and no other's.
+  EXPECT_TRUE(Add(open, a3, 9));
+  EXPECT_FALSE(b1.ended());
+  EXPECT_EQ(a1.ended() + a2.ended(), 1);
+}
+
+TEST_F(QuietConnectionsTest, WhoHoldsMostGivesWay) {
+  OpenSockets open({.most = 3, .quiet = std::chrono::seconds(2), .calls = &calls_});
+  const Link b1(*listener_, 2), a1(*listener_, 1), a2(*listener_, 1), c1(*listener_, 3);
+  EXPECT_TRUE(Add(open, b1, 0));
+  EXPECT_TRUE(Add(open, a1, 1));
+  EXPECT_TRUE(Add(open, a2, 2));
+  EXPECT_TRUE(Add(open, c1, 9));
+  EXPECT_TRUE(a1.ended());
+  EXPECT_FALSE(b1.ended());
+}
+
+// Since it was looked at, its descriptor has become another's.
+TEST_F(QuietConnectionsTest, OnlyTheSocketItselfIsShutDown) {
+  OpenSockets open({.most = 2, .quiet = std::chrono::seconds(2), .calls = &calls_});
+  const Link first(*listener_), second(*listener_), other(*listener_), more(*listener_);
+  EXPECT_TRUE(Add(open, first, 0));
+  EXPECT_TRUE(Add(open, second, 1));
+  EXPECT_TRUE(Add(open, more, 9));
+  EXPECT_TRUE(first.ended());
+  ASSERT_EQ(dup2(other.server, second.server), second.server);
+  EXPECT_TRUE(Add(open, other, 9));
+  EXPECT_FALSE(other.ended());
+}
+
 TEST(ListenerTest, AHostIsListenedAtWithAllItsAddresses) {
   std::atomic<int> taken = 0;
-  auto connections = Connections::Start(ListenAt("localhost:0"), {.most = 9,
+  auto connections = Connections::Start(ListenAt("localhost:0"), {.limits = {.most = 9},
                                                                   .take =
                                                                       [&](int fd) {
                                                                         ++taken;

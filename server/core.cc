@@ -20,6 +20,16 @@ int64_t MemoryLimit(const ServerOptions& options) {
   return options.memory_limit > 0 ? options.memory_limit : MachineMemoryBytes() / 10 * 9;
 }
 
+UploadLimits LimitsOfUploads(const ServerOptions& options) {
+  // Times beyond would overflow the clock.
+  constexpr int64_t kLongest = int64_t{10} * 365 * 24 * 3'600'000;
+  return {.most = options.max_uploads,
+          .peer_percent = options.max_peer_percent,
+          .least_rate = options.upload_least_rate,
+          .idle = std::chrono::milliseconds(std::min(options.upload_idle_ms, kLongest)),
+          .longest = std::chrono::milliseconds(std::min(options.upload_time_ms, kLongest))};
+}
+
 void ReturnMemory() {
   const int64_t before = ResidentBytes();
   TrimHeap();
@@ -40,6 +50,8 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
       ledger_(
           MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
           [this] { metrics_.server().Count(Metric::kRefusals, Refusal::kMemory); }),
+      stream_shares_(options_.max_streams, options_.max_peer_percent),
+      upload_places_(LimitsOfUploads(options_)),
       upload_rate_(options_.upload_rate) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
@@ -120,6 +132,22 @@ ServerCore::~ServerCore() {
   if (workers_ != nullptr) workers_->Stop();
 }
 
+CallSlot::CallSlot(ServerCore& core, absl::string_view peer, CallKind kind)
+    : core_(core),
+      kind_(kind),
+      port_(PortOfCall(peer)),
+      host_(kind == CallKind::kStream ? PeerOfCall(peer).host : ""),
+      in_share_(kind == CallKind::kStream && core.stream_shares_.Take(host_)),
+      count_(counter().fetch_add(1) + 1) {
+  core_.connection_calls().Begin(port_);
+}
+
+CallSlot::~CallSlot() {
+  counter().fetch_sub(1);
+  if (in_share_) core_.stream_shares_.Drop(host_);
+  core_.connection_calls().End(port_);
+}
+
 absl::Status CallSlot::status() const {
   MetricCells& metrics = core_.metrics().server();
   if (core_.draining()) {
@@ -127,8 +155,14 @@ absl::Status CallSlot::status() const {
     return absl::UnavailableError("the server is draining");
   }
   if (kind_ == CallKind::kStream) {
-    if (count_ <= core_.options().max_streams) return absl::OkStatus();
+    if (count_ <= core_.options().max_streams && in_share_) return absl::OkStatus();
     metrics.Count(Metric::kRefusals, Refusal::kStreams);
+    if (!in_share_) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(core_.stream_shares_.share(), " watchers of ", host_,
+                       " are told of jobs or health, the most that one peer may have of ",
+                       core_.options().max_streams, " (--max_peer_percent, --max_streams)"));
+    }
     return absl::ResourceExhaustedError(
         absl::StrCat(core_.options().max_streams,
                      " watchers are told of jobs or health, the most allowed (--max_streams)"));

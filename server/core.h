@@ -1,6 +1,6 @@
 // What every RPC works on: the server's parts and how many calls it has taken.
 //
-//   CallSlot slot(core);                        // for the time of a call
+//   CallSlot slot(core, context->peer());       // for the time of a call
 //   if (absl::Status s = slot.status(); !s.ok()) ...   // draining, or too many
 //
 // Parts are destroyed in reverse order: compile workers before the registry they publish to.
@@ -23,12 +23,14 @@
 #include "server/memory_return.h"
 #include "server/metrics/metrics.h"
 #include "server/options.h"
+#include "server/peers.h"
 #include "server/plan_loader.h"
 #include "server/rate_limit.h"
 #include "server/registry.h"
 #include "server/restore/plan_keeper.h"
 #include "server/server_ledger.h"
 #include "server/timer.h"
+#include "server/upload_places.h"
 #include "server/work_queue.h"
 
 namespace athanor {
@@ -68,7 +70,9 @@ class ServerCore {
   // New calls are refused from here on.
   void StartDraining() { draining_.store(true, std::memory_order_release); }
   int64_t active_calls() const { return calls_.load() + streams_.load(); }
-  std::atomic<int64_t>& uploads() { return uploads_; }
+  int64_t uploads() const { return upload_places_.taken(); }
+  UploadPlaces& upload_places() { return upload_places_; }  // imports count too
+  ConnectionCalls& connection_calls() { return connection_calls_; }
   RateLimit& upload_rate() { return upload_rate_; }  // of uploads and imports, in bytes
 
  private:
@@ -89,7 +93,9 @@ class ServerCore {
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> calls_{0};
   std::atomic<int64_t> streams_{0};
-  std::atomic<int64_t> uploads_{0};
+  PeerShares stream_shares_;
+  ConnectionCalls connection_calls_;
+  UploadPlaces upload_places_;
   RateLimit upload_rate_;
   Timer timer_;
   std::unique_ptr<Registry> registry_;
@@ -110,14 +116,14 @@ enum class CallKind : uint8_t { kCall, kStream };
 // One call being answered.
 class CallSlot {
  public:
-  explicit CallSlot(ServerCore& core, CallKind kind = CallKind::kCall)
-      : core_(core), kind_(kind), count_(counter().fetch_add(1) + 1) {}
-  ~CallSlot() { counter().fetch_sub(1); }
+  // `peer` as gRPC has it; without one, of no connection.
+  explicit CallSlot(ServerCore& core, absl::string_view peer = "", CallKind kind = CallKind::kCall);
+  ~CallSlot();
   CallSlot(const CallSlot&) = delete;
   CallSlot& operator=(const CallSlot&) = delete;
 
   // UNAVAILABLE while draining, RESOURCE_EXHAUSTED above --max_pending or, of streams,
-  // --max_streams. Counts what it refuses: to be asked once.
+  // --max_streams and the peer's share of them. Counts what it refuses: to be asked once.
   absl::Status status() const;
 
  private:
@@ -127,6 +133,9 @@ class CallSlot {
 
   ServerCore& core_;
   const CallKind kind_;
+  const int port_;
+  const std::string host_;  // of streams
+  const bool in_share_;
   const int64_t count_;
 };
 

@@ -1,10 +1,6 @@
 // Every flag that limits something: what is within it is taken, what is beyond is refused with a
 // code, the numbers and, where the limit is the server's own, the flag. A row of the flag table
 // marked as a limit without a case here is a failure.
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -47,22 +43,6 @@ void MessageBytes() {
   ExpectRefused(test.Infer(FloatRequest("m", std::vector<float>(32 << 10))), kExhausted, {"65536"});
 }
 
-// Of a message of one letter, compressed.
-void MaxInflation() {
-  const auto send = [](const ServerOptions& options) {
-    TestServer test(options);
-    test.Upload("m", Weights(1));
-    inference::ModelInferRequest request = FloatRequest("m", {1});
-    request.set_id(std::string(2 << 20, 'x'));
-    grpc::ClientContext context;
-    context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
-    inference::ModelInferResponse reply;
-    return test.inference_stub->ModelInfer(&context, request, &reply);
-  };
-  EXPECT_TRUE(send({.max_inflation = 1'032}).ok());
-  ExpectRefused(send({.max_inflation = 9}), kExhausted, {"9 times its size", "--max_inflation"});
-}
-
 void ChunkBytes() {
   TestServer test({.max_chunk_bytes = 16});
   EXPECT_TRUE(test.Send(UploadMessages("m", Weights(6), 16)).ok());
@@ -73,44 +53,6 @@ void ChunkBytes() {
 void Models() {
   ExpectBound({.max_models = 1}, ReluModel(), Weights(1), kExhausted,
               {"1 model versions", "--max_models"});
-}
-
-void Uploads() {
-  TestServer test({.max_uploads = 1});
-  grpc::ClientContext context;
-  v1::UploadModelResponse reply;
-  auto writer = test.models->UploadModel(&context, &reply);
-  writer->Write(UploadMessages("m", Weights(3))[0]);
-  while (test.server->core().uploads() == 0) std::this_thread::yield();
-  ExpectRefused(test.Send(UploadMessages("n", ReluModel())), kExhausted,
-                {"1 uploads", "--max_uploads"});
-  context.TryCancel();
-  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
-}
-
-void UploadIdle() {
-  TestServer test({.upload_idle_ms = 50});
-  grpc::ClientContext context;
-  v1::UploadModelResponse reply;
-  auto writer = test.models->UploadModel(&context, &reply);
-  writer->Write(UploadMessages("m", Weights(3))[0]);
-  ExpectRefused(writer->Finish(), grpc::StatusCode::DEADLINE_EXCEEDED, {"50 ms", "--upload_idle"});
-}
-
-// At a byte a second nothing that follows the header is read in time.
-void UploadRate() {
-  TestServer fast({.upload_rate = 1 << 30});
-  fast.Upload("m", Weights(3));
-  TestServer slow({.upload_rate = 1});
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
-  v1::UploadModelResponse reply;
-  auto writer = slow.models->UploadModel(&context, &reply);
-  for (const auto& message : UploadMessages("m", Weights(3))) writer->Write(message);
-  writer->WritesDone();
-  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  while (slow.server->core().uploads() > 0) std::this_thread::yield();
-  EXPECT_FALSE(slow.server->core().registry().Find("m", "").ok());
 }
 
 ServerOptions WithCache(ServerOptions options = {}) {
@@ -211,13 +153,6 @@ void Pending() {
   Held held({.threads = 2, .max_pending = 2, .contexts = 2});
   for (int i = 0; i < 2; ++i) held.Call(held.test.inference_stub.get());
   ExpectRefused(held.test.Infer(FloatRequest("m", {1})), kExhausted, {"2 calls", "--max_pending"});
-}
-
-std::unique_ptr<inference::GRPCInferenceService::Stub> OtherConnection(const TestServer& test) {
-  grpc::ChannelArguments own;
-  own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return inference::GRPCInferenceService::NewStub(grpc::CreateCustomChannel(
-      absl::StrCat("127.0.0.1:", test.server->port()), grpc::InsecureChannelCredentials(), own));
 }
 
 // What is more never leaves the client, and keeps nobody else out.
@@ -385,85 +320,18 @@ void Streams() {
   EXPECT_THAT(test.Infer("served", {2}), testing::ElementsAre(2));
 }
 
-int Connect(int port) {
-  const int end = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(end, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  return end;
-}
-
-// What is read until it is closed.
-std::string ReadAll(int end) {
-  std::string all;
-  char bytes[256];
-  for (ssize_t got = 0; (got = read(end, bytes, sizeof(bytes))) > 0;) all.append(bytes, got);
-  return all;
-}
-
-// A client that says what HTTP/2 clients say first, and then nothing, until it is closed.
-void AwaitClose(int port) {
-  const int end = Connect(port);
-  const std::string hello =
-      std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string("\0\0\0\4\0\0\0\0\0", 9);
-  EXPECT_EQ(write(end, hello.data(), hello.size()), static_cast<ssize_t>(hello.size()));
-  (void)ReadAll(end);
-  close(end);
-}
-
-grpc::StatusCode Ask(inference::GRPCInferenceService::Stub& stub) {
-  grpc::ClientContext context;
-  inference::ModelInferResponse reply;
-  return stub.ModelInfer(&context, FloatRequest("m", {1}), &reply).error_code();
-}
-
-// One connection is the test's own, for its calls.
-void MaxConnections() {
-  TestServer test({.max_connections = 2});
-  test.Upload("m", Weights(1));
-  const int held = Connect(test.server->port());
-  char first = 0;
-  EXPECT_EQ(read(held, &first, 1), 1);  // gRPC's settings: it has been taken
-  const int refused = Connect(test.server->port());
-  EXPECT_EQ(ReadAll(refused), "");
-  close(refused);
-  EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));
-  const MetricCells& metrics = test.server->core().metrics().server();
-  EXPECT_GE(metrics.value(Metric::kRefusals, static_cast<int>(Refusal::kConnections)), 1);
-  EXPECT_EQ(Ask(*OtherConnection(test)), grpc::StatusCode::UNAVAILABLE);
-  close(held);
-  // Its place is free once gRPC has seen that it is closed.
-  while (Ask(*OtherConnection(test)) != grpc::StatusCode::OK) {
-  }
-}
-
-void Keepalive() {
-  TestServer test({.keepalive_ms = 1000});  // which our own client meets
-  test.Upload("m", Weights(1));
-  AwaitClose(test.server->port());
-  EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));
-}
-
 LimitCases AllCases() {
   LimitCases cases{
       {"memory_limit", MemoryLimit},
       {"max_message_bytes", MessageBytes},
-      {"max_inflation", MaxInflation},
       {"max_chunk_bytes", ChunkBytes},
       {"max_import_bytes", ImportBytes},
       {"max_onnx_bytes", OnnxBytes},
       {"max_onnx_files", OnnxCount},
       {"max_models", Models},
-      {"max_uploads", Uploads},
-      {"upload_idle", UploadIdle},
-      {"upload_rate", UploadRate},
-      {"max_connections", MaxConnections},
       {"max_connection_calls", ConnectionCalls},
       {"max_pending", Pending},
       {"max_streams", Streams},
-      {"keepalive", Keepalive},
       {"max_queue", Queue},
       {"max_client_percent", ClientPercent},
       {"max_queue_delay", QueueDelay},
@@ -474,6 +342,7 @@ LimitCases AllCases() {
       {"max_wait", Wait},
   };
   cases.insert(GraphLimitCases().begin(), GraphLimitCases().end());
+  cases.insert(ClientLimitCases().begin(), ClientLimitCases().end());
   return cases;
 }
 

@@ -3,9 +3,11 @@
 #define ATHANOR_SERVER_LIMITS_TESTING_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/options.h"
@@ -16,6 +18,8 @@ namespace athanor {
 using LimitCases = std::map<std::string, void (*)()>;
 // Of what a graph may be.
 const LimitCases& GraphLimitCases();
+// Of how clients come, and how they send.
+const LimitCases& ClientLimitCases();
 
 inline constexpr auto kExhausted = grpc::StatusCode::RESOURCE_EXHAUSTED;
 inline constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
@@ -34,6 +38,14 @@ inline void ExpectBound(const ServerOptions& options, const TestModel& good, con
   TestServer test(options);
   test.Upload("good", good);
   ExpectRefused(test.Send(UploadMessages("bad", bad)), code, parts);
+}
+
+inline std::unique_ptr<inference::GRPCInferenceService::Stub> OtherConnection(
+    const TestServer& test) {
+  grpc::ChannelArguments own;
+  own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return inference::GRPCInferenceService::NewStub(grpc::CreateCustomChannel(
+      absl::StrCat("127.0.0.1:", test.server->port()), grpc::InsecureChannelCredentials(), own));
 }
 
 inline TestModel Weights(size_t count) { return ScaleModel(std::vector<float>(count, 1)); }

@@ -64,8 +64,12 @@ struct ServerOptions {
   int64_t max_models = 10'000;
   int64_t max_uploads = 16;
   int64_t upload_idle_ms = 60'000;
-  int64_t upload_rate = 0;  // bytes a second; 0: no bound
+  int64_t upload_time_ms = 6 * 3'600'000;  // 0: no end
+  int64_t upload_least_rate = 8 << 10;     // bytes a second
+  int64_t upload_rate = 0;                 // bytes a second; 0: no bound
   int64_t max_connections = 4'096;
+  int64_t connection_quiet_ms = 2'000;
+  int64_t max_peer_percent = 75;
   int64_t max_connection_calls = 1'024;
   int64_t max_pending = 1'024;
   int64_t max_streams = 256;

@@ -54,7 +54,7 @@ void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // One that never says that it speaks HTTP/2; gRPC's own bound is two minutes.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                              static_cast<int>(std::min<int64_t>(2 * milliseconds, 120'000)));
+                              static_cast<int>(std::min<int64_t>(2 * milliseconds, 20'000)));
 }
 
 }  // namespace
@@ -118,7 +118,10 @@ absl::Status Server::Listen() {
 absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
   const ServerOptions& options = core_->options();
   ConnectionOptions connections;
-  connections.most = options.max_connections;
+  connections.limits = {.most = options.max_connections,
+                        .peer_percent = options.max_peer_percent,
+                        .quiet = std::chrono::milliseconds(options.connection_quiet_ms),
+                        .calls = &core_->connection_calls()};
   connections.take = [acceptor = acceptor_.get()](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;

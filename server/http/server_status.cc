@@ -250,7 +250,7 @@ nlohmann::json ServerStatus(ServerCore& core) {
        {{"now", core.active_calls()},
         {"queued", Queued(core)},
         {"most", core.options().max_pending}}},
-      {"uploads", {{"now", core.uploads().load()}, {"most", core.options().max_uploads}}},
+      {"uploads", {{"now", core.uploads()}, {"most", core.options().max_uploads}}},
       {"jobs", {{"unfinished", Unfinished(core)}}},
       {"memory", Memory(core.ledger())},
       {"refusals", Refusals(core.metrics().server())},
@@ -295,7 +295,7 @@ void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point star
   add(Metric::kResident, ResidentBytes());
   add(Metric::kCalls, core.active_calls());
   add(Metric::kQueued, Queued(core));
-  add(Metric::kUploadsRunning, core.uploads().load());
+  add(Metric::kUploadsRunning, core.uploads());
   add(Metric::kJobsUnfinished, Unfinished(core));
   add(Metric::kStartTime, std::chrono::duration<double>(started.time_since_epoch()).count());
   add(Metric::kInfo, 1, {kVersion});

@@ -47,7 +47,7 @@ struct MethodTraits {
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   UnaryCall(ServerCore& core, MethodTraits traits, grpc::CallbackServerContext* context)
-      : slot_(core), core_(core), traits_(traits), context_(context) {}
+      : slot_(core, context->peer()), core_(core), traits_(traits), context_(context) {}
 
   // `answer` parses `bytes`, works and serialises.
   void Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer);

@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kLookAgain{5};
 class CancelCall final : public grpc::ServerUnaryReactor {
  public:
   CancelCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : slot_(core), core_(core), context_(context), reply_bytes_(reply) {}
+      : slot_(core, context->peer()), core_(core), context_(context), reply_bytes_(reply) {}
 
   void Begin(const grpc::ByteBuffer& bytes) {
     v1::CancelCompileJobRequest request;

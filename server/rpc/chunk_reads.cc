@@ -14,16 +14,25 @@ constexpr std::chrono::milliseconds kLookAgain{100};
 
 void ChunkReads::Begin() {
   absl::Status admitted = slot_.status();
-  if (core_.uploads().fetch_add(1) >= core_.options().max_uploads && admitted.ok()) {
+  if (admitted.ok()) {
+    auto place = core_.upload_places().Take(
+        PeerOfCall(context_->peer()).host, [this](const absl::Status& why) { GiveUp(why); },
+        UploadPlaces::Clock::now());
+    if (place.ok()) {
+      place_ = *std::move(place);
+      return Read();
+    }
     core_.metrics().server().Count(Metric::kRefusals, Refusal::kUploads);
-    admitted = absl::ResourceExhaustedError(absl::StrCat(
-        core_.options().max_uploads, " uploads are under way, the most allowed (--max_uploads)"));
+    admitted = place.status();
   }
-  admitted.ok() ? Read() : End(admitted);
+  End(admitted);
 }
 
 void ChunkReads::OnReadDone(bool ok) {
-  if (!StopIdleTimer()) return;  // the timer ends the call
+  const auto bytes = ok ? static_cast<int64_t>(bytes_.Length()) : 0;
+  // Else the call is ended: too little came, or another has its place.
+  if (!core_.upload_places().Came(*place_, bytes, UploadPlaces::Clock::now())) return;
+  core_.timer().Cancel(timer_);
   queue_.Submit([this, ok] { Work(ok); });
 }
 
@@ -33,7 +42,7 @@ void ChunkReads::Read() {
 }
 
 void ChunkReads::FinishUpload(const grpc::Status& status) {
-  core_.uploads().fetch_sub(1);
+  if (place_ != nullptr) core_.upload_places().Drop(place_);
   Finish(status);
 }
 
@@ -45,22 +54,24 @@ void ChunkReads::ReadAt(Timer::Clock::time_point when) {
 }
 
 void ChunkReads::ReadNow() {
-  idle_ = std::make_shared<Idle>();
-  timer_ = core_.timer().At(
-      Timer::Clock::now() + std::chrono::milliseconds(core_.options().upload_idle_ms),
-      [this, idle = idle_] {
-        if (idle->decided.exchange(true)) return;
-        End(absl::DeadlineExceededError(absl::StrCat(what_, ": nothing came for ",
-                                                     core_.options().upload_idle_ms,
-                                                     " ms (--upload_idle)", WhatIsMissing())));
-      });
+  UploadPlaces& places = core_.upload_places();
+  Timer& timer = core_.timer();
+  const UploadPlaces::PlacePtr place = place_;
+  const UploadPlaces::Turn turn = places.Wait(*place, Timer::Clock::now());
+  // The call is there as long as the turn lasts.
+  const auto expire = [this, &places, place, turn] {
+    const auto why = places.Expire(*place, turn, Timer::Clock::now());
+    if (why.has_value()) GiveUp(*why);
+  };
+  timer_ = timer.At(turn.until, expire);
   StartRead(&bytes_);
+  // From here on the call may be over.
+  places.Asked(*place, turn);
+  if (Timer::Clock::now() >= turn.until) timer.At(turn.until, expire);
 }
 
-bool ChunkReads::StopIdleTimer() {
-  const bool first = !idle_->decided.exchange(true);
-  if (first) core_.timer().Cancel(timer_);
-  return first;
+void ChunkReads::GiveUp(const absl::Status& why) {
+  End(absl::Status(why.code(), absl::StrCat(what_, ": ", why.message(), WhatIsMissing())));
 }
 
 }  // namespace athanor

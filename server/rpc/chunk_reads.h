@@ -1,10 +1,8 @@
-// What calls share to which clients stream chunks: admission, one read at a time and no faster than
-// --upload_rate, an end for those that say nothing.
+// What calls share to which clients stream chunks: a place (upload_places.h), one read at a time
+// and no faster than --upload_rate, an end for those that say nothing or too little.
 #ifndef ATHANOR_SERVER_RPC_CHUNK_READS_H_
 #define ATHANOR_SERVER_RPC_CHUNK_READS_H_
 
-#include <atomic>
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -28,7 +26,7 @@ class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   // `what` is being sent, for errors: "upload".
   ChunkReads(ServerCore& core, grpc::CallbackServerContext* context, WorkQueue& queue,
              const char* what)
-      : slot_(core), core_(core), context_(context), queue_(queue), what_(what) {}
+      : slot_(core, context->peer()), core_(core), context_(context), queue_(queue), what_(what) {}
 
   // On the queue: bytes_ has come, or, without `ok`, the client is done or gone. Reads on, or ends.
   virtual void Work(bool ok) = 0;
@@ -46,19 +44,14 @@ class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   grpc::ByteBuffer bytes_;
 
  private:
-  // Shared with the timer, which may outlive the call.
-  struct Idle {
-    std::atomic<bool> decided{false};
-  };
-
   void ReadAt(Timer::Clock::time_point when);
   void ReadNow();
-  // False if the timer was first.
-  bool StopIdleTimer();
+  // While it waits for its client: whoever ended the wait.
+  void GiveUp(const absl::Status& why);
 
   WorkQueue& queue_;
   const char* const what_;
-  std::shared_ptr<Idle> idle_;
+  UploadPlaces::PlacePtr place_;  // null: it was refused
   Timer::Id timer_ = 0;
 };
 

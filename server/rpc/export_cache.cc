@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCa
 class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   ExportCall(ServerCore& core, grpc::CallbackServerContext* context)
-      : slot_(core), core_(core), context_(context) {}
+      : slot_(core, context->peer()), core_(core), context_(context) {}
 
   void Begin(const grpc::ByteBuffer& bytes) {
     absl::Status status = slot_.status();

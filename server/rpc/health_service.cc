@@ -112,7 +112,11 @@ void HealthService::TellAll() {
 grpc::ServerUnaryReactor* HealthService::Check(Context* context, const Bytes* request,
                                                Bytes* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(EndCall("Check", *context, CheckOne(core_, *request, reply)));
+  const int port = PortOfCall(context->peer());
+  core_.connection_calls().Begin(port);
+  const absl::Status status = CheckOne(core_, *request, reply);
+  core_.connection_calls().End(port);
+  reactor->Finish(EndCall("Check", *context, status));
   return reactor;
 }
 

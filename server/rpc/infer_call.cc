@@ -61,7 +61,11 @@ class InferCall::Turn final : public QueuedRequest {
 
 InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply)
-    : slot_(core), core_(core), context_(context), request_bytes_(request), reply_bytes_(reply) {}
+    : slot_(core, context->peer()),
+      core_(core),
+      context_(context),
+      request_bytes_(request),
+      reply_bytes_(reply) {}
 
 InferCall* InferCall::Begin() {
   if (absl::Status s = slot_.status(); !s.ok()) {

@@ -17,7 +17,7 @@ void WatchStream::Link::AskAt(Timer::Clock::time_point when) {
 }
 
 WatchStream::WatchStream(ServerCore& core, grpc::CallbackServerContext* context, const char* method)
-    : slot_(core, CallKind::kStream),
+    : slot_(core, context->peer(), CallKind::kStream),
       core_(core),
       context_(context),
       method_(method),
