@@ -224,6 +224,7 @@ absl::Status TunerProcess::Spawn() {
   fd_ = ends[0];
   words_fd_ = words;
   pid_ = *pid;
+  child_ = std::make_unique<ChildReaper>(pid_);
   warm_ = false;
   ++starts_;
   return absl::OkStatus();
@@ -231,12 +232,8 @@ absl::Status TunerProcess::Spawn() {
 
 // Kills, waits and gives back all that belonged to the child. Returns its wait status.
 int TunerProcess::Reap() {
-  // To the group first: a checked kernel's process is in it.
-  kill(-pid_, SIGKILL);
-  kill(pid_, SIGKILL);
-  int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = child_->End();
+  child_.reset();
   pid_ = -1;
   CloseFd(&fd_);
   CloseFd(&words_fd_);
@@ -257,14 +254,7 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
                                 milliseconds timeout) {
   if (absl::IsInvalidArgument(why)) return why;  // nothing was sent
   // A child that closed the socket is dying: its own end tells more than our signal would.
-  if (absl::IsUnavailable(why)) {
-    siginfo_t info;
-    for (int i = 0; i < 200; ++i) {
-      info.si_pid = 0;
-      if (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0) break;
-      usleep(5000);
-    }
-  }
+  if (absl::IsUnavailable(why)) child_->Await(std::chrono::seconds(1));
   const std::string words = LastWords();
   const int status = Reap();
   if (absl::IsCancelled(why)) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));

@@ -25,6 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "compiler/ir/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/child_reaper.h"
 #include "server/measuring_turns.h"
 #include "server/traffic.h"
 
@@ -150,8 +151,9 @@ class TunerProcess {
   const TunerOptions options_;
   std::string binary_;
   pid_t pid_ = -1;
-  int fd_ = -1;        // our end of the socket pair
-  int words_fd_ = -1;  // memory file: the child's standard error
+  std::unique_ptr<ChildReaper> child_;  // of that; null: none
+  int fd_ = -1;                         // our end of the socket pair
+  int words_fd_ = -1;                   // memory file: the child's standard error
   int wake_fd_ = -1;   // event of Interrupt
   bool warm_ = false;  // this child has answered before
   bool background_ = false;

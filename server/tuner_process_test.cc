@@ -57,6 +57,16 @@ TEST_F(TunerProcessTest, ChildKilledBetweenCallsIsReplaced) {
   EXPECT_EQ(tuner_->starts(), 2);
 }
 
+TEST_F(TunerProcessTest, AnIdleChildThatEndsIsNoZombie) {
+  const pid_t first = tuner_->pid();
+  kill(first, SIGKILL);
+  // As long as it takes: a test that waits for ever has failed. A zombie is not gone.
+  while (kill(first, 0) == 0) std::this_thread::yield();
+  EXPECT_EQ(CompileAndCheck(Kernel("")).code(), Code::kInternal);
+  EXPECT_TRUE(CompileAndCheck(Kernel("")).ok());
+  EXPECT_EQ(tuner_->starts(), 2);
+}
+
 TEST_F(TunerProcessTest, InterruptEndsTheRunningCallAndThoseAfterIt) {
   std::thread interrupter([this] {
     std::this_thread::sleep_for(milliseconds(500));
