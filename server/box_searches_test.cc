@@ -212,10 +212,9 @@ TEST_F(BoxSearchesTest, WithoutGapsToCompareInItEndsWithItsTime) {
   control_->Search({.plans = 1});
   const auto version = StoreBoxes();
   control_->HoldSearches();
-  const auto job = StartWith(version, "3ms");
+  const auto job = StartWith(version, "300ms");
   control_->AwaitSearch();
-  Steps(1);
-  control_->Search({.first = 1, .crowded = 1 << 30});
+  control_->Search({.first = 1, .crowded = 1 << 30});  // of the boxes
   control_->ReleaseSearches();
   const Job end = AwaitEnd(*job);
   EXPECT_EQ(end.phase(), Job::DONE);

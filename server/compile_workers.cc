@@ -346,7 +346,8 @@ CompileWorkers::Turn CompileWorkers::NextTurn(int index, WorkerSearches* searche
   AtWork& worker = at_work_[index];
   bool stopped = searches->BringStoppedForward();
   while (!stopping_ && !stopped && ToBuild(index)) {
-    cv_.Wait(lock);
+    const auto soon = SearchTime::Clock::now() + std::chrono::minutes(1);
+    cv_.WaitUntil(lock, std::min(soon, searches->FirstEnd()));
     stopped = searches->BringStoppedForward();
   }
   Turn turn;

@@ -43,10 +43,17 @@ void MachineLimits::Take(const internal::MachineReply& m) {
                       {"f32_gflop_per_s", b.f32_flops_per_second() / 1e9}});
 }
 
-absl::StatusOr<internal::MachineReply> MachineLimits::Get(Measure measure, When when) {
+absl::StatusOr<internal::MachineReply> MachineLimits::Get(Measure measure, When when,
+                                                          Clock::time_point until) {
   MutexLock lock(mu_);
   // Who may go on with what is known does not wait for another's measurement.
-  while (measuring_ && (!best_ || when == When::kNow)) measured_.Wait(lock);
+  bool waits = true;
+  while (waits && measuring_ && (!best_ || when == When::kNow)) {
+    waits = measured_.WaitUntil(lock, until);
+  }
+  if (measuring_ && !best_) {
+    return absl::AbortedError("the machine is still being measured, and the search's time is up");
+  }
   const bool due = !best_ || when == When::kNow || now_() >= Due();
   if (measuring_ || !due) return *best_;
   measuring_ = true;

@@ -43,7 +43,10 @@ class MachineLimits {
 
   // The best so far, measured again before where that is due, or kNow. `measure`'s error where
   // nothing is known; otherwise what is known stays.
-  absl::StatusOr<internal::MachineReply> Get(Measure measure, When when = When::kDue);
+  // Who waits for another's measurement waits no longer than `until`: ABORTED where nothing is
+  // known then.
+  absl::StatusOr<internal::MachineReply> Get(Measure measure, When when = When::kDue,
+                                             Clock::time_point until = Clock::time_point::max());
 
   // A kernel reached `share` of a limit, more than 1. Nothing more happens when that was seen
   // before: some kernels take less than their bytes and operations as counted.

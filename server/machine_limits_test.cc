@@ -144,5 +144,16 @@ TEST_F(MachineLimitsTest, OneMeasuresAtATime) {
   EXPECT_GE(measured, 4 * 4);
 }
 
+// Whose own time is up does not wait for another's measurement.
+TEST_F(MachineLimitsTest, AWaitHasAnEnd) {
+  const auto measure = [&] {
+    const auto waits = limits_.Get([&] { return next_; }, MachineLimits::When::kDue,
+                                   MachineLimits::Clock::now() + milliseconds(1));
+    EXPECT_EQ(waits.status().code(), absl::StatusCode::kAborted) << waits.status();
+    return next_;
+  };
+  EXPECT_TRUE(limits_.Get(measure).ok());
+}
+
 }  // namespace
 }  // namespace athanor

@@ -10,6 +10,7 @@
 #ifndef ATHANOR_SERVER_PLAN_SEARCH_H_
 #define ATHANOR_SERVER_PLAN_SEARCH_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -60,8 +61,11 @@ class PlanSearch {
   // crashes or hangs costs itself; an error here ends the search. CANCELLED after the backend's
   // Interrupt. After `stop` it says so again.
   virtual absl::StatusOr<Step> Next() = 0;
-  // The time is up: the steps from here on measure the best plan if there is one, and end.
+  // The time is up soon: the steps from here on measure the best plan if there is one, and end.
   virtual void Finish() = 0;
+  // From `end` on it begins nothing, and nothing waits or measures beyond it: Next stops with
+  // STOP_BUDGET, comparisons and costs are ABORTED.
+  virtual void Until(std::chrono::steady_clock::time_point end) = 0;
   // After `found`, before Next: whether it serves now, or why it does not.
   virtual void Taken(const absl::Status& taken) = 0;
   virtual const v1::SearchProgress& progress() const = 0;

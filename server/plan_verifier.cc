@@ -54,7 +54,7 @@ absl::StatusOr<bool> PlanVerifier::Prepare() {
     while (!r->done) {
       if (std::chrono::steady_clock::now() - start > kPiece) return false;
       absl::Status status = Advance(r);
-      if (absl::IsCancelled(status)) return status;
+      if (absl::IsCancelled(status) || absl::IsAborted(status)) return status;
       if (status.ok()) continue;
       LogWarn(r->exact ? "no plan in f64 to compare with" : "no baseline to compare with",
               {{"error", status.ToString()}});

@@ -40,7 +40,7 @@ class PlanVerifier {
         approximate_(approximate) {}
 
   // Lowers, compiles and checks some of what plans are compared with; true: nothing is left. What
-  // cannot be made is remembered; the one error is CANCELLED.
+  // cannot be made is remembered; the errors are CANCELLED and ABORTED (the time is up).
   absl::StatusOr<bool> Prepare();
 
   // The baseline as it is lowered, whatever serves.

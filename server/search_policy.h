@@ -7,7 +7,7 @@
 // A budget is written in one way everywhere (flag, upload, StartCompile, SDK, command line):
 //
 //   0            the baseline only
-//   30s          a time, up to 720h; ms, s, m and h
+//   30s          a time, up to 720h; ms, s, m and h: by the clock on the wall (search_time.h)
 //   200c         a number of measured candidates, up to 1000000c
 //   fast         the cost model chooses, only the few finalist plans are measured
 //   exhaust      until everything was measured

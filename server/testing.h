@@ -36,6 +36,7 @@ struct TestSearch {
   v1::CompileJob::StopReason stop = v1::CompileJob::STOP_EXHAUSTED;
   absl::Status error;     // instead of `stop`, unless OK
   bool endless = false;   // instead: steps that find nothing, until its time is up
+  bool deaf = false;      // to Finish and Until
   int crowded = 0;        // first comparisons or costs that find no gaps to be measured in
   double compared = 0.5;  // time of its best plan by that of any other
   std::vector<absl::StatusOr<std::string>> pictures = {};  // of regions, after the first step

@@ -102,7 +102,8 @@ class ScriptedSearch final : public PlanSearch {
     }
     return step;
   }
-  void Finish() override { finishing_ = true; }
+  void Finish() override { finishing_ = !script_.deaf; }
+  void Until(std::chrono::steady_clock::time_point) override {}
   void Taken(const absl::Status& taken) override {
     control_->Tell((taken.ok() ? "taken " : "refused ") + offered_);
     if (!taken.ok()) return;

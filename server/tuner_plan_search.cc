@@ -74,7 +74,7 @@ void TunerPlanSearch::AddTime(const char* on, double seconds) {
 }
 
 absl::StatusOr<internal::MachineReply> TunerPlanSearch::MeasureMachine() {
-  const TunerProcess::Background background(&tuner_);
+  const TunerProcess::Background background(&tuner_, end_);
   const auto measure = [&] {
     return tuner_.Machine(machine_.target(), machine_.target().threads());
   };
@@ -87,7 +87,7 @@ absl::StatusOr<internal::MachineReply> TunerPlanSearch::MeasureMachine() {
 
 absl::StatusOr<bool> TunerPlanSearch::LearnLimits(MachineLimits::When when) {
   absl::StatusOr<internal::MachineReply> limits =
-      limits_.Get([&] { return MeasureMachine(); }, when);
+      limits_.Get([&] { return MeasureMachine(); }, when, end_);
   if (!limits.ok()) return limits.status();
   if (!start_.has_machine()) {
     *start_.mutable_machine() = *std::move(limits);
@@ -159,7 +159,16 @@ std::vector<absl::StatusOr<std::string>> TunerPlanSearch::TakePictures() {
 }
 
 absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
-  const TunerProcess::Background background(&tuner_);
+  const TunerProcess::Background background(&tuner_, end_);
+  absl::StatusOr<Step> step = Work();
+  // Nothing is at fault: it is tried again while there is time.
+  if (absl::IsAborted(step.status())) step = Step{};
+  const bool ended = step.ok() && (step->found.has_value() || step->stop.has_value());
+  if (step.ok() && !ended && Over()) step->stop = v1::CompileJob::STOP_BUDGET;
+  return step;
+}
+
+absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Work() {
   const bool nothing = next_kernel_ >= step_.kernels_size() && !step_.has_plan();
   if (nothing) {
     if (step_.done()) return Step{.stop = StopReasonOf(step_.stop())};
@@ -177,23 +186,24 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
     }
   }
   if (next_kernel_ < step_.kernels_size()) {
+    if (finishing_) {
+      LeaveKernels();
+      return Step{};
+    }
     const absl::Status tried = TryKernel(step_.kernels(next_kernel_));
-    if (absl::IsAborted(tried)) return Step{};
     if (!tried.ok()) return tried;
     ++next_kernel_;
     return Step{};
   }
   if (winner_) return Timed("verify", [&] { return VerifyWinner(); });
-  const absl::Status tried = TryPlan();
-  if (absl::IsAborted(tried)) return Step{};
-  if (!tried.ok()) return tried;
+  if (const absl::Status tried = TryPlan(); !tried.ok()) return tried;
   if (!winner_) step_.clear_plan();
   return Step{};
 }
 
 bool TunerPlanSearch::TryAgain(const absl::Status& status) {
   if (!absl::IsAborted(status)) return false;
-  return !finishing_ || !std::exchange(last_try_, true);
+  return !finishing_ || Over() || !std::exchange(last_try_, true);
 }
 
 void TunerPlanSearch::Fail(v1::SearchFailure failure, const absl::Status& status) {
@@ -253,7 +263,7 @@ absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& oth
   comparison.set_low(1);
   comparison.set_high(1);
   if (comparison.plan_id() == comparison.against()) return comparison;
-  const TunerProcess::Background background(&tuner_);
+  const TunerProcess::Background background(&tuner_, end_);
   absl::StatusOr<Comparison> times = Compare(other, serving_, step_.sizes());
   if (!times.ok()) return times.status();
   comparison.set_ratio(times->ratio);
@@ -263,7 +273,7 @@ absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& oth
 }
 
 absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& plan) {
-  const TunerProcess::Background background(&tuner_);
+  const TunerProcess::Background background(&tuner_, end_);
   if (auto learnt = LearnLimits(MachineLimits::When::kDue); !learnt.ok()) return learnt.status();
   internal::MeasureRequest request = RequestFor({&plan}, step_.sizes());
   request.set_steps(true);
@@ -383,7 +393,7 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::VerifyWinner() {
   if (!*prepared) return Step{};
   absl::Status right = verifier_.Verify(*winner_, step_.plan().sizes());
   if (WorthRetrying(right)) right = verifier_.Verify(*winner_, step_.plan().sizes());
-  if (absl::IsCancelled(right)) return right;
+  if (absl::IsCancelled(right) || absl::IsAborted(right)) return right;
   if (right.ok()) {
     found_ = *std::move(winner_);
   } else {

@@ -40,6 +40,7 @@ class TunerPlanSearch final : public PlanSearch {
 
   absl::StatusOr<Step> Next() override;
   void Finish() override { finishing_ = true; }
+  void Until(std::chrono::steady_clock::time_point end) override { end_ = end; }
   void Taken(const absl::Status& taken) override;
   const v1::SearchProgress& progress() const override { return progress_; }
   std::vector<absl::StatusOr<std::string>> TakePictures() override;
@@ -47,6 +48,9 @@ class TunerPlanSearch final : public PlanSearch {
   absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override;
 
  private:
+  // As Next; ABORTED: the time is up, or requests left none to measure.
+  absl::StatusOr<Step> Work();
+  bool Over() const { return std::chrono::steady_clock::now() >= end_; }
   using Sizes = google::protobuf::RepeatedPtrField<internal::Sizes>;
   // Adds the time that `work` takes to what the progress says of `on`; returns what it returns.
   template <typename Work>
@@ -73,9 +77,11 @@ class TunerPlanSearch final : public PlanSearch {
   void KeepRecipes();
   // What lies beside the kernels that are measured, at these sizes. The one error is CANCELLED.
   absl::Status LearnActivations(const Sizes& sizes);
-  // What is known of it, else compiles, checks and measures; only CANCELLED and ABORTED (requests
-  // left no time to measure, to be tried again) are errors, all else is an outcome.
+  // What is known of it, else compiles, checks and measures; only CANCELLED and ABORTED (there was
+  // no time to measure, to be tried again) are errors, all else is an outcome.
   absl::Status TryKernel(const internal::SearchKernel& kernel);
+  // Those of the step that are left have no time to be tried.
+  void LeaveKernels();
   // On an error `fault` is what the kernel failed at; none: it may not be the kernel's.
   absl::StatusOr<TimingRow> MeasureKernel(const internal::SearchKernel& kernel,
                                           std::optional<FailureKind>* fault);
@@ -97,9 +103,8 @@ class TunerPlanSearch final : public PlanSearch {
   absl::StatusOr<Comparison> Compare(const Found& before, const Found& after, const Sizes& sizes);
   internal::MeasureRequest RequestFor(std::initializer_list<const Found*> plans,
                                       const Sizes& sizes) const;
-  // Whether what could not be measured for requests is tried again: as long as there is time, and
-  // once when it is up, since what was in the way may have been a build, which no further step runs
-  // beside.
+  // Whether a plan that could not be measured for requests is tried again: once when the search is
+  // to finish, since what was in the way may have been a build, which no further step runs beside.
   bool TryAgain(const absl::Status& status);
   void Record(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);
   void Fail(v1::SearchFailure failure, const absl::Status& status);
@@ -137,8 +142,8 @@ class TunerPlanSearch final : public PlanSearch {
   // none was asked for yet.
   std::vector<int64_t> activation_bytes_;
   bool finishing_ = false;
-  bool last_try_ = false;        // finishing, and there were no gaps to measure in
-  bool crowded_out_ = false;     // nor were there again: none is waited for
+  bool last_try_ = false;  // finishing, and there were no gaps to measure in
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();
   std::optional<Found> winner_;  // faster, not verified
   PlanVerifier verifier_;
   const CandidateMemory memory_;

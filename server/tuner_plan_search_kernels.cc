@@ -30,7 +30,9 @@ absl::Status TunerPlanSearch::LearnActivations(const Sizes& sizes) {
   if (plan->kind() == kSearchedPlan) {
     const absl::StatusOr<const v1::Plan*> baseline =
         Timed("search", [&] { return verifier_.BaselinePlan(); });
-    if (absl::IsCancelled(baseline.status())) return baseline.status();
+    if (absl::IsCancelled(baseline.status()) || absl::IsAborted(baseline.status())) {
+      return baseline.status();
+    }
     if (baseline.ok()) plan = *baseline;
   }
   for (const internal::Sizes& size : sizes) {
@@ -62,11 +64,8 @@ absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
     return absl::OkStatus();
   }
   std::optional<FailureKind> fault;
-  const absl::StatusOr<TimingRow> row =
-      crowded_out_ ? absl::AbortedError("not measured: requests left no gaps, and the time is up")
-                   : MeasureKernel(kernel, &fault);
-  if (absl::IsCancelled(row.status()) || TryAgain(row.status())) return row.status();
-  crowded_out_ = absl::IsAborted(row.status());
+  const absl::StatusOr<TimingRow> row = MeasureKernel(kernel, &fault);
+  if (absl::IsCancelled(row.status()) || absl::IsAborted(row.status())) return row.status();
   maker_.CountCandidate();
   if (row.ok()) {
     memory_.Put(of, *row);
@@ -77,6 +76,13 @@ absl::Status TunerPlanSearch::TryKernel(const internal::SearchKernel& kernel) {
   if (fault.has_value()) memory_.PutFailure(of, *fault, row.status());
   Record(kernel.key(), row.status());
   return absl::OkStatus();
+}
+
+void TunerPlanSearch::LeaveKernels() {
+  for (; next_kernel_ < step_.kernels_size(); ++next_kernel_) {
+    Record(step_.kernels(next_kernel_).key(),
+           absl::AbortedError("not measured: the search's time is up"));
+  }
 }
 
 absl::StatusOr<TimingRow> TunerPlanSearch::MeasureKernel(const internal::SearchKernel& kernel,

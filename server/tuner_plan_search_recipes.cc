@@ -30,7 +30,7 @@ absl::Status TunerPlanSearch::LearnRecipes() {
   *request.mutable_start() = start_;
   request.mutable_start()->set_name_regions(true);
   absl::StatusOr<internal::SearchReply> named = tuner_.Search(request);
-  if (absl::IsCancelled(named.status())) return named.status();
+  if (absl::IsCancelled(named.status()) || absl::IsAborted(named.status())) return named.status();
   if (!named.ok()) {
     // What is wrong with the graph, the search will say.
     LogWarn("search without recipes", {{"error", named.status().ToString()}});

@@ -38,6 +38,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr off_t kMaxWords = 2000;
+// What has begun may go on for so long when the time is up; a kernel is compiled in less.
+constexpr milliseconds kGrace{250};
 constexpr double kFastest = 1e18;  // bytes or operations per second, of any machine
 
 // Nothing of the server's environment is the kernels' business.
@@ -283,25 +285,33 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(internal::TunerReque
   if (background_) timeout *= kBackgroundPatience;
   MeasuringTurns::Turn turn;
   if (background_ && options_.turns != nullptr) {
-    turn = options_.turns->Take(KindOf(request), [this] { return Interrupted(); });
+    turn = options_.turns->Take(KindOf(request), [this] { return Interrupted() || Over(); });
   }
   if (Interrupted()) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
+  const absl::Status over = absl::AbortedError(absl::StrCat(doing, ": the search's time is up"));
+  if (Over()) return over;
+  request.set_end_us(end_.time_since_epoch() / std::chrono::microseconds(1));
   if (pid_ < 0) {
     if (absl::Status s = Spawn(); !s.ok()) return s;
   }
   FrameWait wait{std::chrono::steady_clock::now() + timeout, wake_fd_};
   if (!warm_) wait.deadline += options_.start_timeout;
-  if (absl::Status s = WriteFrame(fd_, request, wait); !s.ok()) return Lose(s, doing, timeout);
+  const bool cut_short = end_ < wait.deadline - kGrace;
+  if (cut_short) wait.deadline = end_ + kGrace;
+  const auto lose = [&](const absl::Status& why) {
+    absl::Status lost = Lose(why, doing, timeout);
+    return cut_short && absl::IsDeadlineExceeded(why) ? over : lost;
+  };
+  if (absl::Status s = WriteFrame(fd_, request, wait); !s.ok()) return lose(s);
   absl::StatusOr<std::string> bytes = ReadFrame(fd_, options_.max_reply_bytes, wait);
-  if (!bytes.ok()) return Lose(bytes.status(), doing, timeout);
+  if (!bytes.ok()) return lose(bytes.status());
   internal::TunerReply reply;
   if (!reply.ParseFromString(*bytes)) {
-    return Lose(absl::DataLossError("it does not parse"), doing, timeout);
+    return lose(absl::DataLossError("it does not parse"));
   }
   if (reply.code() < 0 || reply.code() > static_cast<int>(absl::StatusCode::kUnauthenticated) ||
       (reply.code() == 0 && static_cast<int>(reply.kind_case()) == 0)) {
-    return Lose(absl::DataLossError(absl::StrCat("code ", reply.code(), " without a value")), doing,
-                timeout);
+    return lose(absl::DataLossError(absl::StrCat("code ", reply.code(), " without a value")));
   }
   warm_ = true;
   return reply;

@@ -103,18 +103,27 @@ class TunerProcess {
   // signal, or a senseless reply), CANCELLED (Interrupt), UNAVAILABLE (no child can be started).
 
   // Calls made while one lives are background work: at low priority while there are
-  // requests, and with four times the time, since others go first.
+  // requests, and with four times the time, since others go first. From `end` on none is begun, and
+  // none waits for its turn or measures: ABORTED. One that goes on for a quarter of a second longer
+  // costs the child.
   class Background {
    public:
-    explicit Background(TunerProcess* tuner)
-        : tuner_(*tuner), before_(std::exchange(tuner->background_, true)) {}
-    ~Background() { tuner_.background_ = before_; }
+    explicit Background(TunerProcess* tuner, std::chrono::steady_clock::time_point end =
+                                                 std::chrono::steady_clock::time_point::max())
+        : tuner_(*tuner),
+          before_(std::exchange(tuner->background_, true)),
+          end_before_(std::exchange(tuner->end_, end)) {}
+    ~Background() {
+      tuner_.background_ = before_;
+      tuner_.end_ = end_before_;
+    }
     Background(const Background&) = delete;
     Background& operator=(const Background&) = delete;
 
    private:
     TunerProcess& tuner_;
     const bool before_;
+    const std::chrono::steady_clock::time_point end_before_;
   };
 
   // From any thread: the call that is running, and those after it until ClearInterrupt, return
@@ -134,6 +143,7 @@ class TunerProcess {
 
   absl::Status Spawn();
   bool Interrupted() const;
+  bool Over() const { return std::chrono::steady_clock::now() >= end_; }
   // A reply of any code, or how the child was lost.
   absl::StatusOr<internal::TunerReply> Exchange(internal::TunerRequest& request,
                                                 absl::string_view doing,
@@ -157,6 +167,7 @@ class TunerProcess {
   int wake_fd_ = -1;   // event of Interrupt
   bool warm_ = false;  // this child has answered before
   bool background_ = false;
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();
   int64_t starts_ = 0;
   std::vector<uint64_t> ended_;  // searches, not told yet
 };

@@ -129,6 +129,34 @@ TEST(TunerProcessStartTest, OnlyBackgroundWorkWaitsForWhoMeasures) {
   EXPECT_EQ((*tuner)->starts(), 1);
 }
 
+// Whoever measures, and whatever a child does: the time of a search is up.
+TEST(TunerProcessStartTest, BackgroundWorkEndsWithItsTime) {
+  const std::string path = testing::TempDir() + "/silent-tuner";
+  std::ofstream(path) << "#!/bin/sh\nexec sleep 1000\n";
+  ASSERT_EQ(chmod(path.c_str(), 0700), 0);
+  MeasuringTurns turns;
+  TunerOptions options;
+  options.binary = path;
+  options.turns = &turns;
+  auto tuner = TunerProcess::Create(options);
+  ASSERT_TRUE(tuner.ok()) << tuner.status();
+  const auto soon = std::chrono::steady_clock::now() + milliseconds(20);
+  const TunerProcess::Background background(tuner->get(), soon);
+  {
+    const auto measures = turns.Take(MeasuringTurns::Kind::kMeasures, [] { return false; });
+    const absl::Status waited = (*tuner)->Measure({}).status();
+    EXPECT_EQ(waited.code(), absl::StatusCode::kAborted) << waited;
+    EXPECT_THAT(std::string(waited.message()), HasSubstr("the search's time is up"));
+  }
+  EXPECT_EQ((*tuner)->Measure({}).status().code(), absl::StatusCode::kAborted) << "not begun";
+  EXPECT_EQ((*tuner)->starts(), 0);
+  const TunerProcess::Background later(tuner->get(),
+                                       std::chrono::steady_clock::now() + milliseconds(200));
+  EXPECT_EQ((*tuner)->Target().status().code(), absl::StatusCode::kAborted) << "cut short";
+  EXPECT_EQ((*tuner)->starts(), 1);
+  EXPECT_EQ((*tuner)->pid(), -1);
+}
+
 TEST(TunerProcessStartTest, MissingBinaryIsNamed) {
   TunerOptions options;
   options.binary = "/nowhere/athanor-tuner";

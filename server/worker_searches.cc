@@ -12,7 +12,10 @@
 namespace athanor {
 namespace {
 
-// What a search gets before it makes room for another that waits in line.
+using Clock = SearchTime::Clock;
+
+// What a search gets before it makes room for another that waits in line; with less left it goes on
+// until its end.
 constexpr std::chrono::seconds kShare(60);
 
 double Seconds(std::chrono::steady_clock::duration d) {
@@ -31,11 +34,17 @@ bool WorkerSearches::Wanted(const CompileJob& job) {
 
 bool WorkerSearches::BringStoppedForward() {
   const auto stopped = std::find_if(searches_.begin(), searches_.end(), [](const Searching& s) {
-    return s.job->stop_requested().has_value();
+    return s.job->stop_requested().has_value() || s.time.Over(Clock::now());
   });
   if (stopped == searches_.end()) return false;
   std::rotate(searches_.begin(), stopped, stopped + 1);
   return true;
+}
+
+Clock::time_point WorkerSearches::FirstEnd() const {
+  Clock::time_point first = Clock::time_point::max();
+  for (const Searching& s : searches_) first = std::min(first, s.time.end());
+  return first;
 }
 
 std::optional<WorkerSearches::Waits> WorkerSearches::Start(
@@ -137,8 +146,11 @@ void WorkerSearches::RememberEnd(const Searching& s, v1::CompileJob::StopReason 
     case v1::CompileJob::STOP_ROOFLINE:
     case v1::CompileJob::STOP_STAGNATION:
     case v1::CompileJob::STOP_EXHAUSTED:
-    case v1::CompileJob::STOP_BUDGET:
       break;
+    case v1::CompileJob::STOP_BUDGET:
+      // One that others left no time has found out nothing.
+      if (s.search->progress().candidates() > 0) break;
+      return;
     default:
       return;
   }
@@ -147,12 +159,12 @@ void WorkerSearches::RememberEnd(const Searching& s, v1::CompileJob::StopReason 
   const SearchPolicy& policy = s.job->policy();
   keeper_.PutSearch(keeper_.KeyOf(version, s.parts.graph(), policy.ToProto()), policy,
                     {.stop = reason,
-                     .seconds = Seconds(s.used),
+                     .seconds = Seconds(s.time.Used(Clock::now())),
                      .candidates = s.search->progress().candidates()});
 }
 
 void WorkerSearches::ShowProgress(const Searching& s) {
-  const double seconds = Seconds(s.used);
+  const double seconds = Seconds(s.time.Used(Clock::now()));
   const SearchBudget budget = s.parts.share();
   const v1::SearchProgress& progress = s.search->progress();
   auto pictures = s.search->TakePictures();
@@ -213,41 +225,42 @@ absl::Status WorkerSearches::NoteCosts(Searching& s) {
   return absl::OkStatus();
 }
 
+void WorkerSearches::TakeFound(Searching& s, PlanSearch::Found found) {
+  const CompileJob& job = *s.job;
+  found.how = job.policy().ToProto();
+  const auto made = std::make_shared<const PlanSearch::Found>(std::move(found));
+  const absl::Status taken = Take(s, made);
+  s.search->Taken(taken);
+  if (!taken.ok()) return;
+  s.contest = {};  // faster than the leader
+  Remember(s, *made);
+  LogInfo("plan taken", {{"job", job.id()},
+                         {"model", job.version()->name()},
+                         {"version", job.version()->version()},
+                         {"bucket", s.parts.Text()},
+                         {"plan", made->plan.plan_id()},
+                         {"use", v1::SearchOptions::Use_Name(job.policy().use)},
+                         {"share_of_baseline", s.search->progress().best()}});
+}
+
 std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   CompileJob& job = *s.job;
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
+  const End over{v1::CompileJob::STOP_BUDGET, {}};
+  if (!s.time.begun()) s.time.Begin(s.parts.share().time, start);
+  if (s.time.Over(start)) return over;
+  s.search->Until(s.time.end());
   absl::StatusOr<PlanSearch::Step> step = PlanSearch::Step{};
+  // Until requests leave gaps for it, what serves serves on.
   const absl::Status contest =
       s.contest.open() && s.begun ? Contest(s, /*at_end=*/false) : absl::OkStatus();
-  if (contest.ok()) {
-    step = s.search->Next();
-  } else if (const auto time = s.parts.share().time; time.count() > 0 && s.used >= time) {
-    s.contest = {};  // requests left no gaps in all this time: what serves, serves on
-  }
+  if (contest.ok()) step = s.search->Next();
   s.begun |= step.ok();
-  if (step.ok() && step->found.has_value()) {
-    step->found->how = job.policy().ToProto();
-    const auto made = std::make_shared<const PlanSearch::Found>(*std::move(step->found));
-    const std::string& id = made->plan.plan_id();
-    const absl::Status taken = Take(s, made);
-    s.search->Taken(taken);
-    if (taken.ok()) {
-      s.contest = {};  // faster than the leader
-      Remember(s, *made);
-      LogInfo("plan taken", {{"job", job.id()},
-                             {"model", job.version()->name()},
-                             {"version", job.version()->version()},
-                             {"bucket", s.parts.Text()},
-                             {"plan", id},
-                             {"use", v1::SearchOptions::Use_Name(job.policy().use)},
-                             {"share_of_baseline", s.search->progress().best()}});
-    }
-  }
+  if (step.ok() && step->found.has_value()) TakeFound(s, *std::move(step->found));
   const bool at_end = step.ok() && step->stop.has_value();
-  const absl::Status status = at_end ? AtEnd(s) : step.status();
-  const auto took = std::chrono::steady_clock::now() - start;
-  s.used += took;
-  s.turns += took;
+  const bool late = s.time.Over(Clock::now());
+  const absl::Status status = at_end && !late ? AtEnd(s) : step.status();
+  s.turns += Clock::now() - start;
   ShowProgress(s);
   if (const auto stop = job.stop_requested()) return End{*stop, {}};
   // A build may have been in the way, which the next turn waits for: the search says again that it
@@ -259,8 +272,9 @@ std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
     return End{v1::CompileJob::STOP_SEARCH_FAILED, status};
   }
   if (step->stop.has_value()) return End{*step->stop, {}};
-  const SearchBudget budget = s.parts.share();
-  if (budget.time.count() > 0 && s.used >= budget.time) s.search->Finish();
+  const auto now = Clock::now();
+  if (s.time.Over(now)) return over;
+  if (s.time.MustFinish(now, TimeOfAPlan(s.search->progress()))) s.search->Finish();
   return std::nullopt;
 }
 
@@ -279,7 +293,7 @@ void WorkerSearches::Step() {
                            {"reason", v1::CompileJob::StopReason_Name(end->reason)},
                            {"budget", ToText(s.job->policy().budget)},
                            {"seed", s.job->policy().seed},
-                           {"seconds", Seconds(s.used)},
+                           {"seconds", Seconds(s.time.Used(Clock::now()))},
                            {"candidates", progress.candidates()},
                            {"failed", progress.candidates_failed()},
                            {"plans_taken", progress.plans_taken()},
@@ -291,12 +305,21 @@ void WorkerSearches::Step() {
 }
 
 void WorkerSearches::TakeTurns(Searching s) {
+  const auto soon = Clock::now() + kShare;
+  // `searches_` is without it here. Those with little time left come first.
+  const size_t pressed =
+      std::count_if(searches_.begin(), searches_.end(), [&](const Searching& other) {
+        return other.time.end() <= soon && other.time.end() <= s.time.end();
+      });
   const size_t most = backend_.most_searches();
-  // `searches_` is without it here.
   const bool waited_for = searches_.size() >= most;
   const bool had_its_share = waited_for && s.turns >= kShare;
-  if (had_its_share) s.turns = {};
-  const size_t place = had_its_share ? searches_.size() : std::min(searches_.size(), most - 1);
+  size_t place = std::max(pressed, std::min(searches_.size(), most - 1));
+  if (had_its_share) {
+    s.turns = {};
+    place = searches_.size();
+  }
+  if (s.time.end() <= soon) place = pressed;
   searches_.insert(searches_.begin() + static_cast<std::ptrdiff_t>(place), std::move(s));
 }
 

@@ -5,7 +5,9 @@
 //   while (!searches.empty()) searches.Step();
 //
 // Where there are more than the backend holds, which would begin one again with each step, the rest
-// wait in line until one ends or has had its share.
+// wait in line until one ends or has had its share. A search's time runs from its first step on,
+// also while others have their turns (search_time.h): one that has little left goes on until its
+// end, and the others wait, so that those with little time follow each other.
 //
 // A job searches for a plan of the full range, then for one of each box (search_parts.h). A plan
 // that is found is loaded and published, or kept, as the job's policy says; a job ends with the
@@ -27,6 +29,7 @@
 #include "server/registry.h"
 #include "server/restore/plan_keeper.h"
 #include "server/search_parts.h"
+#include "server/search_time.h"
 
 namespace athanor {
 
@@ -57,8 +60,10 @@ class WorkerSearches {
   std::optional<Waits> Start(const std::shared_ptr<CompileJob>& job,
                              std::shared_ptr<const PlanSearch::Found> serving);
   bool empty() const { return searches_.empty(); }
-  // One whose job is asked to stop, if there is any, is next.
+  // One whose job is asked to stop or whose time is up, if there is any, is next.
   bool BringStoppedForward();
+  // When the first of them is over.
+  SearchTime::Clock::time_point FirstEnd() const;
   // Whose step is next. REQUIRES: not empty().
   const std::shared_ptr<CompileJob>& next() const { return searches_.front().job; }
   // That step; a search that ends with it leaves. REQUIRES: not empty().
@@ -76,7 +81,7 @@ class WorkerSearches {
     std::string from = "";                         // id of the plan it began at
     BoxContest contest = {};                       // of a box
     bool begun = false;                            // it knows at which sizes it measures
-    std::chrono::steady_clock::duration used{};    // of its budget
+    SearchTime time = {};                          // of the present part
     std::chrono::steady_clock::duration turns{};   // since it became one of those that take turns
     bool last_try = false;                         // at its end something could not be measured
     // Of the first part, once that has ended.
@@ -109,6 +114,8 @@ class WorkerSearches {
   void LetOthersGoOn(Lease& lease);
   // Puts back one that goes on.
   void TakeTurns(Searching s);
+  // What its step has found.
+  void TakeFound(Searching& s, PlanSearch::Found found);
   // Set if the search ends with this step.
   std::optional<End> Step(Searching& s);
   // Does with what a search found as the job's policy says. An error: the search goes on from what

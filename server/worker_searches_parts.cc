@@ -56,8 +56,11 @@ bool WorkerSearches::GoOn(Searching& s, const End& end) {
     state.set_buckets_searched(state.buckets_searched() + (box ? 1 : 0));
   });
   while (!s.job->stop_requested().has_value() && Wanted(*s.job)) {
-    s.parts.End(std::exchange(s.used, {}), std::exchange(candidates, 0));
+    const auto now = SearchTime::Clock::now();
+    s.parts.End(s.time.Used(now), std::exchange(candidates, 0));
+    s.time = {};
     if (s.parts.empty()) break;
+    s.time.Begin(s.parts.share().time, now);
     const ModelVersion& version = *s.job->version();
     s.contest = BoxContest(version, s.parts.grid(), s.parts.bucket());
     if (s.contest.leader() == nullptr) break;  // it was deleted

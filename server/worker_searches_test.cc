@@ -76,7 +76,48 @@ TEST_F(SearchTest, EndsWhenItsTimeIsUsed) {
   const Job end = AwaitEnd(**job);
   EXPECT_EQ(end.phase(), Job::DONE);
   EXPECT_EQ(end.stop_reason(), Job::STOP_BUDGET);
-  EXPECT_GE(end.search().seconds(), 0.001);
+  EXPECT_GT(end.search().seconds(), 0);
+}
+
+TEST_F(SearchTest, WhatDoesNotFinishIsEndedWhenItsTimeIsUp) {
+  control_->Search({.endless = true, .deaf = true});
+  std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
+  auto job = core_->workers().Start(version, WithBudget("50ms"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(AwaitEnd(**job).stop_reason(), Job::STOP_BUDGET);
+  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+}
+
+// Its time runs while its steps wait for a build, too.
+TEST_F(SearchTest, ASearchsTimeIsUpBesideABuild) {
+  control_->Search({.endless = true, .deaf = true});
+  control_->HoldSearches();
+  auto job = core_->workers().Start(StoreScale("m", 2), WithBudget("500ms"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  control_->AwaitSearch();
+  control_->HoldCompiles();
+  std::shared_ptr<CompileJob> build = Start(Store("b", ScaleModel({1, 2})));
+  ASSERT_EQ(AwaitPhase(*build, Job::COMPILING_KERNELS).phase(), Job::COMPILING_KERNELS);
+  control_->LetSearch(1);
+  EXPECT_EQ(AwaitEnd(**job).stop_reason(), Job::STOP_BUDGET);
+  EXPECT_EQ(build->state().phase(), Job::COMPILING_KERNELS);
+  control_->ReleaseCompiles();
+  ASSERT_TRUE(Await(*build->version()).ok());
+}
+
+TEST_F(SearchTest, WhoseTimeIsShortGoesOnUntilItIsUp) {
+  control_->Search({.endless = true});
+  StartSearching(Store("a", ScaleModel({1})));  // an hour
+  auto b = core_->workers().Start(Store("b", ScaleModel({1, 2})), WithBudget("40s"));
+  ASSERT_TRUE(b.ok()) << b.status();
+  ASSERT_EQ(AwaitPhase(**b, Job::SEARCHING).phase(), Job::SEARCHING);
+  Steps(4);
+  const size_t before = control_->events().size();
+  Steps(4);
+  const std::vector<std::string> events = control_->events();
+  ASSERT_EQ(events.size(), before + 4);
+  for (size_t i = before; i < events.size(); ++i) EXPECT_EQ(events[i], events[before]);
+  EXPECT_GE((*b)->state().search().candidates(), 4);
 }
 
 TEST_F(SearchTest, WithoutTimeThereIsNone) {

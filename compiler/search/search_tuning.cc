@@ -48,7 +48,8 @@ void Search::AskFor(int task, size_t schedule, Step* step) {
 void Search::TellKernel(int id, const absl::StatusOr<Seconds>& outcome) {
   const int task = kernels_[id].task;
   Tuning& t = tasks_[task];
-  if (!outcome.ok()) ++failed_;
+  // ABORTED: there was no time to try it.
+  if (!outcome.ok() && !absl::IsAborted(outcome.status())) ++failed_;
   if (!t.Tell(schedule_of_[id], outcome)) return;
   NoteSlack(t);
   const std::string anchor = AnchorOf(t.task());

@@ -228,6 +228,10 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
   const IsolationLimits kernels{.timeout = std::chrono::milliseconds(flags_.kernel_ms) * patience,
                                 .memory_bytes = flags_.memory_limit,
                                 .scratch = &scratch_};
+  const auto end =
+      request.end_us() > 0
+          ? std::chrono::steady_clock::time_point(std::chrono::microseconds(request.end_us()))
+          : std::chrono::steady_clock::time_point::max();
   const absl::Cleanup clear = [this] { scratch_.Clear(); };
   switch (request.kind_case()) {
     case internal::TunerRequest::kTarget:
@@ -241,7 +245,7 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
       return Put(CheckKernels(request.check(), kernels), reply->mutable_check());
     case internal::TunerRequest::kMeasure:
       TrimHeap();
-      return Put(MeasurePlans(request.measure(), kernels, traffic_), reply->mutable_measure());
+      return Put(MeasurePlans(request.measure(), kernels, traffic_, end), reply->mutable_measure());
     case internal::TunerRequest::kPlanCheck:
       TrimHeap();
       return Put(CheckPlan(request.plan_check(), kernels), reply->mutable_plan_check());

@@ -89,12 +89,13 @@ absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
 class Measurement {
  public:
   Measurement(const internal::MeasureRequest& request, const IsolationLimits& limits,
-              const TrafficReader& traffic)
+              const TrafficReader& traffic, PacerView::Clock::time_point end)
       : request_(request),
         limits_(limits),
         threads_(std::max(1, request.threads())),
         view_(MakePacerView(&traffic)),
-        pacer_({.cores = UsableCores(), .threads = threads_}, view_.get()) {}
+        end_(end),
+        pacer_({.cores = UsableCores(), .threads = threads_, .end = end}, view_.get()) {}
 
   absl::StatusOr<internal::MeasureReply> Run();
 
@@ -124,6 +125,7 @@ class Measurement {
   const IsolationLimits limits_;
   const int threads_;
   const std::unique_ptr<PacerView> view_;
+  const PacerView::Clock::time_point end_;
   Pacer pacer_;
   Graph graph_;
   std::vector<std::string> input_names_;  // inputs, then parameters
@@ -277,8 +279,8 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
       SharedMemory::Create(std::max<size_t>(1, steps) * sizeof(double));
   if (!step_memory.ok()) return step_memory.status();
   step_seconds_ = new (step_memory->data()) double[std::max<size_t>(1, steps)]();
-  absl::Status status = RunIsolated("a measured plan", limits_, [&] { return RunAll(results); });
-  if (!status.ok()) return status;
+  const auto run = [&] { return RunAll(results); };
+  if (absl::Status s = RunIsolated("a measured plan", limits_, run); !s.ok()) return s;
   internal::MeasureReply reply;
   for (int p = 0; p < request_.plans_size(); ++p) {
     internal::PlanTimes* times = reply.add_plans();
@@ -422,16 +424,22 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
     longest = std::max(longest, seconds * static_cast<double>(s.calls));
   }
   const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
-  const int rounds = std::clamp(static_cast<int>(patience.seconds / std::max(longest, 1e-9)),
-                                patience.least, patience.most);
+  // At most half of what is left for each: samples are discarded, too.
+  const auto parts = static_cast<double>(subjects.size()) * (request_.sizes_size() - size);
+  const double left = std::chrono::duration<double>(end_ - view_->Now()).count() / parts / 2;
+  int rounds =
+      std::clamp(static_cast<int>(std::min(patience.seconds, left) / std::max(longest, 1e-9)),
+                 patience.least, patience.most);
   for (int round = 0; round < rounds; ++round) {
     for (size_t p = 0; p < subjects.size(); ++p) {
       // Every other round backwards, so that none always follows the same neighbour.
       Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
       if (s.given_up) continue;
-      double seconds = 0;
-      if (absl::Status status = Sample(s, dims, &seconds); !status.ok()) return status;
-      s.samples.push_back(seconds);
+      const absl::Status status = Sample(s, dims, &s.samples.emplace_back());
+      if (status.ok()) continue;
+      s.samples.pop_back();
+      if (!absl::IsAborted(status) || round < patience.least) return status;
+      rounds = round;  // what there is has to do
     }
   }
   for (size_t p = 0; p < subjects.size(); ++p) {
@@ -480,8 +488,9 @@ Result Measurement::Summary(std::vector<double> samples) {
 
 absl::StatusOr<internal::MeasureReply> MeasurePlans(const internal::MeasureRequest& request,
                                                     const IsolationLimits& limits,
-                                                    const TrafficReader& traffic) {
-  return Measurement(request, limits, traffic).Run();
+                                                    const TrafficReader& traffic,
+                                                    std::chrono::steady_clock::time_point end) {
+  return Measurement(request, limits, traffic, end).Run();
 }
 
 }  // namespace athanor

@@ -81,7 +81,11 @@ void Pacer::Rest(Clock::duration duration) {
 }
 
 absl::Status Pacer::WaitForGap() {
-  while (owed_ > Clock::duration::zero() || Busy(view_.Traffic())) {
+  for (;;) {
+    if (view_.Now() >= options_.end) {
+      return absl::AbortedError("not measured: the search's time is up");
+    }
+    if (owed_ <= Clock::duration::zero() && !Busy(view_.Traffic())) return absl::OkStatus();
     if (waited_ >= options_.max_wait) {
       return absl::AbortedError(absl::StrCat(
           "not measured: requests left no gaps to measure in for ", Milliseconds(waited_), " ms (",
@@ -90,7 +94,6 @@ absl::Status Pacer::WaitForGap() {
     }
     Rest(kPoll);
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<double> Pacer::Sample(int64_t* calls,

@@ -48,6 +48,8 @@ struct PacerOptions {
   int threads = 1;  // of a request, and of a measurement
   double share = 0.2;
   std::chrono::milliseconds max_wait{2000};  // for gaps, in all
+  // From then on no sample is taken.
+  PacerView::Clock::time_point end = PacerView::Clock::time_point::max();
 };
 
 // Used by one thread.
@@ -62,7 +64,8 @@ class Pacer {
 
   // Seconds of one call, out of `*calls` in a row. Fewer are made, and `*calls` lowered, where so
   // many do not fit between requests. `run`'s errors come through. ABORTED: there were no gaps to
-  // measure in for as long as it may wait; to be tried again when the server has less to do.
+  // measure in for as long as it may wait; to be tried again when the server has less to do. Or the
+  // time is up.
   absl::StatusOr<double> Sample(int64_t* calls, absl::FunctionRef<absl::Status(int64_t calls)> run);
 
   // Waits for a gap, but no longer than `last` (seconds, of the sample before) takes to be at most

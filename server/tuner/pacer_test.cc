@@ -93,6 +93,22 @@ TEST(PacerTest, WaitsForTheEndOfARequest) {
   EXPECT_LT(view.begun[0], milliseconds(8));
 }
 
+TEST(PacerTest, NothingIsWaitedForOrMeasuredWhenTheTimeIsUp) {
+  FakeView view;
+  view.requests = {{milliseconds(0), milliseconds(7)}};
+  PacerOptions options = kAllCoresServe;
+  options.end = Clock::time_point(milliseconds(3));
+  Pacer pacer(options, &view);
+  int64_t calls = 10;
+  const absl::Status waited = pacer.Sample(&calls, view.Calls(microseconds(30))).status();
+  EXPECT_EQ(waited.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(waited.message()), HasSubstr("the search's time is up"));
+  EXPECT_LT(view.slept, milliseconds(4));
+  view.Sleep(milliseconds(10));  // no request runs any more
+  EXPECT_FALSE(pacer.Sample(&calls, view.Calls(microseconds(30))).ok());
+  EXPECT_TRUE(view.begun.empty());
+}
+
 TEST(PacerTest, AnOverlappedSampleIsDiscardedAndTakenAgainShorter) {
   FakeView view;
   // Begins and ends within the first sample: only the count of those started tells.

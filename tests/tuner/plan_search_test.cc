@@ -2,6 +2,7 @@
 // and survives the loss of its child.
 #include <signal.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -225,6 +226,40 @@ TEST_F(PlanSearchTest, FinishEndsIt) {
     if (step->found) search->Taken(absl::AbortedError("not wanted"));
   }
   EXPECT_TRUE(stopped);
+}
+
+// What a step asked for and there is no time for is no failure.
+TEST_F(PlanSearchTest, KernelsThatAreLeftAreNotTried) {
+  std::unique_ptr<PlanSearch> search = NewSearch(0);
+  ASSERT_TRUE(search->Next().ok());
+  const int64_t measured = cache_->work().candidates_measured;
+  search->Finish();
+  bool stopped = false;
+  for (int steps = 0; steps < 20 && !stopped; ++steps) {
+    auto step = search->Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    stopped = step->stop.has_value();
+  }
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(cache_->work().candidates_measured, measured);
+  EXPECT_EQ(search->progress().candidates_failed(), 0);
+  EXPECT_EQ(search->progress().failures_size(), 0);
+}
+
+TEST_F(PlanSearchTest, ItStopsWhenItsTimeIsUpAndSaysSoAgain) {
+  std::unique_ptr<PlanSearch> search = NewSearch(0);
+  ASSERT_TRUE(search->Next().ok());
+  search->Until(std::chrono::steady_clock::now());
+  for (int again = 0; again < 2; ++again) {
+    auto step = search->Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_EQ(step->stop, v1::CompileJob::STOP_BUDGET);
+  }
+  EXPECT_EQ(search->Costs(Baseline()).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(search->progress().failures_size(), 0);
+  search->Until(std::chrono::steady_clock::time_point::max());
+  EXPECT_TRUE(search->Next().ok()) << "nothing was lost";
+  EXPECT_GT(tuner_->pid(), 0);
 }
 
 }  // namespace

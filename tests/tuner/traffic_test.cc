@@ -79,6 +79,17 @@ TEST_F(TrafficTest, MeasuringWaitsForARequestAndThenSaysWhyItCannot) {
   EXPECT_EQ(tuner->starts(), 1);
 }
 
+TEST_F(TrafficTest, AWaitForGapsEndsWithTheSearchsTime) {
+  auto tuner = StartTuner();
+  const internal::MeasureRequest request = Request(*tuner);
+  Traffic::Request running(traffic_.get());
+  const TunerProcess::Background background(
+      tuner.get(), std::chrono::steady_clock::now() + std::chrono::milliseconds(500));
+  const auto reply = tuner->Measure(request);
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kAborted) << reply.status();
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("the search's time is up"));
+}
+
 TEST_F(TrafficTest, TheNextChildSeesTheSameRequests) {
   auto tuner = StartTuner();
   const internal::MeasureRequest request = Request(*tuner);
