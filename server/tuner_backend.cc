@@ -1,5 +1,10 @@
 #include "server/tuner_backend.h"
 
+#include <linux/landlock.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -155,6 +160,15 @@ class TunerBackend final : public CompileBackend {
   uint64_t searches_ = 0;
 };
 
+// Children of the same user could read this process's memory. Landlock, where there is any, lets
+// none of them look beyond itself; without it this process gives up core dumps, and debuggers of
+// its own user.
+void HideMemory() {
+  const long landlock = syscall(SYS_landlock_create_ruleset, nullptr, size_t{0},
+                                uint32_t{LANDLOCK_CREATE_RULESET_VERSION});
+  if (landlock <= 0 && prctl(PR_SET_DUMPABLE, 0) != 0) LogWarn("this process's memory is readable");
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const ServerOptions& options,
@@ -175,6 +189,7 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   absl::StatusOr<std::unique_ptr<Traffic>> traffic = Traffic::Create();
   if (!traffic.ok()) return traffic.status();
   backends->traffic_ = *std::move(traffic);
+  HideMemory();
   backends->tuner_options_ = std::move(tuner);
   backends->tuner_options_.traffic = backends->traffic_.get();
   backends->tuner_options_.turns = &backends->turns_;
@@ -258,7 +273,8 @@ absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner)
                      {"blas", reply->target().blas()},
                      {"vector_bytes", reply->target().vector_bytes()},
                      {"threads", threads_},
-                     {"compiler", reply->compiler_version()}});
+                     {"compiler", reply->compiler_version()},
+                     {"sandbox", tuner.walls()}});
   MutexLock lock(mu_);
   target_ = *reply;
   asked_ = true;

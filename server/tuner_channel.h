@@ -28,6 +28,8 @@ inline constexpr int kTrafficFd = 4;
 // its size: nothing of it is on the disk before it is used.
 inline constexpr int kScratchFd = 5;
 inline constexpr int64_t kScratchBytes = int64_t{64} << 30;
+// How the child's first line on its standard error begins: which walls are around it.
+inline constexpr absl::string_view kTunerWalls = "confined: ";
 // How the child says that memory ran out where it could notice it.
 inline constexpr int kTunerExitMemory = 86;
 

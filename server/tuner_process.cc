@@ -29,6 +29,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "compiler/ir/message.h"
 #include "server/tuner_channel.h"
 
@@ -228,6 +229,7 @@ absl::Status TunerProcess::Spawn() {
   pid_ = *pid;
   child_ = std::make_unique<ChildReaper>(pid_);
   warm_ = false;
+  words_begin_ = 0;
   ++starts_;
   return absl::OkStatus();
 }
@@ -245,11 +247,21 @@ int TunerProcess::Reap() {
 std::string TunerProcess::LastWords() {
   struct stat info;
   if (fstat(words_fd_, &info) != 0) return "";
-  const off_t from = std::max<off_t>(0, info.st_size - kMaxWords);
+  const off_t from = std::max({words_begin_, info.st_size - kMaxWords, off_t{0}});
+  if (from >= info.st_size) return "";
   std::string words(info.st_size - from, '\0');
   const ssize_t n = pread(words_fd_, words.data(), words.size(), from);
   words.resize(std::max<ssize_t>(n, 0));
   return std::string(absl::StripAsciiWhitespace(words));
+}
+
+// What the child says first is no word of its end.
+void TunerProcess::TakeWalls() {
+  const std::string words = LastWords();
+  absl::string_view line = absl::string_view(words).substr(0, words.find('\n'));
+  if (!absl::ConsumePrefix(&line, kTunerWalls)) return;
+  walls_ = std::string(line);
+  words_begin_ = static_cast<off_t>(kTunerWalls.size() + line.size() + 1);
 }
 
 absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing,
@@ -257,6 +269,7 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
   if (absl::IsInvalidArgument(why)) return why;  // nothing was sent
   // A child that closed the socket is dying: its own end tells more than our signal would.
   if (absl::IsUnavailable(why)) child_->Await(std::chrono::seconds(1));
+  if (!warm_) TakeWalls();
   const std::string words = LastWords();
   const int status = Reap();
   if (absl::IsCancelled(why)) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
@@ -313,7 +326,7 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(internal::TunerReque
       (reply.code() == 0 && static_cast<int>(reply.kind_case()) == 0)) {
     return lose(absl::DataLossError(absl::StrCat("code ", reply.code(), " without a value")));
   }
-  warm_ = true;
+  if (!std::exchange(warm_, true)) TakeWalls();
   return reply;
 }
 

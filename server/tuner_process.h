@@ -136,6 +136,8 @@ class TunerProcess {
   void EndSearch(uint64_t session) { ended_.push_back(session); }
 
   pid_t pid() const { return pid_; }  // of the child now; -1 between a loss and the next call
+  // What the child denies itself (server/tuner/sandbox.h), in words; empty before the first reply.
+  const std::string& walls() const { return walls_; }
   int64_t starts() const { return starts_; }  // children so far
 
  private:
@@ -157,6 +159,7 @@ class TunerProcess {
                     std::chrono::milliseconds timeout);
   int Reap();
   std::string LastWords();
+  void TakeWalls();
 
   const TunerOptions options_;
   std::string binary_;
@@ -164,6 +167,8 @@ class TunerProcess {
   std::unique_ptr<ChildReaper> child_;  // of that; null: none
   int fd_ = -1;                         // our end of the socket pair
   int words_fd_ = -1;                   // memory file: the child's standard error
+  off_t words_begin_ = 0;               // after what it says first
+  std::string walls_;
   int wake_fd_ = -1;   // event of Interrupt
   bool warm_ = false;  // this child has answered before
   bool background_ = false;

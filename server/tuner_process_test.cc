@@ -67,6 +67,10 @@ TEST_F(TunerProcessTest, AnIdleChildThatEndsIsNoZombie) {
   EXPECT_EQ(tuner_->starts(), 2);
 }
 
+TEST_F(TunerProcessTest, TheChildSaysWhichWallsStand) {
+  EXPECT_THAT(tuner_->walls(), HasSubstr("system calls of a list"));
+}
+
 TEST_F(TunerProcessTest, InterruptEndsTheRunningCallAndThoseAfterIt) {
   std::thread interrupter([this] {
     std::this_thread::sleep_for(milliseconds(500));

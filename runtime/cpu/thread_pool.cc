@@ -1,10 +1,10 @@
 #include "runtime/cpu/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <system_error>
 
 #include "absl/status/status.h"
@@ -92,20 +92,20 @@ absl::Status ThreadPool::Start(const ThreadPoolOptions& options) {
   if (static_cast<int>(cpus.size()) < threads_) cpus.clear();
   workers_.reserve(threads_ - 1);
   for (int thread = 1; thread < threads_; ++thread) {
+    const std::optional<int> cpu =
+        cpus.empty() ? std::nullopt : std::optional(cpus[cpus.size() - thread]);
     try {
-      workers_.emplace_back([this, thread] { WorkerLoop(thread); });
+      // Names and places itself: a sandbox lets a thread do that to no other.
+      workers_.emplace_back([this, thread, cpu] {
+        pthread_setname_np(pthread_self(), absl::StrCat("athanor-", thread).c_str());
+        // Placement only: a refusal costs speed, not correctness.
+        if (cpu.has_value()) UseCpus({*cpu});
+        WorkerLoop(thread);
+      });
     } catch (const std::system_error& error) {
       return absl::ResourceExhaustedError(
           absl::StrCat("thread ", thread, " of ", threads_, ": ", error.what()));
     }
-    const pthread_t handle = workers_.back().native_handle();
-    pthread_setname_np(handle, absl::StrCat("athanor-", thread).c_str());
-    if (cpus.empty()) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpus[cpus.size() - thread], &one);
-    // Placement only: a refusal costs speed, not correctness.
-    pthread_setaffinity_np(handle, sizeof(one), &one);
   }
   return absl::OkStatus();
 }

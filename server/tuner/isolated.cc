@@ -14,8 +14,9 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <system_error>
+#include <thread>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/tuner/sandbox.h"
 #include "server/tuner_channel.h"
@@ -82,6 +83,48 @@ End Watch(pid_t pid, int pidfd, const IsolationLimits& limits) {
     if (Clock::now() >= deadline) return End::kTime;
     if (ResidentBytes(pid) > allowed) return End::kMemory;
   }
+}
+
+absl::Status NoDescriptor() {
+  return absl::UnavailableError("a descriptor for a check's process: none left");
+}
+
+struct Forked {
+  pid_t pid;
+  bool watched = false;
+  End end = End::kMemory;
+};
+
+// Returns when the body's process has ended, or is to end with the thread that calls this: the
+// tuner may send no signal (allowed_calls.h), but what it forks dies with the thread that forked it
+// (ConfineKernel).
+absl::StatusOr<Forked> ForkAndWatch(const IsolationLimits& limits,
+                                    absl::FunctionRef<absl::Status()> body, Verdict* verdict) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return NoDescriptor();
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) RunBody(parent, limits, body, verdict);
+  const int fork_error = errno;
+  close(ends[1]);
+  if (pid > 0) {
+    // Until it has closed its descriptors, by when it dies with this thread, or is gone.
+    char none;
+    while (read(ends[0], &none, 1) < 0 && errno == EINTR) {
+    }
+  }
+  close(ends[0]);
+  if (pid < 0) {
+    return absl::UnavailableError(
+        absl::StrCat("a process for a check: ", std::strerror(fork_error)));
+  }
+  Forked forked{.pid = pid};
+  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (pidfd < 0) return forked;
+  forked.watched = true;
+  forked.end = Watch(pid, pidfd, limits);
+  close(pidfd);
+  return forked;
 }
 
 absl::Status Explain(absl::string_view what, const IsolationLimits& limits, End end, int status,
@@ -168,24 +211,18 @@ absl::Status RunIsolated(absl::string_view what, const IsolationLimits& limits,
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(sizeof(Verdict));
   if (!memory.ok()) return memory.status();
   Verdict* verdict = new (memory->data()) Verdict();
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0) {
-    return absl::UnavailableError(absl::StrCat("a process for a check: ", std::strerror(errno)));
+  absl::StatusOr<Forked> forked = absl::UnavailableError("");
+  try {
+    std::thread([&] { forked = ForkAndWatch(limits, body, verdict); }).join();
+  } catch (const std::system_error& error) {
+    return absl::UnavailableError(absl::StrCat("a thread for a check: ", error.what()));
   }
-  if (pid == 0) RunBody(parent, limits, body, verdict);
-  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  End end = End::kMemory;
-  if (pidfd >= 0) {
-    absl::Cleanup closer = [pidfd] { close(pidfd); };
-    end = Watch(pid, pidfd, limits);
-  }
-  if (end != End::kItself) kill(pid, SIGKILL);
+  if (!forked.ok()) return forked.status();
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(forked->pid, &status, 0) < 0 && errno == EINTR) {
   }
-  if (pidfd < 0) return absl::UnavailableError("a descriptor for a check's process: none left");
-  return Explain(what, limits, end, status, *verdict);
+  if (!forked->watched) return NoDescriptor();
+  return Explain(what, limits, forked->end, status, *verdict);
 }
 
 }  // namespace athanor

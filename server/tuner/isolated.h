@@ -79,7 +79,7 @@ struct IsolationLimits {
 
 // The status of `body`, or why it could give none: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory),
 // INTERNAL (ended by a signal, or left early), UNAVAILABLE (no process could be made). `what` names
-// the code for messages. REQUIRES: this process has one thread.
+// the code for messages. REQUIRES: this process's other threads wait meanwhile.
 absl::Status RunIsolated(absl::string_view what, const IsolationLimits& limits,
                          absl::FunctionRef<absl::Status()> body);
 

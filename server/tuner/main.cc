@@ -301,12 +301,14 @@ int main(int argc, char** argv) {
     if (!absl::c_linear_search(flags.search_cpus, cpu)) flags.search_cpus.push_back(cpu);
   }
   athanor::UseCpus(flags.search_cpus);
-  const absl::Status confined = athanor::ConfineTuner(
+  athanor::BlasVersion();  // loaded while there is one thread, and for all kernels' processes
+  const absl::StatusOr<std::string> walls = athanor::ConfineTuner(
       {.parent = static_cast<pid_t>(flags.parent), .memory_bytes = flags.memory_limit});
-  if (!confined.ok()) {
-    std::fprintf(stderr, "%s\n", confined.ToString().c_str());
+  if (!walls.ok()) {
+    std::fprintf(stderr, "%s\n", walls.status().ToString().c_str());
     return 1;
   }
+  std::fprintf(stderr, "%s%s\n", athanor::kTunerWalls.data(), walls->c_str());
   athanor::TrafficReader traffic;
   if (flags.traffic) {
     absl::StatusOr<athanor::TrafficReader> page = athanor::TrafficReader::Open(athanor::kTrafficFd);
@@ -321,7 +323,6 @@ int main(int argc, char** argv) {
   // theirs.
   mallopt(M_ARENA_MAX, 1);
   std::set_new_handler([] { _exit(athanor::kTunerExitMemory); });
-  athanor::BlasVersion();  // loaded while there is one thread, and for all kernels' processes
   athanor::WarmUp();
   return athanor::Run(
       flags, std::move(traffic),

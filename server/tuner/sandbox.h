@@ -1,22 +1,28 @@
 // What a tuner process denies itself before it reads anything from outside.
 //
-//   absl::Status s = ConfineTuner({.parent = pid, .memory_bytes = 4 << 30});
+//   absl::StatusOr<std::string> walls = ConfineTuner({.parent = pid, .memory_bytes = 4 << 30});
 //   ...
 //   // In the forked process that runs a kernel:
-//   absl::Status t = ConfineKernel(cpu_seconds);
+//   absl::Status t = ConfineKernel(parent, cpu_seconds);
 //
-// Both: it dies with its parent, dumps no core, gains no privilege, and has no network, no other
-// program and no hand on other processes. Kernels: besides, no process of their own, no file to
-// write, no signal but to themselves. A forbidden call ends the process with SIGSYS where the
-// compiler and the loader never make it, and fails with EPERM elsewhere.
+// Both: it dies with its parent, dumps no core, has no capability, makes none but the system calls
+// of allowed_calls.h, opens no file to write, and to read only what path_wall.h lets it: libraries,
+// and what the system says of its processors and processes. Kernels: nothing but libraries and
+// their own process. A forbidden call ends the process with SIGSYS where no library makes it
+// unasked, and fails with EPERM, EACCES or ENOSYS elsewhere.
+//
+// Of these walls two stand only where the system has them: Landlock (Linux 5.13), and, for a server
+// of root, another user. Without both a process reads what its server may read.
 #ifndef ATHANOR_SERVER_TUNER_SANDBOX_H_
 #define ATHANOR_SERVER_TUNER_SANDBOX_H_
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace athanor {
 
@@ -24,13 +30,17 @@ struct TunerLimits {
   pid_t parent = 0;                        // the process to die with
   int64_t memory_bytes = 0;                // address space
   int64_t file_bytes = int64_t{64} << 20;  // of any file, memory files included
+  // Off in tests of what stands without them.
+  bool wall_paths = true;
+  bool another_user = true;
 };
 
-// FAILED_PRECONDITION names what this system lacks: without it nothing is run.
-absl::Status ConfineTuner(const TunerLimits& limits);
-// In a process forked by the tuner, `parent` being the tuner: also closes every descriptor. The
-// address space is left to be watched from outside (resident memory), since plans reserve more than
-// they use.
+// Says which walls stand, for the log. FAILED_PRECONDITION names what this system lacks: without it
+// nothing is run. REQUIRES: this process has one thread.
+absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits);
+// In a process forked by the tuner, `parent` being the tuner: also closes every descriptor. It dies
+// with the thread that forked it. The address space is left to be watched from outside (resident
+// memory), since plans reserve more than they use.
 absl::Status ConfineKernel(pid_t parent, int64_t cpu_seconds);
 
 // Widens this process's limit on address space, if it has one, by `bytes`; negative narrows it.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -46,7 +47,10 @@ std::optional<SharedMemory> Scratch::Take(size_t bytes) {
   }
   const auto size = static_cast<int64_t>(bytes);
   // A page of a full disk would end the process that touches it.
-  if (fallocate(fd_, 0, next_, size) != 0) return std::nullopt;
+  int filled = 0;
+  while ((filled = fallocate(fd_, 0, next_, size)) != 0 && errno == EINTR) {
+  }
+  if (filled != 0) return std::nullopt;
   std::optional<SharedMemory> memory = SharedMemory::OfFile(fd_, next_, bytes);
   if (memory.has_value()) next_ = std::min(bytes_, next_ + Pages(size));
   return memory;

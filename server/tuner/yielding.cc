@@ -1,12 +1,15 @@
 #include "server/tuner/yielding.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdint>
@@ -55,19 +58,54 @@ struct SchedAttributes {
   uint64_t period = 0;
 };
 
-// Refusals cost others' speed, not correctness, here and below.
-void SetIdle(pid_t thread) {
+// Refusals cost others' speed, not correctness, here and below. All of the calling thread, the only
+// one whose priority a tuner may set (allowed_calls.h).
+void SetIdle() {
   const sched_param none{};
-  sched_setscheduler(thread, SCHED_IDLE, &none);
+  sched_setscheduler(0, SCHED_IDLE, &none);
 }
 
-void SetNice(pid_t thread) {
+void SetNice() {
   SchedAttributes attributes;
-  attributes.nice = std::min(19, getpriority(PRIO_PROCESS, thread) + kNicer);
-  if (syscall(SYS_sched_setattr, thread, &attributes, 0) != 0) {
-    setpriority(PRIO_PROCESS, thread, attributes.nice);
+  attributes.nice = std::min(19, getpriority(PRIO_PROCESS, 0) + kNicer);
+  if (syscall(SYS_sched_setattr, 0, &attributes, 0) != 0) {
+    setpriority(PRIO_PROCESS, 0, attributes.nice);
   }
 }
+
+// What a thread has to make of itself.
+struct Place {
+  bool idle = true;                 // else nice
+  absl::Span<const int> cpus = {};  // none: as they are
+  void Take() const {
+    idle ? SetIdle() : SetNice();
+    if (!cpus.empty()) UseCpus(cpus);
+  }
+};
+
+// Has another thread take a place, whatever it is doing: by a signal, whose handler makes nothing
+// but system calls. One is asked at a time.
+class Usher {
+ public:
+  static void Send(pthread_t thread, const Place& place) {
+    static const bool handled = [] {
+      struct sigaction action{};
+      action.sa_handler = [](int) {
+        const int before = errno;
+        if (const Place* wanted = place_.load()) wanted->Take();
+        errno = before;
+      };
+      action.sa_flags = SA_RESTART;
+      return sigaction(SIGRTMIN, &action, nullptr) == 0;
+    }();
+    if (!handled) return;
+    place_ = &place;
+    pthread_kill(thread, SIGRTMIN);
+  }
+
+ private:
+  static inline std::atomic<const Place*> place_ = nullptr;
+};
 
 // How a thread fares that wants a core, in nanoseconds.
 class Fare {
@@ -125,22 +163,23 @@ void YieldingWork::Run(int threads, absl::FunctionRef<void()> work) {
       std::min(cpus_.size(), static_cast<size_t>(std::max(1, threads))));
   bool low = Look() || traffic_.Read().running > 0 || Clock::now() < last_ + recent_;
   bool starves = Clock::now() < starved_until_;
-  std::optional<CpuTicks> ticks;
   // What is only nice goes where the scheduler finds room for it.
-  const auto lower = [&](pid_t thread) {
-    if (starves) return SetNice(thread);
-    SetIdle(thread);
-    if (!cpus.empty() && UseCpus(cpus, thread)) ticks.emplace(cpus, kTick);
+  const Place place = starves ? Place{.idle = false} : Place{.cpus = cpus};
+  const std::vector<int> everywhere = UsableCpus(getpid());
+  const Place rescue{.idle = false, .cpus = everywhere};  // only where it may raise priorities
+  std::optional<CpuTicks> ticks;
+  const auto tick = [&] {
+    if (!place.cpus.empty()) ticks.emplace(place.cpus, kTick);
   };
   std::atomic<pid_t> id = 0;
-  std::promise<void> begin, done;
-  std::future<void> may_begin = begin.get_future(), finished = done.get_future();
+  std::promise<void> done;
+  std::future<void> finished = done.get_future();
   std::thread thread;
   try {
-    thread = std::thread([&] {
+    thread = std::thread([&, begins_low = low] {
+      if (begins_low) place.Take();
       id = gettid();
       id.notify_one();
-      may_begin.wait();
       work();
       done.set_value();
     });
@@ -149,19 +188,18 @@ void YieldingWork::Run(int threads, absl::FunctionRef<void()> work) {
     return;
   }
   id.wait(0);
-  if (low) lower(id);
-  begin.set_value();
+  if (low) tick();
   Fare fare(id);
   for (int look = 1; finished.wait_for(kLook) != std::future_status::ready; ++look) {
     if (!low && Look()) {
-      lower(id);
+      Usher::Send(thread.native_handle(), place);
+      tick();
       low = true;
     }
     if (low && !starves && look % kLooksPerCheck == 0 && fare.Starved()) {
       starves = true;
       starved_until_ = Clock::now() + kStarvation;
-      SetNice(id);  // only where this process may raise priorities
-      UseCpus(UsableCpus(getpid()), id);
+      Usher::Send(thread.native_handle(), rescue);
       ticks.reset();
     }
   }

@@ -38,7 +38,8 @@ extern "C" const char* __tsan_default_suppressions() {
       ;
 }
 extern "C" const char* __tsan_default_options() {
-  return "halt_on_error=1:second_deadlock_stack=1:"
+  // Processes that the tuner forks from a thread start threads.
+  return "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:"
          "external_symbolizer_path=/usr/lib/llvm-19/bin/llvm-symbolizer";
 }
 #endif
