@@ -2,7 +2,7 @@
 // thread, used by that thread alone but for Interrupt: one that builds, and one that searches as
 // long as there is something to search. What needs no compiler belongs to all of them.
 //
-//   v1::Plan plan = backend->Lower(graph).value();
+//   v1::Plan plan = backend->Lower(graph, /*plain=*/false).value();
 //   KernelObject object = backend->CompileKernel(plan, 0).value();
 //   std::shared_ptr<PlanRunner> runner = backends->Load(graph, plan, objects, ...).value();
 //
@@ -38,8 +38,9 @@ class CompileBackend {
   // The machine that plans are made for; asks a compiler where nobody has asked one yet.
   // UNIMPLEMENTED: plans are not kept here.
   virtual absl::StatusOr<internal::TargetReply> Machine() = 0;
-  // The baseline plan for the full range of the dims.
-  virtual absl::StatusOr<v1::Plan> Lower(const Graph& graph) = 0;
+  // The baseline plan for the full range of the dims; `plain`: made the simplest way, each op by
+  // itself, for where a kernel of the other turned out wrong.
+  virtual absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) = 0;
   // plan.kernels(index) as the runtime loads it. A crash of the compiler costs one more try.
   virtual absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) = 0;
   // Kernels against the reference evaluator; those known to have passed are left out.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "compiler/ir/message.h"
@@ -191,12 +192,30 @@ absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, Bu
   return CompletePlan(tools, job, *std::move(choice), times);
 }
 
-absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& tools,
-                                                               CompileJob& job, const Graph& graph,
-                                                               BuildTimes* times) {
+using MadePlan = absl::StatusOr<std::shared_ptr<PlanSearch::Found>>;
+
+// `make(plain)`, and once more the plain way where that goes wrong: what was accepted is served,
+// by slower kernels if need be.
+MadePlan MakeOrMakePlain(CompileJob& job, absl::FunctionRef<MadePlan(bool plain)> make) {
+  MadePlan made = make(/*plain=*/false);
+  if (!IsWrong(made.status()) || !Stopped(job).ok()) return made;
+  job.NoteWhy(absl::StrCat("made plain: ", made.status().message()));
+  LogWarn("a baseline is made plain", {{"job", job.id()},
+                                       {"model", job.version()->name()},
+                                       {"version", job.version()->version()},
+                                       {"error", made.status().message()}});
+  MadePlan plain = make(/*plain=*/true);
+  if (!IsWrong(plain.status())) return plain;
+  return absl::UnimplementedError(
+      absl::StrCat("no plan can be made, nor a plain one: ", made.status().message(),
+                   "; StartCompile makes another try"));
+}
+
+MadePlan LowerAndCheck(const JobTools& tools, CompileJob& job, const Graph& graph, bool plain,
+                       BuildTimes* times) {
   Stopwatch watch;
   job.Enter(Phase::LOWERING, 1, "lowers the graph to kernels");
-  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph);
+  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph, plain);
   times->lower = watch.Lap();
   if (!plan.ok()) return plan.status();
   auto objects = BuildKernels(tools.backend, job, *plan);
@@ -206,12 +225,22 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& t
   job.Enter(Phase::CHECKING, 80, "checks kernels against the reference evaluator");
   if (absl::Status s = tools.backend.Check(graph, *plan, *objects); !s.ok()) return s;
   times->check = watch.Lap();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
-  job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
   auto made = std::make_shared<PlanSearch::Found>();
   made->plan = *std::move(plan);
   made->objects = *std::move(objects);
-  auto served = tools.loader.Load(*job.version(), graph, std::move(made));
+  return made;
+}
+
+absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& tools,
+                                                               CompileJob& job, const Graph& graph,
+                                                               BuildTimes* times) {
+  MadePlan made = MakeOrMakePlain(
+      job, [&](bool plain) { return LowerAndCheck(tools, job, graph, plain, times); });
+  if (!made.ok()) return made.status();
+  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  Stopwatch watch;
+  job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
+  auto served = tools.loader.Load(*job.version(), graph, *std::move(made));
   times->load = watch.Lap();
   if (served.ok()) Observe(*times, tools.metrics);
   return served;
@@ -298,7 +327,7 @@ absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, Compile
     std::vector<BucketPlan> plans = FindWhole(tools, job, graph);
     if (!plans.empty()) return plans;
   }
-  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph);
+  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph, /*plain=*/false);
   if (!plan.ok()) return plan.status();
   auto made = std::make_shared<PlanSearch::Found>();
   made->plan = *std::move(plan);

@@ -80,6 +80,7 @@ class TestControl {
   void ReleaseCompiles() { Set(&hold_compiles_, false); }
   void HoldRuns() { Set(&hold_runs_, true); }
   void ReleaseRuns() { Set(&hold_runs_, false); }
+  // DATA_LOSS: kernels are wrong, but for those of plans that are made plain.
   void FailCompiles(absl::Status error);
   // What plans are found to be that are verified again.
   void SetVerdict(absl::Status verdict);

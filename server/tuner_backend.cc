@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/sqlite_file.h"
+#include "compiler/ir/message.h"
 #include "runtime/cpu/cpus.h"
 #include "server/disk.h"
 #include "server/executor_runner.h"
@@ -26,6 +27,14 @@
 
 namespace athanor {
 namespace {
+
+// The nodes that a kernel computes, as a message begins with them.
+std::string AboutKernel(const v1::Plan& plan, uint32_t kernel) {
+  for (const v1::Step& step : plan.run()) {
+    if (step.kernel() == kernel && !step.label().empty()) return absl::StrCat(step.label(), ": ");
+  }
+  return "";
+}
 
 // What builds and loads plans counts as a request: somebody waits for it, so searches give way to
 // it and measure beside none of it.
@@ -41,16 +50,19 @@ class TunerBackend final : public CompileBackend {
     return machine_;
   }
 
-  absl::StatusOr<v1::Plan> Lower(const Graph& graph) override {
+  absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) override {
     const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
     if (absl::Status s = LearnMachine(); !s.ok()) return s;
-    absl::StatusOr<internal::LowerReply> lowered = (*tuner_)->Lower(graph, machine_.target());
+    const auto lower = [&] {
+      return (*tuner_)->Lower(graph, machine_.target(), /*exact=*/false, plain);
+    };
+    absl::StatusOr<internal::LowerReply> lowered = lower();
     // What the pipeline finds itself, the next child finds as well.
     if (WorthRetrying(lowered.status()) && (*tuner_)->pid() < 0) {
       LogWarn("graph lowered once more",
               {{"graph", graph.name}, {"error", lowered.status().message()}});
-      lowered = (*tuner_)->Lower(graph, machine_.target());
+      lowered = lower();
       if (WorthRetrying(lowered.status())) {
         return absl::Status(lowered.status().code(),
                             absl::StrCat(lowered.status().message(),
@@ -58,6 +70,10 @@ class TunerBackend final : public CompileBackend {
       }
     }
     if (!lowered.ok()) return lowered.status();
+    if (!lowered->plain_because().empty()) {
+      LogWarn("a baseline is made plain",
+              {{"graph", graph.name}, {"error", lowered->plain_because()}});
+    }
     checks_ = std::move(*lowered->mutable_checks());
     return std::move(*lowered->mutable_plan());
   }
@@ -66,7 +82,9 @@ class TunerBackend final : public CompileBackend {
     const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
     if (absl::Status s = LearnMachine(); !s.ok()) return s;
-    return Maker().Compile(plan.kernels(index));
+    absl::StatusOr<KernelObject> object = Maker().Compile(plan.kernels(index));
+    if (!object.ok()) return Prefixed(AboutKernel(plan, index), object.status());
+    return object;
   }
 
   absl::Status Check(const Graph& graph, const v1::Plan& plan,
@@ -89,7 +107,7 @@ class TunerBackend final : public CompileBackend {
         check.mutable_request()->add_objects(std::move(compiled->object));
       }
       absl::Status passed = maker.Check(check.request(), plan.kernels(check.kernel()));
-      if (!passed.ok()) return passed;
+      if (!passed.ok()) return Prefixed(AboutKernel(plan, check.kernel()), passed);
     }
     // A server that is killed once the plan serves has its kernels when it starts again.
     constexpr std::chrono::seconds kMostWait{1};

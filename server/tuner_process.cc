@@ -340,7 +340,8 @@ absl::StatusOr<internal::TunerReply> TunerProcess::Call(internal::TunerRequest& 
 }
 
 absl::StatusOr<internal::LowerReply> TunerProcess::Lower(const Graph& graph,
-                                                         const v1::Target& target, bool exact) {
+                                                         const v1::Target& target, bool exact,
+                                                         bool plain) {
   constexpr absl::string_view kDoing = "lowering the graph";
   internal::TunerRequest request;
   std::string text = ToText(graph);
@@ -352,6 +353,7 @@ absl::StatusOr<internal::LowerReply> TunerProcess::Lower(const Graph& graph,
   request.mutable_lower()->set_graph_text(std::move(text));
   *request.mutable_lower()->mutable_target() = target;
   request.mutable_lower()->set_exact(exact);
+  request.mutable_lower()->set_plain(plain);
   absl::StatusOr<internal::TunerReply> reply = Exchange(request, kDoing, options_.lower_timeout);
   if (!reply.ok()) return reply.status();
   if (reply->code() != 0) {

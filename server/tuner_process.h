@@ -76,9 +76,10 @@ class TunerProcess {
   // The baseline plan and the checks of its kernels. The pipeline's errors come through as they
   // are: UNIMPLEMENTED names the node and dtype that the target cannot compute. RESOURCE_EXHAUSTED:
   // the graph, or what it becomes, is larger than the limits above.
-  // `exact`: of the graph's twin in f64 (compiler/ir/widen.h) instead.
+  // `exact`: of the graph's twin in f64 (compiler/ir/widen.h) instead. `plain`: the simplest way
+  // (compiler/pipeline/pipeline.h).
   absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, const v1::Target& target,
-                                             bool exact = false);
+                                             bool exact = false, bool plain = false);
   // A shared object for runtime/cpu/module.h. INVALID_ARGUMENT: Clang refuses the source.
   absl::StatusOr<std::string> Compile(absl::string_view source, const v1::Target& target);
   // OK if every output is within its tolerance (server/tuner/check.h). DATA_LOSS: a value is wrong.

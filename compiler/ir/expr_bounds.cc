@@ -60,12 +60,27 @@ std::optional<int64_t> Better(std::optional<int64_t> a, std::optional<int64_t> b
   return !a ? b : !b ? a : std::max(*a, *b);
 }
 
+// Which of several composites goes first, where neither is inside the other: the longest as text,
+// or the quotient by the largest number, so that it becomes one of those by its divisors.
+enum class Order : uint8_t { kLongest, kCoarsest };
+
+// The number that a quotient divides by, if it is one.
+std::optional<int64_t> DivisorOf(const Atom& atom) {
+  if (atom.kind != Atom::Kind::kFloorDiv) return std::nullopt;
+  return atom.args[1].constant();
+}
+
+bool IsWithin(const Atom& inner, const Atom& outer) {
+  return outer.key.find(inner.key) != std::string::npos;
+}
+
 }  // namespace
 
 // Answers one question; counts its steps, so that every question ends soon.
 class BoundsProver {
  public:
-  explicit BoundsProver(const Bounds& bounds) : ranges_(bounds.ranges_) {}
+  explicit BoundsProver(const Bounds& bounds, Order order = Order::kLongest)
+      : ranges_(bounds.ranges_), order_(order) {}
 
   bool Proves(const Expr& e, int steps) {
     steps_left_ = steps;
@@ -73,6 +88,8 @@ class BoundsProver {
     return lower && *lower >= 0;
   }
   bool exhausted() const { return steps_left_ < 0; }
+  // Whether Order made a difference.
+  bool had_choice() const { return had_choice_; }
 
   // A number `e` is never below; the search stops at the first that reaches `goal`.
   std::optional<int64_t> Lower(const Expr& e, std::optional<int64_t> goal, int depth = 0);
@@ -103,7 +120,8 @@ class BoundsProver {
   // Interval arithmetic is exact for independent symbols with integer bounds.
   bool IsExact(const Expr& e) const;
   Interval OfAtom(const Atom& atom, int depth);
-  AtomRef Choose(const Expr& e, bool symbolic_only) const;
+  bool IsBefore(const Atom& a, const Atom& b);
+  AtomRef Choose(const Expr& e, bool symbolic_only);
   std::optional<int64_t> Between(const Expr::Affine& e, const Expr& lower, const Expr& upper,
                                  Goal goal, int depth);
   std::optional<int64_t> LowerMinMax(const Expr::Affine& e, const Atom& atom, Goal goal, int depth);
@@ -116,6 +134,8 @@ class BoundsProver {
   std::optional<int64_t> FromLowest(const Expr& e);
 
   const std::map<std::string, Range, std::less<>>& ranges_;
+  const Order order_;
+  bool had_choice_ = false;
   int steps_left_ = kMaxSteps;
   int intervals_ = 0;
 };
@@ -172,18 +192,29 @@ bool BoundsProver::UsesSymbolic(const Atom& atom) const {
   });
 }
 
+// An atom inside another has the shorter key, and goes after it.
+bool BoundsProver::IsBefore(const Atom& a, const Atom& b) {
+  const std::optional<int64_t> d = DivisorOf(a), other = DivisorOf(b);
+  const bool differ =
+      d && other && *d != *other && *d > 0 && *other > 0 && (*d % *other == 0 || *other % *d == 0);
+  if (differ && !IsWithin(a, b) && !IsWithin(b, a)) {
+    had_choice_ = true;
+    if (order_ == Order::kCoarsest) return *d > *other;
+  }
+  return a.key.size() > b.key.size();
+}
+
 // The atom to eliminate next. First composites of symbols with symbolic bounds, from the outside
 // in, and those symbols, each before those its bounds use; a quotient of dims is like a dim until
 // then, as bounds may be made of it. Then (unless `symbolic_only`) other composites and those with
 // integer bounds. Null if none can go.
-AtomRef BoundsProver::Choose(const Expr& e, bool symbolic_only) const {
+AtomRef BoundsProver::Choose(const Expr& e, bool symbolic_only) {
   AtomRef outer, inner, best;
   const auto atoms = AtomsOf(e);
   for (const auto& [key, atom] : atoms) {
     if (atom->kind == Atom::Kind::kSymbol) continue;
-    // An atom inside another has the shorter key.
-    AtomRef& longest = UsesSymbolic(*atom) ? outer : inner;
-    if (!longest || key.size() > longest->key.size()) longest = atom;
+    AtomRef& first = UsesSymbolic(*atom) ? outer : inner;
+    if (!first || IsBefore(*atom, *first)) first = atom;
   }
   if (outer) return outer;
   for (const auto& [key, atom] : atoms) {
@@ -380,11 +411,12 @@ void Bounds::Set(std::string_view symbol, Expr lower, Expr upper) {
 bool Bounds::Proves(const Expr& e, Search search) const {
   BoundsProver prover(*this);
   if (prover.Proves(e, kShortSearch)) return true;
-  if (search == Search::kShort || !prover.exhausted()) return false;
+  if (search == Search::kShort || !(prover.exhausted() || prover.had_choice())) return false;
   for (const Expr::Env& point : Points(e)) {
     if (e.Evaluate(point).value_or(0) < 0) return false;
   }
-  return prover.Proves(e, kMaxSteps);
+  if (prover.exhausted() && prover.Proves(e, kMaxSteps)) return true;
+  return prover.had_choice() && BoundsProver(*this, Order::kCoarsest).Proves(e, kMaxSteps);
 }
 
 bool Bounds::NonNegative(const Expr& e) const {

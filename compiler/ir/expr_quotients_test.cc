@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -140,6 +141,40 @@ TEST(ExprQuotientsTest, AQuotientIsBelowWhatTheDividendIsBelowTimesTheDivisor) {
   EXPECT_FALSE(bounds.Less(q, e - 1));
   EXPECT_TRUE(bounds.NonNegative(q + 1));
   EXPECT_FALSE(bounds.NonNegative(q));
+}
+
+// Windows over an image that is kept as a row of tokens, after layers that each divided its sizes:
+// a window's place along the row is inside it.
+TEST(ExprQuotientsTest, WindowsOfARowOfTokensAreInside) {
+  const auto strided = [](const Expr& size, int64_t kernel, int64_t stride, int64_t pads) {
+    return FloorDiv(size + pads - kernel, stride) + 1;
+  };
+  Expr height = S("h"), width = S("w");
+  int questions = 0;
+  const std::vector<std::tuple<int, int, int>> layers = {
+      {7, 4, 6}, {3, 2, 2}, {3, 2, 2}, {2, 2, 0}};
+  for (const auto& [kernel, stride, pads] : layers) {
+    height = strided(height, kernel, stride, pads);
+    width = strided(width, kernel, stride, pads);
+    for (int64_t window : {2, 3, 4, 8}) {
+      for (int64_t most : {int64_t{512}, INT64_MAX}) {
+        SCOPED_TRACE(std::to_string(window) + " over " + height.ToString());
+        Bounds bounds;
+        bounds.Set("h", 64, most);
+        bounds.Set("w", 64, most);
+        bounds.SetExtent("y", strided(height, window, window, 0));
+        bounds.SetExtent("x", strided(width, window, window, 0));
+        bounds.SetExtent("i", window);
+        bounds.SetExtent("j", window);
+        const Expr place = (window * S("y") + S("i")) * width + window * S("x") + S("j");
+        EXPECT_TRUE(bounds.NonNegative(place));
+        EXPECT_TRUE(bounds.Less(place, height * width)) << place.ToString();
+        EXPECT_FALSE(bounds.Less(place + 1, height * width)) << place.ToString();
+        ++questions;
+      }
+    }
+  }
+  EXPECT_EQ(questions, 32);
 }
 
 TEST(ExprQuotientsTest, NothingFalseIsProved) {

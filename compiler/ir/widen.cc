@@ -1,13 +1,13 @@
 #include "compiler/ir/widen.h"
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/accepted_limits.h"
 #include "compiler/ir/input_value.h"
 #include "compiler/ir/scan.h"
 
@@ -62,7 +62,7 @@ class Widening {
     inside_ = true;
     absl::StatusOr<Graph> wide = Run();
     if (!wide.ok()) return wide;
-    GraphBuilder builder(&*wide, Unlimited());
+    GraphBuilder builder(&*wide, AcceptedLimits());
     for (Output& o : wide->outputs) {
       const DType dtype = wide->node(o.node).type.dtype;
       if (!IsFloat(dtype) || dtype == DType::kF64) continue;
@@ -75,7 +75,7 @@ class Widening {
   }
 
   absl::StatusOr<Graph> Run() {
-    GraphBuilder builder(&to_, Unlimited());
+    GraphBuilder builder(&to_, AcceptedLimits());
     for (NodeId n = 0; n < static_cast<NodeId>(from_.nodes.size()); ++n) {
       absl::StatusOr<NodeId> made = Make(builder, from_.node(n));
       if (!made.ok()) return made.status();
@@ -86,13 +86,6 @@ class Widening {
   }
 
  private:
-  static GraphLimits Unlimited() {
-    GraphLimits limits;
-    limits.max_nodes = limits.max_tensor_bytes = limits.max_attr_bytes =
-        std::numeric_limits<int64_t>::max();
-    return limits;
-  }
-
   DType Now(NodeId made) const { return to_.node(made).type.dtype; }
 
   absl::StatusOr<NodeId> As(GraphBuilder& builder, NodeId made, DType dtype) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/search/fusion.h"
 
@@ -9,27 +10,53 @@ namespace athanor {
 namespace {
 
 absl::StatusOr<CheckedPlan> BuildFrom(const Graph& source, const Prepared& prepared,
-                                      const v1::Target& target, const Fusion& fusion) {
-  ScheduledGraph scheduled{prepared.graph, ChooseKernels(prepared.graph, target, fusion)};
+                                      const v1::Target& target, const FusionRules& rules) {
+  ScheduledGraph scheduled{prepared.graph, ChooseKernels(prepared.graph, target, {.rules = rules})};
   PackWeights(&scheduled.graph, &scheduled.genome, target);
   PlanBuilder builder(target);
-  absl::StatusOr<BuiltPlan> built =
-      builder.Build(scheduled, {"baseline", CanonicalHash(source), prepared.dim_names});
+  absl::StatusOr<BuiltPlan> built = builder.Build(scheduled, {.kind = "baseline",
+                                                              .graph_hash = CanonicalHash(source),
+                                                              .dim_names = prepared.dim_names,
+                                                              .rules = rules});
   if (!built.ok()) return built.status();
   absl::StatusOr<std::vector<internal::KernelCheck>> checks = builder.Checks(*built);
   if (!checks.ok()) return checks.status();
-  return CheckedPlan{std::move(built->plan), *std::move(checks)};
+  return CheckedPlan{std::move(built->plan), *std::move(checks), ""};
 }
 
-}  // namespace
+// Each op but movement in a kernel of its own, element by element.
+constexpr FusionRules kPlain = {
+    .producers = false, .reductions = false, .epilogues = false, .again = false, .tiles = false};
 
-absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v1::Target& target) {
+absl::StatusOr<CheckedPlan> BuildPlain(const Graph& graph, const v1::Target& target) {
+  absl::StatusOr<Prepared> prepared = Prepare(graph, /*plain=*/true);
+  if (!prepared.ok()) return prepared.status();
+  return BuildFrom(graph, *prepared, target, kPlain);
+}
+
+absl::StatusOr<CheckedPlan> BuildFused(const Graph& graph, const v1::Target& target) {
   absl::StatusOr<Prepared> prepared = Prepare(graph);
   if (!prepared.ok()) return prepared.status();
   absl::StatusOr<CheckedPlan> plan = BuildFrom(graph, *prepared, target, {});
   if (!absl::IsInternal(plan.status())) return plan;
-  // Slower and always possible.
-  return BuildFrom(graph, *prepared, target, {.rules = {.epilogues = false}});
+  return BuildFrom(graph, *prepared, target, {.epilogues = false});
+}
+
+}  // namespace
+
+absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v1::Target& target,
+                                                     bool plain) {
+  absl::Status fused;
+  if (!plain) {
+    absl::StatusOr<CheckedPlan> plan = BuildFused(graph, target);
+    if (!absl::IsInternal(plan.status())) return plan;
+    fused = plan.status();
+  }
+  absl::StatusOr<CheckedPlan> plan = BuildPlain(graph, target);
+  if (plan.ok()) plan->plain_because = std::string(fused.message());
+  if (!absl::IsInternal(plan.status())) return plan;
+  return absl::UnimplementedError(
+      absl::StrCat("no kernel can be made of ", (fused.ok() ? plan.status() : fused).message()));
 }
 
 absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target) {

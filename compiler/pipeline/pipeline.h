@@ -10,6 +10,7 @@
 #ifndef ATHANOR_COMPILER_PIPELINE_PIPELINE_H_
 #define ATHANOR_COMPILER_PIPELINE_PIPELINE_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,16 +25,20 @@ namespace athanor {
 // would no longer give equal plans.
 inline constexpr int kPipelineVersion = 1;
 
-// The plan of the whole dim box, chosen by the cost model alone. UNIMPLEMENTED names the node and
-// dtype the target cannot compute.
+// The plan of the whole dim box, chosen by the cost model alone. UNIMPLEMENTED names the node that
+// no kernel can be made of, or the dtype the target cannot compute.
 absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target);
 
 // With the checks of its kernels, one for each distinct one.
 struct CheckedPlan {
   v1::Plan plan;
   std::vector<internal::KernelCheck> checks;
+  std::string plain_because;  // why it is made plain without being asked to; empty: it is not
 };
-absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v1::Target& target);
+// `plain`: slower and by the simplest way there is: what serves where a kernel of the other way
+// turns out wrong. Without it, what cannot be made the usual way is made so at once.
+absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v1::Target& target,
+                                                     bool plain = false);
 
 }  // namespace athanor
 

@@ -53,9 +53,10 @@ LoweredKernel In(const KernelTask& task, const KernelChoice& choice, const Lower
 
 // What the graph and the graphs inside it have in common.
 struct Whole {
-  explicit Whole(const v1::Target& t) : target(t) {}
+  Whole(const v1::Target& t, const FusionRules& r) : target(t), rules(r) {}
 
   const v1::Target& target;
+  const FusionRules rules;  // of graphs inside
   PlanInput in;
   std::vector<NodeId> nodes;                   // by value; -1: of a graph inside
   std::map<std::string, LoweredTask> lowered;  // by task and schedule
@@ -139,9 +140,10 @@ class Assembly {
   absl::Status AddLoop(const KernelChoice& choice);
   // The loop's body with those of its outputs that are wanted, ready to be lowered; `scan` is of
   // one of `results`, the nodes of this graph by output of its body.
-  ScheduledGraph BodyFor(const Node& node, const std::map<int, NodeId>& results, bool epilogues);
+  ScheduledGraph BodyFor(const Node& node, const std::map<int, NodeId>& results,
+                         const FusionRules& rules);
   absl::Status AddBody(const KernelChoice& choice, const std::map<int, NodeId>& results,
-                       bool epilogues);
+                       const FusionRules& rules);
 
   const ScheduledGraph& scheduled_;
   const Graph& graph_;
@@ -153,7 +155,7 @@ class Assembly {
 };
 
 ScheduledGraph Assembly::BodyFor(const Node& node, const std::map<int, NodeId>& results,
-                                 bool epilogues) {
+                                 const FusionRules& rules) {
   const ScanView scan = ViewScan(node);
   Graph body = BodyOf(scan, graph_.dims);
   const std::vector<NodeId> inputs = body.InputIds();
@@ -181,18 +183,16 @@ ScheduledGraph Assembly::BodyFor(const Node& node, const std::map<int, NodeId>& 
     outputs.push_back(std::move(output));
   }
   body.outputs = std::move(outputs);
-  Fusion fusion;
-  fusion.rules.epilogues = epilogues;
-  ScheduledGraph scheduled{body, ChooseKernels(body, whole_.target, fusion)};
+  ScheduledGraph scheduled{body, ChooseKernels(body, whole_.target, {.rules = rules})};
   PackWeights(&scheduled.graph, &scheduled.genome, whole_.target);
   return scheduled;
 }
 
 absl::Status Assembly::AddBody(const KernelChoice& choice, const std::map<int, NodeId>& results,
-                               bool epilogues) {
+                               const FusionRules& rules) {
   const Node& node = graph_.node(choice.root);
   const ScanView scan = ViewScan(node);
-  const ScheduledGraph body = BodyFor(node, results, epilogues);
+  const ScheduledGraph body = BodyFor(node, results, rules);
   const std::vector<NodeId> ids = scan.body.InputIds();
   const size_t at = whole_.in.loops.size();
   whole_.in.loops.push_back(
@@ -258,7 +258,8 @@ absl::Status Assembly::AddLoop(const KernelChoice& choice) {
   PlanInput& in = whole_.in;
   const size_t values = in.values.size(), launches = in.launches.size();
   const size_t plan_loops = in.loops.size(), loops = whole_.loops.size();
-  absl::Status added = AddBody(choice, results, /*epilogues=*/true);
+  FusionRules rules = whole_.rules;
+  absl::Status added = AddBody(choice, results, rules);
   if (absl::IsInternal(added)) {  // slower and always possible
     in.values.erase(in.values.begin() + values, in.values.end());
     in.launches.erase(in.launches.begin() + launches, in.launches.end());
@@ -266,7 +267,8 @@ absl::Status Assembly::AddLoop(const KernelChoice& choice) {
     whole_.nodes.resize(values);
     whole_.loops.erase(whole_.loops.begin() + loops, whole_.loops.end());
     std::erase_if(value_of_, [&](const auto& v) { return v.second >= static_cast<int>(values); });
-    added = AddBody(choice, results, /*epilogues=*/false);
+    rules.epilogues = false;
+    added = AddBody(choice, results, rules);
   }
   if (!added.ok()) return added;
   whole_.loops.emplace_back(CutTask(graph_, memory_, weights_, choice),
@@ -300,7 +302,7 @@ std::string GenomeText(const ScheduledGraph& scheduled) {
 absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
                                              const PlanNames& names) const {
   const Graph& graph = scheduled.graph;
-  Whole whole(target_);
+  Whole whole(target_, names.rules);
   Assembly assembly(scheduled, &whole);
   for (NodeId n : graph.InputIds()) assembly.ValueOf(n);
   for (NodeId n : graph.ParameterIds()) assembly.ValueOf(n);

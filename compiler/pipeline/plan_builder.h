@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/codegen/lower.h"
+#include "compiler/search/fusion.h"
 #include "compiler/search/task.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "proto/athanor/v1/plan.pb.h"
@@ -28,6 +29,7 @@ struct PlanNames {
   std::string graph_hash;              // of the user's graph; empty: of the scheduled one
   std::vector<std::string> dim_names;  // by graph.dims; empty: theirs
   bool describe = true;                // with KIR and genome as text
+  FusionRules rules = {};              // of loops' bodies
 };
 
 struct BuiltPlan {

@@ -16,8 +16,9 @@ namespace athanor {
 namespace {
 
 // Composites without kernels of their own as their decompositions.
-absl::StatusOr<Graph> ToPrimitives(const Graph& graph) {
+absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain) {
   return Decompose(graph, [&](const Node& node) {
+    if (plain && node.op == Op::kAttention) return true;
     std::vector<const TensorType*> operands;
     for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
     return !HasKernel(node.op, operands);
@@ -25,45 +26,55 @@ absl::StatusOr<Graph> ToPrimitives(const Graph& graph) {
 }
 
 // The same of a graph inside `graph`, over the dims of that one.
-absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph) {
-  absl::StatusOr<Prepared> prepared = Prepare(BodyOf(scan, graph.dims));
+absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph, bool plain) {
+  absl::StatusOr<Prepared> prepared = Prepare(BodyOf(scan, graph.dims), plain);
   if (!prepared.ok()) return prepared.status();
   std::map<std::string, Expr, std::less<>> names;
   for (size_t d = 0; d < prepared->dim_names.size(); ++d) {
     names[prepared->graph.dims[d].name] = Expr::Symbol(prepared->dim_names[d]);
   }
   SubstituteDims(names, &prepared->graph);
+  prepared->graph.dims = graph.dims;
+  GuardViews(&prepared->graph);
   prepared->graph.dims.clear();
   return std::move(prepared->graph);
 }
 
-absl::Status PrepareBodies(Graph* graph) {
+absl::Status PrepareBodies(Graph* graph, bool plain) {
   for (Node& node : graph->nodes) {
     if (node.op != Op::kScan) continue;
-    absl::StatusOr<Graph> body = PrepareBody(ViewScan(node), *graph);
+    absl::StatusOr<Graph> body = PrepareBody(ViewScan(node), *graph, plain);
     if (!body.ok()) return body.status();
     node.attrs["body"] = SubGraph(*std::move(body));
   }
   return absl::OkStatus();
 }
 
+// The stages between two canonical forms.
+absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain) {
+  if (plain) return WidenScatters(canonical);
+  absl::StatusOr<Graph> graph = Recognise(ComposeViews(canonical));
+  if (graph.ok()) graph = ToPrimitives(*graph, plain);
+  if (graph.ok()) graph = WidenScatters(*graph);
+  if (!graph.ok()) return graph;
+  return ComposeViews(*graph);
+}
+
 }  // namespace
 
-absl::StatusOr<Prepared> Prepare(const Graph& graph) {
+absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain) {
   Prepared p;
-  absl::StatusOr<Graph> primitives = ToPrimitives(graph);
+  absl::StatusOr<Graph> primitives = ToPrimitives(graph, plain);
   if (!primitives.ok()) return primitives.status();
   std::vector<std::string> first;
-  absl::StatusOr<Graph> recognised = Recognise(ComposeViews(Canonicalize(*primitives, &first)));
-  if (!recognised.ok()) return recognised.status();
-  absl::StatusOr<Graph> again = ToPrimitives(*recognised);
-  if (again.ok()) again = WidenScatters(*again);
-  if (!again.ok()) return again.status();
+  absl::StatusOr<Graph> rewritten = Rewrite(Canonicalize(*primitives, &first), plain);
+  if (!rewritten.ok()) return rewritten.status();
   // Canonical twice: the dims' names of the second form are d0, d1, ... of the first.
   std::vector<std::string> second;
-  p.graph = Canonicalize(ComposeViews(*again), &second);
+  p.graph = Canonicalize(*rewritten, &second);
+  GuardViews(&p.graph);
   for (const std::string& name : second) p.dim_names.push_back(first[std::stoul(name.substr(1))]);
-  if (absl::Status s = PrepareBodies(&p.graph); !s.ok()) return s;
+  if (absl::Status s = PrepareBodies(&p.graph, plain); !s.ok()) return s;
   std::vector<NodeId> from = graph.InputIds(), to = p.graph.InputIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;
   from = graph.ParameterIds();

@@ -19,7 +19,9 @@ struct Prepared {
   std::vector<std::string> dim_names;  // of the user, in the order of graph.dims
 };
 
-absl::StatusOr<Prepared> Prepare(const Graph& graph);
+// `plain`: every op as primitives or a contraction, as it is written; nothing is recognised, and
+// views stay as they are.
+absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain = false);
 
 }  // namespace athanor
 

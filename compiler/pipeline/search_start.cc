@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/accepted_limits.h"
 #include "compiler/pipeline/recipes.h"
 #include "compiler/pipeline/search_sizes.h"
 #include "compiler/search/extents.h"
@@ -98,9 +99,9 @@ int64_t WeightBytes(const Graph& graph) {
 }
 
 absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) {
-  absl::StatusOr<Graph> graph = ParseGraph(start.graph_text());
+  absl::StatusOr<Graph> graph = ParseGraph(start.graph_text(), AcceptedLimits());
   if (!graph.ok()) return graph.status();
-  if (absl::Status s = Verify(*graph); !s.ok()) return s;
+  if (absl::Status s = Verify(*graph, AcceptedLimits()); !s.ok()) return s;
   absl::StatusOr<RuleChoice> rules = RulesOf(start);
   if (!rules.ok()) return rules.status();
   absl::StatusOr<Prepared> prepared = Prepare(*graph);

@@ -36,10 +36,7 @@ NodeId Expansion::Cast(NodeId n, DType dtype) {
 }
 
 NodeId Expansion::Map(NodeId n, Shape shape, std::vector<Expr> coordinates) {
-  return Add(Op::kIndexMap, {n}, {{"map", IndexMap{std::move(shape), std::move(coordinates)}}});
-}
-
-NodeId Expansion::MapInside(NodeId n, Shape shape, std::vector<Expr> coordinates) {
+  if (!status_.ok()) return 0;
   return MapOr(n, std::move(shape), std::move(coordinates),
                LoadScalar(Tensor::Zeros(Type(n).dtype, {}), 0));
 }
@@ -48,12 +45,11 @@ NodeId Expansion::MapOr(NodeId n, Shape shape, std::vector<Expr> coordinates,
                         const Scalar& outside) {
   if (!status_.ok()) return 0;
   Attrs attrs = {{"map", IndexMap{std::move(shape), std::move(coordinates)}}};
-  const TensorType type = Type(n);
-  if (!OpInfo(Op::kIndexMap).infer({&type, 1}, attrs, DimBounds()).ok()) {
-    Tensor fill = Tensor::Zeros(type.dtype, {});
-    StoreScalar(fill, 0, outside);
-    attrs["fill"] = std::move(fill);
-  }
+  const absl::StatusOr<NodeId> inside = builder_.Add(Op::kIndexMap, {n}, attrs);
+  if (inside.ok()) return *inside;
+  Tensor fill = Tensor::Zeros(Type(n).dtype, {});
+  StoreScalar(fill, 0, outside);
+  attrs["fill"] = std::move(fill);
   return Add(Op::kIndexMap, {n}, std::move(attrs));
 }
 

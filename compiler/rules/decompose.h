@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "compiler/ir/accepted_limits.h"
 #include "compiler/ir/graph.h"
 
 namespace athanor {
@@ -24,7 +25,7 @@ class ExampleBuilder;
 // and makes the rest no-ops: rows are correct by construction, so a failure is a bug of the row.
 class Expansion {
  public:
-  explicit Expansion(Graph* graph) : graph_(graph), builder_(graph) {}
+  explicit Expansion(Graph* graph) : graph_(graph), builder_(graph, AcceptedLimits()) {}
 
   const TensorType& Type(NodeId n) const { return graph_->nodes[n].type; }
   NodeId Add(Op op, std::vector<NodeId> inputs, Attrs attrs = {});
@@ -35,10 +36,9 @@ class Expansion {
   }
   NodeId Sub(NodeId a, NodeId b) { return Add(Op::kAdd, {a, Add(Op::kMul, {b, FillLike(b, -1)})}); }
   NodeId Cast(NodeId n, DType dtype);
+  // Of coordinates that are inside: where that is not proved, the map has a fill, which is never
+  // read.
   NodeId Map(NodeId n, Shape shape, std::vector<Expr> coordinates);
-  // The same of coordinates that are inside: where that is not proved, the map has a fill, which
-  // is never read.
-  NodeId MapInside(NodeId n, Shape shape, std::vector<Expr> coordinates);
   // `outside`, of n's dtype, where a coordinate is outside n; a plain map where none provably is.
   NodeId MapOr(NodeId n, Shape shape, std::vector<Expr> coordinates, const Scalar& outside);
   NodeId Reduce(Op op, NodeId n, std::vector<int64_t> axes);

@@ -56,7 +56,7 @@ NodeId PerBlock(Expansion& x, NodeId n, const Shape& shape, const Attrs& attrs) 
   if (block == 0) return x.Map(n, shape, {Expr::Axis(static_cast<int>(axis))});
   std::vector<Expr> coordinates = AxesOf(shape.size());
   coordinates[axis] = FloorDiv(coordinates[axis], block);
-  return x.MapInside(n, shape, std::move(coordinates));
+  return x.Map(n, shape, std::move(coordinates));
 }
 
 // `bits` of each element of u8 or i8, lowest first; a signed one keeps its sign.
@@ -65,7 +65,7 @@ NodeId Unpack(Expansion& x, NodeId packed, const Shape& shape, int64_t bits) {
   const int64_t per = 8 / bits, last = static_cast<int64_t>(shape.size()) - 1;
   std::vector<Expr> coordinates = AxesOf(shape.size());
   coordinates.back() = FloorDiv(coordinates.back(), per);
-  NodeId whole = x.MapInside(packed, shape, std::move(coordinates));
+  NodeId whole = x.Map(packed, shape, std::move(coordinates));
   NodeId position = Positions(x, shape, last, DType::kI32);
   NodeId within = x.Add(Op::kMod, {position, x.FillLike(position, static_cast<double>(per))});
   NodeId from =

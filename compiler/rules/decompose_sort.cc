@@ -85,8 +85,8 @@ NodeId Cumulated(Expansion& x, const Cumulation& c, NodeId n, int64_t axis, int 
   const NodeId within = CumulatedByPairs(x, c, parts, axis + 1);
   const NodeId whole = x.Reduce(c.add ? Op::kSumReduce : Op::kMulReduce, parts, {axis + 1});
   const NodeId before = Cumulated(x, {c.add, true, c.reverse}, whole, axis, level + 1);
-  return x.Add(c.add ? Op::kAdd : Op::kMul, {x.MapInside(within, shape, std::move(element)),
-                                             x.MapInside(before, shape, std::move(block))});
+  return x.Add(c.add ? Op::kAdd : Op::kMul,
+               {x.Map(within, shape, std::move(element)), x.Map(before, shape, std::move(block))});
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ NodeId ExpandTopK(Expansion& x, const Node& node, Inputs in) {
   const Shape shape = node.type.shape;
   std::vector<Expr> coordinates;
   for (size_t i = 0; i < shape.size(); ++i) coordinates.push_back(Expr::Axis(static_cast<int>(i)));
-  return x.MapInside(order, shape, std::move(coordinates));
+  return x.Map(order, shape, std::move(coordinates));
 }
 
 NodeId ExpandCumulate(Expansion& x, const Node& node, Inputs in) {

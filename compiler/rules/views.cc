@@ -72,4 +72,14 @@ Graph ComposeViews(const Graph& graph) {
   return result;
 }
 
+void GuardViews(Graph* graph) {
+  const Bounds bounds = graph->DimBounds();
+  for (Node& node : graph->nodes) {
+    if (!IsView(node)) continue;
+    const TensorType& operand = graph->nodes[node.inputs[0]].type;
+    if (OpInfo(Op::kIndexMap).infer({&operand, 1}, node.attrs, bounds).ok()) continue;
+    node.attrs["fill"] = Tensor::Zeros(operand.dtype, {});
+  }
+}
+
 }  // namespace athanor

@@ -74,5 +74,29 @@ TEST(ViewsTest, FilledMapsStay) {
   EXPECT_TRUE(c.node(out.inputs[0]).attrs.contains("fill"));
 }
 
+TEST(ViewsTest, WhatIsInsideWithoutAProofIsGuarded) {
+  const Expr b = Expr::Symbol("b");
+  Views v;
+  v.Map({b, 8, 6}, {A(0), A(2), A(1)});
+  // (b - 1)^2 / b is below b.
+  const TensorType type = v.g.node(v.last).type;
+  v.g.nodes.push_back({Op::kIndexMap,
+                       {v.last},
+                       {{"map", IndexMap{type.shape, {FloorDiv(A(0) * A(0), b), A(1), A(2)}}}},
+                       type,
+                       ""});
+  v.g.outputs = {{"y", v.last + 1}};
+  ASSERT_FALSE(Verify(v.g).ok()) << "a proof is found: the test needs another map";
+  GuardViews(&v.g);
+  EXPECT_TRUE(Verify(v.g).ok()) << Verify(v.g);
+  EXPECT_FALSE(v.g.node(v.last).attrs.contains("fill"));
+  Tensor x = Tensor::Zeros(DType::kF32, {5, 6, 8});
+  std::iota(x.data<float>(), x.data<float>() + x.elements(), 0.0f);
+  const Tensor y = Evaluate(v.g, std::vector{x}).value()[0];
+  for (int64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(LoadScalar(y, (i * 8 + 3) * 6 + 2).f, (i * i / 5 * 6 + 2) * 8 + 3);
+  }
+}
+
 }  // namespace
 }  // namespace athanor

@@ -393,7 +393,10 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
   KernelChoice k;
   k.root = root;
   k.anchor = g.anchor;
-  if (g.anchor >= 0) {
+  if (g.anchor == root && node(root).op == Op::kContract && !fusion_.rules.tiles) {
+    k.kind = KernelKind::kPoint;
+    k.anchor = -1;
+  } else if (g.anchor >= 0) {
     k.kind = node(g.anchor).op == Op::kContract ? KernelKind::kContract : KernelKind::kAttention;
     if (k.kind == KernelKind::kContract) k.contract = contracts_[g.anchor];
     if (target_.vector_registers() < 32) k.attention.mr = 6;

@@ -34,6 +34,7 @@ struct FusionRules {
   bool reductions = true;  // a reduction, in one kernel with what it reads and what reads it
   bool epilogues = true;   // what follows a contraction or attention, before it writes its result
   bool again = true;       // a cheap value, in each of several kernels that use it
+  bool tiles = true;       // a contraction by register tiles; else each of its elements by itself
 
   bool operator==(const FusionRules&) const = default;
 };

@@ -1,6 +1,9 @@
 // The calls of CompileService, through gRPC.
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -272,6 +275,27 @@ TEST(CompileServiceTest, AFailureNamesItsCauseAndKeepsItsCode) {
   test.control->FailCompiles(absl::OkStatus());
   test.Upload("n", ScaleModel({4}));
   EXPECT_THAT(test.Infer("n", {1}), testing::ElementsAre(4));
+}
+
+TEST(CompileServiceTest, AWrongKernelCostsSpeedNotTheModel) {
+  TestServer test;
+  test.control->FailCompiles(absl::DataLossError("kernel Mul: output \"y\" is 3, 2 is right"));
+  const Job job = test.WaitForJob(Send(test, "m", ScaleModel({4})));
+  EXPECT_EQ(job.phase(), Job::DONE);
+  EXPECT_THAT(test.Infer("m", {1}), testing::ElementsAre(4));
+  const std::vector<std::string> events = test.control->events();
+  EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                          [](const std::string& e) { return e.starts_with("lower plain "); }),
+            1);
+}
+
+TEST(CompileServiceTest, WhatNoPlanCanBeMadeOfIsUnimplemented) {
+  TestServer test;
+  test.control->FailCompiles(absl::InternalError("%3 (Mul): kernel Mul: ended by SIGSEGV"));
+  const Job job = test.WaitForJob(Send(test, "m", ScaleModel({4})));
+  EXPECT_EQ(job.phase(), Job::FAILED);
+  EXPECT_EQ(job.error_code(), static_cast<int>(grpc::StatusCode::UNIMPLEMENTED));
+  EXPECT_THAT(job.error(), HasSubstr("%3 (Mul)"));
 }
 
 TEST(CompileServiceTest, TooManyJobsAreRefused) {

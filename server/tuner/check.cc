@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/accepted_limits.h"
 #include "compiler/ir/graph.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
@@ -130,9 +131,9 @@ int64_t Checker::RepeatedBytesHeld() const {
 }
 
 absl::Status Checker::Validate() {
-  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text());
+  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text(), AcceptedLimits());
   if (!graph.ok()) return graph.status();
-  if (absl::Status s = Verify(*graph); !s.ok()) return s;
+  if (absl::Status s = Verify(*graph, AcceptedLimits()); !s.ok()) return s;
   graph_ = *std::move(graph);
   for (NodeId id : graph_.InputIds()) input_names_.push_back(graph_.node(id).name);
   for (NodeId id : graph_.ParameterIds()) input_names_.push_back(graph_.node(id).name);

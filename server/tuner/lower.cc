@@ -1,39 +1,29 @@
 #include "server/tuner/lower.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/accepted_limits.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/widen.h"
 #include "compiler/pipeline/pipeline.h"
 
 namespace athanor {
-namespace {
-
-// What a graph may be was decided at its upload, by the server's flags.
-GraphLimits NoLimits() {
-  GraphLimits limits;
-  limits.max_nodes = std::numeric_limits<int64_t>::max();
-  limits.max_tensor_bytes = std::numeric_limits<int64_t>::max();
-  return limits;
-}
-
-}  // namespace
-
 absl::StatusOr<internal::LowerReply> LowerGraph(const internal::LowerRequest& request,
                                                 int64_t max_bytes) {
-  absl::StatusOr<Graph> graph = ParseGraph(request.graph_text(), NoLimits());
+  absl::StatusOr<Graph> graph = ParseGraph(request.graph_text(), AcceptedLimits());
   if (!graph.ok()) {
     return absl::InternalError(
         absl::StrCat("lowering the graph: its text is not accepted: ", graph.status().message()));
   }
   if (request.exact()) graph = WidenToF64(*graph);
   if (!graph.ok()) return graph.status();
-  absl::StatusOr<CheckedPlan> checked = BuildCheckedBaselinePlan(*graph, request.target());
+  absl::StatusOr<CheckedPlan> checked =
+      BuildCheckedBaselinePlan(*graph, request.target(), request.plain());
   if (!checked.ok()) return checked.status();
   internal::LowerReply reply;
   *reply.mutable_plan() = std::move(checked->plan);
+  reply.set_plain_because(checked->plain_because);
   for (internal::KernelCheck& check : checked->checks) *reply.add_checks() = std::move(check);
   const auto bytes = static_cast<int64_t>(reply.ByteSizeLong());
   if (bytes > max_bytes) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/accepted_limits.h"
 #include "compiler/ir/graph.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
@@ -143,9 +144,9 @@ class Measurement {
 };
 
 absl::Status Measurement::Validate() {
-  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text());
+  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text(), AcceptedLimits());
   if (!graph.ok()) return graph.status();
-  if (absl::Status s = Verify(*graph); !s.ok()) return s;
+  if (absl::Status s = Verify(*graph, AcceptedLimits()); !s.ok()) return s;
   graph_ = *std::move(graph);
   for (NodeId id : graph_.InputIds()) input_names_.push_back(graph_.node(id).name);
   for (NodeId id : graph_.ParameterIds()) input_names_.push_back(graph_.node(id).name);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/accepted_limits.h"
 #include "compiler/ir/compare.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/widen.h"
@@ -29,12 +29,6 @@ constexpr double kUntrusted = 3;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-GraphLimits NoLimits() {
-  GraphLimits limits;
-  limits.max_nodes = limits.max_tensor_bytes = std::numeric_limits<int64_t>::max();
-  return limits;
 }
 
 class PlanCheck {
@@ -75,9 +69,9 @@ class PlanCheck {
 };
 
 absl::Status PlanCheck::Validate() {
-  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text(), NoLimits());
+  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text(), AcceptedLimits());
   if (!graph.ok()) return graph.status();
-  if (absl::Status s = Verify(*graph, NoLimits()); !s.ok()) return s;
+  if (absl::Status s = Verify(*graph, AcceptedLimits()); !s.ok()) return s;
   graph_ = *std::move(graph);
   absl::StatusOr<Graph> twin = WidenToF64(graph_);
   if (!twin.ok()) return twin.status();

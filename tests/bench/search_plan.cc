@@ -79,7 +79,7 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
 
 // The baseline plan, compiled and checked.
 absl::StatusOr<PlanSearch::Found> Baseline(CompileBackend& backend, const Graph& graph) {
-  absl::StatusOr<v1::Plan> plan = backend.Lower(graph);
+  absl::StatusOr<v1::Plan> plan = backend.Lower(graph, /*plain=*/false);
   if (!plan.ok()) return plan.status();
   PlanSearch::Found baseline{*std::move(plan), {}};
   for (int i = 0; i < baseline.plan.kernels_size(); ++i) {

@@ -56,9 +56,20 @@ absl::StatusOr<std::string> ObjectFor(const std::string& source, const v1::Targe
 
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters,
                                  const v1::Target& target, int threads, bool poison) {
-  absl::StatusOr<v1::Plan> plan = BuildBaselinePlan(graph, target);
-  if (!plan.ok()) return plan.status();
-  return Compiled::Load(graph, *std::move(plan), parameters, target, threads, poison);
+  absl::StatusOr<CheckedPlan> checked = BuildCheckedBaselinePlan(graph, target);
+  if (!checked.ok()) return checked.status();
+  if (!checked->plain_because.empty()) {
+    return absl::InternalError(absl::StrCat("made plain: ", checked->plain_because));
+  }
+  return Compiled::Load(graph, std::move(checked->plan), parameters, target, threads, poison);
+}
+
+absl::StatusOr<Compiled> CompilePlain(const Graph& graph, const std::vector<Tensor>& parameters,
+                                      const v1::Target& target) {
+  absl::StatusOr<CheckedPlan> checked = BuildCheckedBaselinePlan(graph, target, /*plain=*/true);
+  if (!checked.ok()) return checked.status();
+  return Compiled::Load(graph, std::move(checked->plan), parameters, target, /*threads=*/2,
+                        /*poison=*/true);
 }
 
 absl::StatusOr<Compiled> CompileScheduled(const ScheduledGraph& scheduled,
@@ -204,33 +215,51 @@ void ExpectElementsAlone(const Graph& graph, const std::vector<Tensor>& inputs,
   }
 }
 
+std::vector<Tensor> Evaluated(const Graph& graph, const std::vector<Tensor>& inputs,
+                              const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> all = inputs;
+  all.insert(all.end(), parameters.begin(), parameters.end());
+  auto want = Evaluate(graph, all);
+  EXPECT_TRUE(want.ok()) << want.status();
+  if (!want.ok()) return {};
+  ExpectElementsAlone(graph, all, *want);
+  return *std::move(want);
+}
+
+void ExpectRunsTo(const std::vector<Tensor>& want, absl::StatusOr<Compiled> compiled,
+                  const Graph& graph, const std::vector<Tensor>& inputs, double slack,
+                  const std::string& how) {
+  ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << ToText(graph);
+  auto got = compiled->Run(inputs);
+  ASSERT_TRUE(got.ok()) << got.status() << "\n" << ToText(graph);
+  ASSERT_EQ(got->size(), want.size());
+  for (size_t i = 0; i < got->size(); ++i) {
+    DType t = want[i].dtype;
+    double bound = t == DType::kF64    ? 1e-12
+                   : t == DType::kF16  ? 4e-3
+                   : t == DType::kBF16 ? 3e-2
+                                       : 2e-5;
+    absl::Status same = CompareTensors((*got)[i], want[i], slack * bound, slack * bound);
+    EXPECT_TRUE(same.ok()) << "output " << i << ", " << how << ": " << same << "\n"
+                           << ToText(graph);
+  }
+}
+
 }  // namespace
 
 void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
                             const std::vector<Tensor>& parameters, double slack) {
-  std::vector<Tensor> all = inputs;
-  all.insert(all.end(), parameters.begin(), parameters.end());
-  auto want = Evaluate(graph, all);
-  ASSERT_TRUE(want.ok()) << want.status();
-  ExpectElementsAlone(graph, all, *want);
+  const std::vector<Tensor> want = Evaluated(graph, inputs, parameters);
   for (int vector_bytes : {0, 32}) {
-    auto compiled = Compile(graph, parameters, HostTarget(vector_bytes));
-    ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << ToText(graph);
-    auto got = compiled->Run(inputs);
-    ASSERT_TRUE(got.ok()) << got.status() << "\n" << ToText(graph);
-    ASSERT_EQ(got->size(), want->size());
-    for (size_t i = 0; i < got->size(); ++i) {
-      DType t = (*want)[i].dtype;
-      double bound = t == DType::kF64    ? 1e-12
-                     : t == DType::kF16  ? 4e-3
-                     : t == DType::kBF16 ? 3e-2
-                                         : 2e-5;
-      absl::Status same = CompareTensors((*got)[i], (*want)[i], slack * bound, slack * bound);
-      EXPECT_TRUE(same.ok()) << "output " << i << ", vectors of " << vector_bytes
-                             << " bytes: " << same << "\n"
-                             << ToText(graph);
-    }
+    ExpectRunsTo(want, Compile(graph, parameters, HostTarget(vector_bytes)), graph, inputs, slack,
+                 absl::StrCat("vectors of ", vector_bytes, " bytes"));
   }
+}
+
+void ExpectPlainMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
+                                 const std::vector<Tensor>& parameters, double slack) {
+  ExpectRunsTo(Evaluated(graph, inputs, parameters), CompilePlain(graph, parameters), graph, inputs,
+               slack, "made plain");
 }
 
 }  // namespace athanor

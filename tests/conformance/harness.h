@@ -33,6 +33,8 @@ class Compiled {
  private:
   friend absl::StatusOr<Compiled> Compile(const Graph&, const std::vector<Tensor>&,
                                           const v1::Target&, int, bool);
+  friend absl::StatusOr<Compiled> CompilePlain(const Graph&, const std::vector<Tensor>&,
+                                               const v1::Target&);
   friend absl::StatusOr<Compiled> CompileScheduled(const ScheduledGraph&,
                                                    const std::vector<Tensor>&, const v1::Target&,
                                                    int);
@@ -48,10 +50,15 @@ class Compiled {
 };
 
 // `parameters` are the graph's Parameters in order. Objects are remembered by source for the
-// process.
+// process. INTERNAL: the plan can only be made plain.
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters = {},
                                  const v1::Target& target = HostTarget(), int threads = 2,
                                  bool poison = true);
+
+// The plan that is made plain (compiler/pipeline/pipeline.h).
+absl::StatusOr<Compiled> CompilePlain(const Graph& graph,
+                                      const std::vector<Tensor>& parameters = {},
+                                      const v1::Target& target = HostTarget());
 
 // Under the schedules given, instead of the baseline's.
 absl::StatusOr<Compiled> CompileScheduled(const ScheduledGraph& scheduled,
@@ -67,6 +74,9 @@ Tensor RandomIndices(DType dtype, std::vector<int64_t> shape, int64_t extent, st
 // bounds that suit the dtype (times `slack`).
 void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
                             const std::vector<Tensor>& parameters = {}, double slack = 1);
+// The same of the plan that is made plain.
+void ExpectPlainMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
+                                 const std::vector<Tensor>& parameters = {}, double slack = 1);
 
 }  // namespace athanor
 

@@ -54,7 +54,7 @@ TEST(LostTunerTest, TheErrorSaysThatAnotherTryIsPossible) {
   ASSERT_TRUE(backends.ok()) << backends.status();
   const std::unique_ptr<CompileBackend> backend = (*backends)->New();
   const Graph graph = Model();
-  ASSERT_TRUE(backend->Lower(graph).ok());
+  ASSERT_TRUE(backend->Lower(graph, /*plain=*/false).ok());
 
   std::atomic<bool> killing = false, stop = false;
   std::thread killer([&] {
@@ -64,13 +64,13 @@ TEST(LostTunerTest, TheErrorSaysThatAnotherTryIsPossible) {
     }
   });
   while (!killing) std::this_thread::yield();
-  const auto lost = backend->Lower(graph);
+  const auto lost = backend->Lower(graph, /*plain=*/false);
   stop = true;
   killer.join();
   EXPECT_EQ(lost.status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(lost.status().message()), HasSubstr("SIGKILL"));
   EXPECT_THAT(std::string(lost.status().message()), HasSubstr("StartCompile makes another"));
-  EXPECT_TRUE(backend->Lower(graph).ok());
+  EXPECT_TRUE(backend->Lower(graph, /*plain=*/false).ok());
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class RestoredPlanTest : public testing::Test {
   // As a search would have found it.
   static PlanSearch::Found Found(CompileBackend& backend, const Graph& graph) {
     PlanSearch::Found found;
-    found.plan = backend.Lower(graph).value();
+    found.plan = backend.Lower(graph, /*plain=*/false).value();
     for (int i = 0; i < found.plan.kernels_size(); ++i) {
       found.objects.push_back(backend.CompileKernel(found.plan, i).value());
     }

@@ -185,7 +185,7 @@ TEST_F(TrafficTest, WhatIsBuiltCountsAsARequest) {
   };
   const Graph graph = *ParseGraph(kModel);
   EXPECT_EQ(counted(), 0u);
-  absl::StatusOr<v1::Plan> plan = backend->Lower(graph);
+  absl::StatusOr<v1::Plan> plan = backend->Lower(graph, /*plain=*/false);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(counted(), 1u);
   ASSERT_EQ(plan->kernels_size(), 1);
