@@ -1,0 +1,73 @@
+"""Architectures as torch exports them, through the server against ONNX Runtime: the short list."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import athanor
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "architectures")]
+
+import short  # noqa: E402
+import suite  # noqa: E402
+
+# By the name of a dim: its bounds, and its sizes in the calls.
+SIZES = {
+    "batch": ((1, 4), (2, 1, 3)), "sequence": ((2, 32), (7, 12, 9)), "target": ((2, 32), (5, 3, 6)),
+    "height": ((32, 96), (64, 64, 80)), "width": ((32, 96), (64, 96, 72)),
+    "samples": ((200, 800), (400, 523, 301)),
+}
+TOKENS = 61
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[athanor.Client]:
+    """Of a server for all of them."""
+    server = suite.Server(tmp_path_factory.mktemp("architectures") / "state",
+                          "--compile_workers=2").start()
+    try:
+        with server.client() as made:
+            yield made
+        assert server.stop() == 0, server.log.read_text()
+    finally:
+        server.kill()
+
+
+def inputs(model: onnx.ModelProto, call: int) -> list[np.ndarray]:
+    """Tokens, masks, images and sounds of one call, by what the model's inputs are called."""
+    random = np.random.default_rng(call)
+    arrays = []
+    for info in model.graph.input:
+        shape = [SIZES[dim.dim_param][1][call] if dim.dim_param else dim.dim_value
+                 for dim in info.type.tensor_type.shape.dim]
+        if info.name == "attention_mask":
+            shorter = np.minimum(np.arange(shape[0]), shape[1] - 1)[:, None]
+            arrays.append((np.arange(shape[1]) < shape[1] - shorter).astype(np.int64))
+        elif info.name.endswith("input_ids"):
+            arrays.append(random.integers(5, TOKENS, shape))
+        else:
+            arrays.append(random.standard_normal(shape, np.float32))
+    return arrays
+
+
+@pytest.mark.parametrize("name", short.NAMES)
+def test_architecture(client: athanor.Client, name: str) -> None:
+    """At three sizes."""
+    model = short.read(name)
+    session = onnxruntime.InferenceSession(model.SerializeToString(),
+                                           providers=["CPUExecutionProvider"])
+    names = [info.name for info in model.graph.input]
+    sets = []
+    for call in range(3):
+        arrays = inputs(model, call)
+        sets.append((arrays, session.run(None, dict(zip(names, arrays, strict=True)))))
+    dims = {dim: SIZES[dim][0] for dim in short.dims_of(model)}
+    outcome = suite.run(client, suite.Case(f"architectures/{name}", model, sets, 2e-3, 5e-4, dims))
+    assert (outcome.kind, outcome.why) == ("right", "")
