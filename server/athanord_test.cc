@@ -1,10 +1,13 @@
 // The program itself: exit codes, signals, and a real model compiled, run and kept across restarts.
 #include <grpcpp/grpcpp.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "compiler/frontend/frontend.h"
@@ -13,24 +16,39 @@
 #include "proto/athanor/v1/compile.grpc.pb.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
+#include "server/signals.h"
 #include "server/test_process.h"
 #include "server/testing.h"
+#include "server/tls_testing.h"
 
 namespace athanor {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> found;
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(parent) + "/task")) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child = 0; children >> child;) found.push_back(child);
+  }
+  return found;
+}
 
 // SIGKILL to every child process of `parent`; how many there were.
 int KillChildren(pid_t parent) {
   int killed = 0;
-  for (const auto& thread :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(parent) + "/task")) {
-    std::ifstream children(thread.path() / "children");
-    for (pid_t child = 0; children >> child;) killed += kill(child, SIGKILL) == 0 ? 1 : 0;
-  }
+  for (const pid_t child : ChildrenOf(parent)) killed += kill(child, SIGKILL) == 0 ? 1 : 0;
   return killed;
+}
+
+void AwaitText(const std::string& path, const std::string& part) {
+  while (!absl::StrContains(TestProcess::TextOf(path), part)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 class AthanordTest : public testing::Test {
@@ -41,13 +59,15 @@ class AthanordTest : public testing::Test {
     flags.insert(flags.begin(), "server/athanord");
     return std::make_unique<TestProcess>(flags, directory_ + "/log-" + std::to_string(++logs_));
   }
-  std::unique_ptr<TestProcess> Serve(std::vector<std::string> flags = {}) {
+  // `log`: where --log_file has it, if it does.
+  std::unique_ptr<TestProcess> Serve(std::vector<std::string> flags = {},
+                                     const std::string& log = "") {
     flags.push_back("--listen=127.0.0.1:0");
     flags.push_back("--state_dir=" + directory_ + "/state");
     std::unique_ptr<TestProcess> process = Start(flags);
-    const int port = process->WaitForPort();
-    EXPECT_NE(port, 0) << process->Output();
-    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+    port_ = process->WaitForPort(log);
+    EXPECT_NE(port_, 0) << process->Output();
+    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port_),
                                    grpc::InsecureChannelCredentials());
     return process;
   }
@@ -81,6 +101,7 @@ class AthanordTest : public testing::Test {
 
   std::string directory_;
   int logs_ = 0;
+  int port_ = 0;  // of the server that Serve started last
   std::shared_ptr<grpc::Channel> channel_;
 };
 
@@ -123,12 +144,172 @@ TEST_F(AthanordTest, HelpAndVersionEndWithZero) {
   EXPECT_THAT(version->Output(), HasSubstr("athanord "));
 }
 
-TEST_F(AthanordTest, SignalsDrainAndEndWithZero) {
-  for (int signal : {SIGTERM, SIGINT}) {
-    auto server = Serve();
-    EXPECT_EQ(server->Stop(signal), 0);
-    EXPECT_THAT(server->Output(), HasSubstr("msg=\"draining\""));
+TEST_F(AthanordTest, CertificatesThatAreOverAndKeysThatAskEndWithTwo) {
+  const std::string cert = directory_ + "/cert.pem", key = directory_ + "/key.pem";
+  const TestPems right = SelfSigned(), other = SelfSigned();
+  const std::pair<TestPems, std::string> kCases[] = {
+      {SelfSigned(-7200, -3600), "' has expired: it is valid from "},
+      {SelfSigned(3600, 7200), "' is not valid yet: it is valid from "},
+      {{right.cert, EncryptedKey(right.key, true)}, "' is encrypted; give a key without"},
+      {{right.cert, other.key}, "' is not the key of the certificate in '"}};
+  for (const auto& [pems, said] : kCases) {
+    pems.WriteTo(cert, key);
+    auto process = Start({"--listen=127.0.0.1:0", "--state_dir=" + directory_ + "/state",
+                          "--tls_cert=" + cert, "--tls_key=" + key});
+    EXPECT_EQ(process->Wait(), 2) << said;
+    EXPECT_THAT(process->Output(), HasSubstr(said));
   }
+}
+
+TEST_F(AthanordTest, SignalsThatDrainEndWithZero) {
+  for (const SignalRow& row : SignalTable()) {
+    if (row.use != SignalUse::kEnd && row.use != SignalUse::kDrain) continue;
+    auto server = Serve();
+    EXPECT_EQ(server->Stop(row.number), 0) << row.name;
+    EXPECT_THAT(server->Output(), HasSubstr("msg=\"draining\"")) << row.name;
+    EXPECT_THAT(server->Output(), HasSubstr("signal=" + std::string(row.name)));
+  }
+}
+
+// Every signal that can be caught and is no sign of a broken process, whether the table has it or
+// not; those that stop a process are undone by SIGCONT.
+TEST_F(AthanordTest, OtherSignalsDoNotEndIt) {
+  auto server = Serve();
+  Send("m", ScaleModel({2}));
+  EXPECT_THAT(Infer(FloatRequest("m", {4})), ElementsAre(8));
+  std::set<int> others = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
+                          SIGILL,  SIGABRT, SIGSYS,  SIGTRAP};
+  for (const SignalRow& row : SignalTable()) {
+    if (row.use == SignalUse::kEnd || row.use == SignalUse::kDrain) others.insert(row.number);
+  }
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    if (others.contains(signal) || (signal > SIGSYS && signal < SIGRTMIN)) continue;
+    ASSERT_EQ(kill(server->pid(), signal), 0) << signal;
+    ASSERT_EQ(kill(server->pid(), SIGCONT), 0);
+  }
+  EXPECT_THAT(Infer(FloatRequest("m", {5})), ElementsAre(10));
+  EXPECT_EQ(server->Stop(SIGTERM), 0);
+}
+
+// What the server ignores and blocks is its own affair. Signals 32 and 33 are the C library's.
+TEST_F(AthanordTest, TunersHaveSignalsAsAnyProcess) {
+  auto server = Serve();
+  Send("m", ScaleModel({2}));
+  EXPECT_THAT(Infer(FloatRequest("m", {4})), ElementsAre(8));
+  const std::vector<pid_t> children = ChildrenOf(server->pid());
+  ASSERT_FALSE(children.empty());
+  for (const pid_t child : children) {
+    std::ifstream status("/proc/" + std::to_string(child) + "/status");
+    int found = 0;
+    for (std::string line; std::getline(status, line);) {
+      if (!absl::StartsWith(line, "SigBlk:") && !absl::StartsWith(line, "SigIgn:")) continue;
+      const uint64_t mask = std::stoull(line.substr(7), nullptr, 16);
+      EXPECT_EQ(mask & ~(uint64_t{3} << 31), 0u) << line;
+      ++found;
+    }
+    EXPECT_EQ(found, 2);
+  }
+}
+
+TEST_F(AthanordTest, AnotherSignalEndsTheDrainAtOnce) {
+  auto server = Serve({"--drain=1h", "--max_uploads=1"});
+  const auto uploads = v1::ModelService::NewStub(channel_);
+  const auto messages = UploadMessages("m", ScaleModel({2}));
+  v1::UploadModelResponse reply;
+  std::unique_ptr<grpc::ClientContext> context;
+  std::unique_ptr<grpc::ClientWriter<v1::UploadModelRequest>> held;
+  // An upload that does not end; that it is there, another one is told.
+  grpc::Status told;
+  while (told.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) {
+    if (held != nullptr) {
+      context->TryCancel();
+      held->Finish();
+    }
+    context = std::make_unique<grpc::ClientContext>();
+    held = uploads->UploadModel(context.get(), &reply);
+    held->Write(messages[0]);
+    grpc::ClientContext other;
+    auto writer = uploads->UploadModel(&other, &reply);
+    for (const auto& message : messages) writer->Write(message);
+    writer->WritesDone();
+    told = writer->Finish();
+  }
+  kill(server->pid(), SIGTERM);
+  while (!absl::StrContains(server->Output(), "draining")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  kill(server->pid(), SIGXCPU);  // comes every second; a drain is all that it asks for
+  EXPECT_EQ(server->Stop(SIGQUIT), 1);
+  EXPECT_THAT(server->Output(), HasSubstr("msg=\"ended at once\" signal=SIGQUIT"));
+  context->TryCancel();
+  held->Finish();
+}
+
+// A write beyond the limit of a file's size is a full disk, not the end.
+TEST_F(AthanordTest, AFileThatMayNotGrowIsAFullDisk) {
+  auto server = Serve();
+  Send("m", ScaleModel({2}));
+  EXPECT_THAT(Infer(FloatRequest("m", {4})), ElementsAre(8));
+  rlimit before{};
+  const rlimit small = {256 << 10, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(server->pid(), RLIMIT_FSIZE, &small, &before), 0);
+  const TestModel large = ScaleModel(std::vector<float>(1 << 20, 2));
+  grpc::ClientContext context;
+  v1::UploadModelResponse reply;
+  auto writer = v1::ModelService::NewStub(channel_)->UploadModel(&context, &reply);
+  for (const auto& message : UploadMessages("large", large)) writer->Write(message);
+  writer->WritesDone();
+  const grpc::Status refused = writer->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("File too large"));
+  EXPECT_THAT(Infer(FloatRequest("m", {5})), ElementsAre(10));
+  ASSERT_EQ(prlimit(server->pid(), RLIMIT_FSIZE, &before, nullptr), 0);
+  Send("large", large);
+  EXPECT_EQ(server->Stop(SIGTERM), 0);
+}
+
+TEST_F(AthanordTest, HangupOpensTheLogAndReadsTheCertificateAgain) {
+  const std::string log = directory_ + "/athanord.log";
+  const std::string cert = directory_ + "/cert.pem", key = directory_ + "/key.pem";
+  const TestPems before = SelfSigned(), after = SelfSigned();
+  before.WriteTo(cert, key);
+  auto server = Serve({"--log_file=" + log, "--tls_cert=" + cert, "--tls_key=" + key}, log);
+  const auto trusts = [&](const TestPems& pems) {
+    grpc::SslCredentialsOptions trust;
+    trust.pem_root_certs = pems.cert;
+    grpc::ChannelArguments arguments;
+    arguments.SetSslTargetNameOverride("localhost");
+    auto stub = inference::GRPCInferenceService::NewStub(grpc::CreateCustomChannel(
+        "127.0.0.1:" + std::to_string(port_), grpc::SslCredentials(trust), arguments));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    inference::ServerLiveResponse reply;
+    return stub->ServerLive(&context, {}, &reply).ok();
+  };
+  EXPECT_TRUE(trusts(before));
+  EXPECT_THAT(server->Output(), IsEmpty());
+  // What moves logs away moves them first.
+  std::filesystem::rename(log, log + ".1");
+  after.WriteTo(cert, key);
+  kill(server->pid(), SIGHUP);
+  AwaitText(log, "msg=\"reloaded\" certificate_valid_until=");
+  EXPECT_TRUE(trusts(after));
+  EXPECT_FALSE(trusts(before));
+  SelfSigned(-7200, -3600).WriteTo(cert, key);
+  kill(server->pid(), SIGHUP);
+  AwaitText(log, "msg=\"certificate kept\" reason=\"--tls_cert: '");
+  EXPECT_TRUE(trusts(after));
+  // A log that cannot be opened any more goes on where it went.
+  std::filesystem::rename(log, log + ".2");
+  std::filesystem::create_directory(log);
+  kill(server->pid(), SIGHUP);
+  AwaitText(log + ".2", "msg=\"log file kept\" reason=\"--log_file: cannot open '");
+  EXPECT_EQ(server->Stop(SIGTERM), 0);
+  EXPECT_THAT(TestProcess::TextOf(log + ".2"), HasSubstr("msg=\"stopped\""));
+  EXPECT_THAT(TestProcess::TextOf(log + ".1"), HasSubstr("msg=\"serving\""));
+  auto none = Start({"--listen=127.0.0.1:0", "--log_file=" + log});
+  EXPECT_EQ(none->Wait(), 2);
+  EXPECT_THAT(none->Output(), HasSubstr("--log_file: cannot open '" + log + "'"));
 }
 
 TEST_F(AthanordTest, ASecondServerOnTheSameStateEndsWithOne) {

@@ -1,6 +1,11 @@
 #include "server/log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_format.h"
@@ -84,6 +89,19 @@ void InitLog(absl::string_view level, absl::string_view format) {
                                      : "%Y-%m-%dT%H:%M:%S.%f %l %v");
   log->logger->flush_on(spdlog::level::debug);
   logging.store(log.release(), std::memory_order_release);
+}
+
+absl::Status OpenLogFile(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  const int fd = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+  if (fd < 0 || dup2(fd, STDERR_FILENO) < 0) {
+    const absl::Status s = absl::InvalidArgumentError(
+        absl::StrCat("--log_file: cannot open '", path, "': ", std::strerror(errno)));
+    if (fd >= 0) close(fd);
+    return s;
+  }
+  if (fd != STDERR_FILENO) close(fd);
+  return absl::OkStatus();
 }
 
 bool DebugLogged() {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -37,6 +38,10 @@ using LogFields = std::initializer_list<LogField>;
 // Levels "debug", "info", "warn", "error"; formats "text", "json". Lines are dropped before it.
 void InitLog(absl::string_view level, absl::string_view format);
 bool DebugLogged();
+// Has standard error, and with it the log, go to the end of `path` from here on; the file may have
+// been moved away since it was opened. Empty: it stays where it is. INVALID_ARGUMENT: it cannot be
+// opened; the log goes on where it went.
+absl::Status OpenLogFile(const std::string& path);
 
 void LogDebug(absl::string_view message, LogFields fields = {});
 void LogInfo(absl::string_view message, LogFields fields = {});

@@ -1,7 +1,7 @@
 // athanord: flags, log, server, and the wait for the signal that ends it.
+#include <fcntl.h>
 #include <grpc/support/log.h>
-#include <pthread.h>
-#include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,23 +16,12 @@
 #include "server/options.h"
 #include "server/search_cpus.h"
 #include "server/server.h"
+#include "server/signals.h"
 #include "server/tuner_backend.h"
 #include "server/version.h"
 
 namespace athanor {
 namespace {
-
-// SIGTERM and SIGINT are waited for, not handled. Set before any thread begins, so that all inherit
-// it.
-sigset_t BlockSignals() {
-  sigset_t ending;
-  sigemptyset(&ending);
-  sigaddset(&ending, SIGTERM);
-  sigaddset(&ending, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  return ending;
-}
 
 // gRPC's own lines, for those who look for trouble below us.
 void LogGrpc(gpr_log_func_args* args) {
@@ -44,17 +33,53 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-int Serve(const ServerOptions& options, const sigset_t& ending) {
+// What standard error was before the log took it: whoever starts a server that does not come up is
+// told there, not in the log alone.
+class Console {
+ public:
+  explicit Console(bool needed) : fd_(needed ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3) : -1) {}
+  ~Console() { Close(); }
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  int Fail(const absl::Status& status, int code) const {
+    if (fd_ >= 0) dprintf(fd_, "athanord: %s\n", std::string(status.message()).c_str());
+    return athanor::Fail(status, code);
+  }
+  void Close() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_;
+};
+
+void Reload(const ServerOptions& options, Server& server) {
+  if (absl::Status s = OpenLogFile(options.log_file); !s.ok()) {
+    LogError("log file kept", {{"reason", s.message()}});
+  }
+  const absl::StatusOr<std::string> valid_until = server.ReloadCertificate();
+  if (!valid_until.ok()) {
+    LogError("certificate kept", {{"reason", valid_until.status().message()}});
+    return;
+  }
+  LogInfo("reloaded", {{"certificate_valid_until", *valid_until}});
+}
+
+int Serve(const ServerOptions& options, Console& console) {
   TunerOptions tuner;
   absl::StatusOr<std::vector<int>> search_cpus = SetSearchCpusAside(options.search_cores);
-  if (!search_cpus.ok()) return Fail(search_cpus.status(), 2);
+  if (!search_cpus.ok()) return console.Fail(search_cpus.status(), 2);
   tuner.search_cpus = *std::move(search_cpus);
   absl::StatusOr<std::shared_ptr<TunerBackends>> backends =
       TunerBackends::Create(options, std::move(tuner));
-  if (!backends.ok()) return Fail(backends.status(), 1);
+  if (!backends.ok()) return console.Fail(backends.status(), 1);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options, *backends);
   // What only turns out when it is used: a flag's file or address that is none.
-  if (!server.ok()) return Fail(server.status(), absl::IsInvalidArgument(server.status()) ? 2 : 1);
+  if (!server.ok()) {
+    return console.Fail(server.status(), absl::IsInvalidArgument(server.status()) ? 2 : 1);
+  }
+  console.Close();
   LogInfo("serving", {{"version", kVersion},
                       {"listen", options.listen},
                       {"port", (*server)->port()},
@@ -65,9 +90,9 @@ int Serve(const ServerOptions& options, const sigset_t& ending) {
                       {"memory_limit", (*server)->core().ledger().limit()},
                       {"search_cores", options.search_cores},
                       {"search_budget", options.search_budget}});
-  int signal = 0;
-  sigwait(&ending, &signal);
-  LogInfo("signal", {{"signal", signal == SIGTERM ? "SIGTERM" : "SIGINT"}});
+  const SignalRow& ending = AwaitDrain([&] { Reload(options, **server); });
+  LogInfo("signal", {{"signal", ending.name}});
+  EndAtOnceOnAnother();
   (*server)->Drain();
   return 0;
 }
@@ -76,7 +101,7 @@ int Main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   for (const std::string& arg : args) {
     if (arg == "--help" || arg == "-h") {
-      std::fputs(HelpText().c_str(), stdout);
+      std::fputs((HelpText() + SignalHelp()).c_str(), stdout);
       return 0;
     }
     if (arg == "--version") {
@@ -86,14 +111,16 @@ int Main(int argc, char** argv) {
   }
   absl::StatusOr<ServerOptions> options = ParseOptions(args, getenv);
   if (!options.ok()) return Fail(options.status(), 2);
-  const sigset_t ending = BlockSignals();
+  TakeSignals();  // before there are threads, so that all inherit it
+  Console console(!options->log_file.empty());
+  if (absl::Status s = OpenLogFile(options->log_file); !s.ok()) return Fail(s, 2);
   BlasVersion();  // loaded before there are threads that its loading could disturb
   InitLog(options->log_level, options->log_format);
   // What does not parse is answered and logged with its field; protobuf's own lines would say it
   // again.
   google::protobuf::SetLogHandler(nullptr);
   gpr_set_log_function(LogGrpc);
-  return Serve(*options, ending);
+  return Serve(*options, console);
 }
 
 }  // namespace

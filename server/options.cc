@@ -34,6 +34,9 @@ constexpr FlagRow kFlags[] = {
     {"http_listen", FlagType::kString, &O::http_listen, 0, 0,
      "host:port of the HTTP side: a status page at /, the same as JSON at /status.json, Prometheus "
      "metrics at /metrics; other hosts as for --listen, with the same certificate; empty: none"},
+    {"http_hosts", FlagType::kString, &O::http_hosts, 0, 0,
+     "names that requests to the HTTP side may be for, separated by commas, besides the host of "
+     "--http_listen, localhost, this machine's name and numeric addresses"},
     {"insecure", FlagType::kBool, &O::insecure, 0, 0,
      "serve without TLS on an address that others can reach"},
     {"tls_cert", FlagType::kString, &O::tls_cert, 0, 0, "file with the certificate chain (PEM)"},
@@ -82,6 +85,8 @@ constexpr FlagRow kFlags[] = {
     {"config", FlagType::kString, &O::config, 0, 0, "file of `name = value` lines"},
     {"log_level", FlagType::kString, &O::log_level, 0, 0, "debug, info, warn or error"},
     {"log_format", FlagType::kString, &O::log_format, 0, 0, "text (key=value) or json"},
+    {"log_file", FlagType::kString, &O::log_file, 0, 0,
+     "file that the log is added to, opened again at SIGHUP; empty: standard error"},
     {"max_message_bytes", FlagType::kBytes, &O::max_message_bytes, 64 << 10, kMaxMessage,
      "largest gRPC message taken, inflated if it is compressed", kLimit},
     {"max_inflation", FlagType::kInt, &O::max_inflation, 1, 1'032,

@@ -24,6 +24,7 @@ namespace athanor {
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";
   std::string http_listen;  // empty: no HTTP side
+  std::string http_hosts;   // names, separated by commas
   bool insecure = false;
   std::string tls_cert;
   std::string tls_key;
@@ -45,6 +46,7 @@ struct ServerOptions {
   std::string config;
   std::string log_level = "info";
   std::string log_format = "text";
+  std::string log_file;  // empty: standard error
 
   int64_t max_message_bytes = int64_t{64} << 20;
   int64_t max_inflation = 100;

@@ -5,44 +5,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <sstream>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "server/cache_samples.h"
 #include "server/http/server_status.h"
 #include "server/http/status_pages.h"
 #include "server/log.h"
-#include "server/tls.h"
+#include "server/tls_credentials.h"
 
 namespace athanor {
 namespace {
-
-absl::StatusOr<std::string> ReadFile(absl::string_view flag, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  // Of a directory too a file can be opened; reading it fails.
-  if (!file || !(text << file.rdbuf())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": cannot read '", path, "'; give a PEM file that is not empty"));
-  }
-  return std::move(text).str();
-}
-
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions& options) {
-  if (options.tls_cert.empty()) return grpc::InsecureServerCredentials();
-  absl::StatusOr<std::string> cert = ReadFile("--tls_cert", options.tls_cert);
-  if (!cert.ok()) return cert.status();
-  absl::StatusOr<std::string> key = ReadFile("--tls_key", options.tls_key);
-  if (!key.ok()) return key.status();
-  if (absl::Status s = MakeTls(options.tls_cert, options.tls_key).status(); !s.ok()) return s;
-  grpc::SslServerCredentialsOptions tls;
-  tls.pem_key_cert_pairs.push_back({*std::move(key), *std::move(cert)});
-  return grpc::SslServerCredentials(tls);
-}
 
 // Clients that went without a word hold a connection, and what their calls hold.
 void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
@@ -79,22 +55,41 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   auto core = ServerCore::Create(options, std::move(backends), disk);
   if (!core.ok()) return core.status();
   std::unique_ptr<Server> server(new Server(*std::move(core)));
+  if (absl::Status s = server->ReadCertificate(); !s.ok()) return s;
   // No call is taken by a server that ends because of its other address.
   if (absl::Status s = server->ListenForHttp(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;
   return server;
 }
 
+absl::Status Server::ReadCertificate() {
+  const ServerOptions& options = core_->options();
+  if (options.tls_cert.empty()) {
+    credentials_ = grpc::InsecureServerCredentials();
+    return absl::OkStatus();
+  }
+  auto tls = TlsCertificate::Load(options.tls_cert, options.tls_key);
+  if (!tls.ok()) return tls.status();
+  tls_ = *std::move(tls);
+  credentials_ = TlsCredentials(tls_);
+  return credentials_ == nullptr ? absl::InternalError("gRPC takes no credentials")
+                                 : absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Server::ReloadCertificate() {
+  if (tls_ == nullptr) return "";
+  if (absl::Status s = tls_->Reload(); !s.ok()) return s;
+  return tls_->Now()->valid_until;
+}
+
 absl::Status Server::Listen() {
   const ServerOptions& options = core_->options();
-  auto credentials = Credentials(options);
-  if (!credentials.ok()) return credentials.status();
   absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open("listen", options.listen);
   if (!listener.ok()) return listener.status();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, *credentials);
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
   // gRPC would inflate before any limit; rpc/inflate.h does it under ours.
@@ -142,8 +137,10 @@ absl::Status Server::ListenForHttp() {
   if (options.http_listen.empty()) return absl::OkStatus();
   HttpOptions http;
   http.listen = options.http_listen;
-  http.tls_cert = options.tls_cert;
-  http.tls_key = options.tls_key;
+  http.tls = tls_;
+  for (absl::string_view name : absl::StrSplit(options.http_hosts, ',', absl::SkipEmpty())) {
+    http.hosts.emplace_back(absl::StripAsciiWhitespace(name));
+  }
   auto started = HttpServer::Start(http, StatusPages(*core_));
   if (!started.ok()) return started.status();
   http_ = *std::move(started);

@@ -10,6 +10,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,6 +22,7 @@
 #include "server/rpc/health_service.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/model_service.h"
+#include "server/tls.h"
 
 namespace athanor {
 
@@ -36,17 +38,24 @@ class Server {
   int http_port() const { return http_ == nullptr ? 0 : http_->port(); }
   ServerCore& core() { return *core_; }
 
+  // Reads --tls_cert and --tls_key again for clients who connect from here on; until when what they
+  // hold is valid, empty without TLS. Where they are wrong, the old ones stay.
+  absl::StatusOr<std::string> ReloadCertificate();
+
   // Health turns NOT_SERVING, new calls get UNAVAILABLE, running ones finish within --drain,
   // compile jobs stop. True if all of them did finish. Once. The HTTP side tells of it until then.
   bool Drain();
 
  private:
   explicit Server(std::unique_ptr<ServerCore> core);
+  absl::Status ReadCertificate();
   absl::Status Listen();
   absl::Status AcceptConnections(std::unique_ptr<Listener> listener);
   absl::Status ListenForHttp();
 
   std::unique_ptr<ServerCore> core_;
+  std::shared_ptr<TlsCertificate> tls_;  // null without TLS
+  std::shared_ptr<grpc::ServerCredentials> credentials_;
   InferenceService inference_;
   ModelService models_;
   CompileService compile_;

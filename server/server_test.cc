@@ -3,9 +3,6 @@
 
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <httplib.h>
-#include <openssl/pem.h>
-#include <openssl/rsa.h>
-#include <openssl/x509.h>
 #include <sqlite3.h>
 
 #include <atomic>
@@ -18,43 +15,13 @@
 #include "server/http/server_status.h"
 #include "server/metrics/exposition_testing.h"
 #include "server/testing.h"
+#include "server/tls_testing.h"
 #include "server/waiters_testing.h"
 
 namespace athanor {
 namespace {
 
 using ::testing::HasSubstr;
-
-// A fresh key and a certificate for "localhost" signed by it, as PEM.
-std::pair<std::string, std::string> SelfSigned() {
-  EVP_PKEY* key = EVP_RSA_gen(2048);
-  X509* cert = X509_new();
-  ASN1_INTEGER_set(X509_get_serialNumber(cert), 1);
-  X509_gmtime_adj(X509_getm_notBefore(cert), -60);
-  X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
-  X509_set_pubkey(cert, key);
-  X509_NAME* name = X509_get_subject_name(cert);
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                             reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
-  X509_set_issuer_name(cert, name);
-  X509_sign(cert, key, EVP_sha256());
-  auto text = [](auto write) {
-    BIO* bio = BIO_new(BIO_s_mem());
-    write(bio);
-    char* data = nullptr;
-    const long size = BIO_get_mem_data(bio, &data);
-    std::string pem(data, size);
-    BIO_free(bio);
-    return pem;
-  };
-  std::pair<std::string, std::string> pems = {
-      text([&](BIO* bio) { PEM_write_bio_X509(bio, cert); }), text([&](BIO* bio) {
-        PEM_write_bio_PrivateKey(bio, key, nullptr, nullptr, 0, nullptr, nullptr);
-      })};
-  X509_free(cert);
-  EVP_PKEY_free(key);
-  return pems;
-}
 
 // grpc.health.v1.Health/Check by hand: the message is one string field in, one enum out.
 std::string Health(TestServer& test, const std::string& service) {
@@ -211,9 +178,8 @@ TEST(ServerTest, TlsAnswersThoseWhoTrustItsCertificate) {
   auto missing = Server::Start(options, EvaluatorFactory(control));
   ASSERT_FALSE(missing.ok());
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("--tls_cert"));
-  const auto [cert, key] = SelfSigned();
-  std::ofstream(options.tls_cert) << cert;
-  std::ofstream(options.tls_key) << key;
+  const TestPems before = SelfSigned(), after = SelfSigned();
+  before.WriteTo(options.tls_cert, options.tls_key);
   auto server = Server::Start(options, EvaluatorFactory(control));
   ASSERT_TRUE(server.ok()) << server.status();
   auto live = [&](const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
@@ -226,11 +192,25 @@ TEST(ServerTest, TlsAnswersThoseWhoTrustItsCertificate) {
     inference::ServerLiveResponse reply;
     return stub->ServerLive(&context, {}, &reply);
   };
-  grpc::SslCredentialsOptions trusting;
-  trusting.pem_root_certs = cert;
-  const grpc::Status answered = live(grpc::SslCredentials(trusting));
+  const auto trusting = [&](const TestPems& pems) {
+    grpc::SslCredentialsOptions trust;
+    trust.pem_root_certs = pems.cert;
+    return live(grpc::SslCredentials(trust));
+  };
+  const grpc::Status answered = trusting(before);
   EXPECT_TRUE(answered.ok()) << answered.error_message();
+  EXPECT_FALSE(trusting(after).ok());
   EXPECT_FALSE(live(grpc::InsecureChannelCredentials()).ok());
+  // Another certificate, of those who connect from here on; a wrong one changes nothing.
+  SelfSigned(-7200, -3600).WriteTo(options.tls_cert, options.tls_key);
+  EXPECT_THAT(std::string((*server)->ReloadCertificate().status().message()),
+              HasSubstr("has expired"));
+  EXPECT_TRUE(trusting(before).ok());
+  after.WriteTo(options.tls_cert, options.tls_key);
+  EXPECT_THAT((*server)->ReloadCertificate().value(), HasSubstr("Z"));
+  const grpc::Status renewed = trusting(after);
+  EXPECT_TRUE(renewed.ok()) << renewed.error_message();
+  EXPECT_FALSE(trusting(before).ok());
 }
 
 // A page of the HTTP side; empty unless it answers with 200.

@@ -62,16 +62,12 @@ class TestProcess {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
-  std::string Output() const {
-    std::ifstream file(output_);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-  // Of athanord, once it says that it serves; 0 after a minute without.
-  int WaitForPort() const {
+  std::string Output() const { return TextOf(output_); }
+  // Of athanord, once it says that it serves; 0 after a minute without. `log`: where it says it, if
+  // that is not its output.
+  int WaitForPort(const std::string& log = "") const {
     for (int i = 0; i < 6000; ++i) {
-      const std::string output = Output();
+      const std::string output = TextOf(log.empty() ? output_ : log);
       const size_t at = output.find(" port=");
       if (at != std::string::npos && output.find(' ', at + 6) != std::string::npos) {
         return std::stoi(output.substr(at + 6));
@@ -79,6 +75,13 @@ class TestProcess {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return 0;
+  }
+
+  static std::string TextOf(const std::string& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
   }
 
  private:

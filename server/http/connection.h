@@ -47,7 +47,7 @@ class Connection final : public httplib::Stream {
   // kAnswer: its request is whole. kNothing: it is over.
   enum class Wants : uint8_t { kRead, kWrite, kAnswer, kNothing };
 
-  // `limits` outlive it, and so does `tls` unless it is null.
+  // `limits` outlive it; `tls` may be null.
   Connection(int fd, SSL_CTX* tls, const HttpLimits& limits);
   ~Connection() override;
   Connection(const Connection&) = delete;

@@ -12,33 +12,20 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/connection_queue.h"
+#include "server/http/host_names.h"
 #include "server/listener.h"
-#include "server/tls.h"
 
 namespace athanor {
-namespace {
-
-// None without a certificate.
-absl::StatusOr<TlsContext> TlsOf(const HttpOptions& options) {
-  if (options.tls_cert.empty()) return TlsContext(nullptr, &SSL_CTX_free);
-  absl::StatusOr<TlsContext> tls = MakeTls(options.tls_cert, options.tls_key);
-  if (tls.ok()) {
-    SSL_CTX_set_mode(tls->get(),
-                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  }
-  return tls;
-}
-
-}  // namespace
 
 // Derived, because what parses and answers over a stream of one's own is protected.
 class HttpServer::Impl final : private httplib::Server {
  public:
-  Impl(const HttpOptions& options, std::vector<HttpPage> pages, TlsContext tls,
+  Impl(const HttpOptions& options, HostNames hosts, std::vector<HttpPage> pages,
        std::unique_ptr<Listener> listener, int stop_fd, int wake_fd)
       : limits_(options.limits),
+        hosts_(std::move(hosts)),
         pages_(std::move(pages)),
-        tls_(std::move(tls)),
+        tls_(options.tls),
         listener_(std::move(listener)),
         stop_fd_(stop_fd),
         wake_fd_(wake_fd) {
@@ -68,7 +55,9 @@ class HttpServer::Impl final : private httplib::Server {
   void Listen() {
     ConnectionQueue queue(limits_, wake_fd_, [this](Connection& whole) { Serve(whole); });
     for (int fd = listener_->Accept(stop_fd_); fd >= 0; fd = listener_->Accept(stop_fd_)) {
-      auto connection = std::make_unique<Connection>(fd, tls_.get(), limits_);
+      const auto tls = tls_ == nullptr ? nullptr : tls_->Now();
+      auto connection =
+          std::make_unique<Connection>(fd, tls == nullptr ? nullptr : tls->context.get(), limits_);
       if (queue.Push(connection)) continue;
       connection->Refuse("503 Service Unavailable");
       connection->Advance();
@@ -86,6 +75,15 @@ class HttpServer::Impl final : private httplib::Server {
   void Answer(const httplib::Request& request, httplib::Response* response) const {
     response->set_header("X-Content-Type-Options", "nosniff");
     response->set_header("Cache-Control", "no-store");
+    std::vector<std::string> asked;
+    for (size_t i = 0; i < request.get_header_value_count("Host"); ++i) {
+      asked.push_back(request.get_header_value("Host", i));
+    }
+    if (const auto refused = hosts_.Check(asked, request.version != "HTTP/1.0")) {
+      response->status = refused->status;
+      response->set_content(refused->text, "text/plain; charset=utf-8");
+      return;
+    }
     if (request.method != "GET" && request.method != "HEAD") {
       response->status = 405;
       response->set_header("Allow", "GET, HEAD");
@@ -106,8 +104,9 @@ class HttpServer::Impl final : private httplib::Server {
   }
 
   const HttpLimits limits_;
+  const HostNames hosts_;
   const std::vector<HttpPage> pages_;
-  const TlsContext tls_;
+  const std::shared_ptr<TlsCertificate> tls_;
   const std::unique_ptr<Listener> listener_;
   const int stop_fd_;
   const int wake_fd_;  // closed by the queue
@@ -120,8 +119,6 @@ int HttpServer::port() const { return impl_->port(); }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options,
                                                               std::vector<HttpPage> pages) {
-  absl::StatusOr<TlsContext> tls = TlsOf(options);
-  if (!tls.ok()) return tls.status();
   if (absl::StartsWith(options.listen, "unix:")) {
     return absl::InvalidArgumentError(absl::StrCat("--http_listen=", options.listen,
                                                    ": give host:port; it has no sockets of paths"));
@@ -137,8 +134,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions&
     }
     return absl::ResourceExhaustedError("--http_listen: no descriptor left");
   }
-  return std::unique_ptr<HttpServer>(new HttpServer(std::make_unique<Impl>(
-      options, std::move(pages), *std::move(tls), *std::move(listener), stop_fd, wake_fd)));
+  return std::unique_ptr<HttpServer>(new HttpServer(
+      std::make_unique<Impl>(options, HostNames(options.listen, options.hosts), std::move(pages),
+                             *std::move(listener), stop_fd, wake_fd)));
 }
 
 }  // namespace athanor

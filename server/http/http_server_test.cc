@@ -3,14 +3,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <openssl/pem.h>
-#include <openssl/rsa.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/tls_testing.h"
 
 namespace athanor {
 namespace {
@@ -77,6 +76,7 @@ class HttpServerTest : public testing::Test {
  protected:
   void Start(HttpOptions options = {}) {
     if (options.listen.empty()) options.listen = "127.0.0.1:0";
+    options.hosts.push_back("a");
     auto started = HttpServer::Start(options, Pages());
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
@@ -234,7 +234,7 @@ TEST_F(HttpServerTest, WhoSaysNothingHoldsNoThread) {
   Start(options);
   std::vector<std::unique_ptr<Wire>> silent;
   for (const char* said :
-       {"", "G", "GET /numbers HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\n\r"}) {
+       {"", "G", "GET /numbers HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r"}) {
     silent.push_back(std::make_unique<Wire>(server_->port()));
     silent.back()->Say(said);
   }
@@ -324,54 +324,77 @@ TEST_F(HttpServerTest, AddressesThatCannotBeListenedOnAreNamed) {
   }
 }
 
-// PEM files of a fresh key and a certificate for "localhost".
-void WriteSelfSigned(const std::string& cert_path, const std::string& key_path) {
-  EVP_PKEY* key = EVP_RSA_gen(2048);
-  X509* cert = X509_new();
-  ASN1_INTEGER_set(X509_get_serialNumber(cert), 1);
-  X509_gmtime_adj(X509_getm_notBefore(cert), -60);
-  X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
-  X509_set_pubkey(cert, key);
-  X509_sign(cert, key, EVP_sha256());
-  std::FILE* file = std::fopen(cert_path.c_str(), "w");
-  PEM_write_X509(file, cert);
-  std::fclose(file);
-  file = std::fopen(key_path.c_str(), "w");
-  PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
-  std::fclose(file);
-  X509_free(cert);
-  EVP_PKEY_free(key);
+// What a client under TLS is answered; `cert` is whom it trusts.
+std::string AskUnderTls(int port, const std::string& path, const std::string& cert) {
+  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+  BIO* bio = BIO_new_mem_buf(cert.data(), static_cast<int>(cert.size()));
+  X509* root = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
+  X509_STORE_add_cert(SSL_CTX_get_cert_store(context), root);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  std::string answer;
+  {
+    Wire wire(port);
+    SSL* tls = SSL_new(context);
+    SSL_set_fd(tls, wire.fd());
+    const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n");
+    if (SSL_connect(tls) == 1 &&
+        SSL_write(tls, request.data(), static_cast<int>(request.size())) > 0) {
+      char buffer[4096];
+      for (int n = 0; (n = SSL_read(tls, buffer, sizeof(buffer))) > 0;) answer.append(buffer, n);
+    }
+    SSL_free(tls);
+  }
+  X509_free(root);
+  BIO_free(bio);
+  SSL_CTX_free(context);
+  return answer;
 }
 
 TEST_F(HttpServerTest, UnderTls) {
+  const std::string cert_file = testing::TempDir() + "/http-cert.pem";
+  const std::string key_file = testing::TempDir() + "/http-key.pem";
+  const TestPems before = SelfSigned(), after = SelfSigned();
+  before.WriteTo(cert_file, key_file);
   HttpOptions options;
-  options.tls_cert = testing::TempDir() + "/http-cert.pem";
-  options.tls_key = testing::TempDir() + "/http-key.pem";
-  options.listen = "127.0.0.1:0";
+  options.tls = TlsCertificate::Load(cert_file, key_file).value();
   options.limits.read = std::chrono::hours(1);
   options.limits.threads = 1;
-  auto missing = HttpServer::Start(options, Pages());
-  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("--tls_cert: '"));
-  WriteSelfSigned(options.tls_cert, options.tls_key);
   Start(options);
   // In plain, there is no answer that could be read.
   EXPECT_THAT(Get("/numbers"), Not(HasSubstr("200 OK")));
   Wire silent(server_->port());  // says nothing, and holds no thread
-  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-  Wire wire(server_->port());
-  SSL* tls = SSL_new(context);
-  SSL_set_fd(tls, wire.fd());
-  ASSERT_EQ(SSL_connect(tls), 1);
-  const std::string request = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
-  ASSERT_EQ(SSL_write(tls, request.data(), static_cast<int>(request.size())),
-            static_cast<int>(request.size()));
-  std::string answer;
-  char buffer[4096];
-  for (int n = 0; (n = SSL_read(tls, buffer, sizeof(buffer))) > 0;) answer.append(buffer, n);
+  const std::string answer = AskUnderTls(server_->port(), "/large", before.cert);
   EXPECT_THAT(answer.substr(0, 20), StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_GT(answer.size(), size_t{4} << 20);
-  SSL_free(tls);
-  SSL_CTX_free(context);
+  EXPECT_EQ(AskUnderTls(server_->port(), "/", after.cert), "");
+  // Another certificate, of those who come from here on.
+  after.WriteTo(cert_file, key_file);
+  ASSERT_TRUE(options.tls->Reload().ok());
+  EXPECT_THAT(AskUnderTls(server_->port(), "/", after.cert), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_EQ(AskUnderTls(server_->port(), "/", before.cert), "");
+}
+
+// A page of another site whose name was made to lead here says that name.
+TEST_F(HttpServerTest, OtherHostsAreMisdirected) {
+  Start();
+  const auto get = [&](const std::string& lines, const std::string& version = "1.1") {
+    return Exchange(absl::StrCat("GET /numbers HTTP/", version, "\r\n", lines, "\r\n"));
+  };
+  for (const char* host : {"a", "localhost:80", "127.0.0.1", "[::1]:80", "10.0.0.1:1"}) {
+    EXPECT_THAT(get(absl::StrCat("Host: ", host, "\r\n")), StartsWith("HTTP/1.1 200 ")) << host;
+  }
+  EXPECT_THAT(get("", "1.0"), StartsWith("HTTP/1.1 200 "));
+  const int asked = asked_;
+  for (const char* version : {"1.0", "1.1"}) {
+    const std::string answer = get("Host: evil.example:80\r\n", version);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 421 "));
+    EXPECT_THAT(answer, HasSubstr("evil.example is no name of this server"));
+  }
+  EXPECT_THAT(get(""), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(get("Host:\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(get("Host: a\r\nHost: evil.example\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(get("Host: a b\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_EQ(asked_, asked);
 }
 
 }  // namespace
