@@ -36,6 +36,14 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   const std::shared_ptr<const ServedPlan> before = slot->plan();
   slot->SetJob(job->id(), /*compiling=*/true);
   job->Update([](v1::CompileJob& state) { state.clear_waits_for(); });
+  Stopwatch watch;
+  // Nothing is made of a graph or of weights that are damaged; many bytes take their time.
+  const absl::Status whole =
+      registry_->Verify(version, [&] { return job->stop_requested().has_value(); });
+  if (!whole.ok()) {
+    EndWithoutPlan(*job, whole, watch.Lap());
+    return false;
+  }
   if (std::optional<StoredChoice> better = TakePostponed(*job)) {
     return RunPostponed(index, job, *std::move(better));
   }
@@ -56,7 +64,7 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
     job->FinishRestored(*before);
     return false;
   }
-  Stopwatch watch;
+  watch.Lap();
   BuildTimes times;
   absl::StatusOr<BuiltPlan> built = BuildPlan(ToolsOf(index), *job, &times);
   const int64_t ms = watch.Lap();

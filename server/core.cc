@@ -92,6 +92,11 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   core->workers_ =
       std::make_unique<CompileWorkers>(core->options_, core->registry_.get(), core->backends_.get(),
                                        core->keeper_.get(), core->loader_.get());
+  core->registry_->SetHealedHook(
+      [workers = core->workers_.get()](const std::shared_ptr<ModelVersion>& version) {
+        const auto job = workers->Start(version);
+        if (!job.ok()) version->serving().Fail(job.status());
+      });
   const SearchPolicy policy = ServerPolicy(core->options_);
   absl::Status rules = core->workers_->CheckRules("--disable_rules", policy.disabled_rules);
   if (!rules.ok()) return rules;

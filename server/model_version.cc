@@ -73,6 +73,11 @@ v1::Model::State ModelVersion::StateOf(const PlanSlot::View& view) {
   return view.compiling ? v1::Model::COMPILING : v1::Model::UPLOADED;
 }
 
+void ModelVersion::Withdraw(const absl::Status& damage) {
+  plans_.Withdraw(damage);
+  taps_.Withdraw(damage);
+}
+
 void ModelVersion::SetDeleted() {
   const absl::Status deleted = absl::NotFoundError(absl::StrCat(Describe(), " was deleted"));
   plans_.Close(deleted);

@@ -86,6 +86,12 @@ class ModelVersion {
   std::shared_ptr<const ServedPlan> plan() const { return plans_.full().plan(); }
   v1::Model::State state() const { return StateOf(plans_.full().view()); }
 
+  // Why it can never be served: what is stored of it is no model. Set before anyone else sees the
+  // version.
+  absl::Status unusable() const { return OwnCopy(unusable_); }
+  void SetUnusable(absl::Status why) { unusable_ = std::move(why); }
+  // Drops all plans: what they compute with is damaged. Calls get `damage` until there are others.
+  void Withdraw(const absl::Status& damage);
   // Drops all plans and answers those who wait with NOT_FOUND.
   void SetDeleted();
   // The e-graphs of its regions, as the search that used the rules last drew them.
@@ -117,6 +123,7 @@ class ModelVersion {
   const OutputShapes output_shapes_;
   const VersionBatching batching_;
   std::shared_ptr<VersionMetrics> metrics_;
+  absl::Status unusable_;
 
   PlanTable plans_;
   TapPlans taps_;

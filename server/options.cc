@@ -44,6 +44,9 @@ constexpr FlagRow kFlags[] = {
     {"state_dir", FlagType::kString, &O::state_dir, 0, 0,
      "directory of models and tensors, used by one server at a time; empty: "
      "$XDG_STATE_HOME/athanor or ~/.local/state/athanor"},
+    {"verify_weights", FlagType::kBool, &O::verify_weights, 0, 0,
+     "hash all weights before they serve, not only those whose files have changed since they were "
+     "hashed; athanor fsck does so without a server"},
     {"cache", FlagType::kString, &O::cache, 0, 0,
      "file of the cache, shareable by processes of one machine, on a local file system; empty: "
      "<state_dir>/cache.db"},

@@ -29,7 +29,8 @@ struct ServerOptions {
   std::string tls_cert;
   std::string tls_key;
   std::string state_dir;  // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
-  std::string cache;      // empty: <state_dir>/cache.db
+  bool verify_weights = false;
+  std::string cache;                       // empty: <state_dir>/cache.db
   int64_t cache_limit = int64_t{2} << 30;  // 0: none
   int64_t lease_timeout_ms = 10'000;
   std::string cache_signing_key;   // a PEM file

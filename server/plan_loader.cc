@@ -56,6 +56,7 @@ absl::Status TooLarge(const ModelVersion& version, const v1::Plan& plan, const a
 absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     const ModelVersion& version, const Graph& graph,
     std::shared_ptr<const PlanSearch::Found> made) const {
+  if (absl::Status s = registry_.Verify(version); !s.ok()) return s;
   const v1::Plan& plan = made->plan;
   auto served = std::make_shared<ServedPlan>();
   std::vector<std::shared_ptr<const MappedTensor>> parameters;

@@ -30,7 +30,8 @@ class PlanLoader {
       : backends_(*backends), registry_(*registry), ledger_(ledger), contexts_(contexts) {}
 
   // `made`, a plan of `graph` with the parameters of `version`, with its first context of those it
-  // may have. Maps the parameters and runs `prepare`.
+  // may have. Verifies the parameters, as far as they may have changed since they were, maps them
+  // and runs `prepare`. FAILED_PRECONDITION names one that is damaged.
   absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(
       const ModelVersion& version, const Graph& graph,
       std::shared_ptr<const PlanSearch::Found> made) const;

@@ -97,6 +97,19 @@ void PlanSlot::Refuse(const absl::Status& status) {
   Tell(std::move(waiters), status);
 }
 
+void PlanSlot::Withdraw(const absl::Status& status) {
+  std::shared_ptr<const ServedPlan> before;  // goes without the lock
+  Waiters waiters;
+  {
+    MutexLock lock(mu_);
+    if (closed_) return;
+    view_.error = OwnCopy(status);
+    before = std::move(view_.plan);
+    waiters.swap(waiters_);
+  }
+  Tell(std::move(waiters), status);
+}
+
 void PlanSlot::Close(const absl::Status& status) {
   std::shared_ptr<const ServedPlan> before;  // goes without the lock
   Waiters waiters;

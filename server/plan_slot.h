@@ -56,6 +56,9 @@ class PlanSlot {
   void Fail(const absl::Status& error);
   // Answers every waiter, later ones too, with `status` while there is no plan; leaves the rest.
   void Refuse(const absl::Status& status);
+  // Drops the plan, and answers every waiter, later ones too, with `status` until another is there
+  // or a job begins.
+  void Withdraw(const absl::Status& status);
   // For good: drops the plan, and answers every waiter, later ones too, with `status`.
   void Close(const absl::Status& status);
 

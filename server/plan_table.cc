@@ -165,6 +165,20 @@ bool PlanTable::uses_boxes() const {
   return use_boxes_;
 }
 
+void PlanTable::Withdraw(const absl::Status& status) {
+  std::vector<std::shared_ptr<const ServedPlan>> before;  // go without the lock
+  {
+    MutexLock lock(mu_);
+    for (BoxPlan& box : view_.boxes) {
+      if (box.plan == nullptr) continue;
+      before.push_back(std::move(box.plan));
+      box.plan = nullptr;
+      box.reason = kNotYet;
+    }
+  }
+  full_.Withdraw(status);
+}
+
 void PlanTable::Close(const absl::Status& status) {
   std::vector<BoxPlan> before;  // go without the lock
   {

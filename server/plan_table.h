@@ -92,6 +92,8 @@ class PlanTable {
   // While false the full range's plan serves every size: it is what the version is pinned to.
   void UseBoxes(bool use);
   bool uses_boxes() const;
+  // Drops all plans, and answers those who wait with `status` until there are others.
+  void Withdraw(const absl::Status& status);
   // For good: drops all plans and answers those who wait.
   void Close(const absl::Status& status);
 

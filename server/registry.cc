@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -67,35 +68,69 @@ absl::Status Registry::Load() {
   if (!names.ok()) return names.status();
   auto rows = db_->ReadVersions();
   if (!rows.ok()) return rows.status();
+  auto verified = db_->ReadVerified();
+  if (!verified.ok()) return verified.status();
   LoadVersions(*std::move(names), *std::move(rows));
+  if (!options_.verify_weights) {
+    MutexLock lock(mu_);
+    for (const VerifiedRow& row : *verified) {
+      const auto entry = tensor_entries_.find(row.hash);
+      if (entry != tensor_entries_.end()) entry->second.verified = row.stamp;
+    }
+  }
   return LoadMagnitudes();
 }
 
 void Registry::LoadVersions(std::vector<NameRow> names, std::vector<VersionRow> rows) {
   MutexLock lock(mu_);
+  const bool fresh = names.empty();  // a name stays when its versions are deleted
   for (NameRow& name : names) {
     const std::string key = name.name;
     names_[key].row = std::move(name);
   }
   for (VersionRow& row : rows) LoadVersion(std::move(row));
-  absl::flat_hash_set<std::string> held, blobs;
-  for (const auto& [hash, entry] : tensor_entries_) {
-    if (!entry.range.has_value()) held.insert(hash);
-  }
-  for (const auto& [blob, tensors] : blobs_) blobs.insert(blob);
   std::erase_if(names_, [](const auto& entry) { return entry.second.versions.empty(); });
-  const int64_t removed = tensors_->RemoveAllBut(held) + tensors_->RemoveBlobsBut(blobs);
+  SortFiles(fresh);
   LogInfo("registry opened", {{"state_dir", options_.state_dir},
                               {"versions", versions_},
-                              {"tensors", tensor_entries_.size()},
-                              {"orphans_removed", removed}});
+                              {"tensors", tensor_entries_.size()}});
+}
+
+void Registry::SortFiles(bool fresh) {
+  TensorStore::Named named;
+  for (const auto& [hash, entry] : tensor_entries_) {
+    if (!entry.range.has_value()) named.tensors.insert(hash);
+  }
+  for (const auto& [blob, tensors] : blobs_) named.blobs.insert(blob);
+  if (const int64_t taken = tensors_->TakeBack(named); taken > 0) {
+    LogInfo("weights that had been put aside were taken back", {{"files", taken}});
+  }
+  const TensorStore::Aside aside = tensors_->PutAside(named);
+  if (!aside.status.ok()) {
+    LogWarn("weights that no model names could not be put aside; they stay where they are",
+            {{"error", aside.status.message()}});
+  }
+  if (aside.folder.empty()) return;
+  const std::string how = absl::StrCat(
+      "to have them back: stop the server, put the registry.db back that names them, without "
+      "registry.db-wal and registry.db-shm, and start; or upload the models again; to be rid of "
+      "them: rm -r ",
+      aside.folder);
+  LogWarn(fresh ? "registry.db is missing or empty, but there are weights: they were put aside"
+                : "weights that no model in registry.db names were put aside",
+          {{"state_dir", options_.state_dir},
+           {"files", aside.files},
+           {"bytes", aside.bytes},
+           {"folder", aside.folder},
+           {"how_to_go_on", how}});
 }
 
 void Registry::LoadVersion(VersionRow row) {
   absl::Status status;
   for (const TensorRow& tensor : row.tensors) {
     TensorEntry& entry = tensor_entries_[tensor.hash];
-    entry.bytes = tensor.bytes;
+    // A damaged row keeps its files where they are, and says nothing of those that others have.
+    if (row.damage.empty() || entry.references == 0) entry.bytes = tensor.bytes;
     entry.held = true;
     if (entry.references++ > 0) continue;
     if (!tensor.blob.empty()) {
@@ -103,7 +138,7 @@ void Registry::LoadVersion(VersionRow row) {
       ++blobs_[tensor.blob];
     }
     auto reservation =
-        ledger_->Reserve(HeldKind::kParameters, tensor.bytes,
+        ledger_->Reserve(HeldKind::kParameters, std::max<int64_t>(0, tensor.bytes),
                          absl::StrCat("tensor ", absl::BytesToHexString(tensor.hash)));
     if (reservation.ok()) {
       entry.reservation = *std::move(reservation);
@@ -114,11 +149,17 @@ void Registry::LoadVersion(VersionRow row) {
   row.deterministic |= options_.deterministic;
   const std::string name = row.name;
   const int64_t number = row.version;
-  absl::StatusOr<std::shared_ptr<ModelVersion>> version = ModelFromRow(row, options_);
+  absl::StatusOr<std::shared_ptr<ModelVersion>> version =
+      row.damage.empty() ? ModelFromRow(row, options_)
+                         : absl::FailedPreconditionError(
+                               absl::StrCat("model ", Quoted(name), ", version ", number,
+                                            ", is damaged and not served: ", row.damage,
+                                            "; upload the model again, and delete this version"));
   if (!version.ok()) {
     // Still listed, so that it can be seen and deleted.
     status = version.status();
     version = ModelVersion::Create(std::move(row), ImportedGraph{});
+    if (version.ok()) (*version)->SetUnusable(status);
   }
   if (!status.ok()) {
     LogError("stored model cannot be used",
@@ -182,7 +223,9 @@ bool Registry::Holds(const std::string& hash) const {
   return it != tensor_entries_.end() && it->second.held;
 }
 
-std::vector<std::string> Registry::Missing(absl::Span<const std::string> hashes) const {
+std::vector<std::string> Registry::Missing(absl::Span<const std::string> hashes) {
+  for (const std::string& hash : hashes) CheckTensor(hash).IgnoreError();
+  SaveVerified();
   std::vector<std::string> missing;
   absl::flat_hash_set<absl::string_view> seen;
   MutexLock lock(mu_);
@@ -198,6 +241,9 @@ int64_t Registry::TensorBytes(const std::string& hash) const {
 }
 
 absl::StatusOr<Registry::Pins> Registry::Pin(absl::Span<const std::string> hashes) {
+  // One that is found damaged is not held, and can be sent.
+  for (const std::string& hash : hashes) CheckTensor(hash).IgnoreError();
+  SaveVerified();
   Pins pins;
   MutexLock lock(mu_);
   for (const std::string& hash : hashes) {
@@ -233,82 +279,6 @@ void Registry::Unpin(absl::Span<const std::string> hashes) {
   for (const std::string& hash : hashes) Unreference(hash);
 }
 
-absl::StatusOr<std::shared_ptr<const MappedTensor>> Registry::Map(const std::string& hash) {
-  int64_t bytes = 0;
-  std::optional<TensorStore::Range> range;
-  {
-    MutexLock lock(mu_);
-    if (!Holds(hash)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("tensor ", absl::BytesToHexString(hash), " is not held"));
-    }
-    const TensorEntry& entry = tensor_entries_[hash];
-    bytes = entry.bytes;
-    range = entry.range;
-  }
-  return tensors_->Map(hash, bytes, range);
-}
-
-void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors) {
-  MutexLock lock(mu_);
-  for (const TensorRow& tensor : row.tensors) {
-    TensorEntry& entry = tensor_entries_[tensor.hash];
-    entry.bytes = tensor.bytes;
-    ++entry.references;
-  }
-  for (NewTensor& tensor : tensors) {
-    TensorEntry& entry = tensor_entries_[tensor.hash];
-    // Someone else's upload of the same tensor may have brought a reservation already.
-    if (entry.reservation.bytes() == 0) entry.reservation = std::move(tensor.reservation);
-    if (tensor.blob != nullptr) ++blobs_[tensor.blob->name()];
-    if (tensor.magnitude.has_value()) {
-      entry.magnitudes[tensor.magnitude->first] = tensor.magnitude->second;
-    }
-  }
-}
-
-absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors) {
-  std::vector<TensorWriter*> writers;
-  std::vector<SpooledFile*> blobs;
-  for (const NewTensor& tensor : tensors) {
-    if (tensor.writer != nullptr) {
-      writers.push_back(tensor.writer);
-    } else if (std::find(blobs.begin(), blobs.end(), tensor.blob) == blobs.end()) {
-      blobs.push_back(tensor.blob);
-    }
-  }
-  // One at a time: a directory that another upload makes is on disk before this one relies on it.
-  MutexLock change(change_mu_);
-  if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
-  if (absl::Status s = tensors_->PublishBlobs(blobs); !s.ok()) return s;
-  MutexLock lock(mu_);
-  for (const NewTensor& tensor : tensors) {
-    TensorEntry& entry = tensor_entries_[tensor.hash];
-    // Where another upload has put it meanwhile, it stays.
-    if (tensor.blob != nullptr && !entry.held) {
-      entry.range = TensorStore::Range{tensor.blob->name(), tensor.offset};
-      ++blobs_[entry.range->blob];
-    }
-    entry.held = true;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Registry::Place(absl::Span<const NewTensor> tensors, VersionRow* row) {
-  const absl::Status status = PublishTensors(tensors);
-  MutexLock lock(mu_);
-  for (const NewTensor& tensor : tensors) {
-    if (tensor.blob != nullptr) UnreferenceBlob(tensor.blob->name());
-  }
-  for (TensorRow& tensor : row->tensors) {
-    const std::optional<TensorStore::Range>& range = tensor_entries_[tensor.hash].range;
-    if (!range.has_value()) continue;
-    tensor.blob = range->blob;
-    tensor.blob_offset = range->offset;
-  }
-  return status;
-}
-
 absl::Status Registry::CheckRoom(const std::string& name) {
   MutexLock lock(mu_);
   if (versions_ < options_.max_models) return absl::OkStatus();
@@ -337,7 +307,9 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
                            std::vector<NewTensor> tensors) {
   if (absl::Status s = CheckRoom(row.name); !s.ok()) return s;
   Reference(row, tensors);
-  absl::Status s = Place(tensors, &row);
+  Versions healed;
+  absl::Status s = Place(tensors, &row, &healed);
+  absl::Cleanup tell = [&] { TellHealed(healed); };
   // Referenced tensors stay: no other change waits while their contents are read.
   if (s.ok()) row.magnitudes = FindMagnitudes(version.get());
   {

@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -58,15 +60,18 @@ class Registry {
   // time, without locks of the registry.
   using ServingHook = std::function<void(const std::string& name)>;
 
-  // Reads what is stored under `options.state_dir`, which the caller has locked, and removes what
-  // nothing refers to. All arguments outlive the registry.
+  // Reads what is stored under `options.state_dir`, which the caller has locked, and puts files
+  // aside that nothing refers to. All arguments outlive the registry.
   static absl::StatusOr<std::unique_ptr<Registry>> Open(const ServerOptions& options,
                                                         ServerLedger* ledger, Metrics* metrics,
                                                         Disk* disk);
   void SetServingHook(ServingHook hook);
+  // Told of a version whose damaged tensors are all held again, without locks.
+  using HealedHook = std::function<void(const std::shared_ptr<ModelVersion>& version)>;
+  void SetHealedHook(HealedHook hook);
   void TellServing(const std::string& name);
 
-  // An empty `version` is the one that serves, else the newest. NOT_FOUND names what is missing and
+  // An empty `version`: the one that serves, else the newest. NOT_FOUND names what is missing and
   // what there is; a version that is no positive number is INVALID_ARGUMENT.
   absl::StatusOr<std::shared_ptr<ModelVersion>> Find(absl::string_view name,
                                                      absl::string_view version) const;
@@ -75,13 +80,22 @@ class Registry {
   bool Serves(const ModelVersion& version) const;
   v1::Model Describe(const ModelVersion& version) const { return version.ToProto(Serves(version)); }
 
-  // Those of `hashes` that are not held, in order, each once.
-  std::vector<std::string> Missing(absl::Span<const std::string> hashes) const;
-  // Bytes of a held tensor; -1 if it is not held.
-  int64_t TensorBytes(const std::string& hash) const;
-  // FAILED_PRECONDITION names a hash that is not held.
+  // A tensor's file is hashed before it is relied on, unless it is as it was when that was done
+  // before (FileStamp). Where it is damaged or gone the tensor is not held any more, and no version
+  // that has it is served until an upload has brought it again.
+  //
+  // Those of `hashes` that are not held, in order, each once. Looks at the files.
+  std::vector<std::string> Missing(absl::Span<const std::string> hashes);
+  int64_t TensorBytes(const std::string& hash) const;  // -1: it is not held
+  // FAILED_PRECONDITION names a hash that is not held. Looks at the files.
   absl::StatusOr<Pins> Pin(absl::Span<const std::string> hashes);
   absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash);
+  // Whether all that is stored of a version is as it should be. FAILED_PRECONDITION names what is
+  // damaged and what to do; CANCELLED: `stop` said so.
+  using Stop = absl::FunctionRef<bool()>;
+  static bool Never() { return false; }
+  absl::Status Verify(const ModelVersion& version, Stop stop = Never);
+  int64_t UnverifiedBytes(const ModelVersion& version) const;  // that Verify would read
   TensorStore& tensors() { return *tensors_; }
   ServerLedger& ledger() { return *ledger_; }
   RegistryDb& db() { return *db_; }              // for tests
@@ -102,8 +116,8 @@ class Registry {
   absl::Status Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
                    std::vector<NewTensor> tensors);
   // The versions deleted. Requests that run keep what they use.
-  absl::StatusOr<std::vector<std::shared_ptr<ModelVersion>>> Delete(const std::string& name,
-                                                                    const std::string& version);
+  using Versions = std::vector<std::shared_ptr<ModelVersion>>;
+  absl::StatusOr<Versions> Delete(const std::string& name, const std::string& version);
   // The plan serves its version from now on, and the version its name unless a newer one or a
   // rollback says otherwise. False if the version was deleted meanwhile, or is served and pinned.
   bool Publish(const std::shared_ptr<ModelVersion>& version,
@@ -137,7 +151,9 @@ class Registry {
   struct TensorEntry {
     int64_t bytes = 0;
     int64_t references = 0;
-    bool held = false;  // its file is under its name; before, only who writes it refers to it
+    bool held = false;   // its file is under its name; before, only who writes it refers to it
+    std::string damage;  // why it is not, though versions have it
+    std::optional<FileStamp> verified;               // of its file, when it had the tensor's hash
     std::optional<TensorStore::Range> range;         // else a file of its own
     std::map<DType, std::optional<int>> magnitudes;  // as far as they were looked for
     ServerLedger::Reservation reservation;
@@ -151,6 +167,8 @@ class Registry {
       : options_(options), ledger_(ledger), metrics_(*metrics) {}
   absl::Status Load();
   void LoadVersions(std::vector<NameRow> names, std::vector<VersionRow> rows);
+  // Takes files back that are named again, puts aside those that are not. `fresh`: none ever was.
+  void SortFiles(bool fresh) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status LoadMagnitudes();
   void LoadVersion(VersionRow row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of a held tensor as elements of `dtype`: what is known, else from its contents.
@@ -168,9 +186,25 @@ class Registry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds a reference to each of the version's tensors, so that new ones stay once published.
   void Reference(const VersionRow& row, std::vector<NewTensor>& tensors);
-  absl::Status PublishTensors(absl::Span<const NewTensor> tensors);
-  // Publishes them, and says where the version's tensors are.
-  absl::Status Place(absl::Span<const NewTensor> tensors, VersionRow* row);
+  absl::Status PublishTensors(absl::Span<const NewTensor> tensors, Versions* healed);
+  void Hold(const NewTensor& published) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_, mu_);
+  Versions VersionsWith(const std::string& hash) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Publishes them, and says where the version's tensors are, and which have all of theirs again.
+  absl::Status Place(absl::Span<const NewTensor> tensors, VersionRow* row, Versions* healed);
+  void TellHealed(const Versions& healed);
+
+  struct Found {
+    TensorStore::Location location;
+    std::optional<FileStamp> verified;
+  };
+  absl::StatusOr<Found> FindTensor(const std::string& hash) const;  // or why it is not held
+  absl::Status CheckTensor(const std::string& hash, Stop stop = Never);
+  absl::Status HashTensor(const std::string& hash, Stop stop);
+  // `stamp` is of the file that holds something else; none: it cannot be read. False: it has been
+  // replaced since.
+  bool SetDamaged(const std::string& hash, const Found& found,
+                  const std::optional<FileStamp>& stamp, const std::string& why);
+  void SaveVerified();  // what was verified since the last time
   absl::Status CheckRoom(const std::string& name);
   absl::Status Store(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
   // Forgets versions that are gone from the disk; the newest that is ready
@@ -195,6 +229,7 @@ class Registry {
   std::unique_ptr<RegistryDb> db_;
   Mutex hook_mu_;
   ServingHook hook_ ABSL_GUARDED_BY(hook_mu_);
+  HealedHook healed_hook_ ABSL_GUARDED_BY(hook_mu_);
 
   // Taken before mu_.
   Mutex change_mu_;
@@ -205,6 +240,9 @@ class Registry {
   // By blob: its tensors, and those that an upload is about to publish in it.
   absl::flat_hash_map<std::string, int64_t> blobs_ ABSL_GUARDED_BY(mu_);
   int64_t versions_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_set<std::string> checking_ ABSL_GUARDED_BY(mu_);  // tensors, by some thread
+  CondVar checked_;
+  std::vector<VerifiedRow> unsaved_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

@@ -2,14 +2,26 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <variant>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "deploy/bazel/libs/sha256.h"
 
 namespace athanor {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Step i brings a file of schema i to schema i + 1. Steps are never changed, only added.
 constexpr const char* kSchemaSteps[] = {
@@ -44,6 +56,11 @@ constexpr const char* kSchemaSteps[] = {
          hash BLOB NOT NULL PRIMARY KEY, blob BLOB NOT NULL, blob_offset INTEGER NOT NULL)
          STRICT, WITHOUT ROWID;
        ALTER TABLE versions ADD COLUMN notes BLOB NOT NULL DEFAULT x'';)",
+    // ChecksumOf each row, empty until ReadVersions found it so; files whose bytes were hashed.
+    R"(ALTER TABLE versions ADD COLUMN checksum BLOB NOT NULL DEFAULT x'';
+       CREATE TABLE verified_tensors(
+         hash BLOB NOT NULL PRIMARY KEY, inode INTEGER NOT NULL, bytes INTEGER NOT NULL,
+         modified_ns INTEGER NOT NULL, changed_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;)",
 };
 constexpr absl::string_view kFullRange = "";
 // What was acknowledged is neither lost with the power nor begun anew.
@@ -61,18 +78,63 @@ absl::Status AsPrecondition(const absl::Status& status) {
   return absl::FailedPreconditionError(status.message());
 }
 
+// SQLite deletes the log of a file that is missing or empty; it may be all that is left of it.
+absl::Status KeepLog(const std::string& path) {
+  std::error_code none;
+  if (fs::file_size(path, none) > 0 && !none) return absl::OkStatus();
+  if (fs::file_size(path + "-wal", none) == 0 || none) return absl::OkStatus();
+  const std::string kept = absl::StrCat(
+      path, "-wal.aside-", absl::FormatTime("%Y%m%dT%H%M%E6SZ", absl::Now(), absl::UTCTimeZone()));
+  if (std::rename((path + "-wal").c_str(), kept.c_str()) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is missing or empty, and its log ", path,
+                   "-wal cannot be put aside: ", std::strerror(errno)));
+}
+
 }  // namespace
+
+std::string ChecksumOf(const VersionRow& row) {
+  Sha256 sha256;
+  const std::string numbers =
+      absl::StrCat(row.version, " ", row.created_us, " ", row.approximate, " ", row.deterministic);
+  for (const std::string* field : {&row.name, &numbers, &row.format, &row.graph, &row.search_budget,
+                                   &row.disable_rules, &row.batch_dim, &row.notes}) {
+    sha256.Update(absl::StrCat(field->size(), ":")).Update(*field);
+  }
+  std::vector<std::string> tensors;
+  for (const TensorRow& tensor : row.tensors) {
+    tensors.push_back(absl::StrCat(absl::BytesToHexString(tensor.hash), "=", tensor.bytes, " "));
+  }
+  std::sort(tensors.begin(), tensors.end());
+  for (const std::string& tensor : tensors) sha256.Update(tensor);
+  return sha256.Finish();
+}
 
 RegistryDb::RegistryDb(const std::string& path) : file_(path, kSchema, nullptr) {}
 
 absl::StatusOr<std::unique_ptr<RegistryDb>> RegistryDb::Open(const std::string& path) {
+  if (absl::Status s = KeepLog(path); !s.ok()) return s;
   std::unique_ptr<RegistryDb> db(new RegistryDb(path));
   MutexLock lock(db->mu_);
   const FileState state = db->file_.Open();
-  if (state == FileState::kUsable) return db;
-  const std::string message = absl::StrCat("cannot open ", path, ": ", db->file_.reason());
-  return state == FileState::kFull ? absl::ResourceExhaustedError(message)
-                                   : absl::FailedPreconditionError(message);
+  if (state == FileState::kFull) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot open ", path, ": ", db->file_.reason()));
+  }
+  std::string reason = db->file_.reason();
+  if (state == FileState::kUsable) {
+    Statement check(db->file_.db(), "PRAGMA integrity_check(1)");
+    const bool read = check.Step() == SQLITE_ROW;
+    if (read && check.BytesAt(0) == "ok") return db;
+    reason =
+        absl::StrCat("it is damaged: ", read ? check.BytesAt(0) : sqlite3_errmsg(db->file_.db()));
+  }
+  if (state == FileState::kUsable || state == FileState::kUnusable) {
+    absl::StrAppend(&reason,
+                    "; put a copy of it back, or move it away with its -wal and -shm: the "
+                    "next start is then one without models, and puts their weights aside");
+  }
+  return absl::FailedPreconditionError(absl::StrCat("cannot open ", path, ": ", reason));
 }
 
 absl::Status RegistryDb::Error(absl::string_view what) {
@@ -126,12 +188,14 @@ absl::Status RegistryDb::ReadPlans(VersionRow* row) {
 absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
   MutexLock lock(mu_);
   std::vector<VersionRow> rows;
+  std::vector<std::string> checksums;
   Statement read(file_.db(),
                  "SELECT name, version, format, graph, search_budget, buckets, created_us, "
-                 "disable_rules, approximate, deterministic, batch_dim, notes FROM versions "
-                 "ORDER BY name, version");
+                 "disable_rules, approximate, deterministic, batch_dim, notes, checksum "
+                 "FROM versions ORDER BY name, version");
   int code = 0;
   while ((code = read.Step()) == SQLITE_ROW) {
+    checksums.emplace_back(read.BytesAt(12));
     rows.push_back({.name = std::string(read.BytesAt(0)),
                     .version = read.IntAt(1),
                     .format = std::string(read.BytesAt(2)),
@@ -152,7 +216,33 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
     if (absl::Status s = ReadTensors(&row); !s.ok()) return s;
     if (absl::Status s = ReadPlans(&row); !s.ok()) return s;
   }
+  if (absl::Status s = CompareChecksums(checksums, &rows); !s.ok()) return s;
   return rows;
+}
+
+absl::Status RegistryDb::CompareChecksums(const std::vector<std::string>& checksums,
+                                          std::vector<VersionRow>* rows) {
+  std::vector<const VersionRow*> unknown;
+  for (size_t i = 0; i < rows->size(); ++i) {
+    VersionRow& row = (*rows)[i];
+    if (checksums[i].empty()) {
+      unknown.push_back(&row);
+    } else if (const std::string found = ChecksumOf(row); found != checksums[i]) {
+      row.damage = absl::StrCat("what ", file_.path(), " holds of it has SHA-256 ",
+                                absl::BytesToHexString(found), ", expected ",
+                                absl::BytesToHexString(checksums[i]));
+    }
+  }
+  if (unknown.empty()) return absl::OkStatus();
+  return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (const VersionRow* row : unknown) {
+      const std::string checksum = ChecksumOf(*row);
+      Statement update(file_.db(), "UPDATE versions SET checksum=?3 WHERE name=?1 AND version=?2");
+      update.Text(row->name).Int(row->version).Blob(checksum);
+      if (update.Step() != SQLITE_DONE) return Error("write");
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::vector<NameRow>> RegistryDb::ReadNames() {
@@ -190,6 +280,35 @@ absl::StatusOr<std::vector<MagnitudeRow>> RegistryDb::ReadMagnitudes() {
   return rows;
 }
 
+absl::StatusOr<std::vector<VerifiedRow>> RegistryDb::ReadVerified() {
+  MutexLock lock(mu_);
+  std::vector<VerifiedRow> rows;
+  Statement read(file_.db(),
+                 "SELECT hash, inode, bytes, modified_ns, changed_ns FROM verified_tensors");
+  int code = 0;
+  while ((code = read.Step()) == SQLITE_ROW) {
+    rows.push_back({std::string(read.BytesAt(0)),
+                    {read.IntAt(1), read.IntAt(2), read.IntAt(3), read.IntAt(4)}});
+  }
+  if (code != SQLITE_DONE) return Error("read");
+  return rows;
+}
+
+absl::Status RegistryDb::InsertVerified(const std::vector<VerifiedRow>& rows) {
+  for (const VerifiedRow& row : rows) {
+    Statement insert(file_.db(), "INSERT OR REPLACE INTO verified_tensors VALUES(?1,?2,?3,?4,?5)");
+    insert.Blob(row.hash).Int(row.stamp.inode).Int(row.stamp.bytes);
+    insert.Int(row.stamp.modified_ns).Int(row.stamp.changed_ns);
+    if (insert.Step() != SQLITE_DONE) return Error("write");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RegistryDb::SetVerified(const std::vector<VerifiedRow>& rows) {
+  MutexLock lock(mu_);
+  return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return InsertVerified(rows); });
+}
+
 absl::Status RegistryDb::InsertMagnitudes(const std::vector<MagnitudeRow>& rows) {
   for (const MagnitudeRow& row : rows) {
     Statement insert(file_.db(), "INSERT OR IGNORE INTO tensor_magnitudes VALUES(?1, ?2, ?3)");
@@ -212,14 +331,16 @@ absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
   if (name.Text(row.name).Int(row.version + 1).Step() != SQLITE_DONE) return Error("write");
   Statement version(file_.db(),
                     "INSERT INTO versions "
-                    "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)");
+                    "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)");
   version.Text(row.name).Int(row.version).Text(row.format).Blob(row.graph);
   version.Text(row.search_budget).Blob(row.buckets);
   version.Int(row.created_us).Text(row.disable_rules);
   version.Int(row.approximate ? 1 : 0).Int(row.deterministic ? 1 : 0).Text(row.batch_dim);
-  version.Blob(row.notes);
+  const std::string checksum = ChecksumOf(row);
+  version.Blob(row.notes).Blob(checksum);
   if (version.Step() != SQLITE_DONE) return Error("write");
   if (absl::Status s = InsertTensors(row); !s.ok()) return s;
+  if (absl::Status s = InsertVerified(row.verified); !s.ok()) return s;
   return InsertMagnitudes(row.magnitudes);
 }
 
@@ -228,8 +349,11 @@ absl::Status RegistryDb::InsertTensors(const VersionRow& row) {
     Statement insert(file_.db(), "INSERT INTO version_tensors VALUES(?1, ?2, ?3, ?4)");
     insert.Text(row.name).Int(row.version).Blob(tensor.hash).Int(tensor.bytes);
     if (insert.Step() != SQLITE_DONE) return Error("write");
+    // Where it lies now: a damaged one of other versions may have been brought again.
+    Statement moved(file_.db(), "DELETE FROM tensor_blobs WHERE hash=?1");
+    if (moved.Blob(tensor.hash).Step() != SQLITE_DONE) return Error("write");
     if (tensor.blob.empty()) continue;
-    Statement place(file_.db(), "INSERT OR IGNORE INTO tensor_blobs VALUES(?1, ?2, ?3)");
+    Statement place(file_.db(), "INSERT INTO tensor_blobs VALUES(?1, ?2, ?3)");
     place.Blob(tensor.hash).Blob(tensor.blob).Int(tensor.blob_offset);
     if (place.Step() != SQLITE_DONE) return Error("write");
   }
@@ -256,7 +380,8 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
     }
     return file_.Execute(
         "DELETE FROM tensor_magnitudes WHERE hash NOT IN (SELECT hash FROM version_tensors);"
-        "DELETE FROM tensor_blobs WHERE hash NOT IN (SELECT hash FROM version_tensors)");
+        "DELETE FROM tensor_blobs WHERE hash NOT IN (SELECT hash FROM version_tensors);"
+        "DELETE FROM verified_tensors WHERE hash NOT IN (SELECT hash FROM version_tensors)");
   });
 }
 

@@ -6,10 +6,11 @@
 //
 // Tables: versions (a row per model version), version_tensors (its parameters), version_plans (the
 // plans that serve it or can be pinned, by id: their bodies are the cache's), names (per model: the
-// next version number, what serves), tensor_magnitudes (what is known of tensors' contents) and
-// tensor_blobs (where those are that have no file of their own), kept as long as a version has the
-// tensor. Tensor bytes are files (tensor_store.h). Schema changes are
-// numbered steps applied at start (PRAGMA user_version). Thread-safe.
+// next version number, what serves), tensor_magnitudes (what is known of tensors' contents),
+// tensor_blobs (where those are that have no file of their own) and verified_tensors (which files
+// were found to hold what they should), kept as long as a version has the tensor. Tensor bytes are
+// files (tensor_store.h). Schema changes are numbered steps applied at start (PRAGMA user_version).
+// Thread-safe.
 //
 // A full disk is RESOURCE_EXHAUSTED, a read-only one FAILED_PRECONDITION; both name the file.
 #ifndef ATHANOR_SERVER_REGISTRY_DB_H_
@@ -27,6 +28,7 @@
 #include "absl/strings/string_view.h"
 #include "compiler/cache/sqlite_file.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "server/file_stamp.h"
 
 namespace athanor {
 
@@ -54,6 +56,12 @@ struct VersionPlanRow {
   std::string box;   // a serialised internal.Box; empty: the full range
 };
 
+// A tensor's file as it was when its bytes had the tensor's hash.
+struct VerifiedRow {
+  std::string hash;  // 32 bytes
+  FileStamp stamp;   // of its file, or of the blob that it lies in
+};
+
 struct VersionRow {
   std::string name;
   int64_t version = 0;
@@ -72,7 +80,12 @@ struct VersionRow {
   std::vector<VersionPlanRow> plans;
   std::vector<VersionPlanRow> pinned_boxes;  // one a box; SetPinnedBoxes writes them
   std::vector<MagnitudeRow> magnitudes;      // of `tensors`; ReadMagnitudes reads them
+  std::vector<VerifiedRow> verified;         // of `tensors`; ReadVerified reads them
+  std::string damage = {};                   // ReadVersions: what does not fit its checksum
 };
+
+// SHA-256 over all of the row that never changes: its graph, and how that is to be served.
+std::string ChecksumOf(const VersionRow& row);
 
 struct NameRow {
   std::string name;
@@ -83,8 +96,11 @@ struct NameRow {
 
 class RegistryDb {
  public:
+  // FAILED_PRECONDITION says why the file cannot be used, and how to go on; it stays as it is. One
+  // that is missing or empty is made; a log that it left is put aside.
   static absl::StatusOr<std::unique_ptr<RegistryDb>> Open(const std::string& path);
 
+  // Rows from before there were checksums get theirs.
   absl::StatusOr<std::vector<VersionRow>> ReadVersions();
   absl::StatusOr<std::vector<NameRow>> ReadNames();
   // 1 for a name that was never used.
@@ -92,6 +108,9 @@ class RegistryDb {
 
   absl::StatusOr<std::vector<MagnitudeRow>> ReadMagnitudes();
 
+  absl::StatusOr<std::vector<VerifiedRow>> ReadVerified();
+  // In the place of what was known of them.
+  absl::Status SetVerified(const std::vector<VerifiedRow>& rows);
   // Those that are known already stay as they are.
   absl::Status AddMagnitudes(const std::vector<MagnitudeRow>& rows);
   // Also writes the name's next version number.
@@ -118,6 +137,11 @@ class RegistryDb {
   absl::Status InsertTensors(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertMagnitudes(const std::vector<MagnitudeRow>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertVerified(const std::vector<VerifiedRow>& rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `checksums`: as stored, by row.
+  absl::Status CompareChecksums(const std::vector<std::string>& checksums,
+                                std::vector<VersionRow>* rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadTensors(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertPlans(const std::string& name, int64_t version,
                            const std::vector<VersionPlanRow>& rows)

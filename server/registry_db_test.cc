@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -134,6 +135,60 @@ TEST(RegistryDbTest, KeepsWhereTensorsAreAsLongAsAVersionHasThem) {
   row.tensors = {{a, 4}};
   ASSERT_TRUE(db->AddVersion(row).ok());
   EXPECT_EQ(db->ReadVersions().value()[0].tensors[0].blob, "");
+}
+
+TEST(RegistryDbTest, AVersionThatBringsATensorAgainSaysWhereItLies) {
+  const auto db = RegistryDb::Open(FreshPath("again")).value();
+  const std::string a(32, 'a'), blob(32, 'b'), other(32, 'c');
+  VersionRow row{.name = "m", .version = 1, .format = "onnx"};
+  const auto places = [&](std::vector<TensorRow> tensors) {
+    row.tensors = std::move(tensors);
+    EXPECT_TRUE(db->AddVersion(row).ok());
+    ++row.version;
+    std::vector<std::string> all;
+    const std::vector<VersionRow> rows = db->ReadVersions().value();
+    for (const VersionRow& stored : rows) {
+      all.push_back(stored.tensors[0].blob.substr(0, 1) +
+                    std::to_string(stored.tensors[0].blob_offset));
+    }
+    return all;
+  };
+  EXPECT_THAT(places({{a, 4, blob, 5}}), testing::Each("b5"));
+  EXPECT_THAT(places({{a, 4, other, 6}}), testing::Each("c6"));
+  EXPECT_THAT(places({{a, 4}}), testing::Each("0"));
+}
+
+TEST(RegistryDbTest, KeepsWhichFilesWereVerifiedAsLongAsAVersionHasThem) {
+  const std::string path = FreshPath("verified");
+  const std::string a(32, 'a'), b(32, 'b');
+  VersionRow row{.name = "m", .version = 1, .format = "athanor"};
+  row.tensors = {{a, 4}, {b, 8}};
+  row.verified = {{a, {1, 4, 2, 3}}};
+  {
+    const auto db = RegistryDb::Open(path).value();
+    ASSERT_TRUE(db->AddVersion(row).ok());
+    ASSERT_TRUE(db->SetVerified({{a, {7, 4, 8, 9}}, {b, {5, 8, 6, int64_t{7} << 40}}}).ok());
+  }
+  const auto db = RegistryDb::Open(path).value();
+  const std::vector<VerifiedRow> rows = db->ReadVerified().value();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].hash, a);
+  EXPECT_EQ(rows[0].stamp, (FileStamp{7, 4, 8, 9}));
+  EXPECT_EQ(rows[1].stamp, (FileStamp{5, 8, 6, int64_t{7} << 40}));
+  ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
+  EXPECT_TRUE(db->ReadVerified().value().empty());
+}
+
+TEST(RegistryDbTest, ARowFromBeforeThereWereChecksumsGetsItsOwn) {
+  const std::string path = FreshPath("checksums");
+  Execute(path, kSchema1);
+  EXPECT_EQ(RegistryDb::Open(path).value()->ReadVersions().value()[0].damage, "");
+  Execute(path, "UPDATE versions SET graph=x'00fe'");
+  const std::vector<VersionRow> rows = RegistryDb::Open(path).value()->ReadVersions().value();
+  EXPECT_THAT(rows[0].damage, testing::HasSubstr(path));
+  EXPECT_THAT(rows[0].damage, testing::HasSubstr("expected"));
+  // It stays what it is.
+  EXPECT_NE(RegistryDb::Open(path).value()->ReadVersions().value()[0].damage, "");
 }
 
 TEST(RegistryDbTest, KnowsTheNextVersionOfANameWithoutVersions) {

@@ -85,14 +85,21 @@ void TapPlans::ForgetFailed() {
   plans_.remove_if([](const auto& plan) { return !plan->slot.view().error.ok(); });
 }
 
+void TapPlans::Withdraw(const absl::Status& status) {
+  std::list<std::shared_ptr<TapPlan>> dropped;
+  {
+    MutexLock lock(mu_);
+    dropped.swap(plans_);
+  }
+  for (const auto& plan : dropped) plan->slot.Close(status);
+}
+
 void TapPlans::Close(const absl::Status& status) {
-  std::list<std::shared_ptr<TapPlan>> closed;
   {
     MutexLock lock(mu_);
     closed_ = OwnCopy(status);
-    closed.swap(plans_);
   }
-  for (const auto& plan : closed) plan->slot.Close(status);
+  Withdraw(status);
 }
 
 void TapPlans::AddMemory(PlanRunner::Prepared* prepared, int64_t* arenas) const {

@@ -57,6 +57,8 @@ class TapPlans {
   absl::StatusOr<std::shared_ptr<TapPlan>> Get(std::vector<NodeId> taps, int64_t most, Start start);
   // Those whose job failed are tried again when they are asked for.
   void ForgetFailed();
+  // Drops all plans; calls that wait for them get `status`.
+  void Withdraw(const absl::Status& status);
   // For good: calls that wait, and later ones, get `status`.
   void Close(const absl::Status& status);
   // Bytes held by the plans: prepared weights, arenas.

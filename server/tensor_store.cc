@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <set>
@@ -13,6 +14,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace athanor {
 namespace {
@@ -24,20 +27,38 @@ alignas(64) constexpr char kEmpty[64] = {};
 
 std::string PathBelow(const std::string& root, const std::string& hash) {
   const std::string hex = absl::BytesToHexString(hash);
-  return absl::StrCat(root, "/", hex.substr(0, 2), "/", hex.substr(2));
+  // A damaged row may hold none.
+  return absl::StrCat(root, "/", hex.substr(0, 2), "/",
+                      hex.substr(std::min<size_t>(2, hex.size())));
 }
 
-int64_t RemoveFilesBut(const std::string& root, const absl::flat_hash_set<std::string>& keep) {
-  int64_t removed = 0;
+// The files below `root`, with the bytes that their names are in hex; of other names none.
+std::vector<std::pair<std::string, std::string>> FilesBelow(const std::string& root) {
+  std::vector<std::pair<std::string, std::string>> files;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root, error)) {
-    if (!entry.is_regular_file(error)) continue;
+  const auto end = fs::recursive_directory_iterator();
+  for (auto it = fs::recursive_directory_iterator(root, error); !error && it != end;
+       it.increment(error)) {
+    const fs::directory_entry& entry = *it;
+    std::error_code unknown;
+    if (!entry.is_regular_file(unknown)) continue;
     const std::string hex =
         entry.path().parent_path().filename().string() + entry.path().filename().string();
-    if (hex.size() == 2 * kSha256Bytes && keep.contains(absl::HexStringToBytes(hex))) continue;
-    removed += fs::remove(entry.path(), error) ? 1 : 0;
+    const bool named = hex.size() == 2 * kSha256Bytes &&
+                       hex.find_first_not_of("0123456789abcdef") == std::string::npos;
+    files.emplace_back(entry.path(), named ? absl::HexStringToBytes(hex) : "");
   }
-  return removed;
+  return files;
+}
+
+// A name that nothing has: "PREFIX20261122T104500Z", "PREFIX20261122T104500Z-1", ...
+std::string NewName(const std::string& prefix) {
+  const std::string name =
+      absl::StrCat(prefix, absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
+  std::string chosen = name;
+  std::error_code error;
+  for (int i = 1; fs::exists(chosen, error); ++i) chosen = absl::StrCat(name, "-", i);
+  return chosen;
 }
 
 }  // namespace
@@ -96,17 +117,17 @@ absl::Status TensorWriter::Sync() {
 
 absl::StatusOr<std::unique_ptr<TensorStore>> TensorStore::Open(const std::string& state_dir,
                                                                Disk* disk) {
-  const std::string root = state_dir + "/tensors", blobs = state_dir + "/blobs",
-                    temporary = state_dir + "/tmp";
-  for (const std::string& path : {root, blobs, temporary}) {
+  std::unique_ptr<TensorStore> store(new TensorStore(state_dir, disk));
+  for (const std::string& path : {store->root_, store->blobs_, store->temporary_}) {
     if (absl::Status s = disk->MakeDirectory(path); !s.ok()) return s;
   }
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(temporary, error)) {
-    fs::remove(entry.path(), error);
+  for (const fs::directory_entry& entry : fs::directory_iterator(store->temporary_, error)) {
+    fs::remove_all(entry.path(), error);
+    if (error) return DiskError(error.value(), "remove", entry.path().string());
   }
-  if (error) return DiskError(error.value(), "empty", temporary);
-  return std::unique_ptr<TensorStore>(new TensorStore(root, blobs, temporary, disk));
+  if (error) return DiskError(error.value(), "empty", store->temporary_);
+  return store;
 }
 
 std::string TensorStore::PathOf(const std::string& hash) const { return PathBelow(root_, hash); }
@@ -128,10 +149,10 @@ std::unique_ptr<SpooledFile> TensorStore::BeginSpool(int64_t bytes) {
   return std::unique_ptr<SpooledFile>(new SpooledFile(disk_, NewTemporary(), bytes));
 }
 
-absl::Status TensorStore::PublishAll(const std::string& root, absl::Span<const Named> files) {
+absl::Status TensorStore::PublishAll(const std::string& root, absl::Span<const Publishing> files) {
   std::set<std::string> directories;
   bool made = false;
-  for (const Named& file : files) {
+  for (const Publishing& file : files) {
     const std::string directory = fs::path(file.to).parent_path();
     if (directories.insert(directory).second && !fs::exists(directory)) {
       if (absl::Status s = disk_->MakeDirectory(directory); !s.ok()) return s;
@@ -147,7 +168,7 @@ absl::Status TensorStore::PublishAll(const std::string& root, absl::Span<const N
 }
 
 absl::Status TensorStore::Publish(absl::Span<TensorWriter* const> writers) {
-  std::vector<Named> files;
+  std::vector<Publishing> files;
   for (TensorWriter* writer : writers) {
     files.push_back({writer->path_, PathOf(writer->hash_), &writer->published_});
   }
@@ -155,7 +176,7 @@ absl::Status TensorStore::Publish(absl::Span<TensorWriter* const> writers) {
 }
 
 absl::Status TensorStore::PublishBlobs(absl::Span<SpooledFile* const> spooled) {
-  std::vector<Named> files;
+  std::vector<Publishing> files;
   for (SpooledFile* file : spooled) {
     files.push_back({file->path_, BlobPathOf(file->name_), &file->published_});
   }
@@ -167,12 +188,13 @@ absl::StatusOr<std::shared_ptr<const MappedTensor>> TensorStore::Map(
   MutexLock lock(mu_);
   std::weak_ptr<const MappedTensor>& slot = mapped_[hash];
   if (std::shared_ptr<const MappedTensor> mapped = slot.lock()) return mapped;
-  const std::string path = range.has_value() ? BlobPathOf(range->blob) : PathOf(hash);
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const Location location = Locate(hash, bytes, range);
+  const std::string& path = location.path;
+  const int64_t offset = location.range.offset;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return DiskError(errno, "open", path);
   struct stat info{};
-  const int64_t offset = range.has_value() ? range->offset : 0;
-  const bool found = fstat(fd, &info) == 0;
+  const bool found = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   if (!found || (range.has_value() ? info.st_size - offset < bytes : info.st_size != bytes)) {
     close(fd);
     return absl::FailedPreconditionError(
@@ -196,14 +218,74 @@ void TensorStore::Remove(const std::string& hash) {
   mapped_.erase(hash);
 }
 
-int64_t TensorStore::RemoveAllBut(const absl::flat_hash_set<std::string>& keep) {
-  return RemoveFilesBut(root_, keep);
+TensorStore::Location TensorStore::Locate(const std::string& state_dir, const std::string& hash,
+                                          int64_t bytes, const std::optional<Range>& range) {
+  if (!range.has_value()) return {PathBelow(state_dir + "/tensors", hash), {0, bytes, true}};
+  return {PathBelow(state_dir + "/blobs", range->blob), {range->offset, bytes, false}};
+}
+
+absl::StatusOr<std::string> TensorStore::Quarantine(const Location& location) {
+  const fs::path path(location.path);
+  if (absl::Status s = disk_->MakeDirectory(quarantine_); !s.ok()) return s;
+  const std::string to = NewName(absl::StrCat(
+      quarantine_, "/", path.parent_path().filename().string(), path.filename().string(), "-"));
+  if (location.range.whole) {
+    if (absl::Status s = disk_->Rename(location.path, to); !s.ok()) return s;
+  } else if (link(location.path.c_str(), to.c_str()) != 0) {
+    return DiskError(errno, "link to", to);
+  }
+  return to;
+}
+
+void TensorStore::Forget(const std::string& hash) {
+  MutexLock lock(mu_);
+  mapped_.erase(hash);
 }
 
 void TensorStore::RemoveBlob(const std::string& hash) { unlink(BlobPathOf(hash).c_str()); }
 
-int64_t TensorStore::RemoveBlobsBut(const absl::flat_hash_set<std::string>& keep) {
-  return RemoveFilesBut(blobs_, keep);
+absl::Status TensorStore::Move(const std::string& from, const std::string& root,
+                               const std::string& folder) {
+  const std::string to = folder + from.substr(root.size());
+  if (absl::Status s = disk_->MakeDirectory(fs::path(to).parent_path()); !s.ok()) return s;
+  return disk_->Rename(from, to);
+}
+
+TensorStore::Aside TensorStore::PutAside(const Named& named) {
+  Aside aside;
+  const std::string folder = NewName(aside_ + "/");
+  const auto move = [&](const std::string& root, const char* name,
+                        const absl::flat_hash_set<std::string>& keep) {
+    for (const auto& [path, hash] : FilesBelow(root)) {
+      if (keep.contains(hash)) continue;
+      std::error_code error;
+      const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
+      aside.status.Update(Move(path, root, absl::StrCat(folder, "/", name)));
+      if (!aside.status.ok()) return;
+      aside.folder = folder;
+      ++aside.files;
+      aside.bytes += bytes;
+    }
+  };
+  move(root_, "tensors", named.tensors);
+  move(blobs_, "blobs", named.blobs);
+  return aside;
+}
+
+int64_t TensorStore::TakeBack(const Named& named) {
+  int64_t taken = 0;
+  std::error_code error;
+  for (const auto& [path, hash] : FilesBelow(aside_)) {
+    if (hash.empty()) continue;
+    const bool blob = fs::path(path).parent_path().parent_path().filename() == "blobs";
+    const std::string place = blob ? BlobPathOf(hash) : PathOf(hash);
+    if (!(blob ? named.blobs : named.tensors).contains(hash) || fs::exists(place, error)) continue;
+    const std::string& root = blob ? blobs_ : root_;
+    const absl::Status moved =
+        Move(path, path.substr(0, path.size() - (place.size() - root.size())), root);
+    if (moved.ok()) ++taken;
+  }
+  return taken;
 }
 
 }  // namespace athanor

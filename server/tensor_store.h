@@ -7,7 +7,8 @@
 //   std::shared_ptr<const MappedTensor> t = store.Map(hash, bytes).value();
 //
 // A file under its name is whole: writing happens under tmp/, which is emptied at start. Mapped
-// tensors are read-only, shared by everyone who asks, and stay readable after Remove. Thread-safe.
+// tensors are read-only, shared by everyone who asks, and stay readable after Remove. What no model
+// names is put aside, aside/TIME/tensors/ab/cdef..., never deleted. Thread-safe.
 #ifndef ATHANOR_SERVER_TENSOR_STORE_H_
 #define ATHANOR_SERVER_TENSOR_STORE_H_
 
@@ -26,6 +27,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "server/disk.h"
+#include "server/file_stamp.h"
 #include "server/spool.h"
 
 namespace athanor {
@@ -104,37 +106,72 @@ class TensorStore {
     std::string blob;  // its SHA-256
     int64_t offset = 0;
   };
-  // FAILED_PRECONDITION if the file is missing or has another size.
+  struct Location {
+    std::string path;
+    FileRange range;
+  };
+  Location Locate(const std::string& hash, int64_t bytes, const std::optional<Range>& range) const {
+    return Locate(state_dir_, hash, bytes, range);
+  }
+  static Location Locate(const std::string& state_dir, const std::string& hash, int64_t bytes,
+                         const std::optional<Range>& range);
+  // Moves a damaged tensor's file to quarantine/, under a name of its own, which is returned. A
+  // blob gets a second name there and stays where it is: other tensors lie in it.
+  absl::StatusOr<std::string> Quarantine(const Location& location);
+  // The next Map of it looks at the file anew.
+  void Forget(const std::string& hash);
+  // Of bytes that nobody has looked at (see Registry::Map). FAILED_PRECONDITION if the file is
+  // missing or has another size.
   absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash, int64_t bytes,
                                                           const std::optional<Range>& range = {});
-  // Missing is fine: what cannot be removed now is removed at the next start.
+  // Missing is fine: what cannot be removed now is put aside at the next start.
   void Remove(const std::string& hash);
-  // Removes every file whose hash `keep` does not hold; returns how many.
-  int64_t RemoveAllBut(const absl::flat_hash_set<std::string>& keep);
-  // The same of blobs. A tensor that is mapped stays readable.
+  // The same of a blob. A tensor that is mapped stays readable.
   void RemoveBlob(const std::string& hash);
-  int64_t RemoveBlobsBut(const absl::flat_hash_set<std::string>& keep);
+
+  // Hashes of all files that models name.
+  struct Named {
+    absl::flat_hash_set<std::string> tensors, blobs;
+  };
+  struct Aside {
+    int64_t files = 0, bytes = 0;
+    std::string folder;   // empty: there was nothing to be put aside
+    absl::Status status;  // why the rest stays where it is
+  };
+  // Moves every file that is not one of these to a new folder below aside/. At start only.
+  Aside PutAside(const Named& named);
+  // Those of them that are missing, and that an earlier start put aside, get their places back;
+  // returns how many. At start only.
+  int64_t TakeBack(const Named& named);
 
   std::string PathOf(const std::string& hash) const;
   std::string BlobPathOf(const std::string& hash) const;
 
  private:
-  TensorStore(std::string root, std::string blobs, std::string temporary, Disk* disk)
-      : root_(std::move(root)),
-        blobs_(std::move(blobs)),
-        temporary_(std::move(temporary)),
+  TensorStore(const std::string& state_dir, Disk* disk)
+      : state_dir_(state_dir),
+        root_(state_dir + "/tensors"),
+        blobs_(state_dir + "/blobs"),
+        temporary_(state_dir + "/tmp"),
+        aside_(state_dir + "/aside"),
+        quarantine_(state_dir + "/quarantine"),
         disk_(disk) {}
   std::string NewTemporary();
   // Gives each file the name it is to have below `root`, and makes the names last.
-  struct Named {
+  struct Publishing {
     std::string from, to;
     bool* published;
   };
-  absl::Status PublishAll(const std::string& root, absl::Span<const Named> files);
+  absl::Status PublishAll(const std::string& root, absl::Span<const Publishing> files);
+  // Moves what lies in `from` below `root` to the same place below `folder`, which is made first.
+  absl::Status Move(const std::string& from, const std::string& root, const std::string& folder);
 
+  const std::string state_dir_;
   const std::string root_;
   const std::string blobs_;
   const std::string temporary_;
+  const std::string aside_;
+  const std::string quarantine_;
   Disk* const disk_;
   Mutex mu_;
   int64_t next_temporary_ ABSL_GUARDED_BY(mu_) = 0;

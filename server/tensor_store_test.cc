@@ -147,7 +147,10 @@ TEST_F(TensorStoreTest, WhatIsNotPublishedGoes) {
   EXPECT_TRUE(fs::is_empty(root_ + "/tmp"));
   const auto file = Spooled("kept"), other = Spooled("not kept");
   ASSERT_TRUE(store_->PublishBlobs({file.get(), other.get()}).ok());
-  EXPECT_EQ(store_->RemoveBlobsBut({file->name()}), 1);
+  const TensorStore::Aside aside = store_->PutAside({{}, {file->name()}});
+  EXPECT_TRUE(aside.status.ok()) << aside.status;
+  EXPECT_EQ(aside.files, 1);
+  EXPECT_EQ(aside.bytes, 8);
   EXPECT_TRUE(fs::exists(store_->BlobPathOf(file->name())));
   EXPECT_FALSE(fs::exists(store_->BlobPathOf(other->name())));
 }

@@ -122,6 +122,7 @@ int RunCli(int argc, char** argv) {
   AddCache(&app, &context);
   AddStatus(&app, &context);
   AddDelete(&app, &context);
+  AddFsck(&app, &context);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -62,6 +62,7 @@ void AddExplain(CLI::App* app, Context* context);
 void AddCache(CLI::App* app, Context* context);
 void AddStatus(CLI::App* app, Context* context);
 void AddDelete(CLI::App* app, Context* context);
+void AddFsck(CLI::App* app, Context* context);
 
 // What each family of rules is worth to `model`, whose latest search is `search`.
 absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchProgress& search,

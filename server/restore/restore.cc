@@ -18,6 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// More than these take a second and longer to be read: not before the server listens.
+constexpr int64_t kMostVerifiedBytes = int64_t{1} << 30;
+
 int64_t ParameterBytes(const ModelVersion& version) {
   int64_t bytes = 0;
   for (const TensorRow& tensor : version.row().tensors) bytes += tensor.bytes;
@@ -26,6 +29,11 @@ int64_t ParameterBytes(const ModelVersion& version) {
 
 absl::Status RestoreOne(const std::shared_ptr<ModelVersion>& version, const RestoreTools& tools) {
   const auto begin = Clock::now();
+  if (const int64_t bytes = tools.registry.UnverifiedBytes(*version); bytes > kMostVerifiedBytes) {
+    return absl::UnavailableError(absl::StrCat(
+        "files of ", bytes, " bytes of its weights are new or changed: they are verified first"));
+  }
+  if (absl::Status s = tools.registry.Verify(*version); !s.ok()) return s;
   absl::StatusOr<Remembered> had = FindRemembered(tools.keeper, *version);
   if (!had.ok()) return had.status();
   if (!had->missing.empty()) {

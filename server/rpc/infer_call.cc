@@ -94,6 +94,7 @@ absl::Status InferCall::Accept() {
   auto version = core_.registry().Find(request_.model_name(), request_.model_version());
   if (!version.ok()) return version.status();
   version_ = *std::move(version);
+  if (absl::Status s = version_->unusable(); !s.ok()) return s;
   absl::StatusOr<BoundRequest> bound =
       version_->binder().Bind(request_, {.max_taps = core_.options().max_taps});
   if (!bound.ok()) return bound.status();

@@ -7,7 +7,7 @@ namespace athanor {
 grpc::ServerUnaryReactor* ModelService::MissingTensors(Context* context, const Bytes* request,
                                                        Bytes* reply) {
   return AnswerUnary<v1::MissingTensorsRequest, v1::MissingTensorsResponse>(
-      core_, {.name = "MissingTensors"}, context, request, reply,
+      core_, {.name = "MissingTensors", .uses_disk = true}, context, request, reply,
       [this](const v1::MissingTensorsRequest& asked, v1::MissingTensorsResponse* answer) {
         for (int i = 0; i < asked.hashes_size(); ++i) {
           if (asked.hashes(i).size() == kSha256Bytes) continue;

@@ -19,6 +19,7 @@ absl::Status Fill(ServerCore& core, const inference::ModelMetadataRequest& asked
   auto found = core.registry().Find(asked.name(), asked.version());
   if (!found.ok()) return found.status();
   const ModelVersion& version = **found;
+  if (absl::Status s = version.unusable(); !s.ok()) return s;
   const Graph& graph = version.graph();
   answer->set_name(version.name());
   for (const auto& other : core.registry().List(version.name())) {

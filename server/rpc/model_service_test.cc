@@ -369,8 +369,8 @@ TEST(ModelServiceTest, ModelsOutliveTheServer) {
   }
 }
 
-// What a process that died in the middle of an upload leaves is gone at the next start.
-TEST(ModelServiceTest, LeftoversAreRemovedAtStart) {
+// What a process that died in the middle of an upload leaves is out of the way at the next start.
+TEST(ModelServiceTest, LeftoversAreRemovedOrPutAsideAtStart) {
   TestServer test;
   test.Upload("a", ScaleModel({2}));
   const std::string root = test.options.state_dir;

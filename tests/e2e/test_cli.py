@@ -174,6 +174,28 @@ def test_a_server_that_does_not_answer_is_a_timeout(own_server: Server) -> None:
     assert tool("--timeout", "60", "status")
 
 
+def test_fsck(own_server: Server, bundle: pathlib.Path) -> None:
+    tool = Cli(own_server.address)
+    tool("upload", bundle)
+    assert "is used by another server" in tool("fsck", "--state_dir", own_server.state, status=1)
+    own_server.stop()
+    text = tool("fsck", "--state_dir", own_server.state)
+    assert "ok       version cli/1: 1 tensors" in text and "none damaged" in text
+    weights = own_server.state / own_server.model_files()[0]
+    weights.write_bytes(bytes(weights.stat().st_size))
+    result = tool.run("--json", "fsck", "--state_dir", own_server.state)
+    assert result.returncode == 1
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    damaged = [row for row in found if row.get("verdict") == "damaged"]
+    assert [row["kind"] for row in damaged] == ["tensor"] and "cli/1" in damaged[0]["detail"]
+    assert found[-1]["error"]["code"] == "DATA_LOSS"
+    assert "--state_dir" in tool("fsck", status=2)
+    tool = Cli(own_server.start().address)
+    assert "is damaged" in tool("infer", "cli", *INPUTS, status=1)
+    tool("upload", bundle)
+    tool("infer", "cli/1", *INPUTS)
+
+
 def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
     assert "subcommand is required" in cli("nonsense", status=2)
     assert "required" in cli("infer", status=2)

@@ -64,6 +64,8 @@ LAYERS = {
         "server",
     ],
     "clients/cpp": ["proto"],
+    # Checks a state directory where there is no server to ask, with the code that reads it there.
+    "clients/cpp/command_fsck*": ["proto", "clients/cpp", "server"],
     "clients/bench": ["proto", "clients/cpp"],
     # What crosses folders may include all of them.
     "tests": [

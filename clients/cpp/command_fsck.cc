@@ -1,0 +1,55 @@
+// athanor fsck: whether what a state directory holds is whole. Works without a server.
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/cpp/commands.h"
+#include "server/fsck.h"
+
+namespace athanor::client {
+namespace {
+
+absl::Status Check(Context* context, const std::string& state_dir) {
+  int64_t checked = 0, damaged = 0;
+  const absl::Status done = CheckStateDirectory(state_dir, [&](const FsckFinding& finding) {
+    ++checked;
+    damaged += finding.verdict == FsckFinding::kDamaged ? 1 : 0;
+    const absl::string_view verdict = VerdictText(finding.verdict);
+    if (context->json) {
+      context->out().Object({{"verdict", std::string(verdict)},
+                             {"kind", finding.kind},
+                             {"name", finding.name},
+                             {"detail", finding.detail}});
+    } else {
+      context->out().Line(
+          absl::StrFormat("%-8s %s %s: %s", verdict, finding.kind, finding.name, finding.detail));
+    }
+  });
+  if (!done.ok()) return done;
+  if (damaged > 0) {
+    return absl::DataLossError(
+        absl::StrCat(state_dir, ": ", damaged, " of ", checked, " things looked at are damaged"));
+  }
+  if (!context->json) {
+    context->out().Line(absl::StrCat(state_dir, ": ", checked, " things looked at, none damaged"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddFsck(CLI::App* app, Context* context) {
+  auto state_dir = std::make_shared<std::string>();
+  CLI::App* command = app->add_subcommand(
+      "fsck",
+      "Reads all that a server's state directory holds while no server uses it: rows, weights, "
+      "pinned plans; exit status 1 where something is damaged");
+  command->add_option("--state_dir", *state_dir, "the directory, as the server has it")
+      ->envname("ATHANOR_STATE_DIR")
+      ->required();
+  command->callback([=] { context->run = [=] { return Check(context, *state_dir); }; });
+}
+
+}  // namespace athanor::client

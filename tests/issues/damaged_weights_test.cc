@@ -1,0 +1,457 @@
+// Weights whose file had changed were served as they were, and uploading the right bytes again did
+// nothing, because they were "there already". A graph whose bytes had changed in registry.db was
+// served, too.
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/sha256.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/file_stamp.h"
+#include "server/onnx_testing.h"
+#include "server/testing.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Another byte at `offset`; the file stays where it is, and as long as it is. Ends once the clock
+// that files are stamped with has gone on.
+void Damage(const std::string& path, int64_t offset = 3) {
+  const FileStamp before = StampOf(path).value();
+  const char changed = static_cast<char>(ReadFile(path)[static_cast<size_t>(offset)] ^ 0x40);
+  do {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(offset);
+    file.put(changed);
+  } while (StampOf(path).value() == before);
+}
+
+std::string HexOf(const TestModel& model) {
+  return absl::BytesToHexString(model.tensors.begin()->first);
+}
+
+// Calls `before` once, when the next file is about to get its name; an error of it is the disk's.
+class PausedDisk final : public Disk {
+ public:
+  std::function<absl::Status()> before;
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (auto once = std::exchange(before, nullptr)) {
+      if (absl::Status s = once(); !s.ok()) return s;
+    }
+    return Disk::Rename(from, to);
+  }
+};
+
+class DamagedWeightsTest : public testing::Test {
+ protected:
+  std::string PathOf(const TestModel& model) const {
+    const std::string hex = HexOf(model);
+    return absl::StrCat(test_.options.state_dir, "/tensors/", hex.substr(0, 2), "/", hex.substr(2));
+  }
+  std::vector<std::string> FilesBelow(const std::string& folder) const {
+    std::vector<std::string> files;
+    const std::string root = test_.options.state_dir + "/" + folder;
+    if (!fs::exists(root)) return files;
+    for (const auto& entry : fs::recursive_directory_iterator(root)) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    }
+    return files;
+  }
+  std::vector<std::string> Missing(const TestModel& model) {
+    return test_.server->core().registry().Missing({model.tensors.begin()->first});
+  }
+  // Once its job has ended.
+  v1::Model Settled(const std::string& name, const std::string& version = "") {
+    test_.WaitForJob(test_.Get(name, version).compile_job_id());
+    return test_.Get(name, version);
+  }
+  void ExpectRefused(const std::string& name, const std::string& version,
+                     const testing::Matcher<std::string>& message) {
+    const v1::Model model = Settled(name, version);
+    EXPECT_EQ(model.state(), v1::Model::FAILED);
+    EXPECT_EQ(model.plan_id(), "");
+    EXPECT_THAT(model.error(), message);
+    inference::ModelInferRequest request = FloatRequest(name, {1});
+    request.set_model_version(version);
+    const grpc::Status status = test_.Infer(request);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_THAT(status.error_message(), message);
+  }
+  void ExpectServes(const std::string& name, const std::string& version, float x, float y) {
+    EXPECT_EQ(Settled(name, version).state(), v1::Model::READY) << name;
+    inference::ModelInferRequest request = FloatRequest(name, {x});
+    request.set_model_version(version);
+    inference::ModelInferResponse reply;
+    const grpc::Status status = test_.Infer(request, &reply);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(reply.raw_output_contents(0), FloatBytes({y}));
+  }
+  // While no server runs.
+  void Execute(const std::string& sql) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open((test_.options.state_dir + "/registry.db").c_str(), &db), SQLITE_OK);
+    char* error = nullptr;
+    EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
+    sqlite3_free(error);
+    sqlite3_close(db);
+  }
+
+  const TestModel model_ = ScaleModel({2});
+  PausedDisk disk_;
+  TestServer test_{{}, &disk_};
+};
+
+TEST_F(DamagedWeightsTest, AreRefusedByNameAndHealedByAnUpload) {
+  test_.Upload("m", model_);
+  test_.Upload("other", ScaleModel({5}));
+  const std::string path = PathOf(model_), right = ReadFile(path);
+  test_.server.reset();
+  Damage(path);
+  const std::string wrong = ReadFile(path);
+  test_.Restart();
+  ExpectRefused("m", "1",
+                AllOf(HasSubstr("model \"m\", version 1, is damaged"), HasSubstr("parameter \"w\""),
+                      HasSubstr(path), HasSubstr("has SHA-256 " + Sha256Hex(wrong)),
+                      HasSubstr("expected " + HexOf(model_)), HasSubstr("upload the model again")));
+  ExpectServes("other", "1", 2, 10);
+  EXPECT_FALSE(fs::exists(path));
+  const std::vector<std::string> quarantined = FilesBelow("quarantine");
+  ASSERT_EQ(quarantined.size(), 1u);
+  EXPECT_EQ(ReadFile(quarantined[0]), wrong);
+  EXPECT_THAT(Missing(model_), ElementsAre(model_.tensors.begin()->first));
+
+  test_.Upload("m", model_);
+  EXPECT_EQ(ReadFile(path), right);
+  ExpectServes("m", "1", 3, 6);
+  ExpectServes("m", "2", 3, 6);
+  EXPECT_THAT(Missing(model_), IsEmpty());
+  test_.Restart();
+  ExpectServes("m", "1", 3, 6);
+  ExpectServes("m", "2", 3, 6);
+}
+
+// The client sends bytes that the server believed to have.
+TEST_F(DamagedWeightsTest, OfAModelThatServesAreHealedByAnUpload) {
+  test_.Upload("m", model_);
+  Damage(PathOf(model_));
+  test_.Upload("again", model_);
+  ExpectServes("m", "1", 3, 6);
+  ExpectServes("again", "1", 3, 6);
+  EXPECT_EQ(FilesBelow("quarantine").size(), 1u);
+}
+
+TEST_F(DamagedWeightsTest, AreMissingToWhoAsksBeforeAnUpload) {
+  test_.Upload("m", model_);
+  EXPECT_THAT(Missing(model_), IsEmpty());
+  Damage(PathOf(model_));
+  EXPECT_THAT(Missing(model_), ElementsAre(model_.tensors.begin()->first));
+  ExpectRefused("m", "1", HasSubstr("parameter \"w\""));
+}
+
+TEST_F(DamagedWeightsTest, ModelsThatShareThemAreRefusedAndHealedTogether) {
+  test_.Upload("a", model_);
+  test_.Upload("b", model_);
+  test_.server.reset();
+  Damage(PathOf(model_));
+  test_.Restart();
+  ExpectRefused("a", "1", HasSubstr("model \"a\", version 1"));
+  ExpectRefused("b", "1", HasSubstr("model \"b\", version 1"));
+  test_.Upload("c", model_);
+  for (const char* name : {"a", "b", "c"}) ExpectServes(name, "1", 3, 6);
+}
+
+TEST_F(DamagedWeightsTest, ADamagedModelCanBeDeletedAndUploadedAnew) {
+  test_.Upload("m", model_);
+  test_.server.reset();
+  Damage(PathOf(model_));
+  test_.Restart();
+  ExpectRefused("m", "1", HasSubstr("is damaged"));
+  ASSERT_TRUE(test_.server->core().registry().Delete("m", "").ok());
+  test_.Upload("m", model_);
+  ExpectServes("m", "2", 3, 6);
+}
+
+TEST_F(DamagedWeightsTest, OfEveryKindAreRefusedAndHealed) {
+  const std::string path = PathOf(model_);
+  const std::vector<std::pair<std::function<void()>, std::string>> kinds = {
+      {[&] { fs::remove(path); }, "No such file"},
+      {[&] { fs::resize_file(path, 3); }, "has 3 bytes, the tensor has 4"},
+      {[&] { fs::resize_file(path, 5); }, "has 5 bytes, the tensor has 4"},
+      {[&] { fs::resize_file(path, 0); }, "has 0 bytes, the tensor has 4"},
+      {[&] { EXPECT_TRUE(fs::remove(path) && fs::create_directory(path)); }, "is no file"},
+      {[&] { EXPECT_TRUE(fs::remove(path) && mkfifo(path.c_str(), 0600) == 0); }, "is no file"},
+      {[&] { fs::remove(path), fs::create_symlink("nowhere", path); }, "No such file"}};
+  int version = 0;
+  for (const auto& [damage, message] : kinds) {
+    test_.Upload("m", model_);
+    test_.server.reset();
+    damage();
+    test_.Restart();
+    const std::string number = std::to_string(++version);
+    ExpectRefused("m", number, AllOf(HasSubstr(path), HasSubstr(message)));
+    test_.Upload("m", model_);
+    ExpectServes("m", number, 3, 6);
+    ExpectServes("m", std::to_string(++version), 3, 6);
+  }
+}
+
+TEST_F(DamagedWeightsTest, TapsDoNotServeThemEither) {
+  const TestModel chain = ChainModel({2});
+  test_.Upload("m", chain);
+  inference::ModelInferRequest request = FloatRequest("m", {3});
+  (*request.mutable_parameters())["taps"].set_string_param("hidden");
+  ASSERT_TRUE(test_.Infer(request).ok());
+  Damage(PathOf(chain));
+  EXPECT_EQ(Missing(chain).size(), 1u);
+  EXPECT_EQ(test_.Infer(request).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  test_.Upload("m", chain);
+  ExpectServes("m", "1", 3, 12);
+  request.set_model_version("1");
+  const grpc::Status tapped = test_.Infer(request);
+  EXPECT_TRUE(tapped.ok()) << tapped.error_message();
+}
+
+TEST_F(DamagedWeightsTest, AFileThatIsAsItWasIsNotReadAgain) {
+  test_.Upload("m", model_);
+  const std::string path = PathOf(model_);
+  for (int start = 0; start < 2; ++start) {
+    const auto verified = test_.server->core().registry().db().ReadVerified().value();
+    ASSERT_EQ(verified.size(), 1u);
+    EXPECT_EQ(verified[0].stamp, StampOf(path).value());
+    test_.Restart();
+    ExpectServes("m", "1", 3, 6);
+  }
+  // A copy has another inode: it is read once.
+  test_.server.reset();
+  fs::copy_file(path, path + "x");
+  fs::rename(path + "x", path);
+  test_.Restart();
+  ExpectServes("m", "1", 3, 6);
+  const auto verified = test_.server->core().registry().db().ReadVerified().value();
+  EXPECT_EQ(verified[0].stamp, StampOf(path).value());
+}
+
+// What a disk loses by itself: here the row says of the damaged file that it was looked at.
+TEST_F(DamagedWeightsTest, UnderAStampThatDidNotChangeAreFoundByTheFlag) {
+  test_.Upload("m", model_);
+  test_.server.reset();
+  Damage(PathOf(model_));
+  const FileStamp stamp = StampOf(PathOf(model_)).value();
+  Execute(absl::StrCat("UPDATE verified_tensors SET changed_ns=", stamp.changed_ns,
+                       ", modified_ns=", stamp.modified_ns));
+  test_.Restart();
+  EXPECT_EQ(Settled("m").state(), v1::Model::READY);
+  test_.server.reset();
+  test_.options.verify_weights = true;
+  test_.Restart();
+  ExpectRefused("m", "1", HasSubstr("is damaged"));
+  test_.Upload("m", model_);
+  ExpectServes("m", "1", 3, 6);
+}
+
+// A server that was killed after it moved the file, and before anything else.
+TEST_F(DamagedWeightsTest, AQuarantineThatWasCutOffIsGoneOnWith) {
+  test_.Upload("m", model_);
+  test_.server.reset();
+  fs::create_directory(test_.options.state_dir + "/quarantine");
+  fs::rename(PathOf(model_), test_.options.state_dir + "/quarantine/moved");
+  test_.Restart();
+  ExpectRefused("m", "1", HasSubstr("No such file"));
+  test_.Upload("m", model_);
+  ExpectServes("m", "1", 3, 6);
+}
+
+// One that was killed when the right bytes had their name, and their upload was not acknowledged.
+TEST_F(DamagedWeightsTest, AHealingThatWasCutOffHasHealed) {
+  test_.Upload("m", model_);
+  const std::string right = ReadFile(PathOf(model_));
+  test_.server.reset();
+  Damage(PathOf(model_));
+  test_.Restart();
+  ExpectRefused("m", "1", HasSubstr("is damaged"));
+  test_.server.reset();
+  std::ofstream(PathOf(model_), std::ios::binary) << right;
+  test_.Restart();
+  ExpectServes("m", "1", 3, 6);
+}
+
+TEST_F(DamagedWeightsTest, ADiskThatFailsWhileTheyAreHealedLeavesThemRefused) {
+  test_.Upload("m", model_);
+  test_.server.reset();
+  Damage(PathOf(model_));
+  test_.Restart();
+  ExpectRefused("m", "1", HasSubstr("is damaged"));
+  disk_.before = [] { return DiskError(ENOSPC, "rename", "tensor"); };
+  EXPECT_EQ(test_.Send(UploadMessages("m", model_)).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  ExpectRefused("m", "1", HasSubstr("is damaged"));
+  test_.Upload("m", model_);
+  ExpectServes("m", "1", 3, 6);
+}
+
+TEST_F(DamagedWeightsTest, ThatCannotBePutIntoQuarantineAreRefusedToo) {
+  test_.Upload("m", model_);
+  test_.server.reset();
+  Damage(PathOf(model_));
+  disk_.before = [] { return DiskError(EROFS, "rename", "quarantine"); };
+  test_.Restart();
+  ExpectRefused("m", "1", AllOf(HasSubstr("is damaged"), HasSubstr("Read-only file system")));
+  test_.Upload("m", model_);
+  ExpectServes("m", "1", 3, 6);
+}
+
+class DamagedBlobsTest : public DamagedWeightsTest {
+ protected:
+  static std::vector<float> Numbers(size_t count, float first) {
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i);
+    return values;
+  }
+  void Upload(const std::string& name, const OnnxFiles& model) {
+    v1::UploadModelResponse reply;
+    const grpc::Status status = test_.Send(OnnxMessages(name, model), &reply);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    test_.WaitForJob(reply.compile_job_id());
+  }
+  void ExpectOutputs(const std::string& name, const std::string& version,
+                     const std::map<std::string, std::vector<float>>& weights) {
+    EXPECT_EQ(Settled(name, version).state(), v1::Model::READY) << name << version;
+    inference::ModelInferRequest request = FloatRequest(name, {1});
+    request.set_model_version(version);
+    inference::ModelInferResponse reply;
+    const grpc::Status status = test_.Infer(request, &reply);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    for (int i = 0; i < reply.outputs_size(); ++i) {
+      const auto weight = weights.find(reply.outputs(i).name());
+      if (weight == weights.end()) continue;
+      EXPECT_EQ(reply.raw_output_contents(i), FloatBytes(weight->second)) << weight->first;
+    }
+  }
+
+  // Models "m" of both, and "a" of the first alone, in one file; the second is damaged.
+  void DamageTheSecond(size_t first, size_t second) {
+    const std::vector<float> a = Numbers(first, 1), b = Numbers(second, 5'000);
+    Upload("m", OnnxModelOf({{"a", a}, {"b", b}}));
+    Upload("a", OnnxModelOf({{"a", a}}));
+    ASSERT_EQ(FilesBelow("blobs").size(), 1u);
+    ASSERT_THAT(FilesBelow("tensors"), IsEmpty());
+    const std::string blob = FilesBelow("blobs")[0];
+    const size_t at = ReadFile(blob).find(FloatBytes(b));
+    test_.server.reset();
+    Damage(blob, static_cast<int64_t>(at) + 5);
+    test_.Restart();
+    ExpectRefused("m", "1",
+                  AllOf(HasSubstr("parameter \"b\""), HasSubstr(blob),
+                        HasSubstr(absl::StrCat("from byte ", at))));
+    ExpectOutputs("a", "1", {{"a", a}});
+    EXPECT_TRUE(fs::exists(blob)) << "other tensors lie in it";
+    EXPECT_EQ(FilesBelow("quarantine").size(), 1u);
+    Upload("m", OnnxModelOf({{"a", a}, {"b", b}}));
+    for (int start = 0; start < 2; ++start) {
+      ExpectOutputs("a", "1", {{"a", a}});
+      ExpectOutputs("m", "1", {{"a", a}, {"b", b}});
+      ExpectOutputs("m", "2", {{"a", a}, {"b", b}});
+      test_.Restart();
+    }
+    EXPECT_THAT(FilesBelow("aside"), IsEmpty());
+  }
+};
+
+// Most of the file is what was damaged, so that it comes as a range of the file again.
+TEST_F(DamagedBlobsTest, AreReplacedWhereTheyLie) {
+  DamageTheSecond(1'000, 7'000);
+  EXPECT_THAT(FilesBelow("tensors"), IsEmpty());
+}
+
+TEST_F(DamagedBlobsTest, OfAFewOfTheirBytesGetAFileOfTheirOwn) {
+  DamageTheSecond(7'000, 1'000);
+  EXPECT_EQ(FilesBelow("tensors").size(), 1u);
+  EXPECT_EQ(FilesBelow("blobs").size(), 1u);
+}
+
+class DamagedGraphTest : public DamagedWeightsTest {};
+
+TEST_F(DamagedGraphTest, IsRefusedByName) {
+  test_.Upload("m", model_);
+  test_.Upload("doubled", ChainModel({2}));
+  test_.server.reset();
+  // Another graph that could be served: y = relu(2 x * w).
+  Execute(
+      "UPDATE versions SET graph=(SELECT graph FROM versions WHERE name='doubled') "
+      "WHERE name='m'");
+  test_.Restart();
+  const v1::Model model = test_.Get("m");
+  EXPECT_EQ(model.state(), v1::Model::FAILED);
+  const auto named = AllOf(HasSubstr("model \"m\", version 1, is damaged"),
+                           HasSubstr("registry.db holds of it has SHA-256"), HasSubstr("expected"),
+                           HasSubstr("upload the model again, and delete this version"));
+  EXPECT_THAT(model.error(), named);
+  const grpc::Status status = test_.Infer(FloatRequest("m", {3}));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), named);
+  ExpectServes("doubled", "1", 3, 12);
+  // A job makes no plan of it.
+  grpc::ClientContext context;
+  v1::StartCompileRequest request;
+  request.set_model("m");
+  v1::CompileJob job;
+  ASSERT_TRUE(test_.compile->StartCompile(&context, request, &job).ok());
+  EXPECT_EQ(test_.WaitForJob(job.id()).phase(), v1::CompileJob::FAILED);
+  EXPECT_THAT(test_.Get("m").error(), named);
+  test_.Upload("m", model_);
+  ExpectServes("m", "", 3, 6);
+}
+
+// What is said of a tensor in a damaged row is not believed of the others that have it.
+TEST_F(DamagedGraphTest, SoIsAVersionWhoseTensorsChanged) {
+  test_.Upload("m", model_);
+  test_.Upload("a", model_);
+  test_.Upload("z", model_);
+  test_.server.reset();
+  Execute("UPDATE version_tensors SET bytes=-1 WHERE name='m'");
+  test_.Restart();
+  EXPECT_EQ(test_.Get("m").state(), v1::Model::FAILED);
+  EXPECT_THAT(test_.Get("m").error(), HasSubstr("is damaged"));
+  ExpectServes("a", "1", 3, 6);
+  ExpectServes("z", "1", 3, 6);
+  EXPECT_TRUE(fs::exists(PathOf(model_)));
+}
+
+TEST_F(DamagedGraphTest, SoIsAVersionThatWouldBeServedOtherwise) {
+  for (const char* change :
+       {"deterministic=1", "approximate=1", "search_budget='1h'", "batch_dim='n'",
+        "disable_rules='algebra'", "notes=x'00'", "format='onnx'"}) {
+    const v1::UploadModelResponse stored = test_.Upload("m", model_);
+    test_.server.reset();
+    Execute(absl::StrCat("UPDATE versions SET ", change));
+    test_.Restart();
+    EXPECT_EQ(test_.Get("m", stored.version()).state(), v1::Model::FAILED) << change;
+    ASSERT_TRUE(test_.server->core().registry().Delete("m", "").ok());
+  }
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,232 @@
+// A start with a registry.db that was missing or empty took every tensor for one that nobody wanted
+// and deleted it. And what a start makes of each file of the state directory that is missing,
+// empty, a directory or garbage.
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/core_testing.h"
+#include "server/log.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+class RegistryLostTest : public CoreTest {
+ protected:
+  void SetUp() override {
+    CoreTest::SetUp();
+    Store("m", model_);
+    tensor_ = core_->registry().tensors().PathOf(model_.tensors.begin()->first);
+    core_.reset();
+  }
+
+  std::string Path(const std::string& name) const { return options_.state_dir + "/" + name; }
+  void RemoveRegistry() const {
+    for (const char* name : {"registry.db", "registry.db-wal", "registry.db-shm"}) {
+      fs::remove(Path(name));
+    }
+  }
+  absl::Status Start() {
+    auto core = ServerCore::Create(options_, EvaluatorFactory(control_));
+    if (!core.ok()) return core.status();
+    core_ = *std::move(core);
+    return absl::OkStatus();
+  }
+  // What the start writes to the log.
+  std::string LogOfStart() {
+    testing::internal::CaptureStderr();
+    InitLog("info", "text");
+    const absl::Status started = Start();
+    std::string log = testing::internal::GetCapturedStderr();
+    InitLog("error", "text");
+    EXPECT_TRUE(started.ok()) << started;
+    return log;
+  }
+  std::vector<std::string> FilesBelow(const std::string& name) const {
+    std::vector<std::string> files;
+    if (!fs::exists(Path(name))) return files;
+    for (const auto& entry : fs::recursive_directory_iterator(Path(name))) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    }
+    return files;
+  }
+  void ExpectServes() {
+    const auto version = core_->registry().Find("m", "");
+    ASSERT_TRUE(version.ok()) << version.status();
+    ASSERT_TRUE(Await(**version).ok());
+    EXPECT_EQ(Run(**version, 3).value(), 6);
+  }
+
+  const TestModel model_ = ScaleModel({2});
+  std::string tensor_;
+};
+
+TEST_F(RegistryLostTest, WeightsAreKeptWhereItIsMissing) {
+  RemoveRegistry();
+  const std::string log = LogOfStart();
+  EXPECT_FALSE(fs::exists(tensor_));
+  const std::vector<std::string> kept = FilesBelow("aside");
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(fs::file_size(kept[0]), sizeof(float));
+  EXPECT_THAT(log, AllOf(HasSubstr("registry.db is missing or empty, but there are weights"),
+                         HasSubstr("files=1"), HasSubstr("put the registry.db back"),
+                         HasSubstr("rm -r " + Path("aside/"))));
+}
+
+TEST_F(RegistryLostTest, WeightsAreKeptWhereItIsEmpty) {
+  RemoveRegistry();
+  WriteFile(Path("registry.db"), "");
+  const std::string log = LogOfStart();
+  EXPECT_EQ(FilesBelow("aside").size(), 1u);
+  EXPECT_THAT(log, HasSubstr("registry.db is missing or empty"));
+}
+
+TEST_F(RegistryLostTest, ThoseThatTheRegistryNamesAgainAreTakenBack) {
+  fs::rename(Path("registry.db"), Path("saved.db"));
+  RemoveRegistry();
+  ASSERT_TRUE(Start().ok());
+  EXPECT_FALSE(fs::exists(tensor_));
+  core_.reset();
+  RemoveRegistry();
+  fs::rename(Path("saved.db"), Path("registry.db"));
+  EXPECT_THAT(LogOfStart(), HasSubstr("put aside were taken back"));
+  EXPECT_TRUE(fs::exists(tensor_));
+  EXPECT_TRUE(FilesBelow("aside").empty());
+  ExpectServes();
+}
+
+// An older copy of the registry does not know the later models.
+TEST_F(RegistryLostTest, WeightsOfLaterModelsAreKeptUnderAnOlderRegistry) {
+  fs::copy_file(Path("registry.db"), Path("saved.db"));
+  ASSERT_TRUE(Start().ok());
+  Store("later", ScaleModel({5}));
+  core_.reset();
+  RemoveRegistry();
+  fs::rename(Path("saved.db"), Path("registry.db"));
+  EXPECT_THAT(LogOfStart(), HasSubstr("no model in registry.db names"));
+  EXPECT_EQ(FilesBelow("aside").size(), 1u);
+  ExpectServes();
+}
+
+TEST_F(RegistryLostTest, EachStartHasAFolderOfItsOwn) {
+  for (size_t starts = 1; starts <= 3; ++starts) {
+    fs::create_directories(Path("tensors/ff"));
+    WriteFile(Path("tensors/ff/0123"), "bytes");
+    ASSERT_TRUE(Start().ok());
+    core_.reset();
+    EXPECT_EQ(FilesBelow("aside").size(), starts);
+  }
+  ASSERT_TRUE(Start().ok());
+  ExpectServes();
+}
+
+// A disk that moves nothing out of the folders of tensors.
+class StuckDisk final : public Disk {
+ public:
+  absl::Status Rename(const std::string&, const std::string& to) override {
+    return DiskError(EROFS, "rename to", to);
+  }
+};
+
+TEST_F(RegistryLostTest, WhatCannotBePutAsideStays) {
+  RemoveRegistry();
+  StuckDisk disk;
+  core_ = ServerCore::Create(options_, EvaluatorFactory(control_), &disk).value();
+  EXPECT_TRUE(fs::exists(tensor_));
+  core_.reset();
+}
+
+TEST_F(RegistryLostTest, ADamagedOneIsRefusedAndStays) {
+  const auto size = fs::file_size(Path("registry.db"));
+  std::string bytes(size, '\0');
+  std::ifstream(Path("registry.db"), std::ios::binary)
+      .read(bytes.data(), static_cast<std::streamsize>(size));
+  std::string torn = bytes, shuffled = bytes;
+  torn.resize(size / 2 / 4096 * 4096);
+  for (size_t at = 4096; at < size; at += 4096) shuffled[at] = '\x7f';  // of each page its kind
+  for (const std::string& damaged : {std::string("no database at all"), torn, shuffled}) {
+    RemoveRegistry();
+    WriteFile(Path("registry.db"), damaged);
+    const absl::Status started = Start();
+    EXPECT_EQ(started.code(), absl::StatusCode::kFailedPrecondition) << started;
+    EXPECT_THAT(std::string(started.message()),
+                AllOf(HasSubstr(Path("registry.db")), HasSubstr("put a copy of it back")));
+    EXPECT_TRUE(fs::exists(tensor_));
+    EXPECT_EQ(fs::file_size(Path("registry.db")), damaged.size());
+  }
+  RemoveRegistry();
+  WriteFile(Path("registry.db"), bytes);
+  ASSERT_TRUE(Start().ok());
+  ExpectServes();
+}
+
+// SQLite deletes the log of a file that is missing.
+TEST_F(RegistryLostTest, ItsLogIsKept) {
+  RemoveRegistry();
+  WriteFile(Path("registry.db-wal"), "all that is left");
+  ASSERT_TRUE(Start().ok());
+  core_.reset();
+  int kept = 0;
+  for (const auto& entry : fs::directory_iterator(options_.state_dir)) {
+    const bool aside = entry.path().filename().string().starts_with("registry.db-wal.aside-");
+    if (aside) EXPECT_EQ(fs::file_size(entry.path()), 16u);
+    kept += aside ? 1 : 0;
+  }
+  EXPECT_EQ(kept, 1);
+}
+
+TEST_F(RegistryLostTest, WhatIsADirectoryIsRefusedByName) {
+  for (const char* name : {"registry.db", "lock"}) {
+    fs::rename(Path(name), Path("saved"));
+    fs::create_directory(Path(name));
+    const absl::Status started = Start();
+    EXPECT_EQ(started.code(), absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_THAT(std::string(started.message()), HasSubstr(Path(name)));
+    fs::remove(Path(name));
+    fs::rename(Path("saved"), Path(name));
+  }
+  EXPECT_TRUE(fs::exists(tensor_));
+  ASSERT_TRUE(Start().ok());
+  ExpectServes();
+}
+
+TEST_F(RegistryLostTest, WhatIsNoDirectoryIsRefusedByName) {
+  for (const char* name : {"tensors", "blobs", "tmp"}) {
+    fs::rename(Path(name), Path("saved"));
+    WriteFile(Path(name), "a file");
+    const absl::Status started = Start();
+    EXPECT_EQ(started.code(), absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_THAT(std::string(started.message()), HasSubstr(Path(name)));
+    fs::remove(Path(name));
+    fs::rename(Path("saved"), Path(name));
+  }
+  ASSERT_TRUE(Start().ok());
+  ExpectServes();
+}
+
+TEST_F(RegistryLostTest, WhatHoldsNothingThatLastsIsMadeAnew) {
+  fs::create_directories(Path("tmp/folder/inner"));
+  WriteFile(Path("tmp/folder/inner/file"), "left");
+  WriteFile(Path("lock"), "no number");
+  WriteFile(Path("plans"), "a file");
+  fs::remove_all(Path("blobs"));
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(fs::is_empty(Path("tmp")));
+  EXPECT_TRUE(fs::is_directory(Path("blobs")));
+  ExpectServes();
+}
+
+}  // namespace
+}  // namespace athanor
