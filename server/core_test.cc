@@ -205,8 +205,8 @@ TEST_F(CoreTest, AVersionKnowsTheMagnitudesOfItsParameters) {
 TEST_F(CoreTest, AnUploadPinsTheTensorsItReliesOn) {
   const TestModel model = ScaleModel({4});
   Store("first", model);
-  auto messages = UploadMessages("second", model);
-  messages[0].mutable_header()->clear_tensors();
+  const auto messages =
+      ProvedMessages("second", model, core_->registry().challenges().New(Challenges::Clock::now()));
   Upload upload(&core_->registry(), &core_->ledger(), core_->options());
   ASSERT_TRUE(upload.Take(messages.front()).ok());
   ASSERT_TRUE(core_->registry().Delete("first", "").ok());
@@ -227,7 +227,7 @@ TEST_F(CoreTest, AnAbandonedUploadGivesEverythingBack) {
     EXPECT_THAT(std::string(upload.CutOff().message()), HasSubstr("offset 4 of 8"));
   }
   EXPECT_EQ(core_->ledger().used(), 0);
-  EXPECT_EQ(core_->registry().Missing({model.tensors.begin()->first}).size(), 1u);
+  EXPECT_EQ(core_->registry().TensorBytes(model.tensors.begin()->first), -1);
 }
 
 }  // namespace

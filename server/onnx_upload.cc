@@ -17,6 +17,7 @@
 #include "compiler/frontend/onnx/model.h"
 #include "compiler/frontend/onnx/wire.h"
 #include "compiler/ir/message.h"
+#include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "server/chunk_bytes.h"
 
@@ -237,6 +238,7 @@ absl::StatusOr<OnnxUpload::Imported> OnnxUpload::Import(const std::function<bool
   if (!imported.ok()) return imported.status();
   model_.reset();
   parameters_ = std::move(imported->parameters);
+  seals_.resize(parameters_.size());
   absl::StatusOr<std::vector<std::string>> hashes = HashParameters(cancelled);
   if (!hashes.ok()) return hashes.status();
   hashes_ = *std::move(hashes);
@@ -256,6 +258,7 @@ absl::StatusOr<std::vector<std::string>> OnnxUpload::HashParameters(
     if (const SpooledFile::Contents* contents = ContentsOf(tensor);
         contents != nullptr && tensor.elem != onnx::Elem::kBool) {
       found[i] = contents->hash;
+      seals_[i] = contents->seal;
     }
     if (!found[i]->empty()) continue;
     left.push_back(i);
@@ -278,6 +281,7 @@ absl::StatusOr<std::vector<std::string>> OnnxUpload::HashParameters(
         return absl::OkStatus();
       };
       const absl::Status s = onnx::ForEachPiece(parameters_[i], *reader_, kPieceBytes, take);
+      seals_[i] = sha256.With(kSealSuffix);
       found[i] = s.ok() ? absl::StatusOr<std::string>(sha256.Finish()) : s;
       if (!s.ok()) stop = true;
     }
@@ -367,6 +371,7 @@ absl::StatusOr<std::vector<Registry::NewTensor>> OnnxUpload::Tensors() {
     if (!reservation.ok()) return reservation.status();
     Registry::NewTensor& tensor = tensors.emplace_back();
     tensor.hash = hashes_[i];
+    tensor.seal = seals_[i];
     tensor.reservation = *std::move(reservation);
     if (const SpooledFile::Contents* contents = ContentsOf(parameter); contents != nullptr) {
       tensor.magnitude.emplace(contents->dtype, contents->magnitude);

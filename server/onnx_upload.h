@@ -100,6 +100,7 @@ class OnnxUpload {
   std::unique_ptr<Reader> reader_;
   std::vector<onnx::StoredTensor> parameters_;
   std::vector<std::string> hashes_;  // of parameters_
+  std::vector<std::string> seals_;   // of parameters_, from the same passes
   std::vector<std::unique_ptr<TensorWriter>> writers_;
   std::vector<Registry::Pins> pins_;
 };

@@ -71,10 +71,9 @@ constexpr FlagRow kFlags[] = {
     {"search_cores", FlagType::kInt, &O::search_cores, 0, 4095,
      "cores that requests leave to searches and builds; 0: they share all, and searches give way"},
     {"search_budget", FlagType::kString, &O::search_budget, 0, 0,
-     "how long to search for faster plans per model: a time (30s) from the search's first step on, "
-     "whatever it waits for, a number of measured candidates (200c), fast (the cost model chooses) "
-     "or exhaust (all is measured), alone or within a limit "
-     "(exhaust:5m); 0: baseline only"},
+     "how long to search for faster plans per model: a time (30s) from the first step on, measured "
+     "candidates (200c), fast (the cost model chooses) or exhaust (all is measured), alone or in a "
+     "limit (exhaust:5m); 0: baseline only"},
     {"search_seed", FlagType::kInt, &O::search_seed, 1, kTop, "of every search's random choices"},
     {"disable_rules", FlagType::kString, &O::disable_rules, 0, 0,
      "rules, or families of rules, that no search uses, separated by commas"},

@@ -78,6 +78,7 @@ absl::Status Registry::Load() {
       if (entry != tensor_entries_.end()) entry->second.verified = row.stamp;
     }
   }
+  if (absl::Status s = LoadSeals(); !s.ok()) return s;
   return LoadMagnitudes();
 }
 
@@ -133,6 +134,7 @@ void Registry::LoadVersion(VersionRow row) {
     if (row.damage.empty() || entry.references == 0) entry.bytes = tensor.bytes;
     entry.held = true;
     if (entry.references++ > 0) continue;
+    entry.seal = tensor.seal;
     if (!tensor.blob.empty()) {
       entry.range = TensorStore::Range{tensor.blob, tensor.blob_offset};
       ++blobs_[tensor.blob];
@@ -223,18 +225,6 @@ bool Registry::Holds(const std::string& hash) const {
   return it != tensor_entries_.end() && it->second.held;
 }
 
-std::vector<std::string> Registry::Missing(absl::Span<const std::string> hashes) {
-  for (const std::string& hash : hashes) CheckTensor(hash).IgnoreError();
-  SaveVerified();
-  std::vector<std::string> missing;
-  absl::flat_hash_set<absl::string_view> seen;
-  MutexLock lock(mu_);
-  for (const std::string& hash : hashes) {
-    if (!Holds(hash) && seen.insert(hash).second) missing.push_back(hash);
-  }
-  return missing;
-}
-
 int64_t Registry::TensorBytes(const std::string& hash) const {
   MutexLock lock(mu_);
   return Holds(hash) ? tensor_entries_.find(hash)->second.bytes : -1;
@@ -247,11 +237,7 @@ absl::StatusOr<Registry::Pins> Registry::Pin(absl::Span<const std::string> hashe
   Pins pins;
   MutexLock lock(mu_);
   for (const std::string& hash : hashes) {
-    if (!Holds(hash)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("tensor ", absl::BytesToHexString(hash),
-                       " is neither held nor uploaded; see MissingTensors"));
-    }
+    if (!Holds(hash)) return NeitherSentNorProved(hash);
   }
   for (const std::string& hash : hashes) ++tensor_entries_[hash].references;
   pins.registry_ = this;
@@ -312,6 +298,7 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
   absl::Cleanup tell = [&] { TellHealed(healed); };
   // Referenced tensors stay: no other change waits while their contents are read.
   if (s.ok()) row.magnitudes = FindMagnitudes(version.get());
+  if (s.ok()) FindSeals(&row.tensors);
   {
     MutexLock change(change_mu_);
     if (s.ok()) s = CheckRoom(row.name);

@@ -27,6 +27,7 @@
 #include "absl/types/span.h"
 #include "compiler/frontend/frontend.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "server/challenges.h"
 #include "server/metrics/metrics.h"
 #include "server/model_version.h"
 #include "server/options.h"
@@ -83,12 +84,17 @@ class Registry {
   // A tensor's file is hashed before it is relied on, unless it is as it was when that was done
   // before (FileStamp). Where it is damaged or gone the tensor is not held any more, and no version
   // that has it is served until an upload has brought it again.
-  //
-  // Those of `hashes` that are not held, in order, each once. Looks at the files.
-  std::vector<std::string> Missing(absl::Span<const std::string> hashes);
+
   int64_t TensorBytes(const std::string& hash) const;  // -1: it is not held
   // FAILED_PRECONDITION names a hash that is not held. Looks at the files.
   absl::StatusOr<Pins> Pin(absl::Span<const std::string> hashes);
+  // Whether the tensor is held and `proof` shows that who sent it has the bytes
+  // (deploy/bazel/libs/possession.h). Takes as long for one that is not held; the file is looked at
+  // after a right proof only. What may be said to who fails it, and where Pin fails, is the same:
+  // NeitherSentNorProved.
+  bool Proves(const std::string& nonce, const std::string& hash, const std::string& proof);
+  static absl::Status NeitherSentNorProved(const std::string& hash);
+  Challenges& challenges() { return challenges_; }
   absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash);
   // Whether all that is stored of a version is as it should be. FAILED_PRECONDITION names what is
   // damaged and what to do; CANCELLED: `stop` said so.
@@ -112,6 +118,7 @@ class Registry {
     int64_t offset = 0;
     // As elements of a dtype, where that is known already (compiler/ir/magnitude.h).
     std::optional<std::pair<DType, std::optional<int>>> magnitude;
+    std::string seal;  // where it is known already
   };
   absl::Status Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
                    std::vector<NewTensor> tensors);
@@ -156,6 +163,7 @@ class Registry {
     std::optional<FileStamp> verified;               // of its file, when it had the tensor's hash
     std::optional<TensorStore::Range> range;         // else a file of its own
     std::map<DType, std::optional<int>> magnitudes;  // as far as they were looked for
+    std::string seal;                                // empty: not known
     ServerLedger::Reservation reservation;
   };
   struct Name {
@@ -177,6 +185,9 @@ class Registry {
   // from their contents. Returns what it gave, by tensor and dtype. Nothing is known of a tensor
   // that cannot be read.
   std::vector<MagnitudeRow> FindMagnitudes(ModelVersion* version);
+  absl::Status LoadSeals();
+  // Into each row: what is known of its tensor, else from its contents.
+  void FindSeals(std::vector<TensorRow>* rows);
   void Unpin(absl::Span<const std::string> hashes);
   bool Holds(const std::string& hash) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Unreference(const std::string& hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -227,6 +238,7 @@ class Registry {
   Metrics& metrics_;
   std::unique_ptr<TensorStore> tensors_;
   std::unique_ptr<RegistryDb> db_;
+  Challenges challenges_;
   Mutex hook_mu_;
   ServingHook hook_ ABSL_GUARDED_BY(hook_mu_);
   HealedHook healed_hook_ ABSL_GUARDED_BY(hook_mu_);

@@ -61,6 +61,8 @@ constexpr const char* kSchemaSteps[] = {
        CREATE TABLE verified_tensors(
          hash BLOB NOT NULL PRIMARY KEY, inode INTEGER NOT NULL, bytes INTEGER NOT NULL,
          modified_ns INTEGER NOT NULL, changed_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;)",
+    R"(CREATE TABLE tensor_seals(hash BLOB NOT NULL PRIMARY KEY, seal BLOB NOT NULL)
+         STRICT, WITHOUT ROWID;)",
 };
 constexpr absl::string_view kFullRange = "";
 // What was acknowledged is neither lost with the power nor begun anew.
@@ -153,13 +155,15 @@ absl::Status RegistryDb::Transaction(absl::FunctionRef<absl::Status()> body) {
 
 absl::Status RegistryDb::ReadTensors(VersionRow* row) {
   Statement read(file_.db(),
-                 "SELECT hash, bytes, blob, blob_offset FROM version_tensors "
-                 "LEFT JOIN tensor_blobs USING(hash) WHERE name=?1 AND version=?2");
+                 "SELECT hash, bytes, blob, blob_offset, seal FROM version_tensors "
+                 "LEFT JOIN tensor_blobs USING(hash) LEFT JOIN tensor_seals USING(hash) "
+                 "WHERE name=?1 AND version=?2");
   read.Text(row->name).Int(row->version);
   int code = 0;
   while ((code = read.Step()) == SQLITE_ROW) {
     TensorRow& tensor = row->tensors.emplace_back();
     tensor = {std::string(read.BytesAt(0)), read.IntAt(1)};
+    if (!read.IsNull(4)) tensor.seal = std::string(read.BytesAt(4));
     if (read.IsNull(2)) continue;
     tensor.blob = std::string(read.BytesAt(2));
     tensor.blob_offset = read.IntAt(3);
@@ -309,6 +313,20 @@ absl::Status RegistryDb::SetVerified(const std::vector<VerifiedRow>& rows) {
   return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return InsertVerified(rows); });
 }
 
+absl::Status RegistryDb::InsertSeals(const std::vector<TensorRow>& rows) {
+  for (const TensorRow& row : rows) {
+    if (row.seal.empty()) continue;
+    Statement insert(file_.db(), "INSERT OR IGNORE INTO tensor_seals VALUES(?1, ?2)");
+    if (insert.Blob(row.hash).Blob(row.seal).Step() != SQLITE_DONE) return Error("write");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RegistryDb::AddSeals(const std::vector<TensorRow>& rows) {
+  MutexLock lock(mu_);
+  return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return InsertSeals(rows); });
+}
+
 absl::Status RegistryDb::InsertMagnitudes(const std::vector<MagnitudeRow>& rows) {
   for (const MagnitudeRow& row : rows) {
     Statement insert(file_.db(), "INSERT OR IGNORE INTO tensor_magnitudes VALUES(?1, ?2, ?3)");
@@ -341,6 +359,7 @@ absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
   if (version.Step() != SQLITE_DONE) return Error("write");
   if (absl::Status s = InsertTensors(row); !s.ok()) return s;
   if (absl::Status s = InsertVerified(row.verified); !s.ok()) return s;
+  if (absl::Status s = InsertSeals(row.tensors); !s.ok()) return s;
   return InsertMagnitudes(row.magnitudes);
 }
 
@@ -380,6 +399,7 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
     }
     return file_.Execute(
         "DELETE FROM tensor_magnitudes WHERE hash NOT IN (SELECT hash FROM version_tensors);"
+        "DELETE FROM tensor_seals WHERE hash NOT IN (SELECT hash FROM version_tensors);"
         "DELETE FROM tensor_blobs WHERE hash NOT IN (SELECT hash FROM version_tensors);"
         "DELETE FROM verified_tensors WHERE hash NOT IN (SELECT hash FROM version_tensors)");
   });

@@ -7,8 +7,9 @@
 // Tables: versions (a row per model version), version_tensors (its parameters), version_plans (the
 // plans that serve it or can be pinned, by id: their bodies are the cache's), names (per model: the
 // next version number, what serves), tensor_magnitudes (what is known of tensors' contents),
-// tensor_blobs (where those are that have no file of their own) and verified_tensors (which files
-// were found to hold what they should), kept as long as a version has the tensor. Tensor bytes are
+// tensor_blobs (where those are that have no file of their own), verified_tensors (which files were
+// found to hold what they should) and tensor_seals (secrets by which clients prove that they have
+// the bytes), kept as long as a version has the tensor. Tensor bytes are
 // files (tensor_store.h). Schema changes are numbered steps applied at start (PRAGMA user_version).
 // Thread-safe.
 //
@@ -37,6 +38,7 @@ struct TensorRow {
   int64_t bytes = 0;
   std::string blob;  // 32 bytes: the file that holds it at `blob_offset`; empty: one of its own
   int64_t blob_offset = 0;
+  std::string seal;  // 32 bytes (deploy/bazel/libs/possession.h); empty: not known
 };
 
 // What is known of a tensor's contents as elements of a dtype (compiler/ir/magnitude.h).
@@ -113,6 +115,8 @@ class RegistryDb {
   absl::Status SetVerified(const std::vector<VerifiedRow>& rows);
   // Those that are known already stay as they are.
   absl::Status AddMagnitudes(const std::vector<MagnitudeRow>& rows);
+  // Of `rows`, what is known of them; those that are known already stay as they are.
+  absl::Status AddSeals(const std::vector<TensorRow>& rows);
   // Also writes the name's next version number.
   absl::Status AddVersion(const VersionRow& row);
   absl::Status DeleteVersions(const std::string& name, const std::vector<int64_t>& versions);
@@ -135,6 +139,7 @@ class RegistryDb {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertVersion(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertTensors(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertSeals(const std::vector<TensorRow>& rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertMagnitudes(const std::vector<MagnitudeRow>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertVerified(const std::vector<VerifiedRow>& rows)

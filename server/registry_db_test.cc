@@ -109,6 +109,32 @@ TEST(RegistryDbTest, KeepsWhatIsKnownOfTensorsAsLongAsAVersionHasThem) {
   EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none", "a f16 20"));
 }
 
+TEST(RegistryDbTest, KeepsSealsAsLongAsAVersionHasTheTensor) {
+  const std::string path = FreshPath("seals");
+  const std::string a(32, 'a'), b(32, 'b'), seal(32, 's');
+  VersionRow row{.name = "m", .version = 1, .format = "athanor"};
+  row.tensors = {{a, 4}, {b, 8}};
+  row.tensors[0].seal = seal;
+  const auto db = RegistryDb::Open(path).value();
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  const auto seals = [&] {
+    std::vector<std::string> all;
+    const std::vector<VersionRow> rows = db->ReadVersions().value();
+    for (const TensorRow& tensor : rows[0].tensors) all.push_back(tensor.hash + tensor.seal);
+    return all;
+  };
+  EXPECT_THAT(seals(), testing::UnorderedElementsAre(a + seal, b));
+  // One that is known already stays.
+  row.tensors[0].seal = std::string(32, 'x');
+  row.tensors[1].seal = std::string(32, 't');
+  ASSERT_TRUE(db->AddSeals(row.tensors).ok());
+  EXPECT_THAT(seals(), testing::UnorderedElementsAre(a + seal, b + std::string(32, 't')));
+  ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
+  row.tensors = {{a, 4}};
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  EXPECT_THAT(seals(), testing::UnorderedElementsAre(a));
+}
+
 TEST(RegistryDbTest, KeepsWhereTensorsAreAsLongAsAVersionHasThem) {
   const std::string path = FreshPath("blobs");
   const std::string a(32, 'a'), b(32, 'b'), blob(32, '\0');

@@ -213,6 +213,7 @@ void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors)
     // Someone else's upload of the same tensor may have brought a reservation already.
     if (entry.reservation.bytes() == 0) entry.reservation = std::move(tensor.reservation);
     if (tensor.blob != nullptr) ++blobs_[tensor.blob->name()];
+    if (entry.seal.empty()) entry.seal = std::move(tensor.seal);
     if (tensor.magnitude.has_value()) {
       entry.magnitudes[tensor.magnitude->first] = tensor.magnitude->second;
     }

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "deploy/bazel/libs/possession.h"
+
 namespace athanor {
 
 SpooledFile::SpooledFile(Disk* disk, std::string path, int64_t bytes)
@@ -49,7 +51,9 @@ void SpooledFile::Read(absl::string_view data) {
     data.remove_prefix(size);
     at += static_cast<int64_t>(size);
     if (!inside || at < until) continue;
-    contents_[{part.offset, part.bytes}] = {sha256_->Finish(), part.dtype, magnitude_->Found()};
+    const std::string seal = sha256_->With(kSealSuffix);
+    contents_[{part.offset, part.bytes}] = {sha256_->Finish(), seal, part.dtype,
+                                            magnitude_->Found()};
     sha256_.reset();
     ++next_;
   }

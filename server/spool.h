@@ -51,6 +51,7 @@ class SpooledFile {
   std::string_view view() const { return {static_cast<const char*>(map_), size_t(bytes_)}; }
   struct Contents {
     std::string hash;  // SHA-256
+    std::string seal;  // known to who has the bytes (deploy/bazel/libs/possession.h)
     DType dtype;
     std::optional<int> magnitude;  // as elements of this dtype (compiler/ir/magnitude.h)
   };

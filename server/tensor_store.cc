@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "deploy/bazel/libs/possession.h"
 
 namespace athanor {
 namespace {
@@ -98,6 +99,7 @@ absl::Status TensorWriter::Append(absl::string_view data) {
 absl::Status TensorWriter::Verify() {
   if (absl::Status s = OpenFile(); !s.ok()) return s;  // an empty tensor has seen no Append
   CloseFile();
+  seal_ = sha256_.With(kSealSuffix);
   const std::string found = sha256_.Finish();
   if (found != hash_) {
     return absl::InvalidArgumentError(absl::StrCat("tensor ", absl::BytesToHexString(hash_),

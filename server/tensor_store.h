@@ -62,6 +62,8 @@ class TensorWriter {
   const std::string& hash() const { return hash_; }
   int64_t bytes() const { return bytes_; }      // announced
   int64_t written() const { return written_; }  // so far
+  // Known to who has the bytes (deploy/bazel/libs/possession.h). REQUIRES: Verify() passed
+  const std::string& seal() const { return seal_; }
 
   // REQUIRES: written() + data.size() <= bytes()
   absl::Status Append(absl::string_view data);
@@ -85,6 +87,7 @@ class TensorWriter {
   int64_t written_ = 0;
   bool published_ = false;
   Sha256 sha256_;
+  std::string seal_;
 };
 
 class TensorStore {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/frontend/frontend.h"
+#include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
 #include "server/restore/plan_keeper.h"
@@ -217,6 +218,20 @@ std::vector<v1::UploadModelRequest> UploadMessages(const std::string& name, cons
   }
   messages.emplace_back().mutable_commit();
   return messages;
+}
+
+std::vector<v1::UploadModelRequest> ProvedMessages(const std::string& name, const TestModel& model,
+                                                   const std::string& nonce) {
+  std::vector<v1::UploadModelRequest> messages = UploadMessages(name, model);
+  v1::UploadHeader* header = messages[0].mutable_header();
+  header->clear_tensors();
+  header->set_nonce(nonce);
+  for (const auto& [hash, bytes] : model.tensors) {
+    v1::TensorProof* proof = header->add_proofs();
+    proof->set_hash(hash);
+    proof->set_proof(PossessionProof(nonce, hash, SealOf(bytes)));
+  }
+  return {messages.front(), messages.back()};
 }
 
 inference::ModelInferRequest FloatRequest(const std::string& model, const std::vector<float>& x) {

@@ -140,6 +140,9 @@ TestModel GatherModel(const std::vector<float>& table);
 // The messages of an upload, chunks of at most `chunk` bytes; tests change them.
 std::vector<v1::UploadModelRequest> UploadMessages(const std::string& name, const TestModel& model,
                                                    size_t chunk = 1 << 20);
+// Those of one that sends no tensor, but proofs made of a nonce of the server's.
+std::vector<v1::UploadModelRequest> ProvedMessages(const std::string& name, const TestModel& model,
+                                                   const std::string& nonce);
 inference::ModelInferRequest FloatRequest(const std::string& model, const std::vector<float>& x);
 
 std::string FreshDirectory();

@@ -271,6 +271,7 @@ absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
   for (const TensorRow& tensor : row_.tensors) {
     if (!sent.contains(tensor.hash)) held.push_back(tensor.hash);
   }
+  if (absl::Status s = CheckProofs(header, held); !s.ok()) return s;
   absl::StatusOr<Registry::Pins> pins = registry_->Pin(held);
   if (!pins.ok()) return pins.status();
   pins_ = *std::move(pins);
@@ -283,19 +284,27 @@ absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
   return absl::OkStatus();
 }
 
+absl::Status Upload::CheckProofs(const v1::UploadHeader& header,
+                                 absl::Span<const std::string> hashes) {
+  const bool good = registry_->challenges().Take(header.nonce(), Challenges::Clock::now());
+  absl::flat_hash_map<std::string, std::string> proofs;
+  for (const v1::TensorProof& proof : header.proofs()) proofs[proof.hash()] = proof.proof();
+  for (const std::string& hash : hashes) {
+    if (!registry_->Proves(header.nonce(), hash, proofs[hash]) || !good) {
+      return Registry::NeitherSentNorProved(hash);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Upload::BeginTensors(const v1::UploadHeader& header) {
   for (const v1::TensorInfo& info : header.tensors()) {
     Tensor tensor;
-    auto held = registry_->Pin({info.hash()});
-    if (held.ok()) {
-      tensor.held = *std::move(held);
-    } else {
-      auto reservation = ledger_->Reserve(
-          HeldKind::kParameters, info.bytes(),
-          Cat("model ", Quoted(header.name()), ", tensor ", absl::BytesToHexString(info.hash())));
-      if (!reservation.ok()) return reservation.status();
-      tensor.reservation = *std::move(reservation);
-    }
+    auto reservation = ledger_->Reserve(
+        HeldKind::kParameters, info.bytes(),
+        Cat("model ", Quoted(header.name()), ", tensor ", absl::BytesToHexString(info.hash())));
+    if (!reservation.ok()) return reservation.status();
+    tensor.reservation = *std::move(reservation);
     tensor.writer = registry_->tensors().Begin(info.hash(), info.bytes());
     tensors_.push_back(std::move(tensor));
   }
@@ -333,10 +342,15 @@ absl::StatusOr<std::vector<Registry::NewTensor>> Upload::NewTensors() {
   if (onnx_.has_value()) return onnx_->Tensors();
   std::vector<Registry::NewTensor> published;
   for (Tensor& tensor : tensors_) {
-    if (tensor.held.has_value()) continue;
+    if (auto held = registry_->Pin({tensor.writer->hash()}); held.ok()) {
+      tensor.held = *std::move(held);
+      continue;
+    }
     if (absl::Status s = tensor.writer->Sync(); !s.ok()) return s;
-    published.push_back(
-        {tensor.writer->hash(), std::move(tensor.reservation), tensor.writer.get()});
+    published.push_back({.hash = tensor.writer->hash(),
+                         .reservation = std::move(tensor.reservation),
+                         .writer = tensor.writer.get(),
+                         .seal = tensor.writer->seal()});
   }
   return published;
 }

@@ -21,6 +21,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "server/bucket_grid.h"
 #include "server/onnx_upload.h"
@@ -61,9 +62,10 @@ class Upload {
  private:
   struct Tensor {
     std::unique_ptr<TensorWriter> writer;
-    // Either it is held already and may not go before the commit, or memory for it.
-    std::optional<Registry::Pins> held;
     ServerLedger::Reservation reservation;
+    // It is held already and may not go while the upload is stored. Asked only once all its bytes
+    // have come, so that nothing shows it to who has not got them.
+    std::optional<Registry::Pins> held;
   };
 
   absl::Status TakeHeader(const v1::UploadHeader& header);
@@ -77,6 +79,8 @@ class Upload {
   absl::Status ReadOnnx();
   absl::Status ReadParameters();
   absl::Status CheckTensors(const v1::UploadHeader& header);
+  // Of tensors that the upload does not send.
+  absl::Status CheckProofs(const v1::UploadHeader& header, absl::Span<const std::string> hashes);
   absl::Status BeginTensors(const v1::UploadHeader& header);
   absl::Status TakeChunk(const v1::TensorChunk& chunk);
   absl::Status CheckChunk(const v1::TensorChunk& chunk) const;

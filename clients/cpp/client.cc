@@ -4,11 +4,12 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "clients/cpp/bundle.h"
 #include "clients/cpp/client_call.h"
+#include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
 
 namespace athanor::client {
@@ -21,8 +22,14 @@ constexpr char kRefusalsKey[] = "athanor-refusals-bin";
 constexpr char kRefusalBytesKey[] = "athanor-max-refusal-bytes";
 constexpr char kRefusalBytes[] = "524288";
 
-v1::UploadHeader MakeHeader(const UploadRequest& request,
-                            const std::vector<UploadTensor>& missing) {
+// Which of a model's tensors are sent, and that the client has the others.
+struct Division {
+  std::vector<UploadTensor> sent;
+  std::string nonce;
+  std::vector<v1::TensorProof> proofs;
+};
+
+v1::UploadHeader MakeHeader(const UploadRequest& request, const Division& division) {
   v1::UploadHeader header;
   header.set_name(request.name);
   header.set_format(request.format);
@@ -35,7 +42,9 @@ v1::UploadHeader MakeHeader(const UploadRequest& request,
   header.set_deterministic(request.deterministic);
   header.set_batch_dim(request.batch_dim);
   header.mutable_buckets()->Assign(request.buckets.begin(), request.buckets.end());
-  for (const UploadTensor& tensor : missing) {
+  header.set_nonce(division.nonce);
+  header.mutable_proofs()->Assign(division.proofs.begin(), division.proofs.end());
+  for (const UploadTensor& tensor : division.sent) {
     v1::TensorInfo* info = header.add_tensors();
     info->set_hash(tensor.hash);
     info->set_bytes(static_cast<int64_t>(tensor.bytes.size()));
@@ -92,6 +101,75 @@ bool WriteTensors(const std::vector<UploadTensor>& tensors, const Client::Progre
     }
   }
   return true;
+}
+
+std::vector<UploadTensor> EachOnce(const std::vector<UploadTensor>& tensors) {
+  std::vector<UploadTensor> once;
+  absl::flat_hash_set<absl::string_view> seen;
+  for (const UploadTensor& tensor : tensors) {
+    if (seen.insert(tensor.hash).second) once.push_back(tensor);
+  }
+  return once;
+}
+
+// What the server holds of `tensors` and takes for proved is not sent.
+absl::StatusOr<Division> Divide(v1::ModelService::Stub* models,
+                                const std::vector<UploadTensor>& tensors,
+                                const CallOptions& options) {
+  Division division;
+  if (tensors.empty()) return division;
+  const absl::Time end = absl::Now() + options.timeout;
+  v1::MissingTensorsRequest ask;
+  for (const UploadTensor& tensor : tensors) ask.add_hashes(tensor.hash);
+  auto reply = Call(models, &v1::ModelService::Stub::MissingTensors, ask, options, /*retry=*/true);
+  if (!reply.ok()) return reply.status();
+  division.nonce = reply->nonce();
+  if (!division.nonce.empty()) {  // else the server wants no proofs
+    ask.set_nonce(division.nonce);
+    for (const UploadTensor& tensor : EachOnce(tensors)) {
+      v1::TensorProof* proof = ask.add_proofs();
+      proof->set_hash(tensor.hash);
+      proof->set_proof(PossessionProof(division.nonce, tensor.hash, SealOf(tensor.bytes)));
+    }
+    CallOptions left = options;
+    left.timeout = end - absl::Now();
+    reply = Call(models, &v1::ModelService::Stub::MissingTensors, ask, left, /*retry=*/true);
+    if (!reply.ok()) return reply.status();
+  }
+  const absl::flat_hash_set<absl::string_view> missing(reply->hashes().begin(),
+                                                       reply->hashes().end());
+  for (const UploadTensor& tensor : EachOnce(tensors)) {
+    if (missing.contains(tensor.hash)) division.sent.push_back(tensor);
+  }
+  for (const v1::TensorProof& proof : ask.proofs()) {
+    if (!missing.contains(proof.hash())) division.proofs.push_back(proof);
+  }
+  return division;
+}
+
+absl::StatusOr<v1::UploadModelResponse> Send(v1::ModelService::Stub* models,
+                                             const UploadRequest& request, const Division& division,
+                                             const CallOptions& options,
+                                             const Client::Progress& sent, v1::Refusals* refusals) {
+  CallScope scope(options);
+  if (refusals != nullptr) scope.context()->AddMetadata(kRefusalBytesKey, kRefusalBytes);
+  v1::UploadModelResponse response;
+  auto writer = models->UploadModel(scope.context(), &response);
+  v1::UploadModelRequest message;
+  *message.mutable_header() = MakeHeader(request, division);
+  if (writer->Write(message) && WriteTensors(division.sent, sent, writer.get()) &&
+      WriteFiles(request.files, sent, writer.get())) {
+    message.mutable_commit();
+    writer->Write(message);
+  }
+  writer->WritesDone();
+  grpc::Status status = writer->Finish();
+  const auto& trailing = scope.context()->GetServerTrailingMetadata();
+  if (const auto it = trailing.find(kRefusalsKey); refusals != nullptr && it != trailing.end()) {
+    refusals->ParseFromArray(it->second.data(), static_cast<int>(it->second.size()));
+  }
+  if (!status.ok()) return ToStatus(status);
+  return response;
 }
 
 absl::StatusOr<InferReply> ReadReply(inference::ModelInferResponse* response) {
@@ -210,44 +288,16 @@ absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& requ
                                                        const CallOptions& options,
                                                        const Progress& sent,
                                                        v1::Refusals* refusals) {
-  CallOptions left = options;
   const absl::Time end = absl::Now() + options.timeout;
-  v1::MissingTensorsRequest ask;
-  absl::flat_hash_map<std::string, absl::string_view> bytes;
-  for (const UploadTensor& tensor : request.tensors) {
-    ask.add_hashes(tensor.hash);
-    bytes[tensor.hash] = tensor.bytes;
-  }
-  std::vector<UploadTensor> missing;
-  if (ask.hashes_size() > 0) {
-    auto reply = Call(models_.get(), &v1::ModelService::Stub::MissingTensors, ask, options,
-                      /*retry=*/true);
-    if (!reply.ok()) return reply.status();
-    for (const std::string& hash : reply->hashes()) {
-      auto it = bytes.find(hash);
-      if (it != bytes.end()) missing.push_back({hash, it->second});
-    }
-  }
+  CallOptions left = options;
+  auto division = Divide(models_.get(), request.tensors, left);
+  if (!division.ok()) return division.status();
   left.timeout = end - absl::Now();
-  CallScope scope(left);
-  if (refusals != nullptr) scope.context()->AddMetadata(kRefusalBytesKey, kRefusalBytes);
-  v1::UploadModelResponse response;
-  auto writer = models_->UploadModel(scope.context(), &response);
-  v1::UploadModelRequest message;
-  *message.mutable_header() = MakeHeader(request, missing);
-  if (writer->Write(message) && WriteTensors(missing, sent, writer.get()) &&
-      WriteFiles(request.files, sent, writer.get())) {
-    message.mutable_commit();
-    writer->Write(message);
-  }
-  writer->WritesDone();
-  grpc::Status status = writer->Finish();
-  const auto& trailing = scope.context()->GetServerTrailingMetadata();
-  if (const auto it = trailing.find(kRefusalsKey); refusals != nullptr && it != trailing.end()) {
-    refusals->ParseFromArray(it->second.data(), static_cast<int>(it->second.size()));
-  }
-  if (!status.ok()) return ToStatus(status);
-  return response;
+  auto stored = Send(models_.get(), request, *division, left, sent, refusals);
+  if (division->proofs.empty() || !absl::IsFailedPrecondition(stored.status())) return stored;
+  // What the server took for proved may be gone since: a tensor, or with a restart the nonce.
+  left.timeout = end - absl::Now();
+  return Send(models_.get(), request, {.sent = EachOnce(request.tensors)}, left, sent, refusals);
 }
 
 absl::StatusOr<v1::Model> Client::GetModel(const std::string& name, const std::string& version,

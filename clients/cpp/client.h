@@ -129,9 +129,10 @@ class Client {
                                                                  const std::string& version = "",
                                                                  const CallOptions& options = {});
 
-  // Sends the tensors that the server lacks. `sent(bytes, total)` is called as they go. OK means
-  // that the model is on the server's disk. Where an ONNX model is refused, `refusals`, if given,
-  // has every reason.
+  // Sends the tensors that the server lacks; of the others it proves that it has them. Where the
+  // server has forgotten one meanwhile, all are sent. `sent(bytes, total)` is called as they go,
+  // from the start again then. OK means that the model is on the server's disk. Where an ONNX model
+  // is refused, `refusals`, if given, has every reason.
   using Progress = std::function<void(int64_t bytes, int64_t total)>;
   absl::StatusOr<v1::UploadModelResponse> Upload(const UploadRequest& request,
                                                  const CallOptions& options = {},

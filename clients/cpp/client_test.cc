@@ -7,6 +7,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "clients/cpp/bundle.h"
+#include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
 
@@ -17,19 +18,33 @@ class Models final : public v1::ModelService::Service {
  public:
   grpc::Status MissingTensors(grpc::ServerContext*, const v1::MissingTensorsRequest* request,
                               v1::MissingTensorsResponse* response) override {
+    if (request->nonce().empty()) {
+      *response->mutable_hashes() = request->hashes();
+      response->set_nonce(nonce);
+    }
+    if (request->nonce() != nonce) return grpc::Status::OK;
+    response->clear_hashes();
     for (const std::string& hash : request->hashes()) {
       if (hash != Sha256Of("held")) response->add_hashes(hash);
     }
+    for (const v1::TensorProof& proof : request->proofs()) {
+      if (proof.hash() != Sha256Of("held")) continue;
+      EXPECT_EQ(proof.proof(), PossessionProof(nonce, proof.hash(), SealOf("held")));
+    }
+    EXPECT_EQ(request->proofs_size(), nonce.empty() ? 0 : request->hashes_size());
     return grpc::Status::OK;
   }
   grpc::Status UploadModel(grpc::ServerContext*, grpc::ServerReader<v1::UploadModelRequest>* reader,
                            v1::UploadModelResponse* response) override {
     v1::UploadModelRequest message;
+    received.clear();
+    ++uploads;
     while (reader->Read(&message)) {
       if (message.has_header()) header = message.header();
       if (message.has_chunk()) received += message.chunk().data();
       if (message.has_commit()) response->set_version("1");
     }
+    if (uploads <= forgotten) return {grpc::StatusCode::FAILED_PRECONDITION, "neither"};
     return response->version().empty() ? grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "cut off")
                                        : grpc::Status::OK;
   }
@@ -46,6 +61,9 @@ class Models final : public v1::ModelService::Service {
     return {grpc::StatusCode::UNAVAILABLE, "draining"};
   }
 
+  std::string nonce = std::string(32, 'n');  // empty: as a server that wants no proofs
+  int forgotten = 0;                         // uploads that are told so
+  int uploads = 0;
   v1::UploadHeader header;
   std::string received;
   std::atomic<int> gets = 0, deletes = 0, unavailable = 0;
@@ -156,13 +174,19 @@ TEST_F(ClientTest, ErrorsAreTheServers) {
   EXPECT_EQ(models_.gets, 1);
 }
 
-TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
-  const std::string large(3 * (1 << 20) + 5, 'x');
+// Of two tensors, of which the server holds "held".
+UploadRequest RequestWith(absl::string_view other) {
   UploadRequest request{"m", "athanor", "graph", {}, "0", {}};
   request.batch_dim = "rows";
-  for (absl::string_view bytes : {absl::string_view("held"), absl::string_view(large)}) {
+  for (absl::string_view bytes : {absl::string_view("held"), other}) {
     request.tensors.push_back({Sha256Of(bytes), bytes});
   }
+  return request;
+}
+
+TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
+  const std::string large(3 * (1 << 20) + 5, 'x');
+  const UploadRequest request = RequestWith(large);
   int64_t last = 0, calls = 0;
   auto stored = client_->Upload(request, {}, [&](int64_t bytes, int64_t total) {
     EXPECT_GT(bytes, last);
@@ -177,6 +201,34 @@ TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
   EXPECT_EQ(models_.header.batch_dim(), "rows");
   ASSERT_EQ(models_.header.tensors_size(), 1);
   EXPECT_EQ(models_.header.tensors(0).bytes(), static_cast<int64_t>(large.size()));
+  EXPECT_EQ(models_.header.nonce(), models_.nonce);
+  ASSERT_EQ(models_.header.proofs_size(), 1);
+  EXPECT_EQ(models_.header.proofs(0).hash(), Sha256Of("held"));
+  EXPECT_EQ(models_.header.proofs(0).proof(),
+            PossessionProof(models_.nonce, Sha256Of("held"), SealOf("held")));
+}
+
+TEST_F(ClientTest, WhatTheServerHasForgottenIsSent) {
+  models_.forgotten = 1;
+  ASSERT_TRUE(client_->Upload(RequestWith("other")).ok());
+  EXPECT_EQ(models_.uploads, 2);
+  EXPECT_EQ(models_.received, "heldother");
+  EXPECT_EQ(models_.header.proofs_size(), 0);
+  models_.uploads = 0;
+  models_.forgotten = 2;
+  const absl::Status status = client_->Upload(RequestWith("other")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(models_.uploads, 2);
+}
+
+TEST_F(ClientTest, AServerThatWantsNoProofsGetsNone) {
+  models_.nonce = "";
+  UploadRequest request = RequestWith("other");
+  request.tensors.push_back(request.tensors.back());
+  ASSERT_TRUE(client_->Upload(request).ok());
+  EXPECT_EQ(models_.received, "other");
+  EXPECT_EQ(models_.header.proofs_size(), 0);
+  EXPECT_EQ(models_.header.tensors_size(), 1);
 }
 
 TEST_F(ClientTest, InferCarriesTensorsAndTheRepliesParameters) {

@@ -1,8 +1,25 @@
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "server/rpc/call.h"
 #include "server/rpc/model_service.h"
 
 namespace athanor {
+namespace {
+
+// Those whose proofs are right, which says of the others neither that they are held nor that not.
+absl::flat_hash_set<std::string> Proved(const v1::MissingTensorsRequest& asked,
+                                        Registry& registry) {
+  absl::flat_hash_set<std::string> proved;
+  if (!registry.challenges().IsGood(asked.nonce(), Challenges::Clock::now())) return proved;
+  for (const v1::TensorProof& proof : asked.proofs()) {
+    if (registry.Proves(asked.nonce(), proof.hash(), proof.proof())) proved.insert(proof.hash());
+  }
+  return proved;
+}
+
+}  // namespace
 
 grpc::ServerUnaryReactor* ModelService::MissingTensors(Context* context, const Bytes* request,
                                                        Bytes* reply) {
@@ -14,9 +31,12 @@ grpc::ServerUnaryReactor* ModelService::MissingTensors(Context* context, const B
           return absl::InvalidArgumentError(absl::StrCat(
               "hashes[", i, "]: ", asked.hashes(i).size(), " bytes; a SHA-256 has ", kSha256Bytes));
         }
-        const std::vector<std::string> hashes(asked.hashes().begin(), asked.hashes().end());
-        for (std::string& hash : core_.registry().Missing(hashes)) {
-          answer->add_hashes(std::move(hash));
+        absl::flat_hash_set<std::string> left_out = Proved(asked, core_.registry());
+        for (const std::string& hash : asked.hashes()) {
+          if (left_out.insert(hash).second) answer->add_hashes(hash);
+        }
+        if (asked.nonce().empty()) {
+          answer->set_nonce(core_.registry().challenges().New(Challenges::Clock::now()));
         }
         return absl::OkStatus();
       });

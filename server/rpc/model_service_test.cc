@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -54,7 +55,7 @@ std::vector<v1::Model> List(TestServer& test, const std::string& name = "") {
 TEST(ModelServiceTest, MissingTensorsAnswersInOrderEachOnce) {
   TestServer test;
   const TestModel model = ScaleModel({1, 2});
-  const std::string held = model.tensors.begin()->first;
+  const auto& [held, bytes] = *model.tensors.begin();
   test.Upload("m", model);
   const std::string a(32, 'a'), b(32, 'b');
   grpc::ClientContext context;
@@ -62,10 +63,20 @@ TEST(ModelServiceTest, MissingTensorsAnswersInOrderEachOnce) {
   for (const std::string& hash : {b, held, a, b}) request.add_hashes(hash);
   v1::MissingTensorsResponse reply;
   ASSERT_TRUE(test.models->MissingTensors(&context, request, &reply).ok());
-  EXPECT_THAT(reply.hashes(), ElementsAre(b, a));
+  // Nothing is proved.
+  EXPECT_THAT(reply.hashes(), ElementsAre(b, held, a));
+  request.set_nonce(reply.nonce());
+  for (const std::string& hash : {held, a}) {
+    v1::TensorProof* proof = request.add_proofs();
+    proof->set_hash(hash);
+    proof->set_proof(PossessionProof(request.nonce(), hash, SealOf(bytes)));
+  }
   grpc::ClientContext second;
+  ASSERT_TRUE(test.models->MissingTensors(&second, request, &reply).ok());
+  EXPECT_THAT(reply.hashes(), ElementsAre(b, a));
+  grpc::ClientContext third;
   request.add_hashes("short");
-  const grpc::Status status = test.models->MissingTensors(&second, request, &reply);
+  const grpc::Status status = test.models->MissingTensors(&third, request, &reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("hashes[4]: 5 bytes"));
 }
@@ -74,10 +85,10 @@ TEST(ModelServiceTest, WeightsTravelOnce) {
   TestServer test;
   const TestModel model = ScaleModel({1, 2});
   test.Upload("m", model);
-  auto messages = UploadMessages("n", model);
-  messages[0].mutable_header()->clear_tensors();
+  const std::string nonce =
+      test.server->core().registry().challenges().New(Challenges::Clock::now());
   v1::UploadModelResponse reply;
-  ASSERT_TRUE(test.Send({messages.front(), messages.back()}, &reply).ok());
+  ASSERT_TRUE(test.Send(ProvedMessages("n", model, nonce), &reply).ok());
   test.WaitForJob(reply.compile_job_id());
   EXPECT_THAT(test.Infer("n", {3, 3}), ElementsAre(3, 6));
   EXPECT_EQ(test.server->core().ledger().used(HeldKind::kParameters), 8);

@@ -87,7 +87,7 @@ def upload(phases: Phases, server: Server, path: Path, config: large.Config,
            budget: str) -> athanor.Model:
     """In two phases: until the last byte is sent, and until the commit is answered."""
     source = wire.read_source(path, None)
-    call = calls.upload(source, "large", [], {}, budget, False, None, False, None,
+    call = calls.upload(source, "large", wire.Division(), {}, budget, False, None, False, None,
                         Given(config.dims, None, None))
     with grpc.insecure_channel(server.address) as channel:
         watches = [MemoryWatch(server.pid), MemoryWatch(server.pid)]

@@ -45,7 +45,7 @@ def _send(client: athanor.Client, data: bytes, files: dict[str, bytes] | None = 
           **given: object) -> None:
     """As a client would that checks nothing."""
     source = wire.Source("onnx", data, {}, files or {})
-    client._run(calls.upload(source, "bad", [], None, "0", False, None, False, None,
+    client._run(calls.upload(source, "bad", wire.Division(), None, "0", False, None, False, None,
                              Given(**given)), 60)
 
 
@@ -259,9 +259,9 @@ def test_no_protobuf_at_all(server: Server, client: athanor.Client) -> None:
 def test_an_upload_that_ends_early(server: Server, client: athanor.Client) -> None:
     source = wire.Source("onnx", _with_weights(_external("w", 4, "w.bin")).SerializeToString(), {},
                          {"w.bin": W16})
-    messages = list(wire.upload_requests(source, "bad", [], None, "0"))
+    messages = list(wire.upload_requests(source, "bad", wire.Division(), None, "0"))
     for count in range(len(messages)):
-        call = calls.upload(source, "bad", [], None, "0", False, None, False, None)
+        call = calls.upload(source, "bad", wire.Division(), None, "0", False, None, False, None)
         with pytest.raises(athanor.InvalidArgument, match="ended before its commit|header"):
             client._run(dataclasses.replace(call, request=iter(messages[:count])), 60)
     _nothing_kept(server, client)

@@ -52,7 +52,7 @@ class TensorNamedBeforeWrittenTest : public CoreTest {
   absl::Status CommitBeside(absl::Status end) {
     std::unique_ptr<Upload> first = Begin(UploadMessages("first", model_));
     disk_.before = [&] {
-      EXPECT_EQ(core_->registry().Missing({hash_}), std::vector<std::string>{hash_});
+      EXPECT_EQ(core_->registry().TensorBytes(hash_), -1);
       EXPECT_FALSE(core_->registry().Pin({hash_}).ok());
       second_ = Begin(UploadMessages("second", model_));
       return end;

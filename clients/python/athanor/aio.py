@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from typing import Any
 
 import grpc
 
@@ -18,7 +19,7 @@ from athanor.cache import (
     CacheStat,
     CacheVerification,
 )
-from athanor.errors import DeadlineExceeded, InvalidArgument
+from athanor.errors import DeadlineExceeded, Error, InvalidArgument
 from athanor.jobs import CompileJob
 from athanor.onnx_given import Dims, Given, Values
 from athanor.wire import InferResult, ModelInfo
@@ -58,6 +59,21 @@ class AsyncClient:
         with calls.translated():
             return call.read(await self._stubs.send(call, timeout))
 
+    async def _run_all(self, sent: Generator[calls.Call[Any], Any, calls.Result],
+                       timeout: float | None) -> calls.Result:
+        """Each call that `sent` asks for, until it returns."""
+        try:
+            call = next(sent)
+            while True:
+                try:
+                    result = await self._run(call, timeout)
+                except Error as error:
+                    call = sent.throw(error)
+                else:
+                    call = sent.send(result)
+        except StopIteration as end:
+            return end.value
+
     async def ready(self, timeout: float | None = None) -> bool:
         """Whether the server takes requests."""
         return await self._run(calls.ready(), timeout)
@@ -71,10 +87,11 @@ class AsyncClient:
                      random_seed: int | None = None) -> AsyncModel:
         """Stores a model and starts compiling it; see `athanor.Client.upload`."""
         read = wire.read_source(source, format)
-        missing = await self._run(calls.missing_tensors(read), timeout) if read.tensors else []
-        call = calls.upload(read, name, missing, buckets, budget, deterministic, disable_rules,
-                            approximate, batch_dim, Given(dims, values, random_seed))
-        return AsyncModel(self, *await self._run(call, timeout))
+        given = Given(dims, values, random_seed)
+        sent = calls.send_model(read, lambda division: calls.upload(
+            read, name, division, buckets, budget, deterministic, disable_rules, approximate,
+            batch_dim, given))
+        return AsyncModel(self, *await self._run_all(sent, timeout))
 
     async def check(self, source: object, format: str | None = None,
                     buckets: wire.Buckets | None = None, timeout: float | None = None, *,
@@ -82,9 +99,10 @@ class AsyncClient:
                     values: Values | None = None, random_seed: int | None = None) -> ModelInfo:
         """Whether the server would take a model; see `athanor.Client.check`."""
         read = wire.read_source(source, format)
-        missing = await self._run(calls.missing_tensors(read), timeout) if read.tensors else []
         given = Given(dims, values, random_seed)
-        return await self._run(calls.check(read, missing, buckets, batch_dim, given), timeout)
+        sent = calls.send_model(read, lambda division: calls.check(
+            read, division, buckets, batch_dim, given))
+        return await self._run_all(sent, timeout)
 
     async def model(self, name: str, version: str = "") -> AsyncModel:
         """A stored model; without `version` whichever serves."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -80,29 +80,61 @@ def ready() -> Call[bool]:
     return Call("inference.ServerReady", oip.ServerReadyRequest(), operator.attrgetter("ready"))
 
 
-def missing_tensors(source: wire.Source) -> Call[list[bytes]]:
-    """Which tensors of a model the server lacks."""
+def missing_tensors(source: wire.Source, nonce: bytes = b"",
+                    proofs: Mapping[bytes, bytes] | None = None
+                    ) -> Call[tuple[list[bytes], bytes]]:
+    """Which tensors of a model must be sent: those that the server lacks or that `proofs` do not
+    prove; and without `nonce` one to make proofs of.
+    """
     return Call("models.MissingTensors",
-                model_pb2.MissingTensorsRequest(hashes=list(source.tensors)),
-                lambda reply: list(reply.hashes))
+                model_pb2.MissingTensorsRequest(hashes=list(source.tensors), nonce=nonce,
+                                                proofs=wire.proof_messages(proofs or {})),
+                lambda reply: (list(reply.hashes), reply.nonce))
 
 
-def upload(source: wire.Source, name: str, missing: Sequence[bytes], buckets: wire.Buckets | None,
+def send_model(source: wire.Source, make: Callable[[wire.Division], Call[Result]]
+               ) -> Generator[Call[Any], Any, Result]:
+    """The calls that send a model, one after the other: each is given what the one before returned
+    or raised.
+
+    Parameters
+    ----------
+    make : callable
+        `upload` or `check` of a division.
+    """
+    if not source.tensors:
+        return (yield make(wire.Division()))
+    missing, nonce = yield missing_tensors(source)
+    proofs = {}
+    if nonce:  # else the server wants no proofs
+        proofs = wire.tensor_proofs(source, nonce)
+        missing, _ = yield missing_tensors(source, nonce, proofs)
+    division = wire.divide(source, missing, nonce, proofs)
+    try:
+        return (yield make(division))
+    except FailedPrecondition:
+        # What the server took for proved may be gone since: a tensor, or with a restart the nonce.
+        if not division.proofs:
+            raise
+    return (yield make(wire.Division(list(source.tensors))))
+
+
+def upload(source: wire.Source, name: str, division: wire.Division, buckets: wire.Buckets | None,
            budget: str | None, deterministic: bool, disable_rules: Sequence[str] | None,
            approximate: bool, batch_dim: str | None,
            given: Given | None = None) -> Call[tuple[str, str]]:
     """Name and version of the stored model."""
     return Call("models.UploadModel",
-                wire.upload_requests(source, name, missing, buckets, budget, deterministic,
+                wire.upload_requests(source, name, division, buckets, budget, deterministic,
                                      disable_rules, approximate, batch_dim, given),
                 _name_and_version, (REFUSALS_ASKED,))
 
 
-def check(source: wire.Source, missing: Sequence[bytes], buckets: wire.Buckets | None,
+def check(source: wire.Source, division: wire.Division, buckets: wire.Buckets | None,
           batch_dim: str | None, given: Given) -> Call[wire.ModelInfo]:
     """The model's interface; nothing is kept."""
     return Call("models.UploadModel",
-                wire.upload_requests(source, "check", missing, buckets, None, batch_dim=batch_dim,
+                wire.upload_requests(source, "check", division, buckets, None, batch_dim=batch_dim,
                                      given=given, dry_run=True),
                 lambda reply: wire.model_info(reply.model), (REFUSALS_ASKED,))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 import grpc
 
@@ -17,7 +18,7 @@ from athanor.cache import (
     CacheStat,
     CacheVerification,
 )
-from athanor.errors import InvalidArgument
+from athanor.errors import Error, InvalidArgument
 from athanor.jobs import CompileJob
 from athanor.onnx_given import Dims, Given, Values
 from athanor.wire import InferResult, ModelInfo
@@ -63,6 +64,21 @@ class Client:
     def _run(self, call: calls.Call[calls.Result], timeout: float | None = None) -> calls.Result:
         with calls.translated():
             return call.read(self._stubs.send(call, timeout))
+
+    def _run_all(self, sent: Generator[calls.Call[Any], Any, calls.Result],
+                 timeout: float | None) -> calls.Result:
+        """Each call that `sent` asks for, until it returns."""
+        try:
+            call = next(sent)
+            while True:
+                try:
+                    result = self._run(call, timeout)
+                except Error as error:
+                    call = sent.throw(error)
+                else:
+                    call = sent.send(result)
+        except StopIteration as end:
+            return end.value
 
     def ready(self, timeout: float | None = None) -> bool:
         """Whether the server takes requests."""
@@ -124,10 +140,11 @@ class Client:
             This version of the model. Its first `infer` waits for the baseline plan.
         """
         read = wire.read_source(source, format)
-        missing = self._run(calls.missing_tensors(read), timeout) if read.tensors else []
-        call = calls.upload(read, name, missing, buckets, budget, deterministic, disable_rules,
-                            approximate, batch_dim, Given(dims, values, random_seed))
-        return Model(self, *self._run(call, timeout))
+        given = Given(dims, values, random_seed)
+        sent = calls.send_model(read, lambda division: calls.upload(
+            read, name, division, buckets, budget, deterministic, disable_rules, approximate,
+            batch_dim, given))
+        return Model(self, *self._run_all(sent, timeout))
 
     def check(self, source: object, format: str | None = None,
               buckets: wire.Buckets | None = None, timeout: float | None = None, *,
@@ -151,9 +168,10 @@ class Client:
             As `upload` does.
         """
         read = wire.read_source(source, format)
-        missing = self._run(calls.missing_tensors(read), timeout) if read.tensors else []
         given = Given(dims, values, random_seed)
-        return self._run(calls.check(read, missing, buckets, batch_dim, given), timeout)
+        sent = calls.send_model(read, lambda division: calls.check(
+            read, division, buckets, batch_dim, given))
+        return self._run_all(sent, timeout)
 
     def model(self, name: str, version: str = "") -> Model:
         """A stored model; without `version` each call goes to the version that serves then.

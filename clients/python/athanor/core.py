@@ -290,6 +290,15 @@ def content_hash(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
+def possession_proof(nonce: bytes, key: bytes, data: bytes) -> bytes:
+    """That whoever sends it has the bytes `data` of the tensor `key`, as athanor.v1.TensorProof
+    has it.
+    """
+    seal = hashlib.sha256(data)
+    seal.update(b"athanor possession")
+    return hashlib.sha256(nonce + key + seal.digest()).digest()
+
+
 def element_count(shape: Iterable[Expr]) -> Expr:
     """The number of elements."""
     return product(shape)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle, onnx_files
-from athanor.core import content_hash
+from athanor.core import content_hash, possession_proof
 from athanor.dtypes import (
     BY_DATATYPE,
     ELEMENTS,
@@ -49,6 +49,43 @@ class Source:
     graph: bytes
     tensors: dict[bytes, bytes]
     files: dict[str, pathlib.Path | bytes] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Division:
+    """Which tensors of a model are sent, and that the client has the others.
+
+    Attributes
+    ----------
+    sent : sequence of bytes
+        By hash.
+    nonce : bytes
+        Of the server's, for the proofs.
+    proofs : dict
+        Of the tensors that are not sent, by hash.
+    """
+
+    sent: Sequence[bytes] = ()
+    nonce: bytes = b""
+    proofs: Mapping[bytes, bytes] = dataclasses.field(default_factory=dict)
+
+
+def divide(source: Source, missing: Sequence[bytes], nonce: bytes,
+           proofs: Mapping[bytes, bytes]) -> Division:
+    """As the server's answer `missing` says."""
+    lacking = set(missing)
+    return Division([key for key in source.tensors if key in lacking], nonce,
+                    {key: proof for key, proof in proofs.items() if key not in lacking})
+
+
+def tensor_proofs(source: Source, nonce: bytes) -> dict[bytes, bytes]:
+    """By hash, of all tensors of a model."""
+    return {key: possession_proof(nonce, key, data) for key, data in source.tensors.items()}
+
+
+def proof_messages(proofs: Mapping[bytes, bytes]) -> list[model_pb2.TensorProof]:
+    """The messages."""
+    return [model_pb2.TensorProof(hash=key, proof=proof) for key, proof in proofs.items()]
 
 
 def read_source(source: object, format: str | None) -> Source:
@@ -156,12 +193,12 @@ def dim_name(batch_dim: str | None) -> str:
     return batch_dim or ""
 
 
-def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets: Buckets | None,
+def upload_requests(source: Source, name: str, division: Division, buckets: Buckets | None,
                     budget: str | None, deterministic: bool = False,
                     disable_rules: Sequence[str] | None = None, approximate: bool = False,
                     batch_dim: str | None = None, given: Given | None = None,
                     dry_run: bool = False) -> Iterator[model_pb2.UploadModelRequest]:
-    """Header, chunks of the tensors that the server lacks or of files, commit.
+    """Header, chunks of the tensors that are sent or of files, commit.
 
     Raises
     ------
@@ -177,14 +214,15 @@ def upload_requests(source: Source, name: str, missing: Sequence[bytes], buckets
         search_budget=budget_text(budget),
         buckets=bucket_messages(buckets), deterministic=deterministic,
         disable_rules=rule_names(disable_rules), approximate=approximate,
-        batch_dim=dim_name(batch_dim))
+        batch_dim=dim_name(batch_dim), nonce=division.nonce,
+        proofs=proof_messages(division.proofs))
     given.write(header)
-    for key in missing:
+    for key in division.sent:
         header.tensors.add(hash=key, bytes=len(source.tensors[key]))
     for path, file in source.files.items():
         size = len(file) if isinstance(file, bytes) else file.stat().st_size
         header.files.add(path=path, bytes=size)
-    return _upload_stream(header, {key: source.tensors[key] for key in missing},
+    return _upload_stream(header, {key: source.tensors[key] for key in division.sent},
                           list(source.files.values()))
 
 

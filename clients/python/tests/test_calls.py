@@ -7,6 +7,7 @@ import grpc
 import numpy as np
 import pytest
 from athanor import calls, wire
+from athanor.core import content_hash
 from athanor.protos import cache_pb2, compile_pb2, model_pb2, plan_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 
@@ -21,7 +22,8 @@ X = wire.Tensor("x", "f32", ("2",))
 CALLS = [
     calls.ready(),
     calls.missing_tensors(SOURCE),
-    calls.upload(SOURCE, "m", [b"k"], {"b": [(1, 8)]}, "5s", True, ["layout"], True, "b"),
+    calls.upload(SOURCE, "m", wire.Division([b"k"]), {"b": [(1, 8)]}, "5s", True, ["layout"], True,
+                 "b"),
     calls.get_model("m", "2"),
     calls.list_models("m"),
     calls.delete_model("m", "2"),
@@ -87,4 +89,96 @@ def test_an_upload_that_cannot_be_said_is_refused_before_it_is_sent(wrong: dict,
     options = {"buckets": None, "budget": None, "deterministic": False, "disable_rules": None,
                "approximate": False, "batch_dim": None, **wrong}
     with pytest.raises(athanor.InvalidArgument, match=text):
-        calls.upload(SOURCE, "m", [], **options)
+        calls.upload(SOURCE, "m", wire.Division(), **options)
+
+
+class Server:
+    """Answers the calls of `calls.send_model`; `held` are tensors by hash."""
+
+    def __init__(self, held: dict[bytes, bytes], nonce: bytes = b"n" * 32) -> None:
+        self.held = held
+        self.nonce = nonce
+        self.errors: list[athanor.Error] = []  # of the next uploads
+        self.sent: list[wire.Division] = []
+
+    def answer(self, call: calls.Call) -> object:
+        """What the call returns, or raises."""
+        if isinstance(call, wire.Division):
+            self.sent.append(call)
+            if self.errors:
+                raise self.errors.pop(0)
+            return "stored"
+        asked = call.request
+        if not self.nonce:  # as one that wants no proofs
+            return [key for key in asked.hashes if key not in self.held], b""
+        right = wire.tensor_proofs(wire.Source("athanor", b"", self.held), self.nonce)
+        proved = {proof.hash for proof in asked.proofs if right.get(proof.hash) == proof.proof}
+        return ([key for key in asked.hashes if asked.nonce != self.nonce or key not in proved],
+                b"" if asked.nonce else self.nonce)
+
+    def run(self, source: wire.Source) -> object:
+        """As the clients do."""
+        flow = calls.send_model(source, lambda division: division)
+        try:
+            call = next(flow)
+            while True:
+                try:
+                    result = self.answer(call)
+                except athanor.Error as error:
+                    call = flow.throw(error)
+                else:
+                    call = flow.send(result)
+        except StopIteration as end:
+            return end.value
+
+
+A, B = content_hash(b"a"), content_hash(b"b")
+BOTH = wire.Source("athanor", b"g", {A: b"a", B: b"b"})
+
+
+def test_what_is_held_is_proved_and_not_sent() -> None:
+    server = Server({A: b"a"})
+    assert server.run(BOTH) == "stored"
+    (division,) = server.sent
+    assert (division.sent, division.nonce) == ([B], server.nonce)
+    assert division.proofs == {A: wire.possession_proof(server.nonce, A, b"a")}
+
+
+def test_what_the_server_has_forgotten_is_sent() -> None:
+    server = Server({A: b"a"})
+    server.errors = [athanor.FailedPrecondition("gone")]
+    assert server.run(BOTH) == "stored"
+    assert [division.sent for division in server.sent] == [[B], [A, B]]
+    assert not server.sent[1].proofs and not server.sent[1].nonce
+
+
+def test_other_errors_are_the_callers() -> None:
+    for held, error in (({A: b"a"}, athanor.InvalidArgument("wrong")),
+                        ({}, athanor.FailedPrecondition("read-only"))):
+        server = Server(held)
+        server.errors = [error]
+        with pytest.raises(type(error), match=str(error)):
+            server.run(BOTH)
+        assert len(server.sent) == 1
+    server = Server({A: b"a"})
+    server.errors = [athanor.FailedPrecondition("read-only")] * 2
+    with pytest.raises(athanor.FailedPrecondition):
+        server.run(BOTH)
+
+
+def test_a_server_that_wants_no_proofs() -> None:
+    server = Server({A: b"a"}, nonce=b"")
+    assert server.run(BOTH) == "stored"
+    assert server.sent == [wire.Division([B])]
+
+
+def test_a_model_without_tensors_asks_for_nothing() -> None:
+    server = Server({})
+    assert server.run(wire.Source("onnx", b"m", {})) == "stored"
+    assert server.sent == [wire.Division()]
+
+
+def test_proofs_are_those_of_every_client() -> None:
+    # deploy/bazel/libs/possession_test.cc has the same.
+    proof = wire.possession_proof(b"\1" * 32, content_hash(b"bytes"), b"bytes")
+    assert proof.hex() == "f5890cf61e1971ac5050634c160ae859bca4f720e492ced2a303076757026278"

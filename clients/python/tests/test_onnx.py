@@ -62,7 +62,7 @@ def test_files_lie_beside_the_model(tmp_path: pathlib.Path) -> None:
         (tmp_path / name).write_bytes(name.encode())
     source = wire.read_source(path, None)
     assert source.files == {name: tmp_path / name for name in ("c", "w.bin", "sparse/values")}
-    messages = list(wire.upload_requests(source, "m", [], None, None))
+    messages = list(wire.upload_requests(source, "m", wire.Division(), None, None))
     assert [(f.path, f.bytes) for f in messages[0].header.files] == [
         ("c", 1), ("w.bin", 5), ("sparse/values", 13)]
     assert [(m.file.file, m.file.offset, m.file.data) for m in messages[1:-1]] == [
@@ -137,7 +137,7 @@ def test_a_large_model_travels_in_pieces(monkeypatch: pytest.MonkeyPatch,
     path.write_bytes(data)
     for source in (path, data, model):
         read = wire.read_source(source, None if source is path else "onnx")
-        first, *pieces, last = wire.upload_requests(read, "m", [], None, None)
+        first, *pieces, last = wire.upload_requests(read, "m", wire.Division(), None, None)
         assert first.header.graph == first.header.graph_sha256 == b""
         assert [(f.path, f.bytes) for f in first.header.files] == [("", len(data))]
         assert b"".join(m.file.data for m in pieces) == data
@@ -147,7 +147,7 @@ def test_a_large_model_travels_in_pieces(monkeypatch: pytest.MonkeyPatch,
 
 def _header(given: Given, format: str = "onnx", **more: object) -> model_pb2.UploadHeader:
     source = wire.Source(format, b"g", {})
-    return next(wire.upload_requests(source, "m", [], more.get("buckets"), None,
+    return next(wire.upload_requests(source, "m", wire.Division(), more.get("buckets"), None,
                                      given=given)).header
 
 

@@ -73,7 +73,7 @@ def test_upload_is_header_chunks_commit() -> None:
     tensors = {content_hash(data): data for data in (large, b"", b"small")}
     source = wire.Source("athanor", b"graph", tensors)
     buckets = {"b": [(1, 1), (2, 64)]}
-    messages = list(wire.upload_requests(source, "m", list(tensors), buckets, "5s"))
+    messages = list(wire.upload_requests(source, "m", wire.Division(list(tensors)), buckets, "5s"))
     header = messages[0].header
     assert header.graph_sha256 == content_hash(b"graph") and header.search_budget == "5s"
     assert [t.bytes for t in header.tensors] == [len(large), 0, 5]
@@ -112,8 +112,9 @@ def test_every_grpc_code_has_its_error() -> None:
 
 def test_how_requests_share_calls() -> None:
     source = wire.Source("athanor", b"g", {})
-    assert next(wire.upload_requests(source, "m", [], None, None)).header.batch_dim == ""
-    header = next(wire.upload_requests(source, "m", [], None, None, batch_dim="b")).header
+    none = wire.Division()
+    assert next(wire.upload_requests(source, "m", none, None, None)).header.batch_dim == ""
+    header = next(wire.upload_requests(source, "m", none, None, None, batch_dim="b")).header
     assert header.batch_dim == "b"
     model = model_pb2.Model(name="m")
     assert wire.model_info(model).batching == athanor.Batching()
@@ -123,8 +124,8 @@ def test_how_requests_share_calls() -> None:
 
 
 def test_what_a_search_may_do() -> None:
-    header = next(wire.upload_requests(wire.Source("athanor", b"g", {}), "m", [], None, "fast",
-                                       deterministic=True, disable_rules=("layout",),
+    header = next(wire.upload_requests(wire.Source("athanor", b"g", {}), "m", wire.Division(), None,
+                                       "fast", deterministic=True, disable_rules=("layout",),
                                        approximate=True)).header
     assert (header.search_budget, header.deterministic, header.approximate) == ("fast", True, True)
     assert list(header.disable_rules) == ["layout"]

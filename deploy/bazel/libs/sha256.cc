@@ -17,6 +17,12 @@ Sha256& Sha256::Update(absl::string_view bytes) {
   return *this;
 }
 
+std::string Sha256::With(absl::string_view suffix) const {
+  Sha256 copy;
+  EVP_MD_CTX_copy_ex(copy.context_, context_);
+  return copy.Update(suffix).Finish();
+}
+
 std::string Sha256::Finish() {
   std::string digest(kSha256Bytes, '\0');
   EVP_DigestFinal_ex(context_, reinterpret_cast<unsigned char*>(digest.data()), nullptr);

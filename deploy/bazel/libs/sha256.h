@@ -24,6 +24,8 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   Sha256& Update(absl::string_view bytes);
+  // As of what came so far with `suffix` behind it; more may come. REQUIRES: no Finish() yet
+  std::string With(absl::string_view suffix) const;
   std::string Finish();  // 32 bytes; once
 
  private:

@@ -162,7 +162,7 @@ ROWS = [
                                "num_heads": [2, 4], "window_size": 4}, inputs="square"),
     image("hiera", "Hiera", {"image_size": [32, 32], "patch_size": [7, 7], "embed_dim": 8,
                              "depths": [1, 1], "num_heads": [1, 2],
-                             "masked_unit_size": [4, 4]}, inputs="square"),
+                             "masked_unit_size": [4, 4], "num_query_pool": 1}, inputs="square"),
     image("convnext", "ConvNext", PYRAMID),
     image("convnextv2", "ConvNextV2", PYRAMID),
     image("resnet", "ResNet", PYRAMID | {"embedding_size": 8}),

@@ -1,0 +1,213 @@
+// A graph could name the weights of others by their hash, and an answer gave them back: who held
+// the name held the weights. MissingTensors said which weights the server held, to anybody.
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "deploy/bazel/libs/possession.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Messages = std::vector<v1::UploadModelRequest>;
+
+// A model whose weights have the given hash, whatever they are, and so many elements.
+TestModel ModelNamed(const std::string& hash, size_t elements) {
+  TestModel model = ScaleModel(std::vector<float>(elements));
+  for (v1::GraphNode& node : *model.graph.mutable_nodes()) {
+    if (!node.content_hash().empty()) node.set_content_hash(hash);
+  }
+  std::string bytes = std::move(model.tensors.begin()->second);
+  model.tensors = {{hash, std::move(bytes)}};
+  return model;
+}
+
+class WeightsByHashTest : public testing::Test {
+ protected:
+  // An upload of the victim's graph that sends no bytes, as changed by `change`.
+  Messages WithoutBytes(const std::function<void(v1::UploadHeader*)>& change = nullptr) {
+    Messages messages = UploadMessages("thief", victim_);
+    messages = {messages.front(), messages.back()};
+    messages[0].mutable_header()->clear_tensors();
+    if (change) change(messages[0].mutable_header());
+    return messages;
+  }
+
+  v1::MissingTensorsResponse Ask(const v1::MissingTensorsRequest& request) {
+    grpc::ClientContext context;
+    v1::MissingTensorsResponse reply;
+    const grpc::Status status = test_.models->MissingTensors(&context, request, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return reply;
+  }
+
+  std::string Nonce() { return Ask({}).nonce(); }
+
+  static void AddProof(const std::string& hash, const std::string& proof,
+                       v1::UploadHeader* header) {
+    header->add_proofs()->set_hash(hash);
+    header->mutable_proofs(header->proofs_size() - 1)->set_proof(proof);
+  }
+
+  // As who has the bytes.
+  Messages Proved(const std::string& nonce) { return ProvedMessages("thief", victim_, nonce); }
+
+  void Refused(const Messages& messages) {
+    const grpc::Status status = test_.Send(messages);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_THAT(status.error_message(), testing::HasSubstr(absl::BytesToHexString(hash_)));
+    EXPECT_THAT(status.error_message(), testing::HasSubstr("send its bytes, or prove"));
+    grpc::ClientContext context;
+    v1::ListModelsRequest request;
+    request.set_name("thief");
+    v1::ListModelsResponse listed;
+    EXPECT_TRUE(test_.models->ListModels(&context, request, &listed).ok());
+    EXPECT_EQ(listed.models_size(), 0);
+  }
+
+  const TestModel victim_ = ScaleModel({1, 2, 3, 4});
+  const std::string hash_ = victim_.tensors.begin()->first;
+  const std::string bytes_ = victim_.tensors.begin()->second;
+  TestServer test_;
+};
+
+TEST_F(WeightsByHashTest, TheHashAloneGetsNothing) {
+  test_.Upload("victim", victim_);
+  Refused(WithoutBytes());
+  Refused(WithoutBytes([](v1::UploadHeader* header) { header->set_dry_run(true); }));
+}
+
+TEST_F(WeightsByHashTest, NeitherDoWrongProofs) {
+  test_.Upload("victim", victim_);
+  const std::string made_up(32, 'n');
+  Refused(WithoutBytes([&](v1::UploadHeader* header) { header->set_nonce(Nonce()); }));
+  for (const std::string& seal : {hash_, std::string(), std::string(32, '\0'), Sha256Of(hash_)}) {
+    Refused(WithoutBytes([&](v1::UploadHeader* header) {
+      header->set_nonce(Nonce());
+      AddProof(hash_, PossessionProof(header->nonce(), hash_, seal), header);
+    }));
+  }
+  // Right but for the nonce, which is the sender's own, or for the tensor.
+  Refused(Proved(made_up));
+  Refused(Proved(""));
+  Refused(WithoutBytes([&](v1::UploadHeader* header) {
+    header->set_nonce(Nonce());
+    const std::string other(32, 'h');
+    AddProof(other, PossessionProof(header->nonce(), other, SealOf(bytes_)), header);
+  }));
+  // What begins as the right one does.
+  Refused(WithoutBytes([&](v1::UploadHeader* header) {
+    header->set_nonce(Nonce());
+    AddProof(hash_, PossessionProof(header->nonce(), hash_, SealOf(bytes_)).substr(0, 31), header);
+  }));
+}
+
+TEST_F(WeightsByHashTest, AProofOfAnotherCallIsWorthNothing) {
+  test_.Upload("victim", victim_);
+  const Messages owners = ProvedMessages("owner", victim_, Nonce());
+  ASSERT_TRUE(test_.Send(owners).ok());
+  Messages replayed = WithoutBytes();
+  *replayed[0].mutable_header()->mutable_proofs() = owners[0].header().proofs();
+  Refused(replayed);
+  replayed[0].mutable_header()->set_nonce(Nonce());
+  Refused(replayed);
+  replayed[0].mutable_header()->set_nonce(owners[0].header().nonce());
+  Refused(replayed);
+}
+
+TEST_F(WeightsByHashTest, ANonceIsGoodForATimeAndUntilTheNextStart) {
+  test_.Upload("victim", victim_);
+  std::string nonce = Nonce();
+  Challenges& challenges = test_.server->core().registry().challenges();
+  EXPECT_FALSE(challenges.IsGood(nonce, Challenges::Clock::now() + Challenges::kLifetime));
+  Refused(Proved(nonce));
+  nonce = Nonce();
+  test_.Restart();
+  Refused(Proved(nonce));
+  EXPECT_TRUE(test_.Send(Proved(Nonce())).ok());
+}
+
+TEST_F(WeightsByHashTest, WhoHasTheBytesNeedNotSendThem) {
+  const v1::UploadModelResponse first = test_.Upload("victim", victim_);
+  v1::MissingTensorsRequest ask;
+  ask.add_hashes(hash_);
+  v1::MissingTensorsResponse answer = Ask(ask);
+  EXPECT_THAT(answer.hashes(), ElementsAre(hash_));
+  ask.set_nonce(answer.nonce());
+  ask.add_proofs()->set_hash(hash_);
+  ask.mutable_proofs(0)->set_proof(PossessionProof(ask.nonce(), hash_, SealOf(bytes_)));
+  for (int i = 0; i < 2; ++i) {  // asking does not use the nonce up
+    answer = Ask(ask);
+    EXPECT_THAT(answer.hashes(), IsEmpty());
+    EXPECT_EQ(answer.nonce(), "");
+  }
+  v1::UploadModelResponse reply;
+  ASSERT_TRUE(test_.Send(Proved(ask.nonce()), &reply).ok());
+  EXPECT_THAT(Ask(ask).hashes(), ElementsAre(hash_)) << "the upload has";
+  test_.WaitForJob(reply.compile_job_id());
+  EXPECT_THAT(test_.Infer("thief", {1, 1, 1, 1}), ElementsAre(1, 2, 3, 4));
+}
+
+// A file of before seals were kept.
+TEST_F(WeightsByHashTest, TensorsOfAnOlderServerCanBeProved) {
+  test_.Upload("victim", victim_);
+  RegistryDb& db = test_.server->core().registry().db();
+  ASSERT_TRUE(db.Execute("DELETE FROM tensor_seals").ok());
+  for (int start = 0; start < 2; ++start) {
+    test_.Restart();
+    EXPECT_TRUE(test_.Send(Proved(Nonce())).ok()) << start;
+  }
+  const auto rows = test_.server->core().registry().db().ReadVersions();
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  for (const VersionRow& row : *rows) EXPECT_EQ(row.tensors[0].seal, SealOf(bytes_));
+}
+
+// Whatever who has only the hash does, the answers are those of a server without the tensor.
+TEST_F(WeightsByHashTest, NothingShowsWhetherItIsHeld) {
+  ServerOptions options;
+  options.memory_limit = 1 << 20;
+  options.max_chunk_bytes = 1 << 10;
+  TestServer with(options), without(options);
+  with.Upload("victim", victim_);
+  const auto same = [&](const Messages& messages) {
+    const grpc::Status held = with.Send(messages), absent = without.Send(messages);
+    EXPECT_FALSE(held.ok());
+    EXPECT_EQ(held.error_code(), absent.error_code());
+    // What is in use may differ by what the victim's model takes.
+    EXPECT_EQ(held.error_message().substr(0, 100), absent.error_message().substr(0, 100));
+  };
+  const std::string nonce(32, 'n');
+  same(WithoutBytes());
+  same(Proved(nonce));
+  same(WithoutBytes([](v1::UploadHeader* header) { header->set_dry_run(true); }));
+  // The tensor with another size, neither sent nor proved.
+  Messages wrong_size = UploadMessages("thief", ModelNamed(hash_, 5));
+  wrong_size = {wrong_size.front(), wrong_size.back()};
+  wrong_size[0].mutable_header()->clear_tensors();
+  same(wrong_size);
+  // Announced, larger than there is memory for; and with bytes that are others.
+  same({UploadMessages("thief", ModelNamed(hash_, 1 << 19)).front()});
+  Messages others = UploadMessages("thief", victim_, 1 << 10);
+  others[1].mutable_chunk()->mutable_data()->front() ^= 1;
+  same(others);
+  for (TestServer* server : {&with, &without}) {
+    grpc::ClientContext context;
+    v1::MissingTensorsRequest ask;
+    ask.add_hashes(hash_);
+    ask.set_nonce(nonce);
+    ask.add_proofs()->set_hash(hash_);
+    v1::MissingTensorsResponse answer;
+    ASSERT_TRUE(server->models->MissingTensors(&context, ask, &answer).ok());
+    EXPECT_THAT(answer.hashes(), ElementsAre(hash_));
+  }
+}
+
+}  // namespace
+}  // namespace athanor
