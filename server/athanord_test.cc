@@ -307,7 +307,8 @@ TEST_F(AthanordTest, HangupOpensTheLogAndReadsTheCertificateAgain) {
   EXPECT_EQ(server->Stop(SIGTERM), 0);
   EXPECT_THAT(TestProcess::TextOf(log + ".2"), HasSubstr("msg=\"stopped\""));
   EXPECT_THAT(TestProcess::TextOf(log + ".1"), HasSubstr("msg=\"serving\""));
-  auto none = Start({"--listen=127.0.0.1:0", "--log_file=" + log});
+  auto none =
+      Start({"--listen=127.0.0.1:0", "--state_dir=" + directory_ + "/state", "--log_file=" + log});
   EXPECT_EQ(none->Wait(), 2);
   EXPECT_THAT(none->Output(), HasSubstr("--log_file: cannot open '" + log + "'"));
 }

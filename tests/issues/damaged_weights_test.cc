@@ -356,7 +356,7 @@ class DamagedBlobsTest : public DamagedWeightsTest {
 
   // Models "m" of both, and "a" of the first alone, in one file; the second is damaged.
   void DamageTheSecond(size_t first, size_t second) {
-    const std::vector<float> a = Numbers(first, 1), b = Numbers(second, 5'000);
+    const std::vector<float> a = Numbers(first, 1), b = Numbers(second, 50'000);
     Upload("m", OnnxModelOf({{"a", a}, {"b", b}}));
     Upload("a", OnnxModelOf({{"a", a}}));
     ASSERT_EQ(FilesBelow("blobs").size(), 1u);
