@@ -1,5 +1,7 @@
 #include "server/core.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -15,6 +17,8 @@
 
 namespace athanor {
 namespace {
+
+constexpr int kInflateNice = 10;
 
 int64_t MemoryLimit(const ServerOptions& options) {
   return options.memory_limit > 0 ? options.memory_limit : MachineMemoryBytes() / 10 * 9;
@@ -85,6 +89,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   core->import_queue_ = std::make_unique<WorkQueue>("import", 2);
   core->cache_queue_ = std::make_unique<WorkQueue>("cache", 1);
   core->inflate_queue_ = std::make_unique<WorkQueue>("inflate", 1);
+  // Its one thread gives way to those that answer: what is inflated may come to nothing.
+  core->inflate_queue_->Submit([] { setpriority(PRIO_PROCESS, 0, kInflateNice); });
   core->keeper_ =
       std::make_unique<PlanKeeper>(core->backends_->cache(), core->options_.state_dir, disk);
   core->loader_ = std::make_unique<PlanLoader>(core->backends_.get(), core->registry_.get(),
