@@ -19,6 +19,15 @@ namespace {
 // Rows up to this many elements keep their intermediate values in scratch.
 constexpr int64_t kMaxCachedRow = 16384;
 
+// Every coordinate is one of the node's. Behind a map with `fill` some may be none: what is there
+// is only read where the map tests it.
+bool IsInside(const Shape& shape, const Coordinates& at, const Bounds& bounds) {
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (!bounds.NonNegative(at[i]) || !bounds.Less(at[i], shape[i])) return false;
+  }
+  return true;
+}
+
 // Reductions whose place does not depend on the element within the row are computed before the row.
 void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& outer) {
   Coordinates at = outer;
@@ -36,7 +45,8 @@ void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& oute
     bool free = std::none_of(symbols.begin(), symbols.end(), [&](const std::string& s) {
       return s == inner || s.starts_with("$r");
     });
-    if (free) hoisted.emplace(r.node, r.coordinates);
+    const Shape& shape = b.input.graph.node(r.node).type.shape;
+    if (free && IsInside(shape, r.coordinates, bounds)) hoisted.emplace(r.node, r.coordinates);
   }
   for (const auto& [node, coordinates] : hoisted) b.at.At(node, coordinates);
 }
