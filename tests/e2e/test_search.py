@@ -23,7 +23,7 @@ CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
 
 @pytest.fixture(scope="module")
 def searching_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that searches for three seconds."""
+    """A server that searches for three seconds, unless an upload says otherwise."""
     state = tmp_path_factory.mktemp("search") / "state"
     running = Server(state, "--search_budget=3s").start()
     yield running
@@ -43,7 +43,7 @@ def check_answers(model: athanor.Model) -> str:
 def test_answers_stay_right_before_during_and_after(searching_server: Server) -> None:
     with searching_server.client() as client:
         # Exhaustive, so that it goes on after it has found what it can.
-        model = client.upload(mlp.mlp_graph(config=CONFIG), name="mlp", budget="exhaust:3s")
+        model = client.upload(mlp.mlp_graph(config=CONFIG), name="mlp", budget="exhaust:8s")
         jobs = model.watch(timeout=120)
         seen = [next(jobs)]
         first = check_answers(model)

@@ -225,7 +225,7 @@ def test_metrics_come_and_go_with_a_model(http_server: Server) -> None:
 
 def test_a_search_can_be_followed(tmp_path: pathlib.Path) -> None:
     server = Server(tmp_path / "state", "--http_listen=127.0.0.1:0",
-                    "--search_budget=exhaust:3s").start()
+                    "--search_budget=exhaust:20s").start()
     try:
         with server.client() as client:
             model = client.upload(mlp.mlp_graph(config=CONFIG), name="mlp")
