@@ -154,9 +154,9 @@ CallSlot::CallSlot(ServerCore& core, absl::string_view peer, CallKind kind)
 }
 
 CallSlot::~CallSlot() {
-  counter().fetch_sub(1);
   if (in_share_) core_.stream_shares_.Drop(host_);
   core_.connection_calls().End(port_);
+  counter().fetch_sub(1);  // last: a server that ends waits for none of its calls beyond this
 }
 
 absl::Status CallSlot::status() const {

@@ -120,7 +120,9 @@ ConnectionCalls::Clock::duration ConnectionCalls::QuietFor(int port, Clock::time
                                                            Clock::time_point now) const {
   if (ports_[port].calls.load(std::memory_order_acquire) > 0) return {};
   const uint32_t ended = ports_[port].ended.load(std::memory_order_relaxed);
-  const auto since_call = std::chrono::milliseconds(uint32_t{Milliseconds(now) - ended});
+  // A call may have ended since `now` was taken, which would count as 49 days ago.
+  const uint32_t at_now = Milliseconds(std::max(now, Clock::now()));
+  const auto since_call = std::chrono::milliseconds(uint32_t{at_now - ended});
   return std::max<Clock::duration>(std::min<Clock::duration>(now - opened, since_call), {});
 }
 

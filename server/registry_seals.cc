@@ -28,8 +28,7 @@ absl::Status Registry::NeitherSentNorProved(const std::string& hash) {
       "not hold it); send its bytes, or prove it with a new nonce of MissingTensors"));
 }
 
-bool Registry::Proves(const std::string& nonce, const std::string& hash,
-                      const std::string& proof) {
+bool Registry::Proves(const std::string& nonce, const std::string& hash, const std::string& proof) {
   std::string seal;
   {
     MutexLock lock(mu_);

@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<const MappedTensor>> Registry::Map(const std::str
   {
     MutexLock lock(mu_);
     const auto it = tensor_entries_.find(hash);
-    if (it == tensor_entries_.end()) {
+    if (it == tensor_entries_.end() || !it->second.held) {
       return absl::FailedPreconditionError(
           absl::StrCat("tensor ", absl::BytesToHexString(hash), " is not held"));
     }
@@ -213,7 +213,7 @@ void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors)
     // Someone else's upload of the same tensor may have brought a reservation already.
     if (entry.reservation.bytes() == 0) entry.reservation = std::move(tensor.reservation);
     if (tensor.blob != nullptr) ++blobs_[tensor.blob->name()];
-    if (entry.seal.empty()) entry.seal = std::move(tensor.seal);
+    if (!tensor.seal.empty()) entry.seal = std::move(tensor.seal);
     if (tensor.magnitude.has_value()) {
       entry.magnitudes[tensor.magnitude->first] = tensor.magnitude->second;
     }
@@ -232,6 +232,7 @@ void Registry::Hold(const NewTensor& published) {
     if (before.has_value()) UnreferenceBlob(before->blob);
     entry.held = true;
     entry.damage.clear();
+    tensors_->Forget(published.hash);  // what a plan still maps may be the damaged file
   }
   const absl::StatusOr<FileStamp> stamp =
       StampOf(tensors_->Locate(published.hash, entry.bytes, entry.range).path);

@@ -278,6 +278,7 @@ absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
   for (const std::string& hash : held) {
     const int64_t bytes = registry_->TensorBytes(hash);
     if (bytes == parameters_[hash]) continue;
+    if (bytes < 0) return Registry::NeitherSentNorProved(hash);  // found damaged since
     return Invalid("tensor ", absl::BytesToHexString(hash), ": held with ", bytes,
                    " bytes; its parameter has ", parameters_[hash]);
   }

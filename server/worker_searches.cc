@@ -266,7 +266,7 @@ std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   // A build may have been in the way, which the next turn waits for: the search says again that it
   // is at its end.
   if (at_end && absl::IsAborted(status) && !std::exchange(s.last_try, true)) return std::nullopt;
-  if (!status.ok()) {
+  if (!status.ok() && !(absl::IsAborted(status) && s.time.Over(Clock::now()))) {
     // What serves, serves on: the search's end is no failure of the job.
     LogWarn("search ended", {{"model", job.version()->name()}, {"error", status.ToString()}});
     return End{v1::CompileJob::STOP_SEARCH_FAILED, status};

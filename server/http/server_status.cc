@@ -239,25 +239,24 @@ nlohmann::json ServerStatus(ServerCore& core) {
     if (models.size() == kMostVersionsListed) break;
     models.push_back(VersionStatus(core, *version));
   }
-  Json status = {
-      {"server",
-       {{"version", kVersion},
-        {"state", core.draining() ? "draining" : "serving"},
-        {"uptime", SecondsNow() - StartOf(samples)},
-        {"threads", core.options().threads},
-        {"compile_workers", core.options().compile_workers}}},
-      {"calls",
-       {{"now", core.active_calls()},
-        {"queued", Queued(core)},
-        {"most", core.options().max_pending}}},
-      {"uploads", {{"now", core.uploads()}, {"most", core.options().max_uploads}}},
-      {"jobs", {{"unfinished", Unfinished(core)}}},
-      {"memory", Memory(core.ledger())},
-      {"refusals", Refusals(core.metrics().server())},
-      {"cache", CacheStatus(samples)},
-      {"versions", versions.size()},
-      {"versions_left_out", versions.size() - models.size()},
-      {"models", std::move(models)}};
+  Json status = {{"server",
+                  {{"version", kVersion},
+                   {"state", core.draining() ? "draining" : "serving"},
+                   {"uptime", SecondsNow() - StartOf(samples)},
+                   {"threads", core.options().threads},
+                   {"compile_workers", core.options().compile_workers}}},
+                 {"calls",
+                  {{"now", core.active_calls()},
+                   {"queued", Queued(core)},
+                   {"most", core.options().max_pending}}},
+                 {"uploads", {{"now", core.uploads()}, {"most", core.options().max_uploads}}},
+                 {"jobs", {{"unfinished", Unfinished(core)}}},
+                 {"memory", Memory(core.ledger())},
+                 {"refusals", Refusals(core.metrics().server())},
+                 {"cache", CacheStatus(samples)},
+                 {"versions", versions.size()},
+                 {"versions_left_out", versions.size() - models.size()},
+                 {"models", std::move(models)}};
   uint64_t hash = 0xcbf29ce484222325;
   HashShape(status, &hash);
   status["shape"] = absl::StrFormat("%016x", hash);

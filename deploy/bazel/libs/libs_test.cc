@@ -36,16 +36,14 @@ using ::testing::HasSubstr;
 
 TEST(LibsTest, Absl) {
   const absl::StatusOr<std::string> result = absl::InvalidArgumentError("no");
-  EXPECT_EQ(absl::StrCat(result.status().ToString(), 1),
-            "INVALID_ARGUMENT: no1");
+  EXPECT_EQ(absl::StrCat(result.status().ToString(), 1), "INVALID_ARGUMENT: no1");
 }
 
 TEST(LibsTest, Grpc) {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   EXPECT_NE(builder.BuildAndStart(), nullptr);
   EXPECT_GT(port, 0);
 }
@@ -69,8 +67,7 @@ TEST(LibsTest, Lld) {
   std::string text;
   llvm::raw_string_ostream out(text);
   const char* const args[] = {"ld.lld", "--version"};
-  const lld::Result result =
-      lld::lldMain(args, out, out, {{lld::Gnu, &lld::elf::link}});
+  const lld::Result result = lld::lldMain(args, out, out, {{lld::Gnu, &lld::elf::link}});
   EXPECT_EQ(result.retCode, 0);
   EXPECT_THAT(out.str(), HasSubstr("LLD 19."));
 }
@@ -108,8 +105,7 @@ TEST(LibsTest, Httplib) {
 TEST(LibsTest, Openblas) {
   const float a[] = {1, 2, 3, 4};
   float c[4] = {};
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 2, 2, 2, 1, a, 2, a, 2,
-              0, c, 2);
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 2, 2, 2, 1, a, 2, a, 2, 0, c, 2);
   EXPECT_THAT(c, testing::ElementsAre(7, 10, 15, 22));
 }
 

@@ -48,8 +48,6 @@ extern "C" const char* __asan_default_options() {
   return "strict_string_checks=1:detect_stack_use_after_return=1:"
          "external_symbolizer_path=/usr/lib/llvm-19/bin/llvm-symbolizer";
 }
-extern "C" const char* __ubsan_default_options() {
-  return "print_stacktrace=1";
-}
+extern "C" const char* __ubsan_default_options() { return "print_stacktrace=1"; }
 #endif
 #endif
