@@ -19,8 +19,8 @@ namespace {
 // Rows up to this many elements keep their intermediate values in scratch.
 constexpr int64_t kMaxCachedRow = 16384;
 
-// Every coordinate is one of the node's. Behind a map with `fill` some may be none: what is there
-// is only read where the map tests it.
+// Tells whether all coordinates lie inside `shape`. Behind a map with `fill` they may not; such a
+// node must be read only where the map tests it.
 bool IsInside(const Shape& shape, const Coordinates& at, const Bounds& bounds) {
   for (size_t i = 0; i < shape.size(); ++i) {
     if (!bounds.NonNegative(at[i]) || !bounds.Less(at[i], shape[i])) return false;

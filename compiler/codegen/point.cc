@@ -200,7 +200,7 @@ bool PointLowering::LanesFree(const Coordinates& coordinates) const {
 
 Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& extents,
                            bool free_lanes, const std::function<Var(const Coordinates&)>& term) {
-  // One term, which lanes must not share out among them.
+  // Adds the only term once, not once per lane.
   if (extents.empty()) {
     return e_.Compute(op, accumulator,
                       {e_.Const(IdentityOf(op, accumulator)), e_.Cast(term({}), accumulator)});
