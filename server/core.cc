@@ -56,7 +56,8 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
           [this] { metrics_.server().Count(Metric::kRefusals, Refusal::kMemory); }),
       stream_shares_(options_.max_streams, options_.max_peer_percent),
       upload_places_(LimitsOfUploads(options_)),
-      upload_rate_(options_.upload_rate) {}
+      upload_rate_(options_.upload_rate),
+      refusals_(options_.refusals_per_second) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/cache/cache.h"
 #include "server/batch/batch_run.h"
+#include "server/batch/refusal_pace.h"
 #include "server/batch/request_queue.h"
 #include "server/cache_keys.h"
 #include "server/compile_workers.h"
@@ -65,6 +66,7 @@ class ServerCore {
   // Messages that inflate to much: other calls do not wait for that on gRPC's threads.
   WorkQueue& inflate_queue() { return *inflate_queue_; }
   RequestQueue& requests() { return *requests_; }  // that wait for a run
+  RefusalPace& refusals() { return refusals_; }    // of requests that may not
 
   bool draining() const { return draining_.load(std::memory_order_acquire); }
   // New calls are refused from here on.
@@ -97,6 +99,7 @@ class ServerCore {
   ConnectionCalls connection_calls_;
   UploadPlaces upload_places_;
   RateLimit upload_rate_;
+  RefusalPace refusals_;
   Timer timer_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<PlanKeeper> keeper_;

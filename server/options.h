@@ -80,6 +80,7 @@ struct ServerOptions {
   int64_t max_queue = 256;
   int64_t max_client_percent = 50;
   int64_t max_queue_delay_ms = 100;
+  int64_t refusals_per_second = 200;
   int64_t batch_delay_us = 0;
   int64_t max_batch_rows = 0;  // 0: what the dim's bounds allow
   int64_t max_compile_jobs = 1'000;

@@ -13,6 +13,7 @@
 namespace athanor {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 // A server whose runs are held, so that what is asked of it waits. A run is predicted to take 1 ms.
@@ -94,6 +95,35 @@ TEST_F(FairCallsTest, AFullQueueMakesRoomForWhoHasFewer) {
   EXPECT_EQ(greedy_.answered, 4);
   const MetricCells& metrics = test_->server->core().metrics().server();
   EXPECT_EQ(metrics.value(Metric::kRefusals, static_cast<int>(Refusal::kQueue)), 1);
+}
+
+TEST_F(FairCallsTest, WhoIsRefusedOftenIsToldLater) {
+  Begin({.max_queue = 1, .max_queue_delay_ms = 0, .refusals_per_second = 1});
+  for (int i = 0; i < 3; ++i) Call(greedy_);
+  EXPECT_EQ(greedy_.refused, 1) << "the first at once";
+  RefusalPace& refusals = test_->server->core().refusals();
+  // Cancelled while it is held; again if this thread came too late for that.
+  grpc::StatusCode code = grpc::StatusCode::OK;
+  while (code != grpc::StatusCode::CANCELLED) {
+    grpc::ClientContext context;
+    std::atomic<bool> ended{false};
+    std::thread call([&] {
+      inference::ModelInferResponse reply;
+      code = greedy_.stub->ModelInfer(&context, FloatRequest("m", {1}), &reply).error_code();
+      ended = true;
+    });
+    while (refusals.held() == 0 && !ended) std::this_thread::yield();
+    context.TryCancel();
+    call.join();
+    EXPECT_THAT(code, AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::RESOURCE_EXHAUSTED));
+  }
+  while (refusals.held() > 0) std::this_thread::yield();
+  // Told in the end, all of them.
+  for (int i = 0; i < 3; ++i) Call(greedy_);
+  Release();
+  EXPECT_EQ(greedy_.refused, 4);
+  EXPECT_EQ(greedy_.answered, 2);
+  EXPECT_EQ(refusals.held(), 0);
 }
 
 }  // namespace

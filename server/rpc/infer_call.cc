@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "compiler/ir/message.h"
@@ -202,6 +204,10 @@ void InferCall::StopTimer() {
 }
 
 void InferCall::Expire() {
+  if (!refusal_.ok()) {
+    End(refusal_);
+    return;
+  }
   const std::string waited = Cat(Microseconds(Clock::now() - arrived_) / 1000, " ms");
   if (plan_ == nullptr) {
     const uint64_t waiter = wait_->waiter;
@@ -412,7 +418,27 @@ void InferCall::Count(const RunTimes& times, Clock::duration queued) {
 
 void InferCall::Refuse(const absl::Status& status) {
   core_.metrics().server().Count(Metric::kRefusals, Refusal::kQueue);
-  End(status);
+  std::optional<Clock::time_point> at;
+  if (!core_.draining()) at = core_.refusals().Hold(context_->peer(), Clock::now());
+  if (!at.has_value()) {
+    End(status);
+    return;
+  }
+  refusal_ = status;
+  FreeRequest();
+  StartWaiting(std::min(deadline_, *at));
+}
+
+void InferCall::FreeRequest() {
+  bound_ = {};
+  const std::string model = request_.model_name();  // for the log
+  inference::ModelInferRequest().Swap(&request_);
+  request_.set_model_name(model);
+  inference::ModelInferResponse().Swap(&reply_);
+  // gRPC made the buffer for this call and gives it to the method as const.
+  const_cast<grpc::ByteBuffer*>(request_bytes_)->Clear();
+  memory_ = {};
+  parsed_memory_ = {};
 }
 
 void InferCall::EndStall() {
@@ -423,6 +449,7 @@ void InferCall::EndStall() {
 
 void InferCall::End(const absl::Status& status) {
   EndStall();
+  if (!refusal_.ok()) core_.refusals().Answered();
   MetricCells& metrics =
       version_ == nullptr ? core_.metrics().no_version() : version_->metrics().cells;
   metrics.Count(Metric::kRequests, PublicStatus(status).code());

@@ -87,8 +87,10 @@ class InferCall final : public grpc::ServerUnaryReactor {
   void EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times);
   // `queued`: until the run, without waiting for company.
   void Count(const RunTimes& times, Clock::duration queued);
-  // The queue has no place for it.
+  // The queue has no place for it: ends the call, now or when its client's pace of refusals says.
   void Refuse(const absl::Status& status);
+  // What a call that only waits for its end need not hold.
+  void FreeRequest();
   void EndStall();
   void End(const absl::Status& status);
 
@@ -100,6 +102,7 @@ class InferCall final : public grpc::ServerUnaryReactor {
   const Clock::time_point arrived_ = Clock::now();
   Clock::time_point deadline_ = Clock::time_point::max();
   Clock::time_point stalled_{};  // since when it waits for a plan, if it does
+  absl::Status refusal_;         // not OK: it waits to be told
 
   inference::ModelInferRequest request_;
   inference::ModelInferResponse reply_;

@@ -3,18 +3,22 @@
     .venv/bin/python tests/bench/greedy.py [--batch 16] [--greedy 128] [--rounds 8]
 
 First what the server does for callers that always have some calls out: its capacity. Then turns in
-which a modest client, one connection, calls at a fifth of that, alone and beside a greedy one that
-always has `--greedy` calls out on a connection of its own. Prints JSON: the modest one's refusals,
-its times in milliseconds, and the ratios of each turn beside over the turn alone before it.
+which a modest client, one connection, calls at a fifth of that: alone; beside a greedy one that
+always has `--greedy` calls out on a connection of its own; and beside programs that only compute,
+one a core, with no other client. The last is the floor where the clients share the server's cores:
+the operating system makes every thread wait for one. Prints JSON: the modest one's refusals, its
+times in milliseconds, and the ratios of each turn over the turn alone before it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +32,7 @@ from serving import Served, server  # noqa: E402
 
 BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
 QUANTILES = ("p50", "p99")
+PARTS = ("e2el", "queue", "exec")  # of a call's time, as the load generator names them
 
 
 class Caller:
@@ -49,10 +54,23 @@ class Caller:
         return json.loads(out)
 
 
+@contextlib.contextmanager
+def busy_cores() -> Iterator[None]:
+    """A process that only computes for each core this process may use."""
+    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+
+
 def greedy(config: mlp.Config, batch: int, outstanding: int, rounds: int, seconds: float,
            flags: list[str]) -> dict[str, object]:
     """The row."""
-    alone, beside, greed = [], [], []
+    alone, beside, busy, greed = [], [], [], []
     with server(*flags) as served, athanor.Client(served.address) as client:
         client.upload(mlp.mlp_graph(config=config), name=config.name).wait("baseline")
         full = Caller(served, config, batch, seconds, "--concurrency=8").result()
@@ -64,6 +82,8 @@ def greedy(config: mlp.Config, batch: int, outstanding: int, rounds: int, second
             other = Caller(served, config, batch, seconds + 2, f"--concurrency={outstanding}")
             beside.append(Caller(served, config, batch, seconds, *modest).result())
             greed.append(other.result())
+            with busy_cores():
+                busy.append(Caller(served, config, batch, seconds, *modest).result())
     row: dict[str, object] = {
         "bench": "greedy", "model": config.name, "batch": batch, "greedy": outstanding,
         "capacity_per_s": full["completed"] / seconds, "rate": rate, "rounds": rounds,
@@ -74,13 +94,17 @@ def greedy(config: mlp.Config, batch: int, outstanding: int, rounds: int, second
         "greedy_answered": sum(turn["completed"] for turn in greed),
         "greedy_refused": sum(turn["failed"] for turn in greed),
         "errors": [turn["errors"] for turn in beside if turn["failed"]]}
+    turns = {"alone": alone, "beside": beside, "busy": busy}
     for q in QUANTILES:
+        for name, results in turns.items():
+            row[f"{q}_{name}"] = {
+                part: float(np.median([turn[f"{q}_{part}_ms"] for turn in results]))
+                for part in PARTS}
         key = f"{q}_e2el_ms"
-        row[f"{q}_alone"] = float(np.median([turn[key] for turn in alone]))
-        row[f"{q}_beside"] = float(np.median([turn[key] for turn in beside]))
-        ratios = [b[key] / a[key] for a, b in zip(alone, beside, strict=True)]
-        q1, median, q3 = np.percentile(ratios, (25, 50, 75))
-        row[f"{q}_beside_over_alone"] = {"median": median, "q1": q1, "q3": q3}
+        for name in ("beside", "busy"):
+            ratios = [b[key] / a[key] for a, b in zip(alone, turns[name], strict=True)]
+            q1, median, q3 = np.percentile(ratios, (25, 50, 75))
+            row[f"{q}_{name}_over_alone"] = {"median": median, "q1": q1, "q3": q3}
     return row
 
 
