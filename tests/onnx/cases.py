@@ -32,7 +32,8 @@ SEQUENCE_OPS = {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "Sequen
 OPTIONAL_OPS = {"Optional", "OptionalGetElement", "OptionalHasElement"}
 TRAINING = "ai.onnx.preview.training"
 
-DataSet = tuple[Sequence[object], Sequence[object]]
+# Inputs and results; lists of results that are as right may follow.
+DataSet = tuple[Sequence[object], ...]
 
 
 def graphs_of(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

@@ -71,3 +71,17 @@ def test_architecture(client: athanor.Client, name: str) -> None:
     dims = {dim: SIZES[dim][0] for dim in short.dims_of(model)}
     outcome = suite.run(client, suite.Case(f"architectures/{name}", model, sets, 2e-3, 5e-4, dims))
     assert (outcome.kind, outcome.why) == ("right", "")
+
+
+def test_a_later_list_of_results_counts_where_the_first_does_not(client: athanor.Client) -> None:
+    """What is right by one of a set's lists is right, and the outcome says by which."""
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "relu",
+                                   info[:1], info[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    x, y = np.float32([-1, 2]), np.float32([0, 2])
+    for results, kind, wanted in [
+            ([[y]], "right", 0), ([[y], [x]], "right", 0), ([[x], [y]], "right", 1),
+            ([[x]], "wrong", 0), ([[x], [x]], "wrong", 0)]:
+        outcome = suite.run(client, suite.Case("lists", model, [([x], *results)], 1e-3, 1e-3))
+        assert (outcome.kind, outcome.wanted) == (kind, wanted), outcome
