@@ -158,7 +158,7 @@ Value VectorAs(OpBuilder& b, const Value& vector, const Shape& shape) {
 }  // namespace
 
 OpBuilder::OpBuilder(Graph* graph, const GraphLimits& limits)
-    : graph_(graph), builder_(graph, limits), bounds_(graph->DimBounds()) {}
+    : graph_(graph), builder_(graph, limits), bounds_(graph->DimBounds()), hints_(&graph->dims) {}
 
 void OpBuilder::Fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);

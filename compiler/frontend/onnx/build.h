@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/frontend/onnx/value.h"
 #include "compiler/ir/graph.h"
 
@@ -44,6 +45,7 @@ class OpBuilder {
   absl::Status TakeStatus() { return std::exchange(status_, absl::OkStatus()); }
   const Bounds& bounds() const { return bounds_; }
   const Graph& graph() const { return *graph_; }
+  MultiplesHints& hints() { return hints_; }
 
   // --- nodes and literals
   NodeId Node(const Value& v);       // made from `known` where it is not yet
@@ -147,6 +149,7 @@ class OpBuilder {
   Graph* graph_;
   GraphBuilder builder_;
   Bounds bounds_;
+  MultiplesHints hints_;
   absl::Status status_;
   std::vector<std::pair<Value, bool>> guards_;
   int64_t unproved_ = 0;

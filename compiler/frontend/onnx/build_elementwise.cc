@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "compiler/frontend/onnx/build.h"
-#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -49,12 +48,12 @@ Value Ordered(OpBuilder& b, const Value& x) {
 }
 
 std::string CannotBroadcast(const Shape& a, const Shape& b, int from_end, const Expr& x,
-                            const Expr& y, absl::Span<const Dim> dims) {
+                            const Expr& y, MultiplesHints& hints) {
   std::string text =
       Cat("shapes ", ShapeToString(a), " and ", ShapeToString(b), " do not broadcast: axis -",
           from_end, " is ", x.ToString(), " and ", y.ToString());
   if (x.constant() && y.constant()) return text + "; sizes must be equal, or one of them 1";
-  const std::string hint = MultiplesHint(a, b, dims);
+  const std::string hint = hints.Of(a, b);
   text += ", which are neither provably equal nor is one provably 1";
   if (!hint.empty()) return text + hint;
   text += ": if they are equal, say so";
@@ -85,7 +84,7 @@ absl::StatusOr<Shape> OpBuilder::BroadcastShape(absl::Span<const Shape> shapes) 
       } else if (bounds_.ProvablyEqual(x, 1)) {
         x = y;
       } else if (!bounds_.ProvablyEqual(y, 1)) {
-        return Invalid(CannotBroadcast(before, shape, static_cast<int>(i), x, y, graph_->dims));
+        return Invalid(CannotBroadcast(before, shape, static_cast<int>(i), x, y, hints_));
       }
     }
   }
@@ -106,8 +105,8 @@ Value OpBuilder::Broadcast(const Value& x, const Shape& shape) {
     const Expr& to = shape[added + i];
     const bool same = bounds_.ProvablyEqual(from, to);
     if (!same && !bounds_.ProvablyEqual(from, 1)) {
-      Fail(Invalid(CannotBroadcast(x.shape, shape, static_cast<int>(x.shape.size() - i), from, to,
-                                   graph_->dims)));
+      Fail(Invalid(
+          CannotBroadcast(x.shape, shape, static_cast<int>(x.shape.size() - i), from, to, hints_)));
       return FailedValue();
     }
     coordinates.push_back(same ? Expr::Axis(static_cast<int>(added + i)) : Expr(0));

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/build.h"
-#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -145,7 +144,7 @@ Value OpBuilder::Reshape(const Value& x, Shape shape) {
                      ? "; the numbers must be equal"
                      : "; the numbers must be equal for every size of the dims, which is not "
                        "proved",
-                 MultiplesHint({{from, to}}, graph_->dims)));
+                 hints_.Of({{from, to}})));
     return FailedValue(x.elem);
   }
   if (HasEmptyAxis(x.shape) || HasEmptyAxis(shape)) {
@@ -240,13 +239,12 @@ Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
     }
     for (int i = 0; i < first.rank(); ++i) {
       if (i == axis || bounds_.ProvablyEqual(part.shape[i], first.shape[i])) continue;
-      Fail(Invalid(
-          "values joined along axis ", axis, " have shapes ", ShapeToString(first.shape), " and ",
-          ShapeToString(part.shape), ": axis ", i, " must be equal",
-          first.shape[i].constant() && part.shape[i].constant()
-              ? ""
-              : " for every size of the dims, which is not proved",
-          MultiplesHint(Without(first.shape, axis), Without(part.shape, axis), graph_->dims)));
+      Fail(Invalid("values joined along axis ", axis, " have shapes ", ShapeToString(first.shape),
+                   " and ", ShapeToString(part.shape), ": axis ", i, " must be equal",
+                   first.shape[i].constant() && part.shape[i].constant()
+                       ? ""
+                       : " for every size of the dims, which is not proved",
+                   hints_.Of(Without(first.shape, axis), Without(part.shape, axis))));
       return FailedValue(first.elem);
     }
     if (!part.shape[axis].IsConstant(0)) kept.push_back(part);

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/build.h"
-#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -88,7 +87,7 @@ Value OpBuilder::MatMul(const Value& a, const Value& b) {
     Fail(Invalid("matrix operands ", ShapeToString(a.shape), " and ", ShapeToString(b.shape),
                  ": the batch axes of sizes ", a.shape[at_a].ToString(), " and ",
                  b.shape[at_b].ToString(), " must be equal or 1 for every size of the dims",
-                 MultiplesHint({{a.shape[at_a], b.shape[at_b]}}, graph_->dims)));
+                 hints_.Of({{a.shape[at_a], b.shape[at_b]}})));
     return FailedValue(a.elem);
   }
   const Expr& inner_a = a.shape.back();
@@ -99,7 +98,7 @@ Value OpBuilder::MatMul(const Value& a, const Value& b) {
                  inner_a.constant() && inner_b.constant()
                      ? "; they must be equal"
                      : "; they must be equal for every size of the dims, which is not proved",
-                 MultiplesHint({{inner_a, inner_b}}, graph_->dims)));
+                 hints_.Of({{inner_a, inner_b}})));
     return FailedValue(a.elem);
   }
   spec.lhs += a.rank() == 1 ? "k" : "mk";

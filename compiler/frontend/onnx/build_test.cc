@@ -168,5 +168,17 @@ TEST(BuildTest, SourcesFlow) {
   EXPECT_EQ(t.b().Cast(x, Elem::kInt4).sources, (std::vector<int>{0, 2}));
 }
 
+// However many nodes fail: so is what a file of thousands takes.
+TEST(BuildTest, HintsOfAllFailuresTogetherAreBounded) {
+  Graph graph;
+  graph.dims = {{"height", 1, 512}, {"width", 1, 512}};
+  OpBuilder b(&graph, GraphLimits{});
+  const Expr h = Expr::Symbol("height"), w = Expr::Symbol("width");
+  for (int i = 1; i <= 5'000; ++i) {
+    EXPECT_FALSE(b.BroadcastShape({{h * w + i, 4}, {h + w, 4}}).ok());
+  }
+  EXPECT_EQ(b.hints().tries(), MultiplesHints::kMostTries);
+}
+
 }  // namespace
 }  // namespace athanor::onnx

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/handlers_structure.h"
-#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -16,7 +15,7 @@ namespace {
 
 // 0 copies a size unless `allowzero`; -1 is what the others leave.
 absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool allowzero,
-                                 const OpBuilder& b) {
+                                 OpBuilder& b) {
   const Bounds& bounds = b.bounds();
   std::optional<size_t> unknown;
   bool zero = false;
@@ -49,7 +48,7 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
     return Invalid("its shape holds -1, but the ", total.ToString(), " elements of ",
                    ShapeToString(from), " do not divide by ", others.ToString(),
                    total.constant() && others.constant() ? "" : " for every size of the dims",
-                   DivisibleHint(total, others, b.graph().dims));
+                   b.hints().OfDivisible(total, others));
   }
   to[*open] = *quotient;
   return to;

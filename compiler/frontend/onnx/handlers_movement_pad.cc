@@ -7,7 +7,6 @@
 
 #include "compiler/frontend/onnx/handlers_movement.h"
 #include "compiler/frontend/onnx/handlers_structure.h"
-#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -89,7 +88,7 @@ absl::Status BlockShape(const Shape& shape, int64_t block) {
 }
 
 // `sizes`: all that have to divide; the first that does not is named.
-absl::Status Indivisible(const OpBuilder& b, absl::Span<const Expr> sizes, int64_t by) {
+absl::Status Indivisible(OpBuilder& b, absl::Span<const Expr> sizes, int64_t by) {
   std::vector<SizePair> pairs;
   for (const Expr& size : sizes) pairs.push_back({FloorDiv(size, by) * by, size});
   const Expr& size = *std::find_if(sizes.begin(), sizes.end(), [&](const Expr& each) {
@@ -97,7 +96,7 @@ absl::Status Indivisible(const OpBuilder& b, absl::Span<const Expr> sizes, int64
   });
   return Invalid(size.ToString(), " does not divide by ", by,
                  size.constant() ? "" : " for every size of the dims", ", as its blocksize needs",
-                 MultiplesHint(pairs, b.graph().dims));
+                 b.hints().Of(pairs));
 }
 
 absl::Status DepthToSpace(HandlerContext& c, bool depth_first) {

@@ -7,7 +7,6 @@
 
 #include "compiler/frontend/onnx/handlers_movement.h"
 #include "compiler/frontend/onnx/handlers_structure.h"
-#include "compiler/frontend/onnx/multiples.h"
 #include "compiler/ir/message.h"
 
 namespace athanor::onnx {
@@ -93,7 +92,7 @@ absl::Status SplitBy(HandlerContext& c, int axis, absl::Span<const Expr> sizes) 
     return Invalid("its sizes sum to ", sum.ToString(), ", and axis ", axis, " has size ",
                    x.shape[axis].ToString(), "; they must be equal",
                    sum.constant() && x.shape[axis].constant() ? "" : " for every size of the dims",
-                   MultiplesHint({{sum, x.shape[axis]}}, b.graph().dims));
+                   b.hints().Of({{sum, x.shape[axis]}}));
   }
   Expr begin = 0;
   for (int o = 0; o < c.outputs(); ++o) {
@@ -110,7 +109,7 @@ absl::Status SplitEqually(HandlerContext& c, int axis) {
   if (!part.has_value()) {
     return Invalid("axis ", axis, " of size ", size.ToString(), " does not divide into ", results,
                    " equal parts", size.constant() ? "" : " for every size of the dims",
-                   "; give the parts' sizes", DivisibleHint(size, results, c.b().graph().dims));
+                   "; give the parts' sizes", c.b().hints().OfDivisible(size, results));
   }
   return SplitBy(c, axis, std::vector<Expr>(results, *part));
 }

@@ -173,6 +173,35 @@ TEST(ImportTest, RefusalsBeyondTheLimitAreCounted) {
   EXPECT_EQ(import.refusals[2].reason, "3 more refusals are not listed");
 }
 
+// A hint of what to say of dims takes long to find: a file of nodes that need one gets a few.
+TEST(ImportTest, HintsOfAllRefusalsTogetherAreBounded) {
+  TestModel m(13);
+  m.Input("x", Elem::kFloat, {"h"});
+  constexpr int kParts = 60;
+  for (int i = 0; i < 3'000; ++i) {
+    std::vector<std::string> parts(2 + i % kParts, std::to_string(i) + "_");
+    for (size_t p = 0; p < parts.size(); ++p) parts[p] += std::to_string(p);
+    m.Node("Split", {"x"}, parts);
+  }
+  m.Output("0_0", Elem::kFloat);
+  ImportOptions options;
+  options.dims = {{.name = "h", .min = 1, .max = 1 << 20}};
+  options.limits.max_refusals = 3'000;
+  const TestImport import = ImportBytes(m.Bytes(), options);
+  ASSERT_EQ(import.refusals.size(), 3'000u);
+  int hints = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    const std::string& reason = import.refusals[i].reason;
+    EXPECT_THAT(reason, HasSubstr("axis 0 of size h does not divide into"));
+    // What was said once is said again.
+    if (i >= kParts) EXPECT_EQ(reason, import.refusals[i % kParts].reason);
+    hints += static_cast<int>(i < kParts && reason.find("dims={") != std::string::npos);
+  }
+  EXPECT_THAT(import.refusals[0].reason, HasSubstr("multiples of 2: give dims={\"h\": \"2*h2\""));
+  EXPECT_GT(hints, 20);
+  EXPECT_LT(hints, kParts);
+}
+
 // A shape that is stated wrongly is what others warn of.
 TEST(ImportTest, AWrongShapeIsNotedAWrongTypeRefused) {
   TestModel m(21);

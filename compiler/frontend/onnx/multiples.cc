@@ -17,6 +17,7 @@ using Factors = std::map<std::string, int64_t, std::less<>>;  // by dim; without
 constexpr int64_t kMostFactor = 4096;
 constexpr int64_t kMostOddFactor = 64;  // above it only powers of two are tried
 constexpr size_t kMostSymbols = 8;      // of a pair
+constexpr size_t kMostBytes = 4 << 10;  // of the pairs of a hint, as text
 
 const Dim* FindDim(absl::Span<const Dim> dims, std::string_view name) {
   const auto found =
@@ -29,9 +30,10 @@ int64_t MostOf(const Dim& dim, int64_t factor) { return dim.max / factor; }
 
 class MultiplesFinder {
  public:
-  explicit MultiplesFinder(absl::Span<const Dim> dims) : dims_(dims) {}
+  // Counts its tries in `tries`, up to the most.
+  MultiplesFinder(absl::Span<const Dim> dims, int64_t* tries) : dims_(dims), tries_(tries) {}
 
-  // Makes the pair equal by larger factors. False: there are none.
+  // Makes the pair equal by larger factors. False: none were found.
   bool Take(const SizePair& pair) {
     if (pair.first.overflow() || pair.second.overflow()) return false;
     std::set<std::string> symbols;
@@ -80,6 +82,8 @@ class MultiplesFinder {
   // Of dims that count multiples, under the names of the dims.
   bool Equal(const SizePair& pair, const std::set<std::string>& symbols,
              const Factors& factors) const {
+    if (*tries_ >= MultiplesHints::kMostTries) return false;
+    ++*tries_;
     std::map<std::string, Expr, std::less<>> multiples;
     Bounds bounds;
     Expr::Env low, high;
@@ -102,6 +106,7 @@ class MultiplesFinder {
   }
 
   const absl::Span<const Dim> dims_;
+  int64_t* const tries_;
   Factors factors_;
 };
 
@@ -117,8 +122,23 @@ std::string FreshName(const std::string& dim, std::set<std::string>* taken) {
 
 }  // namespace
 
-std::string MultiplesHint(absl::Span<const SizePair> pairs, absl::Span<const Dim> dims) {
-  MultiplesFinder finder(dims);
+std::string MultiplesHints::Of(absl::Span<const SizePair> pairs) {
+  std::string key;
+  for (const auto& [a, b] : pairs) {
+    if (a.constant() && b.constant() && a != b) return "";
+    key += Cat(a.ToString(), " = ", b.ToString(), "\n");
+    if (key.size() > kMostBytes) return "";
+  }
+  const auto found = found_.find(key);
+  if (found != found_.end()) return found->second;
+  if (tries_ >= kMostTries) return "";
+  ++tries_;
+  return found_[std::move(key)] = Find(pairs);
+}
+
+std::string MultiplesHints::Find(absl::Span<const SizePair> pairs) {
+  const absl::Span<const Dim> dims = *dims_;
+  MultiplesFinder finder(dims, &tries_);
   for (const SizePair& pair : pairs) {
     if (!finder.Take(pair)) return "";
   }
@@ -137,17 +157,17 @@ std::string MultiplesHint(absl::Span<const SizePair> pairs, absl::Span<const Dim
   return Cat("; they are equal for multiples of ", numbers, ": give dims={", given, "}");
 }
 
-std::string MultiplesHint(const Shape& a, const Shape& b, absl::Span<const Dim> dims) {
+std::string MultiplesHints::Of(const Shape& a, const Shape& b) {
   std::vector<SizePair> pairs;
   for (size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
     const Expr &x = a[a.size() - i], &y = b[b.size() - i];
     if (!x.IsConstant(1) && !y.IsConstant(1)) pairs.push_back({x, y});
   }
-  return MultiplesHint(pairs, dims);
+  return Of(pairs);
 }
 
-std::string DivisibleHint(const Expr& a, const Expr& b, absl::Span<const Dim> dims) {
-  return MultiplesHint({{FloorDiv(a, b) * b, a}}, dims);
+std::string MultiplesHints::OfDivisible(const Expr& a, const Expr& b) {
+  return Of({{FloorDiv(a, b) * b, a}});
 }
 
 }  // namespace athanor::onnx
