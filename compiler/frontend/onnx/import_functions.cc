@@ -1,7 +1,8 @@
 // Calls of a model's functions: their bodies in place.
-#include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,10 +35,9 @@ absl::Status Importer::BindFunction(const ::onnx::FunctionProto& function, const
   for (const ::onnx::AttributeProto& attr : function.attribute_proto()) {
     attributes->emplace(attr.name(), &attr);
   }
+  const std::set<std::string_view> names(function.attribute().begin(), function.attribute().end());
   for (const ::onnx::AttributeProto& attr : node.attribute()) {
-    const auto& names = function.attribute();
-    const bool known = attributes->contains(attr.name()) ||
-                       std::find(names.begin(), names.end(), attr.name()) != names.end();
+    const bool known = attributes->contains(attr.name()) || names.contains(attr.name());
     if (!known) return Invalid("has attribute ", Quoted(attr.name()), ", which ", name, " has not");
     (*attributes)[attr.name()] = &attr;
   }
@@ -65,8 +65,10 @@ absl::Status Importer::CallFunction(const ::onnx::FunctionProto& function, const
   Frame::Attributes attributes;
   Frame::Opsets opsets;
   const GraphProto& body = BodyOf(function);
-  absl::Status status =
-      BindFunction(function, node, operands, &inner, &frame, &attributes, &opsets);
+  absl::Status status = CountLookedAt(function.attribute_size() + function.attribute_proto_size() +
+                                      function.opset_import_size());
+  if (!status.ok()) return status;
+  status = BindFunction(function, node, operands, &inner, &frame, &attributes, &opsets);
   if (status.ok()) status = VisitGraph(body, &inner, frame, nullptr);
   if (!status.ok()) {
     if (EndsImport(status)) return status;

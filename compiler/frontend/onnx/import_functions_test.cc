@@ -167,5 +167,23 @@ TEST_F(FunctionsTest, CopiesForCallsAreCounted) {
   EXPECT_THAT(Message(status), HasSubstr("--max_graph_bytes"));
 }
 
+TEST_F(FunctionsTest, WhatIsLookedAtIsCountedEachTime) {
+  TestModel m(21);
+  m.Input("x", Elem::kFloat, {2});
+  for (int i = 0; i < 8; ++i) m.Node("F", {"x"}, {"y" + std::to_string(i)}, {}, kDomain);
+  m.Output("y0", Elem::kFloat);
+  Add(m);
+  TestGraph body;
+  body.Node("Sum", std::vector<std::string>(200, "a"), {"r"});
+  AddFunction(&model_, "F", {"a"}, {"r"}, body);
+  ImportOptions options;
+  options.limits.max_inlined_nodes = 40;
+  EXPECT_TRUE(ImportBytes(model_.SerializeAsString(), options).status.ok());
+  options.limits.max_inlined_nodes = 20;
+  const absl::Status status = ImportBytes(model_.SerializeAsString(), options).status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("more than 1280 operands, results, attributes"));
+}
+
 }  // namespace
 }  // namespace athanor::onnx

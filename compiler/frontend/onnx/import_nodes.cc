@@ -18,6 +18,7 @@ namespace {
 using ::onnx::AttributeProto;
 
 constexpr int64_t kNodesBetweenAsking = 64;
+constexpr int64_t kLookedAtByNode = 64;  // of as many nodes as are visited at most
 
 bool IsOurs(std::string_view domain) {
   return domain.empty() || domain == "com.microsoft" || domain == "ai.onnx.preview";
@@ -61,6 +62,10 @@ const GraphInfo& Importer::InfoOf(const GraphProto& graph, const GraphInfo* oute
   for (const auto& tensor : graph.initializer()) info.names.insert(tensor.name());
   for (const NodeProto& node : graph.node()) {
     for (const std::string& output : node.output()) info.names.insert(output);
+    info.looked_at += node.input_size() + node.output_size() + node.attribute_size();
+    for (const AttributeProto& attr : node.attribute()) {
+      info.looked_at += (attr.ints_size() + attr.floats_size()) / 64 + attr.strings_size();
+    }
   }
   const auto claim = [&](const auto& claims, std::string_view kind) {
     for (const auto& each : claims) info.claims.emplace(each.name(), Claim{&each, kind});
@@ -68,6 +73,7 @@ const GraphInfo& Importer::InfoOf(const GraphProto& graph, const GraphInfo* oute
   claim(graph.input(), "input");
   claim(graph.value_info(), "value");
   claim(graph.output(), kOutput);
+  info.looked_at += graph.initializer_size() + static_cast<int64_t>(info.claims.size());
   return info;
 }
 
@@ -75,6 +81,7 @@ absl::Status Importer::VisitGraph(const GraphProto& graph, Scope* scope, const F
                                   const GraphInfo* outer) {
   const GraphInfo& info = InfoOf(graph, outer);
   if (!info.status.ok()) return info.status;
+  if (absl::Status s = CountLookedAt(info.looked_at); !s.ok()) return s;
   if (absl::Status s = AddInitializers(graph, scope, frame); !s.ok()) return s;
   CheckStated(graph, *scope, frame, info);
   for (int position : info.order) {
@@ -103,6 +110,16 @@ absl::Status Importer::CheckLimits() const {
   return absl::OkStatus();
 }
 
+absl::Status Importer::CountLookedAt(int64_t count) {
+  looked_at_ += count;
+  const int64_t most = kLookedAtByNode * options_.limits.max_inlined_nodes;
+  if (looked_at_ <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      Cat("the model has more than ", most,
+          " operands, results, attributes and initialisers, functions and branches counted each "
+          "time they are used"));
+}
+
 void Importer::Refuse(const NodeProto* node, const Frame& frame, int64_t version,
                       absl::Status status, std::vector<std::string> inputs) {
   ++refused_;
@@ -122,7 +139,7 @@ void Importer::Refuse(const NodeProto* node, const Frame& frame, int64_t version
     refusal.op = node->op_type();
   }
   refusal.version = version;
-  refusal.reason = std::string(absl::string_view(status.message()));
+  refusal.reason = std::string(absl::string_view(Shortened(status).message()));
   refusal.inputs = std::move(inputs);
   refusals_->push_back(std::move(refusal));
 }
@@ -405,7 +422,8 @@ absl::Status Importer::Nested() const {
 absl::StatusOr<std::optional<std::vector<Value>>> Importer::TryInline(
     const GraphProto& graph, absl::Span<const Value> inputs, std::string_view label,
     NodeContext* context) {
-  const std::vector<Refusal> refusals = *refusals_;
+  const size_t kept = refusals_->size();
+  const Refusal last = kept == 0 ? Refusal() : refusals_->back();  // it may count those left out
   const int64_t refused = refused_;
   const size_t notes = notes_.size();
   const int64_t notes_left_out = notes_left_out_;
@@ -413,7 +431,8 @@ absl::StatusOr<std::optional<std::vector<Value>>> Importer::TryInline(
   const absl::Status built = b_->TakeStatus();
   if (results.ok() && built.ok()) return *std::move(results);
   if (EndsImport(results.status())) return results.status();
-  *refusals_ = refusals;
+  refusals_->resize(kept);
+  if (kept > 0) refusals_->back() = last;
   refused_ = refused;
   for (size_t i = notes; i < notes_.size(); ++i) noted_.erase(notes_[i]);
   notes_.resize(notes);

@@ -202,6 +202,22 @@ TEST(ImportTest, HintsOfAllRefusalsTogetherAreBounded) {
   EXPECT_LT(hints, kParts);
 }
 
+TEST(ImportTest, LongReasonsAreShortened) {
+  TestModel m(21);
+  std::vector<TestSize> x, y;
+  ImportOptions options;
+  for (char c = 'a'; c < 'g'; ++c) {
+    const std::string name(1000, c);
+    (c < 'd' ? x : y).push_back(name);
+    options.dims.push_back({.name = name, .min = 1, .max = 8});
+  }
+  m.Input("x", Elem::kFloat, x).Input("y", Elem::kFloat, y).Node("Add", {"x", "y"}, {"z"});
+  m.Output("z", Elem::kFloat);
+  const TestImport import = ImportBytes(m.Bytes(), options);
+  ASSERT_EQ(import.refusals.size(), 1u);
+  EXPECT_EQ(import.refusals[0].reason.size(), 2048u + 3u);
+}
+
 // A shape that is stated wrongly is what others warn of.
 TEST(ImportTest, AWrongShapeIsNotedAWrongTypeRefused) {
   TestModel m(21);

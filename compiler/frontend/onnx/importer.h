@@ -57,6 +57,7 @@ struct GraphInfo {
   const GraphInfo* outer = nullptr;  // of the graph around it
   std::set<std::string_view> inputs;
   std::multimap<std::string_view, Claim> claims;  // by name
+  int64_t looked_at = 0;                          // in each visit, besides nodes: names, attributes
 };
 
 // What ends the import, rather than being one refusal of several.
@@ -115,6 +116,8 @@ class Importer {
   absl::Status VisitNode(const NodeProto& given, Scope* scope, const Frame& frame,
                          const GraphInfo& info);
   absl::Status CheckLimits() const;
+  // Of what a graph or function holds besides nodes, each time it is visited.
+  absl::Status CountLookedAt(int64_t count);
   // Of a value whose contents are to be known from here on: elements, at most.
   int64_t MostKnown() const;
   absl::Status CountKnown(const NodeContext& context, const Value& value);
@@ -187,7 +190,7 @@ class Importer {
   std::map<const ::onnx::FunctionProto*, std::unique_ptr<GraphProto>> bodies_;
   std::deque<NodeProto> resolved_;    // nodes whose attributes a function's call gave
   std::vector<NodeContext*> active_;  // those whose sub-graphs are being visited
-  int64_t visited_ = 0, unrolled_ = 0, copied_ = 0, known_ = 0;
+  int64_t visited_ = 0, looked_at_ = 0, unrolled_ = 0, copied_ = 0, known_ = 0;
 };
 
 }  // namespace athanor::onnx
