@@ -115,7 +115,7 @@ constexpr FlagRow kFlags[] = {
      kLimit},
     {"max_uploads", FlagType::kInt, &O::max_uploads, 1, 10'000, "uploads taken at once", kLimit},
     {"upload_idle", FlagType::kDuration, &O::upload_idle_ms, 10, kTop,
-     "an upload that sends nothing for this long is given up", kLimit},
+     "an upload of which no message comes whole for this long is given up", kLimit},
     {"upload_least_rate", FlagType::kBytes, &O::upload_least_rate, 0, kTop,
      "least bytes a second of an upload; slower by --upload_idle, it is given up", kLimit},
     {"upload_time", FlagType::kDuration, &O::upload_time_ms, 0, kTop,

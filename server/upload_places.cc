@@ -116,10 +116,12 @@ std::optional<absl::Status> UploadPlaces::Expire(Place& place, const Turn& turn,
   }
   if (waited >= limits_.idle) {
     return absl::DeadlineExceededError(
-        absl::StrCat("nothing came for ", Milliseconds(limits_.idle), " ms (--upload_idle)"));
+        absl::StrCat("no whole message came for ", Milliseconds(limits_.idle),
+                     " ms (--upload_idle); send smaller messages, or faster"));
   }
-  return absl::DeadlineExceededError(absl::StrCat("fewer than ", limits_.least_rate,
-                                                  " bytes a second came (--upload_least_rate)"));
+  return absl::DeadlineExceededError(
+      absl::StrCat("fewer than ", limits_.least_rate,
+                   " bytes a second came in whole messages (--upload_least_rate)"));
 }
 
 int64_t UploadPlaces::taken() const {

@@ -111,7 +111,7 @@ TEST_F(UploadPlacesTest, NothingForTooLong) {
   EXPECT_EQ(places.Expire(*place, turn_, At(10'000)), std::nullopt);
   EXPECT_EQ(Wait(places, *place, At(20'000)), At(30'000));
   EXPECT_THAT(std::string(places.Expire(*place, turn_, At(30'000))->message()),
-              HasSubstr("nothing came for 10000 ms (--upload_idle)"));
+              HasSubstr("no whole message came for 10000 ms (--upload_idle)"));
   EXPECT_FALSE(places.Came(*place, 1, At(30'000)));
 }
 
@@ -125,8 +125,9 @@ TEST_F(UploadPlacesTest, TooLittleForTooLong) {
   EXPECT_EQ(Wait(places, *place, At(60'000)), At(70'000));
   EXPECT_TRUE(places.Came(*place, 0, At(66'000)));
   EXPECT_EQ(Wait(places, *place, At(70'000)), At(74'000));
-  EXPECT_THAT(std::string(places.Expire(*place, turn_, At(74'000))->message()),
-              HasSubstr("fewer than 1000 bytes a second came (--upload_least_rate)"));
+  EXPECT_THAT(
+      std::string(places.Expire(*place, turn_, At(74'000))->message()),
+      HasSubstr("fewer than 1000 bytes a second came in whole messages (--upload_least_rate)"));
 }
 
 TEST_F(UploadPlacesTest, NobodyEndsAWaitBeforeItIsAskedFor) {

@@ -15,7 +15,9 @@
 namespace athanor::client {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{1} << 20;
+// The server sees whole messages only: at its least rate (--upload_least_rate, 8 KiB a second) this
+// comes within its --upload_idle.
+constexpr size_t kChunkBytes = size_t{256} << 10;
 // Of the metadata that refusals of an ONNX model come in, and what is asked for of it.
 constexpr int kMetadataBytes = 1 << 20;
 constexpr char kRefusalsKey[] = "athanor-refusals-bin";

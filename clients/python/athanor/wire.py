@@ -27,7 +27,9 @@ from athanor.onnx_given import Given, full_range
 from athanor.protos import compile_pb2, model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 
-CHUNK_BYTES = 1 << 20
+# The server sees whole messages only: at its least rate (--upload_least_rate, 8 KiB a second) this
+# comes within its --upload_idle.
+CHUNK_BYTES = 256 << 10
 # Requests and replies may be as large as the server's own limits allow.
 CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),
