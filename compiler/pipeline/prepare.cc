@@ -34,8 +34,6 @@ absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph, bool
     names[prepared->graph.dims[d].name] = Expr::Symbol(prepared->dim_names[d]);
   }
   SubstituteDims(names, &prepared->graph);
-  prepared->graph.dims = graph.dims;
-  GuardViews(&prepared->graph);
   prepared->graph.dims.clear();
   return std::move(prepared->graph);
 }
@@ -72,9 +70,9 @@ absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain) {
   // Canonical twice: the dims' names of the second form are d0, d1, ... of the first.
   std::vector<std::string> second;
   p.graph = Canonicalize(*rewritten, &second);
-  GuardViews(&p.graph);
   for (const std::string& name : second) p.dim_names.push_back(first[std::stoul(name.substr(1))]);
   if (absl::Status s = PrepareBodies(&p.graph, plain); !s.ok()) return s;
+  GuardViews(&p.graph);  // once their dims have these names
   std::vector<NodeId> from = graph.InputIds(), to = p.graph.InputIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;
   from = graph.ParameterIds();

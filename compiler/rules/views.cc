@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/scan.h"
+
 namespace athanor {
 
 namespace {
@@ -75,6 +77,12 @@ Graph ComposeViews(const Graph& graph) {
 void GuardViews(Graph* graph) {
   const Bounds bounds = graph->DimBounds();
   for (Node& node : graph->nodes) {
+    if (node.op == Op::kScan) {
+      Graph body = BodyOf(ViewScan(node), graph->dims);
+      GuardViews(&body);
+      body.dims.clear();
+      node.attrs["body"] = SubGraph(std::move(body));
+    }
     if (!IsView(node)) continue;
     const TensorType& operand = graph->nodes[node.inputs[0]].type;
     if (OpInfo(Op::kIndexMap).infer({&operand, 1}, node.attrs, bounds).ok()) continue;

@@ -18,7 +18,7 @@ Graph ComposeViews(const Graph& graph);
 // Every IndexMap that reads inside its operand, as those made of an accepted graph do, without a
 // proof of that has a fill, which is never read: Verify accepts the graph, and kernels test the
 // place before they read. A proof for two views need not be found for both in one, nor for other
-// names of dims.
+// names of dims. Bodies of Scans too, at any depth: they are read over the dims of `graph`.
 void GuardViews(Graph* graph);
 
 }  // namespace athanor

@@ -1,6 +1,7 @@
 #include "compiler/rules/views.h"
 
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -96,6 +97,42 @@ TEST(ViewsTest, WhatIsInsideWithoutAProofIsGuarded) {
   for (int64_t i = 0; i < 5; ++i) {
     EXPECT_EQ(LoadScalar(y, (i * 8 + 3) * 6 + 2).f, (i * i / 5 * 6 + 2) * 8 + 3);
   }
+}
+
+// A loop of one step around `body`, whose result is its output.
+Graph LoopAround(Graph body, const TensorType& type) {
+  Graph g;
+  g.dims = {{"b", 1, 8}};
+  g.nodes.push_back({Op::kInput, {}, {}, {DType::kI64, {}}, "step"});
+  g.nodes.push_back({Op::kInput, {}, {}, type, "x"});
+  body.dims.clear();
+  g.nodes.push_back({Op::kScan,
+                     {1},
+                     {{"body", SubGraph(std::move(body))},
+                      {"states", int64_t{1}},
+                      {"scanned", int64_t{0}},
+                      {"result", int64_t{0}},
+                      {"length", Shape{1}}},
+                     type,
+                     ""});
+  g.outputs = {{"y", 2}};
+  return g;
+}
+
+TEST(ViewsTest, LoopsInLoopsAreGuardedToo) {
+  const Expr b = Expr::Symbol("b");
+  const TensorType type{DType::kF32, {b}};
+  Graph body;
+  body.nodes = {
+      {Op::kInput, {}, {}, {DType::kI64, {}}, "step"},
+      {Op::kInput, {}, {}, type, "x"},
+      // (b - 1)^2 / b is below b.
+      {Op::kIndexMap, {1}, {{"map", IndexMap{{b}, {FloorDiv(A(0) * A(0), b)}}}}, type, ""}};
+  body.outputs = {{"y", 2}};
+  Graph g = LoopAround(LoopAround(std::move(body), type), type);
+  ASSERT_FALSE(Verify(g).ok()) << "a proof is found: the test needs another map";
+  GuardViews(&g);
+  EXPECT_TRUE(Verify(g).ok()) << Verify(g);
 }
 
 }  // namespace
