@@ -1,6 +1,7 @@
 #include "server/tuner_channel.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace athanor {
@@ -65,6 +67,12 @@ absl::Status Receive(int fd, char* data, size_t bytes, const FrameWait& wait) {
 }
 
 }  // namespace
+
+bool IsCrash(int signal) {
+  constexpr int kCrashes[] = {SIGABRT, SIGBUS, SIGFPE,  SIGILL,  SIGPIPE,
+                              SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ};
+  return absl::c_linear_search(kCrashes, signal);
+}
 
 absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message,
                         const FrameWait& wait) {

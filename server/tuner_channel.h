@@ -33,6 +33,10 @@ inline constexpr absl::string_view kTunerWalls = "confined: ";
 // How the child says that memory ran out where it could notice it.
 inline constexpr int kTunerExitMemory = 86;
 
+// Whether a process gets the signal by what it does. Others are sent: by who stops all processes,
+// or by a system that has no memory left.
+bool IsCrash(int signal);
+
 // Searches a child holds at a time; the one asked least recently makes room.
 inline constexpr size_t kMaxTunerSearches = 8;
 // How much longer work may take in the background, where others go first.

@@ -1,37 +1,27 @@
 #include "server/tuner_process.h"
 
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/message.h"
 #include "server/tuner_channel.h"
+#include "server/tuner_spawn.h"
 
 namespace athanor {
 namespace {
@@ -43,18 +33,9 @@ constexpr off_t kMaxWords = 2000;
 constexpr milliseconds kGrace{250};
 constexpr double kFastest = 1e18;  // bytes or operations per second, of any machine
 
-// Nothing of the server's environment is the kernels' business.
-constexpr const char* kPassedOn[] = {"LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS",
-                                     "TSAN_OPTIONS"};
-
 MeasuringTurns::Kind KindOf(const internal::TunerRequest& request) {
   return request.has_measure() || request.has_machine() ? MeasuringTurns::Kind::kMeasures
                                                         : MeasuringTurns::Kind::kWorks;
-}
-
-void CloseFd(int* fd) {
-  if (*fd >= 0) close(*fd);
-  *fd = -1;
 }
 
 std::string SignalName(int number) {
@@ -66,87 +47,6 @@ std::string Describe(int wait_status) {
   return WIFSIGNALED(wait_status)
              ? absl::StrCat("was ended by ", SignalName(WTERMSIG(wait_status)))
              : absl::StrCat("left with exit status ", WEXITSTATUS(wait_status));
-}
-
-// Spawning is not forking: nothing of a threaded process may run between fork and exec.
-// `traffic` and `scratch` may be -1.
-absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socket, int words,
-                                 int traffic, int scratch) {
-  std::vector<char*> argv, envp;
-  for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
-  argv.push_back(nullptr);
-  std::vector<std::string> environment;
-  for (const char* name : kPassedOn) {
-    if (const char* value = std::getenv(name))
-      environment.push_back(absl::StrCat(name, "=", value));
-  }
-  for (std::string& entry : environment) envp.push_back(entry.data());
-  envp.push_back(nullptr);
-
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&files);
-  posix_spawnattr_init(&attributes);
-  absl::Cleanup destroy = [&] {
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-  };
-  // All are above the targets (MoveUp), so that none overwrites another.
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, words, 2);
-  posix_spawn_file_actions_adddup2(&files, socket, kTunerFd);
-  // Every number is taken: the child has none that it was not given.
-  for (const auto& [from, to] : {std::pair(traffic, kTrafficFd), std::pair(scratch, kScratchFd)}) {
-    if (from >= 0) {
-      posix_spawn_file_actions_adddup2(&files, from, to);
-    } else {
-      posix_spawn_file_actions_addopen(&files, to, "/dev/null", O_RDONLY, 0);
-    }
-  }
-  posix_spawn_file_actions_addclosefrom_np(&files, kScratchFd + 1);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  // A group of its own: a terminal's Ctrl-C is the server's to handle.
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  pid_t pid = -1;
-  const int error =
-      posix_spawn(&pid, args[0].c_str(), &files, &attributes, argv.data(), envp.data());
-  if (error != 0) {
-    return absl::UnavailableError(absl::StrCat("starting ", args[0], ": ", std::strerror(error)));
-  }
-  return pid;
-}
-
-// The same file, close-on-exec, with a number that the child's fixed ones cannot meet.
-int CopyUp(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, kScratchFd + 1); }
-
-int MoveUp(int fd) {
-  if (fd < 0) return -1;
-  const int moved = CopyUp(fd);
-  close(fd);
-  return moved;
-}
-
-// -1: the folder's file system has no files without names, or is memory itself.
-int OpenScratch(const std::string& folder) {
-  if (folder.empty()) return -1;
-  int fd = MoveUp(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  struct statfs system{};
-  rlimit most{};
-  // Beyond a limit on files, growing one would be a signal.
-  if (fd >= 0 && fstatfs(fd, &system) == 0 && system.f_type != TMPFS_MAGIC &&
-      getrlimit(RLIMIT_FSIZE, &most) == 0 &&
-      ftruncate(fd, static_cast<off_t>(std::min<rlim_t>(most.rlim_cur, kScratchBytes))) == 0) {
-    return fd;
-  }
-  CloseFd(&fd);
-  return -1;
 }
 
 }  // namespace
@@ -188,45 +88,11 @@ TunerProcess::~TunerProcess() {
 }
 
 absl::Status TunerProcess::Spawn() {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("socket pair for the tuner: ", std::strerror(errno)));
-  }
-  int child_end = MoveUp(ends[1]);
-  int words = MoveUp(memfd_create("athanor-tuner-stderr", MFD_CLOEXEC));
-  int traffic = options_.traffic == nullptr ? -1 : CopyUp(options_.traffic->fd());
-  int scratch = OpenScratch(options_.scratch_folder);
-  absl::Cleanup closer = [&] {
-    CloseFd(&child_end);
-    CloseFd(&traffic);
-    CloseFd(&scratch);
-  };
-  absl::StatusOr<pid_t> pid = absl::UnavailableError("descriptors for the tuner: none left");
-  if (child_end >= 0 && words >= 0 && (traffic >= 0 || options_.traffic == nullptr)) {
-    const auto seconds = [](milliseconds t) { return std::chrono::ceil<std::chrono::seconds>(t); };
-    std::vector<std::string> args = {
-        binary_,
-        absl::StrCat("--parent=", getpid()),
-        absl::StrCat("--memory_limit=", options_.memory_limit),
-        absl::StrCat("--compile_seconds=", seconds(options_.compile_timeout).count() + 1),
-        absl::StrCat("--kernel_ms=", options_.check_timeout.count() / 2),
-        absl::StrCat("--max_reply_bytes=", options_.max_reply_bytes)};
-    if (traffic >= 0) args.push_back("--traffic");
-    if (scratch >= 0) args.push_back("--scratch");
-    if (!options_.search_cpus.empty()) {
-      args.push_back(absl::StrCat("--search_cpus=", absl::StrJoin(options_.search_cpus, ",")));
-    }
-    pid = SpawnChild(args, child_end, words, traffic, scratch);
-  }
-  if (!pid.ok()) {
-    close(ends[0]);
-    CloseFd(&words);
-    return pid.status();
-  }
-  fd_ = ends[0];
-  words_fd_ = words;
-  pid_ = *pid;
+  absl::StatusOr<SpawnedTuner> child = SpawnTuner(binary_, options_);
+  if (!child.ok()) return child.status();
+  fd_ = child->socket;
+  words_fd_ = child->words;
+  pid_ = child->pid;
   child_ = std::make_unique<ChildReaper>(pid_);
   warm_ = false;
   words_begin_ = 0;
@@ -287,7 +153,9 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
     return absl::ResourceExhaustedError(absl::StrCat(
         doing, ": needs more than the ", options_.memory_limit, " bytes of memory it may have"));
   }
-  return absl::InternalError(
+  const bool killed = WIFSIGNALED(status) && !IsCrash(WTERMSIG(status));
+  return absl::Status(
+      killed ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal,
       absl::StrCat(doing, ": the tuner ", Describe(status), words.empty() ? "" : ": ", words));
 }
 

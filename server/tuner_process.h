@@ -100,8 +100,9 @@ class TunerProcess {
   absl::StatusOr<internal::SearchReply> Search(const internal::SearchRequest& request);
   // The machine as LLVM and the system see it, without target.threads.
   absl::StatusOr<internal::TargetReply> Target();
-  // Besides these, every call: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory), INTERNAL (ended by a
-  // signal, or a senseless reply), CANCELLED (Interrupt), UNAVAILABLE (no child can be started).
+  // Besides these, every call: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory), INTERNAL (the child
+  // crashed or left, or its reply is senseless), CANCELLED (Interrupt), UNAVAILABLE (the child was
+  // killed by another process or by the system, or none can be started: not the request's fault).
 
   // Calls made while one lives are background work: at low priority while there are
   // requests, and with four times the time, since others go first. From `end` on none is begun, and

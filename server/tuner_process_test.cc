@@ -50,7 +50,7 @@ TEST_F(TunerProcessTest, ChildKilledBetweenCallsIsReplaced) {
   const pid_t first = tuner_->pid();
   kill(first, SIGKILL);
   const absl::Status lost = CompileAndCheck(Kernel(""));
-  EXPECT_EQ(lost.code(), Code::kInternal) << lost;
+  EXPECT_EQ(lost.code(), Code::kUnavailable) << lost;
   EXPECT_THAT(std::string(lost.message()), HasSubstr("SIGKILL"));
   EXPECT_TRUE(CompileAndCheck(Kernel("")).ok());
   EXPECT_NE(tuner_->pid(), first);
@@ -62,7 +62,7 @@ TEST_F(TunerProcessTest, AnIdleChildThatEndsIsNoZombie) {
   kill(first, SIGKILL);
   // As long as it takes: a test that waits for ever has failed. A zombie is not gone.
   while (kill(first, 0) == 0) std::this_thread::yield();
-  EXPECT_EQ(CompileAndCheck(Kernel("")).code(), Code::kInternal);
+  EXPECT_EQ(CompileAndCheck(Kernel("")).code(), Code::kUnavailable);
   EXPECT_TRUE(CompileAndCheck(Kernel("")).ok());
   EXPECT_EQ(tuner_->starts(), 2);
 }
@@ -195,6 +195,29 @@ TEST(TunerProcessStartTest, NonsenseFromTheChild) {
     const absl::Status status = (*tuner)->Target().status();
     EXPECT_EQ(status.code(), Code::kInternal) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.message));
+  }
+}
+
+// A crash is what the child did with the request; being killed says nothing about that.
+TEST(TunerProcessStartTest, AKilledChildIsNoVerdict) {
+  const struct {
+    const char* signal;
+    Code code;
+  } rows[] = {{"KILL", Code::kUnavailable}, {"TERM", Code::kUnavailable},
+              {"HUP", Code::kUnavailable},  {"SEGV", Code::kInternal},
+              {"ABRT", Code::kInternal},    {"BUS", Code::kInternal},
+              {"XFSZ", Code::kInternal}};
+  for (const auto& row : rows) {
+    const std::string path = ::testing::TempDir() + "/killed";
+    std::ofstream(path) << "#!/bin/sh\nulimit -c 0\nkill -" << row.signal << " $$\nsleep 9\n";
+    chmod(path.c_str(), 0700);
+    TunerOptions options;
+    options.binary = path;
+    auto tuner = TunerProcess::Start(options);
+    ASSERT_TRUE(tuner.ok()) << tuner.status();
+    const absl::Status status = (*tuner)->Target().status();
+    EXPECT_EQ(status.code(), row.code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("SIG", row.signal)));
   }
 }
 

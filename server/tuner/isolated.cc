@@ -57,11 +57,15 @@ int64_t ResidentBytes(pid_t pid) {
   return std::strtoll(rest, nullptr, 10) * static_cast<int64_t>(PageBytes());
 }
 
-[[noreturn]] void RunBody(pid_t parent, const IsolationLimits& limits,
+// Closes `ends`: the last of them says that this process dies with the thread that forked it.
+[[noreturn]] void RunBody(pid_t parent, const int (&ends)[2], const IsolationLimits& limits,
                           absl::FunctionRef<absl::Status()> body, Verdict* verdict) {
   const int64_t seconds = limits.timeout.count() / 1000 + 1;
+  close(ends[0]);
+  absl::Status status = DieWith(parent);
+  close(ends[1]);
   // Two threads may work at once.
-  absl::Status status = ConfineKernel(parent, 2 * seconds);
+  if (status.ok()) status = ConfineKernel(2 * seconds);
   if (status.ok()) status = body();
   verdict->code = static_cast<int32_t>(status.code());
   const size_t n = std::min(status.message().size(), sizeof(verdict->message) - 1);
@@ -97,18 +101,18 @@ struct Forked {
 
 // Returns when the body's process has ended, or is to end with the thread that calls this: the
 // tuner may send no signal (allowed_calls.h), but what it forks dies with the thread that forked it
-// (ConfineKernel).
+// (DieWith).
 absl::StatusOr<Forked> ForkAndWatch(const IsolationLimits& limits,
                                     absl::FunctionRef<absl::Status()> body, Verdict* verdict) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return NoDescriptor();
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) RunBody(parent, limits, body, verdict);
+  if (pid == 0) RunBody(parent, ends, limits, body, verdict);
   const int fork_error = errno;
   close(ends[1]);
   if (pid > 0) {
-    // Until it has closed its descriptors, by when it dies with this thread, or is gone.
+    // Until it has closed its ends, by when it dies with this thread, or is gone.
     char none;
     while (read(ends[0], &none, 1) < 0 && errno == EINTR) {
     }
@@ -144,10 +148,12 @@ absl::Status Explain(absl::string_view what, const IsolationLimits& limits, End 
   }
   if (killed) {
     const char* name = sigabbrev_np(WTERMSIG(status));
-    return absl::InternalError(absl::StrCat(
-        what, " was ended by ", name == nullptr ? "signal " : "SIG",
-        name == nullptr ? std::to_string(WTERMSIG(status)) : name,
-        WTERMSIG(status) == SIGSYS ? " (a system call that kernels may not make)" : ""));
+    return absl::Status(
+        IsCrash(WTERMSIG(status)) ? absl::StatusCode::kInternal : absl::StatusCode::kUnavailable,
+        absl::StrCat(
+            what, " was ended by ", name == nullptr ? "signal " : "SIG",
+            name == nullptr ? std::to_string(WTERMSIG(status)) : name,
+            WTERMSIG(status) == SIGSYS ? " (a system call that kernels may not make)" : ""));
   }
   if (verdict.finished != kFinished) {
     return absl::InternalError(

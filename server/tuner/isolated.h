@@ -78,8 +78,9 @@ struct IsolationLimits {
 };
 
 // The status of `body`, or why it could give none: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory),
-// INTERNAL (ended by a signal, or left early), UNAVAILABLE (no process could be made). `what` names
-// the code for messages. REQUIRES: this process's other threads wait meanwhile.
+// INTERNAL (it crashed, or left early), UNAVAILABLE (no process could be made, or somebody else
+// ended it), FAILED_PRECONDITION (the system lacks what confines it). `what` names the code for
+// messages. REQUIRES: this process's other threads wait meanwhile.
 absl::Status RunIsolated(absl::string_view what, const IsolationLimits& limits,
                          absl::FunctionRef<absl::Status()> body);
 

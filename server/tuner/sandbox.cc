@@ -25,13 +25,11 @@ constexpr const char* kSystemPaths[] = {"/proc", "/sys/devices/system/cpu"};
 // Set in a tuner process whose paths are walled, for the processes that it forks.
 bool paths_are_walled = false;
 
-absl::Status DieWith(pid_t parent) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
-    return absl::FailedPreconditionError("prctl(PR_SET_PDEATHSIG) fails");
-  }
-  // It may have died before.
-  if (getppid() != parent) return absl::FailedPreconditionError("the parent process is gone");
-  return absl::OkStatus();
+absl::Status CloseAll() {
+  if (syscall(SYS_close_range, 0u, ~0u, 0u) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("a kernel's process would keep its descriptors: close_range (Linux 5.9): ",
+                   std::strerror(errno)));
 }
 
 absl::Status Limit(int resource, uint64_t value, bool hard, const char* name) {
@@ -56,6 +54,15 @@ void AllowOwnPriority() {
 }
 
 }  // namespace
+
+absl::Status DieWith(pid_t parent) {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    return absl::FailedPreconditionError("prctl(PR_SET_PDEATHSIG) fails");
+  }
+  // It may have died before.
+  if (getppid() != parent) return absl::FailedPreconditionError("the parent process is gone");
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
   absl::Status status = Limit(RLIMIT_CORE, 0, true, "RLIMIT_CORE");
@@ -96,15 +103,14 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
                        : "reads what that user may: this kernel has no Landlock");
 }
 
-absl::Status ConfineKernel(pid_t parent, int64_t cpu_seconds) {
-  absl::Status status = DieWith(parent);
-  if (status.ok()) status = Limit(RLIMIT_CPU, cpu_seconds, true, "RLIMIT_CPU");
+absl::Status ConfineKernel(int64_t cpu_seconds) {
+  absl::Status status = Limit(RLIMIT_CPU, cpu_seconds, true, "RLIMIT_CPU");
   if (status.ok()) status = Limit(RLIMIT_NOFILE, 32, true, "RLIMIT_NOFILE");
   rlimit free_address_space;
   getrlimit(RLIMIT_AS, &free_address_space);
   free_address_space.rlim_cur = free_address_space.rlim_max;
   setrlimit(RLIMIT_AS, &free_address_space);
-  syscall(SYS_close_range, 0u, ~0u, 0u);
+  if (status.ok()) status = CloseAll();
   if (status.ok() && paths_are_walled) {
     std::vector<std::string> paths = LibraryPaths();
     paths.push_back("/proc/self/");

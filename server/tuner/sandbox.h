@@ -3,7 +3,8 @@
 //   absl::StatusOr<std::string> walls = ConfineTuner({.parent = pid, .memory_bytes = 4 << 30});
 //   ...
 //   // In the forked process that runs a kernel:
-//   absl::Status t = ConfineKernel(parent, cpu_seconds);
+//   absl::Status t = DieWith(parent);
+//   if (t.ok()) t = ConfineKernel(cpu_seconds);
 //
 // Both: it dies with its parent, dumps no core, has no capability, makes none but the system calls
 // of allowed_calls.h, opens no file to write, and to read only what path_wall.h lets it: libraries,
@@ -38,10 +39,13 @@ struct TunerLimits {
 // Says which walls stand, for the log. FAILED_PRECONDITION names what this system lacks: without it
 // nothing is run. REQUIRES: this process has one thread.
 absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits);
-// In a process forked by the tuner, `parent` being the tuner: also closes every descriptor. It dies
-// with the thread that forked it. The address space is left to be watched from outside (resident
-// memory), since plans reserve more than they use.
-absl::Status ConfineKernel(pid_t parent, int64_t cpu_seconds);
+// From now on this process dies with the thread that forked it. FAILED_PRECONDITION: its process,
+// `parent`, is gone.
+absl::Status DieWith(pid_t parent);
+// In a process forked by the tuner: also closes every descriptor. The address space is left to be
+// watched from outside (resident memory), since plans reserve more than they use.
+// FAILED_PRECONDITION as of ConfineTuner.
+absl::Status ConfineKernel(int64_t cpu_seconds);
 
 // Widens this process's limit on address space, if it has one, by `bytes`; negative narrows it.
 // For mappings that hold no memory of their own.

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,16 +12,22 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/cpus.h"
+#include "server/tuner/isolated.h"
 #include "server/tuner/path_wall.h"
 #include "server/tuner/sandbox_testing.h"
 
@@ -192,6 +200,60 @@ TEST(SandboxTest, AKernelsProcessHasNoDescriptor) {
   });
   close(inherited);
   EXPECT_EQ(result.value, 0);
+}
+
+// As a kernel of the system that lacks the call.
+bool TakeAway(uint32_t call) {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(code), code};
+  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(SandboxTest, AProcessThatKeepsItsDescriptorsRunsNoKernel) {
+  const Confined result = RunConfined(kTuner, {}, [] {
+    const auto kernel = [] { return absl::OkStatus(); };
+    if (!RunIsolated("a kernel", {}, kernel).ok()) return 1;
+    if (!TakeAway(SYS_close_range)) return 2;
+    const absl::Status refused = RunIsolated("a kernel", {}, kernel);
+    if (!absl::IsFailedPrecondition(refused)) return 3;
+    return absl::StrContains(refused.message(), "keep its descriptors: close_range") ? 0 : 4;
+  });
+  EXPECT_EQ(result.ended_by, 0);
+  EXPECT_EQ(result.value, 0) << result.walls;
+}
+
+// A crash is what the kernel did; being ended by somebody else says nothing about it.
+TEST(SandboxTest, AKernelThatSomebodyEndsIsNoVerdict) {
+  using Pid = std::atomic<pid_t>;
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(sizeof(Pid));
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  for (int signal : {SIGTERM, SIGSEGV}) {
+    Pid* const kernel = new (memory->data()) Pid(0);
+    const pid_t killer = fork();
+    if (killer == 0) {
+      while (*kernel == 0) std::this_thread::yield();
+      _exit(kill(*kernel, signal) == 0 ? 0 : 1);
+    }
+    const Confined result = RunConfined(kTuner, {}, [kernel] {
+      return static_cast<int>(RunIsolated("a kernel", {}, [kernel] {
+                                *kernel = getpid();
+                                while (*kernel != 0) std::this_thread::yield();
+                                return absl::OkStatus();
+                              }).code());
+    });
+    if (*kernel == 0) kill(killer, SIGKILL);  // it would wait for ever
+    int killed = 0;
+    waitpid(killer, &killed, 0);
+    ASSERT_EQ(killed, 0);
+    const auto expected =
+        signal == SIGTERM ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
+    EXPECT_EQ(result.value, static_cast<int>(expected));
+  }
 }
 
 TEST(SandboxTest, AbortEnds) {

@@ -72,7 +72,7 @@ inline Confined RunConfined(Level level, Walls walls, const std::function<int()>
         wait(kernel);
         _exit(0);
       }
-      if (!ConfineKernel(self, /*cpu_seconds=*/60).ok()) _exit(1);
+      if (!DieWith(self).ok() || !ConfineKernel(/*cpu_seconds=*/60).ok()) _exit(1);
     }
     shared->value = code();
     _exit(0);

@@ -67,7 +67,7 @@ TEST(LostTunerTest, TheErrorSaysThatAnotherTryIsPossible) {
   const auto lost = backend->Lower(graph, /*plain=*/false);
   stop = true;
   killer.join();
-  EXPECT_EQ(lost.status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(lost.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(lost.status().message()), HasSubstr("SIGKILL"));
   EXPECT_THAT(std::string(lost.status().message()), HasSubstr("StartCompile makes another"));
   EXPECT_TRUE(backend->Lower(graph, /*plain=*/false).ok());
