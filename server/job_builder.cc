@@ -10,6 +10,7 @@
 #include "compiler/ir/message.h"
 #include "server/log.h"
 #include "server/parked_jobs.h"
+#include "server/plan_way.h"
 #include "server/restore/remembered.h"
 #include "server/tap_plans.h"
 
@@ -76,12 +77,6 @@ absl::Status CompileMissing(const JobTools& tools, CompileJob& job, PlanSearch::
     made.objects[i] = *std::move(object);
   }
   return Stopped(job);
-}
-
-// Whether a check's verdict is about the plan: it was wrong, or ended its process. Another one,
-// that there was no time or memory, says nothing of the next time.
-bool IsWrong(const absl::Status& verdict) {
-  return absl::IsDataLoss(verdict) || absl::IsInternal(verdict);
 }
 
 // Verifies a plan that was found and completed: the next start finds a right one whole, and a wrong
@@ -194,21 +189,19 @@ absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, Bu
 
 using MadePlan = absl::StatusOr<std::shared_ptr<PlanSearch::Found>>;
 
-// `make(plain)`, and once more the plain way where that goes wrong: what was accepted is served,
-// by slower kernels if need be.
+// `make(plain)`, and once more the plain way where that goes wrong.
 MadePlan MakeOrMakePlain(CompileJob& job, absl::FunctionRef<MadePlan(bool plain)> make) {
-  MadePlan made = make(/*plain=*/false);
-  if (!IsWrong(made.status()) || !Stopped(job).ok()) return made;
+  PlanWay way;
+  MadePlan made = make(way.plain());
+  if (!Stopped(job).ok() || !way.TurnPlain(made.status())) return made;
   job.NoteWhy(absl::StrCat("made plain: ", made.status().message()));
   LogWarn("a baseline is made plain", {{"job", job.id()},
                                        {"model", job.version()->name()},
                                        {"version", job.version()->version()},
                                        {"error", made.status().message()}});
-  MadePlan plain = make(/*plain=*/true);
-  if (!IsWrong(plain.status())) return plain;
-  return absl::UnimplementedError(
-      absl::StrCat("no plan can be made, nor a plain one: ", made.status().message(),
-                   "; StartCompile makes another try"));
+  made = make(way.plain());
+  if (made.ok()) return made;
+  return way.Explained(made.status());
 }
 
 MadePlan LowerAndCheck(const JobTools& tools, CompileJob& job, const Graph& graph, bool plain,
@@ -327,6 +320,7 @@ absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, Compile
     std::vector<BucketPlan> plans = FindWhole(tools, job, graph);
     if (!plans.empty()) return plans;
   }
+  // Not plain where that is wrong: the full range's plan, which is, if it has to be, is faster.
   absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph, /*plain=*/false);
   if (!plan.ok()) return plan.status();
   auto made = std::make_shared<PlanSearch::Found>();

@@ -87,8 +87,10 @@ struct BuiltPlan {
 };
 
 // Plans of `graph`, which is the version's with narrower dims, with their kernels: what the cache
-// has whole, else the baseline, checked and kept there. Watchers of the job see how many kernels
-// there are in all. CANCELLED: the job was asked to stop.
+// has whole, else the baseline, checked and kept there. A baseline that is wrong is an error, never
+// made plain (plan_way.h): the full range's plan serves these sizes too, and a plain one of their
+// own would take its place however slow it is. Watchers of the job see how many kernels there are
+// in all. CANCELLED: the job was asked to stop.
 absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, CompileJob& job,
                                                   const Graph& graph);
 

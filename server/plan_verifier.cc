@@ -16,8 +16,9 @@ constexpr std::chrono::milliseconds kPiece{100};
 
 absl::Status PlanVerifier::Advance(Reference* r) {
   if (!r->plan.has_plan()) {
-    absl::StatusOr<internal::LowerReply> lowered = tuner_.Lower(*graph_, target_, r->exact);
-    if (WorthRetrying(lowered.status())) lowered = tuner_.Lower(*graph_, target_, r->exact);
+    const auto lower = [&] { return tuner_.Lower(*graph_, target_, r->exact, r->way.plain()); };
+    absl::StatusOr<internal::LowerReply> lowered = lower();
+    if (WorthRetrying(lowered.status())) lowered = lower();
     if (!lowered.ok()) return lowered.status();
     *r->plan.mutable_plan() = std::move(*lowered->mutable_plan());
     r->checks.assign(lowered->checks().begin(), lowered->checks().end());
@@ -31,13 +32,28 @@ absl::Status PlanVerifier::Advance(Reference* r) {
     return absl::OkStatus();
   }
   if (r->checked < r->checks.size()) {
-    internal::KernelCheck& check = r->checks[r->checked++];
-    if (absl::Status s = maker_.AddObjects(check.mutable_request()); !s.ok()) return s;
-    return maker_.Check(check.request(), plan.kernels(static_cast<int>(check.kernel())));
+    internal::KernelCheck& check = r->checks[r->checked];
+    check.mutable_request()->clear_objects();
+    absl::Status s = maker_.AddObjects(check.mutable_request());
+    if (s.ok()) s = maker_.Check(check.request(), plan.kernels(static_cast<int>(check.kernel())));
+    if (s.ok()) ++r->checked;
+    return s;
   }
   r->done = true;
   r->checks.clear();
   return absl::OkStatus();
+}
+
+void PlanVerifier::GiveUp(Reference* r, const absl::Status& why) {
+  const bool again = r->way.TurnPlain(why);
+  const char* what = r->exact ? "no plan in f64 to compare with" : "no baseline to compare with";
+  LogWarn(again ? "a plan to compare with is made plain" : what, {{"error", why.ToString()}});
+  if (again) {
+    *r = Reference{.exact = r->exact, .way = r->way};
+    return;
+  }
+  r->status = r->way.Explained(why);
+  r->done = true;
 }
 
 absl::StatusOr<const v1::Plan*> PlanVerifier::BaselinePlan() {
@@ -53,13 +69,9 @@ absl::StatusOr<bool> PlanVerifier::Prepare() {
   for (Reference* r : {&baseline_, &exact_}) {
     while (!r->done) {
       if (std::chrono::steady_clock::now() - start > kPiece) return false;
-      absl::Status status = Advance(r);
+      const absl::Status status = Advance(r);
       if (absl::IsCancelled(status) || absl::IsAborted(status)) return status;
-      if (status.ok()) continue;
-      LogWarn(r->exact ? "no plan in f64 to compare with" : "no baseline to compare with",
-              {{"error", status.ToString()}});
-      r->status = std::move(status);
-      r->done = true;
+      if (!status.ok()) GiveUp(r, status);
     }
   }
   graph_.reset();

@@ -5,8 +5,9 @@
 //   while (!verifier.Prepare().value()) {}            // once, in pieces of some hundred ms
 //   absl::Status right = verifier.Verify(found, sizes);
 //
-// Baseline and twin are plans of checked kernels, made like any baseline and kept as long as this:
-// every plan is held against the same ones, so that errors do not add up from plan to plan.
+// Baseline and twin are plans of checked kernels, made like any baseline (plan_way.h) and kept as
+// long as this: every plan is held against the same ones, so that errors do not add up from plan to
+// plan.
 #ifndef ATHANOR_SERVER_PLAN_VERIFIER_H_
 #define ATHANOR_SERVER_PLAN_VERIFIER_H_
 
@@ -21,6 +22,7 @@
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/kernel_maker.h"
 #include "server/plan_search.h"
+#include "server/plan_way.h"
 #include "server/tuner_process.h"
 
 namespace athanor {
@@ -47,7 +49,8 @@ class PlanVerifier {
   absl::StatusOr<const v1::Plan*> BaselinePlan();
 
   // DATA_LOSS: it is wrong; names output, sizes and error. FAILED_PRECONDITION: there is no
-  // baseline to compare it with. Else how the plan, or the child, was lost: the plan's fault.
+  // baseline to compare it with. UNAVAILABLE: somebody killed the child. Else how the plan, or the
+  // child, was lost: the plan's fault.
   // REQUIRES: Prepare() returned true.
   absl::Status Verify(const PlanSearch::Found& found,
                       const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes);
@@ -56,14 +59,17 @@ class PlanVerifier {
   struct Reference {
     bool exact = false;
     bool done = false;
+    PlanWay way;
     absl::Status status;  // why it cannot be made
     internal::MeasuredPlan plan;
     std::vector<internal::KernelCheck> checks;
-    size_t checked = 0;
+    size_t checked = 0;  // that have passed
   };
 
-  // One kernel, or the lowering.
+  // One kernel, or the lowering. After an error that is nobody's fault it is asked again.
   absl::Status Advance(Reference* reference);
+  // Begins again, plain, where that may help; else the reference is done without a plan.
+  void GiveUp(Reference* reference, const absl::Status& why);
 
   std::optional<Graph> graph_;  // until it is lowered
   const std::string graph_text_;

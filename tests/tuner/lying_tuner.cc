@@ -7,6 +7,9 @@
 //   p-lost     right; but the process ends when asked to check it
 //   p-right    right
 // The search of a graph "near" asks for nothing: it is near its roofline until the limits rise.
+// Kernels of a baseline are checked between its lowering and the next search or measurement. Those
+// of a graph "wrong" are wrong, those of "wrong unless plain" where it is not made plain; the first
+// check of "late and wrong" has no time left.
 #include <unistd.h>
 
 #include <memory>
@@ -41,20 +44,21 @@ class LyingTuner {
       case internal::TunerRequest::kTarget:
         return Put(real_.Target(), reply->mutable_target());
       case internal::TunerRequest::kLower:
-        return Put(real_.Lower(*ParseGraph(request.lower().graph_text()), request.lower().target(),
-                               request.lower().exact()),
-                   reply->mutable_lower());
+        return Lower(request.lower(), reply->mutable_lower());
       case internal::TunerRequest::kCompile:
         return Put(real_.Compile(request.compile().source(), request.compile().target()),
                    reply->mutable_compile()->mutable_object());
       case internal::TunerRequest::kCheck:
+        if (!verdict_.ok()) return std::exchange(verdict_, absl::DataLossError("y is wrong"));
         return Put(real_.CheckReport(request.check()), reply->mutable_check());
       case internal::TunerRequest::kMeasure:
+        verdict_ = absl::OkStatus();
         return Put(real_.Measure(request.measure()), reply->mutable_measure());
       case internal::TunerRequest::kPlanCheck:
         if (request.plan_check().candidate().plan().plan_id() == "p-lost") _exit(0);
         return Put(real_.CheckPlan(request.plan_check()), reply->mutable_plan_check());
       case internal::TunerRequest::kSearch:
+        verdict_ = absl::OkStatus();
         return Search(request.search(), reply->mutable_search());
       case internal::TunerRequest::kMachine:
         return Put(real_.Machine(request.machine().target(), request.machine().threads()),
@@ -65,6 +69,16 @@ class LyingTuner {
   }
 
  private:
+  absl::Status Lower(const internal::LowerRequest& request, internal::LowerReply* reply) {
+    const Graph graph = *ParseGraph(request.graph_text());
+    verdict_ = absl::OkStatus();
+    if (graph.name == "wrong" || (graph.name == "wrong unless plain" && !request.plain())) {
+      verdict_ = absl::DataLossError("y is wrong");
+    }
+    if (graph.name == "late and wrong") verdict_ = absl::AbortedError("no time is left");
+    return Put(real_.Lower(graph, request.target(), request.exact(), request.plain()), reply);
+  }
+
   absl::Status Search(const internal::SearchRequest& request, internal::SearchReply* reply) {
     if (request.start().name_regions()) return absl::OkStatus();
     if (request.has_start()) {
@@ -112,6 +126,7 @@ class LyingTuner {
   }
 
   TunerProcess& real_;
+  absl::Status verdict_;  // of the next check, where that is not the real one's
   internal::SearchStart start_;
   std::set<std::string> told_;
 };

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "server/kernel_maker.h"
 #include "server/machine_limits.h"
+#include "server/plan_verifier.h"
 #include "server/tuner_plan_search.h"
 #include "server/tuner_process.h"
 #include "tests/tuner/tuner_test.h"
@@ -136,6 +137,59 @@ TEST_F(PlanVerifyTest, WhatFailedIsNotTriedAgain) {
     }
     if (again) EXPECT_EQ(tuner_->starts(), starts);  // "p-lost" ends no child any more
   }
+}
+
+// What plans are compared with is made like any baseline: plain, where a kernel of it is wrong.
+TEST_F(PlanVerifyTest, AReferenceWhoseKernelIsWrongIsMadePlain) {
+  for (const bool plain_helps : {true, false}) {
+    Graph graph = *ParseGraph(kModel);
+    graph.name = plain_helps ? "wrong unless plain" : "wrong";
+    for (const uint64_t session : {1, 2}) {
+      MachineLimits limits{internal::MachineReply()};
+      TunerPlanSearch search(session, graph, Slow(graph), Maker(), tuner_.get(), machine_, &limits,
+                             {});
+      std::string found;
+      for (int steps = 0; steps < 500; ++steps) {
+        auto step = search.Next();
+        ASSERT_TRUE(step.ok()) << step.status();
+        if (step->stop) break;
+        if (!step->found) continue;
+        found = step->found->plan.plan_id();
+        search.Taken(absl::OkStatus());
+      }
+      EXPECT_EQ(found, plain_helps ? "p-right" : "");
+      const v1::SearchProgress& progress = search.progress();
+      EXPECT_EQ(progress.plans_failed(), plain_helps ? 3 : 4);
+      if (plain_helps) break;
+      // They were not at fault: the next search tries them again.
+      EXPECT_EQ(progress.failures_from_cache(), 0);
+      EXPECT_EQ(progress.plans_measured(), 4);
+      for (const v1::SearchFailure& failure : progress.failures()) {
+        EXPECT_EQ(failure.code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+        EXPECT_THAT(failure.message(), HasSubstr("no baseline to compare with"));
+      }
+    }
+  }
+}
+
+TEST_F(PlanVerifyTest, ACheckThatWasCutShortIsAskedForAgain) {
+  Graph graph = *ParseGraph(kModel);
+  graph.name = "late and wrong";
+  const PlanSearch::Found plan = Slow(graph);
+  PlanVerifier verifier(graph, Maker(), tuner_.get(), target_, /*seed=*/1, /*approximate=*/false);
+  int cut_short = 0;
+  for (bool prepared = false; !prepared;) {
+    const absl::StatusOr<bool> done = verifier.Prepare();
+    if (!done.ok()) {
+      ASSERT_EQ(done.status().code(), absl::StatusCode::kAborted) << done.status();
+      ++cut_short;
+    }
+    prepared = done.ok() && *done;
+  }
+  EXPECT_GE(cut_short, 2);
+  google::protobuf::RepeatedPtrField<internal::Sizes> sizes;
+  sizes.Add()->add_values(3);
+  EXPECT_EQ(verifier.Verify(plan, sizes).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 // Near limits that were measured too low, and near those that hold.
