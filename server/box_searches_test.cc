@@ -15,10 +15,12 @@ namespace athanor {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class BoxSearchesTest : public BoxTest {};
 
@@ -232,6 +234,18 @@ TEST_F(BoxSearchesTest, PinnedOrDeletedMeanwhileNothingIsSearchedForAnyMore) {
   EXPECT_EQ(AwaitEnd(*job).buckets_searched(), 0);
   EXPECT_EQ(ServedAt(*version, 1), "found-1");
   EXPECT_THAT(control_->events(), Not(Contains("taken found-2")));
+}
+
+// The full range's plan answers at its sizes, and faster than a plain one.
+TEST_F(BoxSearchesTest, ABoxWhoseKernelIsWrongIsNotMadePlain) {
+  const auto alone = Store(UploadMessages("alone", ReluModel()));
+  EXPECT_EQ(AwaitEnd(*StartWith(alone, "0")).phase(), Job::DONE);
+  control_->FailCompiles(absl::DataLossError("kernel Relu: y is 1, 0 is right"));
+  const auto version = StoreBoxes();
+  EXPECT_EQ(AwaitEnd(*StartWith(version, "0")).phase(), Job::DONE);
+  EXPECT_EQ(ServedAt(*version, 1), ServedBy(*alone));
+  EXPECT_THAT(version->ToProto(true).buckets(0).reason(), HasSubstr("y is 1"));
+  EXPECT_THAT(control_->events(), Each(Not(StartsWith("lower plain"))));
 }
 
 }  // namespace

@@ -289,6 +289,16 @@ TEST(CompileServiceTest, AWrongKernelCostsSpeedNotTheModel) {
             1);
 }
 
+TEST(CompileServiceTest, ALostTunerIsNoReasonForAPlainPlan) {
+  TestServer test;
+  test.control->FailCompiles(absl::UnavailableError("the tuner was ended by SIGKILL"));
+  const Job job = test.WaitForJob(Send(test, "m", ScaleModel({4})));
+  EXPECT_EQ(job.phase(), Job::FAILED);
+  EXPECT_EQ(job.error_code(), static_cast<int>(grpc::StatusCode::UNAVAILABLE));
+  EXPECT_THAT(test.control->events(),
+              testing::Each(testing::Not(testing::StartsWith("lower plain"))));
+}
+
 TEST(CompileServiceTest, WhatNoPlanCanBeMadeOfIsUnimplemented) {
   TestServer test;
   test.control->FailCompiles(absl::InternalError("%3 (Mul): kernel Mul: ended by SIGSEGV"));
