@@ -194,11 +194,8 @@ class Builder {
     }
     int own = 0;
     for (const PlanTable::BoxPlan& box : boxes_) own += box.plan != nullptr ? 1 : 0;
-    if (!version_->plans().Replace(grid_, std::move(boxes_))) {
-      if (version_->plan() == nullptr) return absl::OkStatus();  // it was deleted
-      return absl::FailedPreconditionError(absl::StrCat(
-          version_->Describe(), ": a bucket that is none of those asked for was pinned meanwhile"));
-    }
+    absl::Status serves = registry_.PublishBoxes(*version_, grid_, std::move(boxes_));
+    if (!serves.ok()) return serves;
     if (grid_->size() > 1) {
       LogInfo("buckets serve", {{"job", job_.id()},
                                 {"model", version_->name()},

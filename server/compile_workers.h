@@ -170,7 +170,7 @@ class CompileWorkers {
                                      std::optional<BucketGrid::Ranges> buckets)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // True: what it built serves.
-  bool Serve(CompileJob& job, BuiltPlan built);
+  absl::Status Serve(CompileJob& job, BuiltPlan built);
   absl::Status PinBox(ModelVersion& version, const PlanTable::Place& place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // Each box is served by the latest that did so by itself, else by the best that is kept.

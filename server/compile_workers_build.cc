@@ -89,8 +89,13 @@ bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& 
   const PlanOrigin origin = built.origin;
   Lease lease = std::move(built.lease);
   std::optional<StoredChoice> better = std::move(built.better);
-  const bool serves = Serve(*job, std::move(built));
+  const absl::Status served = Serve(*job, std::move(built));
+  const bool serves = served.ok();
   LetOthersFind(std::move(lease));
+  if (absl::IsFailedPrecondition(served)) {
+    EndWithoutPlan(*job, served, ms);
+    return false;
+  }
   const v1::CompileJob state = job->state();
   LogInfo(serves ? "plan serves" : "plan made, not served",
           {{"job", job->id()},
@@ -199,8 +204,11 @@ bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& j
   return false;
 }
 
-bool CompileWorkers::Serve(CompileJob& job, BuiltPlan built) {
-  if (job.for_taps()) return job.slot()->Set(std::move(built.plan));
+absl::Status CompileWorkers::Serve(CompileJob& job, BuiltPlan built) {
+  if (job.for_taps()) {
+    const std::shared_ptr<PlanSlot> slot = job.slot();
+    return slot->Set(std::move(built.plan)) ? absl::OkStatus() : slot->view().error;
+  }
   const std::shared_ptr<ModelVersion> version = job.version();
   if (built.origin == PlanOrigin::kRemembered) {
     return registry_->Restore(version, std::move(built.plan), std::move(built.kept));

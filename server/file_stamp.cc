@@ -11,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "server/disk.h"
 
@@ -65,7 +66,8 @@ absl::StatusOr<HashedFile> HashFile(const std::string& path, const FileRange& ra
     sha256.Update(absl::string_view(piece.data(), got));
     done += got;
   }
-  return HashedFile{sha256.Finish(), *stamp};
+  const std::string seal = sha256.With(kSealSuffix);
+  return HashedFile{sha256.Finish(), seal, *stamp};
 }
 
 }  // namespace athanor

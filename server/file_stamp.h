@@ -38,6 +38,7 @@ struct FileRange {
 
 struct HashedFile {
   std::string hash;  // SHA-256, 32 bytes
+  std::string seal;  // of the same bytes (deploy/bazel/libs/possession.h)
   FileStamp stamp;   // from before it was read
 };
 

@@ -141,6 +141,10 @@ class Fsck {
         HashFile(location.path, location.range, [] { return false; });
     if (read.ok() && read->hash == hash) {
       Tell(FsckFinding::kOk, "tensor", hex, absl::StrCat(tensor.row.bytes, " bytes"));
+      if (tensor.row.seal.empty() || tensor.row.seal == read->seal) return;
+      Tell(FsckFinding::kNote, "seal", hex,
+           "it is not that of the tensor's bytes, so clients that have them send them again; a "
+           "start with --verify_weights mends it");
       return;
     }
     Tell(FsckFinding::kDamaged, "tensor", hex,

@@ -2,7 +2,6 @@
 #include "server/fsck.h"
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/core_testing.h"
+#include "server/storage_testing.h"
 
 namespace athanor {
 namespace {
@@ -29,7 +29,7 @@ class FsckTest : public CoreTest {
     Store("m", model_);
     Store("n", model_);
     hash_ = model_.tensors.begin()->first;
-    path_ = core_->registry().tensors().PathOf(hash_);
+    path_ = TensorPath(options_.state_dir, hash_);
   }
 
   std::string Path(const std::string& name) const { return options_.state_dir + "/" + name; }
@@ -43,10 +43,6 @@ class FsckTest : public CoreTest {
     });
     EXPECT_TRUE(done.ok()) << done;
     return lines;
-  }
-  static void Write(const std::string& path, const std::string& bytes) {
-    fs::create_directories(fs::path(path).parent_path());
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
 
   const TestModel model_ = ScaleModel({2, 3});
@@ -70,15 +66,24 @@ TEST_F(FsckTest, ADirectoryInUseIsLeftAlone) {
 }
 
 TEST_F(FsckTest, DamagedWeightsAreNamedWithTheirModels) {
-  Write(path_, "12345678");
+  WriteFile(path_, "12345678");
   const std::string tensor = absl::StrCat("damaged tensor ", absl::BytesToHexString(hash_), ": ");
   EXPECT_THAT(Check(), Contains(AllOf(StartsWith(tensor), HasSubstr(path_), HasSubstr("m/1, n/1"),
                                       HasSubstr(Sha256Hex("12345678")))));
   EXPECT_TRUE(fs::exists(path_)) << "nothing is moved";
-  Write(path_, "123");
+  WriteFile(path_, "123");
   EXPECT_THAT(Check(), Contains(AllOf(StartsWith(tensor), HasSubstr("has 3 bytes"))));
   fs::remove(path_);
   EXPECT_THAT(Check(), Contains(AllOf(StartsWith(tensor), HasSubstr("No such file"))));
+}
+
+TEST_F(FsckTest, AWrongSealIsNoted) {
+  ASSERT_TRUE(core_->registry().db().Execute("UPDATE tensor_seals SET seal=zeroblob(32)").ok());
+  const std::vector<std::string> lines = Check();
+  const std::string hex = absl::BytesToHexString(hash_);
+  EXPECT_THAT(lines, Contains(StartsWith("ok tensor " + hex)));
+  EXPECT_THAT(lines,
+              Contains(AllOf(StartsWith("note seal " + hex), HasSubstr("--verify_weights"))));
 }
 
 TEST_F(FsckTest, ADamagedRowIsNamed) {
@@ -96,20 +101,20 @@ TEST_F(FsckTest, WeightsWithoutARegistryAreDamage) {
               Contains(AllOf(StartsWith("damaged registry "), HasSubstr("1 files, 8 bytes"),
                              HasSubstr("missing or empty, but there are weights"))));
   EXPECT_FALSE(fs::exists(Path("registry.db"))) << "none is made";
-  Write(Path("registry.db"), "no database");
+  WriteFile(Path("registry.db"), "no database");
   EXPECT_THAT(Check(),
               Contains(AllOf(StartsWith("damaged registry "), HasSubstr("put a copy of it back"))));
   EXPECT_TRUE(fs::exists(path_));
 }
 
 TEST_F(FsckTest, WhatLiesBesideIsNoted) {
-  Write(Path("tensors/ff/0123"), "x");
-  Write(Path("aside/20261122T000000Z/tensors/ff/0123"), "xy");
-  Write(Path("quarantine/ff0123-20261122T000000Z"), "xyz");
+  WriteFile(Path("tensors/ff/0123"), "x");
+  WriteFile(Path("aside/20261122T000000Z/tensors/ff/0123"), "xy");
+  WriteFile(Path("quarantine/ff0123-20261122T000000Z"), "xyz");
   const std::string rest = "the rest of a pinned plan";
-  Write(Path("plans/right"), Sha256Of(rest) + rest);
-  Write(Path("plans/wrong"), Sha256Of("other") + rest);
-  Write(Path("plans/half.new"), "x");
+  WriteFile(Path("plans/right"), Sha256Of(rest) + rest);
+  WriteFile(Path("plans/wrong"), Sha256Of("other") + rest);
+  WriteFile(Path("plans/half.new"), "x");
   const std::vector<std::string> lines = Check();
   EXPECT_THAT(lines, Contains(StartsWith("note file " + Path("tensors/ff/0123"))));
   EXPECT_THAT(lines, Contains(AllOf(StartsWith("note aside "), HasSubstr("1 files, 2 bytes"))));

@@ -294,7 +294,7 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
   if (absl::Status s = CheckRoom(row.name); !s.ok()) return s;
   Reference(row, tensors);
   Versions healed;
-  absl::Status s = Place(tensors, &row, &healed);
+  absl::Status s = Place(tensors, &healed);
   absl::Cleanup tell = [&] { TellHealed(healed); };
   // Referenced tensors stay: no other change waits while their contents are read.
   if (s.ok()) row.magnitudes = FindMagnitudes(version.get());
@@ -302,6 +302,7 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
   {
     MutexLock change(change_mu_);
     if (s.ok()) s = CheckRoom(row.name);
+    FillPlaces(&row);
     if (s.ok()) s = Store(&row);
     if (!s.ok()) {
       std::vector<std::string> hashes;

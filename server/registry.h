@@ -125,16 +125,24 @@ class Registry {
   // The versions deleted. Requests that run keep what they use.
   using Versions = std::vector<std::shared_ptr<ModelVersion>>;
   absl::StatusOr<Versions> Delete(const std::string& name, const std::string& version);
+  // No plan serves a version of which a tensor was found damaged, though it was loaded before:
+  // these calls are FAILED_PRECONDITION then and name the parameter.
+
   // The plan serves its version from now on, and the version its name unless a newer one or a
-  // rollback says otherwise. False if the version was deleted meanwhile, or is served and pinned.
-  bool Publish(const std::shared_ptr<ModelVersion>& version,
-               std::shared_ptr<const ServedPlan> plan);
-  // As Publish, of a plan of one of the version's boxes. False also where its boxes are others now.
-  bool PublishBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid, int bucket,
-                  std::shared_ptr<const ServedPlan> plan);
+  // rollback says otherwise. ABORTED: the version was deleted meanwhile, or is served and pinned.
+  absl::Status Publish(const std::shared_ptr<ModelVersion>& version,
+                       std::shared_ptr<const ServedPlan> plan);
+  // As Publish, of a plan of one of the version's boxes. ABORTED also where its boxes are others
+  // now.
+  absl::Status PublishBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
+                          int bucket, std::shared_ptr<const ServedPlan> plan);
+  // Other boxes with their plans; see PlanTable::Replace. FAILED_PRECONDITION also where a box that
+  // is none of these was pinned. OK and nothing done: the version was deleted.
+  absl::Status PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
+                            std::vector<PlanTable::BoxPlan> boxes);
   // As Publish, of plans that the version's rows name already: `kept` with `plan` among them.
-  bool Restore(const std::shared_ptr<ModelVersion>& version, std::shared_ptr<const ServedPlan> plan,
-               std::vector<KeptPlans::Kept> kept);
+  absl::Status Restore(const std::shared_ptr<ModelVersion>& version,
+                       std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlans::Kept> kept);
   // A plan that may be pinned, beside the one that serves.
   void Keep(ModelVersion& version, const v1::PlanInfo& info,
             std::shared_ptr<const PlanSearch::Found> made);
@@ -198,10 +206,15 @@ class Registry {
   // Adds a reference to each of the version's tensors, so that new ones stay once published.
   void Reference(const VersionRow& row, std::vector<NewTensor>& tensors);
   absl::Status PublishTensors(absl::Span<const NewTensor> tensors, Versions* healed);
+  // Stores where those of them are from now on that are damaged in other versions.
+  absl::Status StorePlaces(absl::Span<const NewTensor> tensors)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
   void Hold(const NewTensor& published) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_, mu_);
   Versions VersionsWith(const std::string& hash) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Publishes them, and says where the version's tensors are, and which have all of theirs again.
-  absl::Status Place(absl::Span<const NewTensor> tensors, VersionRow* row, Versions* healed);
+  // Publishes them, and says which versions have all of theirs again.
+  absl::Status Place(absl::Span<const NewTensor> tensors, Versions* healed);
+  // Into the row: where its tensors are, and as what they were verified there.
+  void FillPlaces(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
   void TellHealed(const Versions& healed);
 
   struct Found {
@@ -211,10 +224,16 @@ class Registry {
   absl::StatusOr<Found> FindTensor(const std::string& hash) const;  // or why it is not held
   absl::Status CheckTensor(const std::string& hash, Stop stop = Never);
   absl::Status HashTensor(const std::string& hash, Stop stop);
-  // `stamp` is of the file that holds something else; none: it cannot be read. False: it has been
-  // replaced since.
-  bool SetDamaged(const std::string& hash, const Found& found,
+  // `stamp` is of the file that holds something else; none: it cannot be read. Nothing is done
+  // where it has been replaced since.
+  void SetDamaged(const std::string& hash, const Found& found,
                   const std::optional<FileStamp>& stamp, const std::string& why);
+  // Returns the versions that have it, withdrawn.
+  Versions Withdraw(const std::string& hash, const Found& found,
+                    const std::optional<FileStamp>& stamp, const std::string& why);
+  // FAILED_PRECONDITION names a tensor of the version that is damaged.
+  absl::Status CheckHeld(const ModelVersion& version) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
   void SaveVerified();  // what was verified since the last time
   absl::Status CheckRoom(const std::string& name);
   absl::Status Store(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);

@@ -316,13 +316,13 @@ absl::Status RegistryDb::SetVerified(const std::vector<VerifiedRow>& rows) {
 absl::Status RegistryDb::InsertSeals(const std::vector<TensorRow>& rows) {
   for (const TensorRow& row : rows) {
     if (row.seal.empty()) continue;
-    Statement insert(file_.db(), "INSERT OR IGNORE INTO tensor_seals VALUES(?1, ?2)");
+    Statement insert(file_.db(), "INSERT OR REPLACE INTO tensor_seals VALUES(?1, ?2)");
     if (insert.Blob(row.hash).Blob(row.seal).Step() != SQLITE_DONE) return Error("write");
   }
   return absl::OkStatus();
 }
 
-absl::Status RegistryDb::AddSeals(const std::vector<TensorRow>& rows) {
+absl::Status RegistryDb::SetSeals(const std::vector<TensorRow>& rows) {
   MutexLock lock(mu_);
   return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return InsertSeals(rows); });
 }
@@ -368,15 +368,28 @@ absl::Status RegistryDb::InsertTensors(const VersionRow& row) {
     Statement insert(file_.db(), "INSERT INTO version_tensors VALUES(?1, ?2, ?3, ?4)");
     insert.Text(row.name).Int(row.version).Blob(tensor.hash).Int(tensor.bytes);
     if (insert.Step() != SQLITE_DONE) return Error("write");
-    // Where it lies now: a damaged one of other versions may have been brought again.
-    Statement moved(file_.db(), "DELETE FROM tensor_blobs WHERE hash=?1");
-    if (moved.Blob(tensor.hash).Step() != SQLITE_DONE) return Error("write");
-    if (tensor.blob.empty()) continue;
-    Statement place(file_.db(), "INSERT INTO tensor_blobs VALUES(?1, ?2, ?3)");
-    place.Blob(tensor.hash).Blob(tensor.blob).Int(tensor.blob_offset);
-    if (place.Step() != SQLITE_DONE) return Error("write");
+    if (absl::Status s = InsertPlace(tensor); !s.ok()) return s;
   }
   return absl::OkStatus();
+}
+
+absl::Status RegistryDb::InsertPlace(const TensorRow& tensor) {
+  Statement before(file_.db(), "DELETE FROM tensor_blobs WHERE hash=?1");
+  if (before.Blob(tensor.hash).Step() != SQLITE_DONE) return Error("write");
+  if (tensor.blob.empty()) return absl::OkStatus();
+  Statement place(file_.db(), "INSERT INTO tensor_blobs VALUES(?1, ?2, ?3)");
+  place.Blob(tensor.hash).Blob(tensor.blob).Int(tensor.blob_offset);
+  return place.Step() == SQLITE_DONE ? absl::OkStatus() : Error("write");
+}
+
+absl::Status RegistryDb::SetPlaces(const std::vector<TensorRow>& rows) {
+  MutexLock lock(mu_);
+  return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (const TensorRow& row : rows) {
+      if (absl::Status s = InsertPlace(row); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status RegistryDb::AddVersion(const VersionRow& row) {

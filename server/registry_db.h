@@ -115,8 +115,10 @@ class RegistryDb {
   absl::Status SetVerified(const std::vector<VerifiedRow>& rows);
   // Those that are known already stay as they are.
   absl::Status AddMagnitudes(const std::vector<MagnitudeRow>& rows);
-  // Of `rows`, what is known of them; those that are known already stay as they are.
-  absl::Status AddSeals(const std::vector<TensorRow>& rows);
+  // Of `rows`, what is known of them, in the place of what was.
+  absl::Status SetSeals(const std::vector<TensorRow>& rows);
+  // Where these tensors are from now on, in all versions.
+  absl::Status SetPlaces(const std::vector<TensorRow>& rows);
   // Also writes the name's next version number.
   absl::Status AddVersion(const VersionRow& row);
   absl::Status DeleteVersions(const std::string& name, const std::vector<int64_t>& versions);
@@ -139,6 +141,7 @@ class RegistryDb {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertVersion(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertTensors(const VersionRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertPlace(const TensorRow& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertSeals(const std::vector<TensorRow>& rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertMagnitudes(const std::vector<MagnitudeRow>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -124,11 +124,16 @@ TEST(RegistryDbTest, KeepsSealsAsLongAsAVersionHasTheTensor) {
     return all;
   };
   EXPECT_THAT(seals(), testing::UnorderedElementsAre(a + seal, b));
-  // One that is known already stays.
+  // What comes later was found out of the bytes later.
   row.tensors[0].seal = std::string(32, 'x');
   row.tensors[1].seal = std::string(32, 't');
-  ASSERT_TRUE(db->AddSeals(row.tensors).ok());
-  EXPECT_THAT(seals(), testing::UnorderedElementsAre(a + seal, b + std::string(32, 't')));
+  ASSERT_TRUE(db->SetSeals(row.tensors).ok());
+  const auto found =
+      testing::UnorderedElementsAre(a + std::string(32, 'x'), b + std::string(32, 't'));
+  EXPECT_THAT(seals(), found);
+  // Nothing is said of those without one.
+  ASSERT_TRUE(db->SetSeals({{a, 4}}).ok());
+  EXPECT_THAT(seals(), found);
   ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
   row.tensors = {{a, 4}};
   ASSERT_TRUE(db->AddVersion(row).ok());
@@ -155,6 +160,13 @@ TEST(RegistryDbTest, KeepsWhereTensorsAreAsLongAsAVersionHasThem) {
   EXPECT_EQ(rows[0].tensors[0].blob, blob);
   EXPECT_EQ(rows[0].tensors[0].blob_offset, int64_t{5} << 32);
   EXPECT_EQ(rows[0].tensors[1].blob, "");
+  // Damaged ones come to lie elsewhere for every version that has them.
+  const std::string other(32, 'o');
+  ASSERT_TRUE(db->SetPlaces({{a, 4}, {b, 8, other, 7}}).ok());
+  const std::vector<VersionRow> moved = db->ReadVersions().value();
+  EXPECT_EQ(moved[0].tensors[0].blob, "");
+  EXPECT_EQ(moved[0].tensors[1].blob, other);
+  EXPECT_EQ(moved[0].tensors[1].blob_offset, 7);
   // Once no version has it, a tensor of the same bytes may come to lie elsewhere.
   ASSERT_TRUE(db->DeleteVersions("m", {2}).ok());
   row.version = 3;

@@ -12,6 +12,14 @@
 #include "server/registry.h"
 
 namespace athanor {
+namespace {
+
+absl::Status NotServed(const ModelVersion& version) {
+  return absl::AbortedError(
+      absl::StrCat(version.Describe(), " was deleted or pinned while the plan was loaded"));
+}
+
+}  // namespace
 
 absl::Status Registry::StorePlans(const ModelVersion& version, const std::string& pinned) {
   std::vector<VersionPlanRow> rows;
@@ -65,15 +73,16 @@ std::optional<NameRow> Registry::TakeOver(const ModelVersion& version) {
   return changed;
 }
 
-bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
-                       std::shared_ptr<const ServedPlan> plan) {
+absl::Status Registry::Publish(const std::shared_ptr<ModelVersion>& version,
+                               std::shared_ptr<const ServedPlan> plan) {
   {
     MutexLock change(change_mu_);
-    if (!version->pinned_plan().empty() && version->plan() != nullptr) return false;
+    if (!version->pinned_plan().empty() && version->plan() != nullptr) return NotServed(*version);
+    if (absl::Status s = CheckHeld(*version); !s.ok()) return s;
     const std::optional<NameRow> changed = TakeOver(*version);
     // First, so that who waited for it finds it among those kept.
     version->kept().Add(*plan);
-    if (!version->serving().Set(std::move(plan))) return false;
+    if (!version->serving().Set(std::move(plan))) return NotServed(*version);
     version->metrics().cells.Count(Metric::kPlanSwaps);
     if (changed.has_value()) {
       MutexLock lock(mu_);
@@ -82,35 +91,49 @@ bool Registry::Publish(const std::shared_ptr<ModelVersion>& version,
     NotePlans(*version);
   }
   TellServing(version->name());
-  return true;
+  return absl::OkStatus();
 }
 
-bool Registry::PublishBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
-                          int bucket, std::shared_ptr<const ServedPlan> plan) {
+absl::Status Registry::PublishBox(ModelVersion& version,
+                                  const std::shared_ptr<const BucketGrid>& grid, int bucket,
+                                  std::shared_ptr<const ServedPlan> plan) {
   MutexLock change(change_mu_);
-  if (!version.pinned_plan().empty()) return false;
-  if (!version.plans().Set(grid, bucket, std::move(plan))) return false;
+  if (!version.pinned_plan().empty()) return NotServed(version);
+  if (absl::Status s = CheckHeld(version); !s.ok()) return s;
+  if (!version.plans().Set(grid, bucket, std::move(plan))) return NotServed(version);
   version.metrics().cells.Count(Metric::kPlanSwaps);
-  return true;
+  return absl::OkStatus();
 }
 
-bool Registry::Restore(const std::shared_ptr<ModelVersion>& version,
-                       std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlans::Kept> kept) {
+absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
+                                    std::vector<PlanTable::BoxPlan> boxes) {
+  MutexLock change(change_mu_);
+  if (absl::Status s = CheckHeld(version); !s.ok()) return s;
+  if (version.plans().Replace(std::move(grid), std::move(boxes))) return absl::OkStatus();
+  if (version.plan() == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      version.Describe(), ": a bucket that is none of those asked for was pinned meanwhile"));
+}
+
+absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
+                               std::shared_ptr<const ServedPlan> plan,
+                               std::vector<KeptPlans::Kept> kept) {
   {
     MutexLock change(change_mu_);
     // It may have been deleted, or pinned to another plan, while this one was loaded.
     const std::string pinned = version->pinned_plan();
-    if (!pinned.empty() && pinned != plan->info.plan_id()) return false;
+    if (!pinned.empty() && pinned != plan->info.plan_id()) return NotServed(*version);
+    if (absl::Status s = CheckHeld(*version); !s.ok()) return s;
     const std::optional<NameRow> changed = TakeOver(*version);
     version->kept().Restore(std::move(kept));
-    if (!version->serving().Set(std::move(plan))) return false;
+    if (!version->serving().Set(std::move(plan))) return NotServed(*version);
     if (changed.has_value()) {
       MutexLock lock(mu_);
       names_[version->name()].row = *changed;
     }
   }
   TellServing(version->name());
-  return true;
+  return absl::OkStatus();
 }
 
 void Registry::Keep(ModelVersion& version, const v1::PlanInfo& info,
@@ -135,6 +158,9 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
                                             "; it has ",
                                             ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
   }
+  if (plan != nullptr) {
+    if (absl::Status s = CheckHeld(*version); !s.ok()) return s;
+  }
   if (absl::Status s = StorePlans(*version, plan_id); !s.ok()) return s;
   version->SetPinnedPlan(plan_id);
   // Nothing that was published while `plan` was loaded is lost: it is the latest that is kept.
@@ -153,6 +179,7 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
   };
+  if (absl::Status s = CheckHeld(version); !s.ok()) return s;
   const PlanTable::View view = version.plans().view();
   if (view.grid != grid) return others();
   std::vector<VersionPlanRow> rows;
@@ -183,6 +210,7 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
 absl::Status Registry::UnpinBoxes(ModelVersion& version,
                                   std::vector<std::shared_ptr<const ServedPlan>> plans) {
   MutexLock change(change_mu_);
+  if (absl::Status s = CheckHeld(version); !s.ok()) return s;
   absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), {});
   if (!stored.ok()) return stored;
   for (size_t bucket = 1; bucket < plans.size(); ++bucket) {

@@ -1,4 +1,6 @@
 // Seals of tensors, by which clients prove that they have them: found once per tensor.
+#include <openssl/crypto.h>
+
 #include <string>
 #include <vector>
 
@@ -9,17 +11,6 @@
 #include "server/registry.h"
 
 namespace athanor {
-namespace {
-
-// Without telling by its time how much of them is equal.
-bool Equal(absl::string_view a, absl::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned char different = 0;
-  for (size_t i = 0; i < a.size(); ++i) different |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return different == 0;
-}
-
-}  // namespace
 
 absl::Status Registry::NeitherSentNorProved(const std::string& hash) {
   return absl::FailedPreconditionError(absl::StrCat(
@@ -37,16 +28,21 @@ bool Registry::Proves(const std::string& nonce, const std::string& hash, const s
   }
   const bool known = !seal.empty();
   seal.resize(kSha256Bytes);
-  return Equal(PossessionProof(nonce, hash, seal), proof) && known && CheckTensor(hash).ok();
+  const std::string right = PossessionProof(nonce, hash, seal);
+  // Its time tells nothing of how much of them is equal.
+  return proof.size() == right.size() &&
+         CRYPTO_memcmp(proof.data(), right.data(), right.size()) == 0 && known &&
+         CheckTensor(hash).ok();
 }
 
 void Registry::FindSeals(std::vector<TensorRow>* rows) {
+  const auto take_known = [this](TensorRow& row) {
+    MutexLock lock(mu_);
+    row.seal = tensor_entries_[row.hash].seal;
+    return !row.seal.empty();
+  };
   for (TensorRow& row : *rows) {
-    {
-      MutexLock lock(mu_);
-      row.seal = tensor_entries_[row.hash].seal;
-    }
-    if (!row.seal.empty()) continue;
+    if (take_known(row)) continue;
     const auto tensor = Map(row.hash);
     if (!tensor.ok()) {
       LogError(
@@ -54,6 +50,7 @@ void Registry::FindSeals(std::vector<TensorRow>* rows) {
           {{"tensor", absl::BytesToHexString(row.hash)}, {"error", tensor.status().message()}});
       continue;
     }
+    if (take_known(row)) continue;  // Map has hashed it
     row.seal = SealOf(
         {static_cast<const char*>((*tensor)->data()), static_cast<size_t>((*tensor)->bytes())});
     MutexLock lock(mu_);
@@ -72,7 +69,7 @@ absl::Status Registry::LoadSeals() {
   }
   FindSeals(&rows);
   if (rows.empty()) return absl::OkStatus();
-  if (absl::Status s = db_->AddSeals(rows); !s.ok()) {
+  if (absl::Status s = db_->SetSeals(rows); !s.ok()) {
     LogError("seals of tensors could not be stored", {{"error", s.message()}});
   }
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -123,6 +124,7 @@ absl::Status Registry::HashTensor(const std::string& hash, Stop stop) {
       const auto it = tensor_entries_.find(hash);
       if (it == tensor_entries_.end()) return absl::OkStatus();
       it->second.verified = read->stamp;
+      it->second.seal = read->seal;
       unsaved_.push_back({hash, read->stamp});
       return absl::OkStatus();
     }
@@ -140,16 +142,35 @@ absl::Status Registry::HashTensor(const std::string& hash, Stop stop) {
   }
 }
 
-bool Registry::SetDamaged(const std::string& hash, const Found& found,
+absl::Status Registry::CheckHeld(const ModelVersion& version) const {
+  MutexLock lock(mu_);
+  for (const std::string& hash : version.parameter_hashes()) {
+    const auto it = tensor_entries_.find(hash);
+    // A version that was deleted meanwhile may have none any more.
+    if (it == tensor_entries_.end() || it->second.held) continue;
+    return DamageOf(version, hash, it->second.damage);
+  }
+  return absl::OkStatus();
+}
+
+void Registry::SetDamaged(const std::string& hash, const Found& found,
                           const std::optional<FileStamp>& stamp, const std::string& why) {
+  std::set<std::string> names;
+  for (const auto& version : Withdraw(hash, found, stamp, why)) names.insert(version->name());
+  for (const std::string& name : names) TellServing(name);
+}
+
+Registry::Versions Registry::Withdraw(const std::string& hash, const Found& found,
+                                      const std::optional<FileStamp>& stamp,
+                                      const std::string& why) {
   // Nothing is put into its place meanwhile.
   MutexLock change(change_mu_);
   const TensorStore::Location& location = found.location;
   const absl::StatusOr<Found> now = FindTensor(hash);
   if (!now.ok() || now->location.path != location.path || now->verified != found.verified) {
-    return false;
+    return {};
   }
-  if (stamp.has_value() && !IsUnchanged(location, stamp)) return false;
+  if (stamp.has_value() && !IsUnchanged(location, stamp)) return {};
   std::string damage = why;
   std::error_code error;
   if (std::filesystem::exists(std::filesystem::symlink_status(location.path, error))) {
@@ -162,7 +183,7 @@ bool Registry::SetDamaged(const std::string& hash, const Found& found,
   {
     MutexLock lock(mu_);
     const auto it = tensor_entries_.find(hash);
-    if (it == tensor_entries_.end()) return false;
+    if (it == tensor_entries_.end()) return {};
     it->second.held = false;
     it->second.damage = damage;
     it->second.verified.reset();
@@ -172,7 +193,7 @@ bool Registry::SetDamaged(const std::string& hash, const Found& found,
       "stored weights are damaged",
       {{"tensor", absl::BytesToHexString(hash)}, {"why", damage}, {"versions", versions.size()}});
   for (const auto& version : versions) version->Withdraw(DamageOf(*version, hash, damage));
-  return true;
+  return versions;
 }
 
 Registry::Versions Registry::VersionsWith(const std::string& hash) const {
@@ -190,12 +211,20 @@ Registry::Versions Registry::VersionsWith(const std::string& hash) const {
 
 void Registry::SaveVerified() {
   std::vector<VerifiedRow> rows;
+  std::vector<TensorRow> seals;  // the same pass has found them
   {
     MutexLock lock(mu_);
     rows.swap(unsaved_);
+    for (const VerifiedRow& row : rows) {
+      const auto entry = tensor_entries_.find(row.hash);
+      if (entry == tensor_entries_.end()) continue;
+      seals.push_back({.hash = row.hash, .seal = entry->second.seal});
+    }
   }
   if (rows.empty()) return;
-  if (absl::Status s = db_->SetVerified(rows); !s.ok()) {
+  absl::Status s = db_->SetVerified(rows);
+  s.Update(db_->SetSeals(seals));
+  if (!s.ok()) {
     LogWarn("weights that were verified will be verified again at the next start",
             {{"error", s.message()}});
   }
@@ -254,6 +283,8 @@ absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors, Versi
   MutexLock change(change_mu_);
   if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
   if (absl::Status s = tensors_->PublishBlobs(blobs); !s.ok()) return s;
+  // Before Hold removes what held them: a start finds them wherever this one ends.
+  if (absl::Status s = StorePlaces(tensors); !s.ok()) return s;
   MutexLock lock(mu_);
   absl::flat_hash_set<std::string> again;  // that were damaged
   for (const NewTensor& tensor : tensors) {
@@ -274,13 +305,33 @@ absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors, Versi
   return absl::OkStatus();
 }
 
-absl::Status Registry::Place(absl::Span<const NewTensor> tensors, VersionRow* row,
-                             Versions* healed) {
+absl::Status Registry::StorePlaces(absl::Span<const NewTensor> tensors) {
+  std::vector<TensorRow> rows;
+  {
+    MutexLock lock(mu_);
+    for (const NewTensor& tensor : tensors) {
+      const TensorEntry& entry = tensor_entries_[tensor.hash];
+      if (entry.held || entry.damage.empty()) continue;
+      TensorRow& row = rows.emplace_back(TensorRow{tensor.hash, entry.bytes});
+      if (tensor.blob == nullptr) continue;
+      row.blob = tensor.blob->name();
+      row.blob_offset = tensor.offset;
+    }
+  }
+  return rows.empty() ? absl::OkStatus() : db_->SetPlaces(rows);
+}
+
+absl::Status Registry::Place(absl::Span<const NewTensor> tensors, Versions* healed) {
   const absl::Status status = PublishTensors(tensors, healed);
   MutexLock lock(mu_);
   for (const NewTensor& tensor : tensors) {
     if (tensor.blob != nullptr) UnreferenceBlob(tensor.blob->name());
   }
+  return status;
+}
+
+void Registry::FillPlaces(VersionRow* row) {
+  MutexLock lock(mu_);
   for (TensorRow& tensor : row->tensors) {
     const TensorEntry& entry = tensor_entries_[tensor.hash];
     if (entry.verified.has_value()) row->verified.push_back({tensor.hash, *entry.verified});
@@ -288,7 +339,6 @@ absl::Status Registry::Place(absl::Span<const NewTensor> tensors, VersionRow* ro
     tensor.blob = entry.range->blob;
     tensor.blob_offset = entry.range->offset;
   }
-  return status;
 }
 
 void Registry::SetHealedHook(HealedHook hook) {

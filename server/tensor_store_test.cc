@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -114,6 +115,19 @@ TEST_F(TensorStoreTest, FindsMagnitudesOfPartsAsTheyCome) {
     EXPECT_EQ(file->ContentsOf(12'100, 4'000)->magnitude, 20) << piece;
     EXPECT_EQ(file->ContentsOf(12'100, 4'000)->dtype, DType::kBF16);
   }
+}
+
+// One pass over a tensor of before seals were kept finds both.
+TEST_F(TensorStoreTest, HashingARangeFindsItsSeal) {
+  const std::string bytes = Whole();
+  const auto file = Spooled(bytes);
+  ASSERT_TRUE(store_->PublishBlobs({file.get()}).ok());
+  const TensorStore::Location at =
+      store_->Locate("h", 7'000, TensorStore::Range{file->name(), 9'001});
+  const auto read = HashFile(at.path, at.range, [] { return false; });
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->hash, Sha256Of(bytes.substr(9'001, 7'000)));
+  EXPECT_EQ(read->seal, SealOf(bytes.substr(9'001, 7'000)));
 }
 
 TEST_F(TensorStoreTest, AMappedRangeOutlivesItsBlob) {

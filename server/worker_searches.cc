@@ -104,13 +104,8 @@ absl::Status WorkerSearches::Swap(const Searching& s,
   }
   auto served = loader_.Load(version, s.parts.graph(), std::move(found));
   if (!served.ok()) return served.status();
-  const bool serves =
-      s.parts.full_range()
-          ? registry_.Publish(held, *std::move(served))
-          : registry_.PublishBox(version, s.parts.grid(), s.parts.bucket(), *std::move(served));
-  if (serves) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat(version.Describe(), " was deleted or pinned while the plan was loaded"));
+  if (s.parts.full_range()) return registry_.Publish(held, *std::move(served));
+  return registry_.PublishBox(version, s.parts.grid(), s.parts.bucket(), *std::move(served));
 }
 
 absl::Status WorkerSearches::Take(const Searching& s,

@@ -49,8 +49,8 @@ std::shared_ptr<const PlanSearch::Found> WorkerSearches::Adopt(CompileJob& job,
   const std::string& id = made->plan.plan_id();
   if (made->plan.kind() != kSearchedPlan || id == serving.plan.plan_id()) return nullptr;
   // How it compares with a plan that is not kept any more, nobody knows.
-  const bool known =
-      serving.plan.kind() != kSearchedPlan || keeper_.Find(version, key, serving.plan.plan_id()).ok();
+  const bool known = serving.plan.kind() != kSearchedPlan ||
+                     keeper_.Find(version, key, serving.plan.plan_id()).ok();
   if (!known) return nullptr;
   auto served = loader_.Load(version, version.graph(), made);
   if (!served.ok()) {
@@ -58,7 +58,8 @@ std::shared_ptr<const PlanSearch::Found> WorkerSearches::Adopt(CompileJob& job,
             {{"plan", id}, {"error", served.status().ToString()}});
     return nullptr;
   }
-  if (!registry_.Publish(job.version(), *std::move(served))) return nullptr;  // deleted, or pinned
+  const absl::Status serves = registry_.Publish(job.version(), *std::move(served));
+  if (!serves.ok()) return nullptr;  // deleted, pinned or damaged
   version.kept().SetCosts(id, std::move(best->plan.costs));
   LogInfo(
       "plan of another search taken",

@@ -48,9 +48,8 @@ absl::Status RestoreOne(const std::shared_ptr<ModelVersion>& version, const Rest
             {{"model", version->name()}, {"version", version->version()}, {"error", s.message()}});
   }
   const std::string id = (*served)->info.plan_id();
-  if (!tools.registry.Restore(version, *std::move(served), std::move(had->kept))) {
-    return absl::AbortedError("the version was deleted");
-  }
+  absl::Status serves = tools.registry.Restore(version, *std::move(served), std::move(had->kept));
+  if (!serves.ok()) return serves;
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   LogInfo("plan restored", {{"model", version->name()},
                             {"version", version->version()},

@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/storage_testing.h"
 #include "server/testing.h"
 
 namespace athanor {
@@ -71,6 +72,22 @@ TEST(HealthServiceTest, CheckKnowsTheServerItsModelsAndNoOthers) {
   EXPECT_EQ(state, HealthCheckResponse::SERVING);
   Delete(test, "m");
   EXPECT_EQ(Check(*stub, "m").error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST(HealthServiceTest, AWatcherIsToldOfDamagedWeights) {
+  TestServer test;
+  const TestModel model = ScaleModel({2});
+  const std::string& hash = model.tensors.begin()->first;
+  test.Upload("m", model);
+  const auto stub = Health::NewStub(test.channel);
+  Watch watch(*stub, "m");
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::SERVING);
+  DamageFile(TensorPath(test.options.state_dir, hash));
+  EXPECT_FALSE(test.server->core().registry().Pin({hash}).ok());
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::NOT_SERVING);
+  test.Upload("m", model);
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::SERVING);
+  watch.context.TryCancel();
 }
 
 TEST(HealthServiceTest, AWatcherIsToldOfEachChange) {

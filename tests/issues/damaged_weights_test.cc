@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "server/file_stamp.h"
 #include "server/onnx_testing.h"
+#include "server/storage_testing.h"
 #include "server/testing.h"
 
 namespace athanor {
@@ -32,53 +32,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Another byte at `offset`; the file stays where it is, and as long as it is. Ends once the clock
-// that files are stamped with has gone on.
-void Damage(const std::string& path, int64_t offset = 3) {
-  const FileStamp before = StampOf(path).value();
-  const char changed = static_cast<char>(ReadFile(path)[static_cast<size_t>(offset)] ^ 0x40);
-  do {
-    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(offset);
-    file.put(changed);
-  } while (StampOf(path).value() == before);
-}
-
 std::string HexOf(const TestModel& model) {
   return absl::BytesToHexString(model.tensors.begin()->first);
 }
 
-// Calls `before` once, when the next file is about to get its name; an error of it is the disk's.
-class PausedDisk final : public Disk {
- public:
-  std::function<absl::Status()> before;
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    if (auto once = std::exchange(before, nullptr)) {
-      if (absl::Status s = once(); !s.ok()) return s;
-    }
-    return Disk::Rename(from, to);
-  }
-};
-
 class DamagedWeightsTest : public testing::Test {
  protected:
+  std::string Path(const std::string& name) const { return test_.options.state_dir + "/" + name; }
   std::string PathOf(const TestModel& model) const {
-    const std::string hex = HexOf(model);
-    return absl::StrCat(test_.options.state_dir, "/tensors/", hex.substr(0, 2), "/", hex.substr(2));
-  }
-  std::vector<std::string> FilesBelow(const std::string& folder) const {
-    std::vector<std::string> files;
-    const std::string root = test_.options.state_dir + "/" + folder;
-    if (!fs::exists(root)) return files;
-    for (const auto& entry : fs::recursive_directory_iterator(root)) {
-      if (entry.is_regular_file()) files.push_back(entry.path());
-    }
-    return files;
+    return TensorPath(test_.options.state_dir, model.tensors.begin()->first);
   }
   // What an upload of it that has proved to have the bytes would have to send.
   std::vector<std::string> Missing(const TestModel& model) {
@@ -115,7 +77,7 @@ class DamagedWeightsTest : public testing::Test {
   // While no server runs.
   void Execute(const std::string& sql) {
     sqlite3* db = nullptr;
-    ASSERT_EQ(sqlite3_open((test_.options.state_dir + "/registry.db").c_str(), &db), SQLITE_OK);
+    ASSERT_EQ(sqlite3_open(Path("registry.db").c_str(), &db), SQLITE_OK);
     char* error = nullptr;
     EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
     sqlite3_free(error);
@@ -132,7 +94,7 @@ TEST_F(DamagedWeightsTest, AreRefusedByNameAndHealedByAnUpload) {
   test_.Upload("other", ScaleModel({5}));
   const std::string path = PathOf(model_), right = ReadFile(path);
   test_.server.reset();
-  Damage(path);
+  DamageFile(path);
   const std::string wrong = ReadFile(path);
   test_.Restart();
   ExpectRefused("m", "1",
@@ -141,7 +103,7 @@ TEST_F(DamagedWeightsTest, AreRefusedByNameAndHealedByAnUpload) {
                       HasSubstr("expected " + HexOf(model_)), HasSubstr("upload the model again")));
   ExpectServes("other", "1", 2, 10);
   EXPECT_FALSE(fs::exists(path));
-  const std::vector<std::string> quarantined = FilesBelow("quarantine");
+  const std::vector<std::string> quarantined = FilesBelow(Path("quarantine"));
   ASSERT_EQ(quarantined.size(), 1u);
   EXPECT_EQ(ReadFile(quarantined[0]), wrong);
   EXPECT_THAT(Missing(model_), ElementsAre(model_.tensors.begin()->first));
@@ -159,17 +121,17 @@ TEST_F(DamagedWeightsTest, AreRefusedByNameAndHealedByAnUpload) {
 // The client sends bytes that the server believed to have.
 TEST_F(DamagedWeightsTest, OfAModelThatServesAreHealedByAnUpload) {
   test_.Upload("m", model_);
-  Damage(PathOf(model_));
+  DamageFile(PathOf(model_));
   test_.Upload("again", model_);
   ExpectServes("m", "1", 3, 6);
   ExpectServes("again", "1", 3, 6);
-  EXPECT_EQ(FilesBelow("quarantine").size(), 1u);
+  EXPECT_EQ(FilesBelow(Path("quarantine")).size(), 1u);
 }
 
 TEST_F(DamagedWeightsTest, AreMissingToWhoAsksBeforeAnUpload) {
   test_.Upload("m", model_);
   EXPECT_THAT(Missing(model_), IsEmpty());
-  Damage(PathOf(model_));
+  DamageFile(PathOf(model_));
   EXPECT_THAT(Missing(model_), ElementsAre(model_.tensors.begin()->first));
   ExpectRefused("m", "1", HasSubstr("parameter \"w\""));
 }
@@ -178,7 +140,7 @@ TEST_F(DamagedWeightsTest, ModelsThatShareThemAreRefusedAndHealedTogether) {
   test_.Upload("a", model_);
   test_.Upload("b", model_);
   test_.server.reset();
-  Damage(PathOf(model_));
+  DamageFile(PathOf(model_));
   test_.Restart();
   ExpectRefused("a", "1", HasSubstr("model \"a\", version 1"));
   ExpectRefused("b", "1", HasSubstr("model \"b\", version 1"));
@@ -189,7 +151,7 @@ TEST_F(DamagedWeightsTest, ModelsThatShareThemAreRefusedAndHealedTogether) {
 TEST_F(DamagedWeightsTest, ADamagedModelCanBeDeletedAndUploadedAnew) {
   test_.Upload("m", model_);
   test_.server.reset();
-  Damage(PathOf(model_));
+  DamageFile(PathOf(model_));
   test_.Restart();
   ExpectRefused("m", "1", HasSubstr("is damaged"));
   ASSERT_TRUE(test_.server->core().registry().Delete("m", "").ok());
@@ -227,7 +189,7 @@ TEST_F(DamagedWeightsTest, TapsDoNotServeThemEither) {
   inference::ModelInferRequest request = FloatRequest("m", {3});
   (*request.mutable_parameters())["taps"].set_string_param("hidden");
   ASSERT_TRUE(test_.Infer(request).ok());
-  Damage(PathOf(chain));
+  DamageFile(PathOf(chain));
   EXPECT_EQ(Missing(chain).size(), 1u);
   EXPECT_EQ(test_.Infer(request).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   test_.Upload("m", chain);
@@ -261,7 +223,7 @@ TEST_F(DamagedWeightsTest, AFileThatIsAsItWasIsNotReadAgain) {
 TEST_F(DamagedWeightsTest, UnderAStampThatDidNotChangeAreFoundByTheFlag) {
   test_.Upload("m", model_);
   test_.server.reset();
-  Damage(PathOf(model_));
+  DamageFile(PathOf(model_));
   const FileStamp stamp = StampOf(PathOf(model_)).value();
   Execute(absl::StrCat("UPDATE verified_tensors SET changed_ns=", stamp.changed_ns,
                        ", modified_ns=", stamp.modified_ns));
@@ -279,8 +241,8 @@ TEST_F(DamagedWeightsTest, UnderAStampThatDidNotChangeAreFoundByTheFlag) {
 TEST_F(DamagedWeightsTest, AQuarantineThatWasCutOffIsGoneOnWith) {
   test_.Upload("m", model_);
   test_.server.reset();
-  fs::create_directory(test_.options.state_dir + "/quarantine");
-  fs::rename(PathOf(model_), test_.options.state_dir + "/quarantine/moved");
+  fs::create_directory(Path("quarantine"));
+  fs::rename(PathOf(model_), Path("quarantine/moved"));
   test_.Restart();
   ExpectRefused("m", "1", HasSubstr("No such file"));
   test_.Upload("m", model_);
@@ -292,7 +254,7 @@ TEST_F(DamagedWeightsTest, AHealingThatWasCutOffHasHealed) {
   test_.Upload("m", model_);
   const std::string right = ReadFile(PathOf(model_));
   test_.server.reset();
-  Damage(PathOf(model_));
+  DamageFile(PathOf(model_));
   test_.Restart();
   ExpectRefused("m", "1", HasSubstr("is damaged"));
   test_.server.reset();
@@ -304,7 +266,7 @@ TEST_F(DamagedWeightsTest, AHealingThatWasCutOffHasHealed) {
 TEST_F(DamagedWeightsTest, ADiskThatFailsWhileTheyAreHealedLeavesThemRefused) {
   test_.Upload("m", model_);
   test_.server.reset();
-  Damage(PathOf(model_));
+  DamageFile(PathOf(model_));
   test_.Restart();
   ExpectRefused("m", "1", HasSubstr("is damaged"));
   disk_.before = [] { return DiskError(ENOSPC, "rename", "tensor"); };
@@ -318,7 +280,7 @@ TEST_F(DamagedWeightsTest, ADiskThatFailsWhileTheyAreHealedLeavesThemRefused) {
 TEST_F(DamagedWeightsTest, ThatCannotBePutIntoQuarantineAreRefusedToo) {
   test_.Upload("m", model_);
   test_.server.reset();
-  Damage(PathOf(model_));
+  DamageFile(PathOf(model_));
   disk_.before = [] { return DiskError(EROFS, "rename", "quarantine"); };
   test_.Restart();
   ExpectRefused("m", "1", AllOf(HasSubstr("is damaged"), HasSubstr("Read-only file system")));
@@ -359,19 +321,19 @@ class DamagedBlobsTest : public DamagedWeightsTest {
     const std::vector<float> a = Numbers(first, 1), b = Numbers(second, 50'000);
     Upload("m", OnnxModelOf({{"a", a}, {"b", b}}));
     Upload("a", OnnxModelOf({{"a", a}}));
-    ASSERT_EQ(FilesBelow("blobs").size(), 1u);
-    ASSERT_THAT(FilesBelow("tensors"), IsEmpty());
-    const std::string blob = FilesBelow("blobs")[0];
+    ASSERT_EQ(FilesBelow(Path("blobs")).size(), 1u);
+    ASSERT_THAT(FilesBelow(Path("tensors")), IsEmpty());
+    const std::string blob = FilesBelow(Path("blobs"))[0];
     const size_t at = ReadFile(blob).find(FloatBytes(b));
     test_.server.reset();
-    Damage(blob, static_cast<int64_t>(at) + 5);
+    DamageFile(blob, static_cast<int64_t>(at) + 5);
     test_.Restart();
     ExpectRefused("m", "1",
                   AllOf(HasSubstr("parameter \"b\""), HasSubstr(blob),
                         HasSubstr(absl::StrCat("from byte ", at))));
     ExpectOutputs("a", "1", {{"a", a}});
     EXPECT_TRUE(fs::exists(blob)) << "other tensors lie in it";
-    EXPECT_EQ(FilesBelow("quarantine").size(), 1u);
+    EXPECT_EQ(FilesBelow(Path("quarantine")).size(), 1u);
     Upload("m", OnnxModelOf({{"a", a}, {"b", b}}));
     for (int start = 0; start < 2; ++start) {
       ExpectOutputs("a", "1", {{"a", a}});
@@ -379,20 +341,64 @@ class DamagedBlobsTest : public DamagedWeightsTest {
       ExpectOutputs("m", "2", {{"a", a}, {"b", b}});
       test_.Restart();
     }
-    EXPECT_THAT(FilesBelow("aside"), IsEmpty());
+    EXPECT_THAT(FilesBelow(Path("aside")), IsEmpty());
   }
 };
 
 // Most of the file is what was damaged, so that it comes as a range of the file again.
 TEST_F(DamagedBlobsTest, AreReplacedWhereTheyLie) {
   DamageTheSecond(1'000, 7'000);
-  EXPECT_THAT(FilesBelow("tensors"), IsEmpty());
+  EXPECT_THAT(FilesBelow(Path("tensors")), IsEmpty());
 }
 
 TEST_F(DamagedBlobsTest, OfAFewOfTheirBytesGetAFileOfTheirOwn) {
   DamageTheSecond(7'000, 1'000);
-  EXPECT_EQ(FilesBelow("tensors").size(), 1u);
-  EXPECT_EQ(FilesBelow("blobs").size(), 1u);
+  EXPECT_EQ(FilesBelow(Path("tensors")).size(), 1u);
+  EXPECT_EQ(FilesBelow(Path("blobs")).size(), 1u);
+}
+
+// The right bytes are in their new place, and the row of the upload that brought them is not
+// written: the start after it is one after a kill at that moment.
+class CutOffHealingTest : public DamagedBlobsTest {
+ protected:
+  void Heal(const std::vector<v1::UploadModelRequest>& messages) {
+    ASSERT_EQ(Settled("m").state(), v1::Model::FAILED);
+    const absl::Status cut = test_.server->core().registry().db().Execute(
+        "CREATE TRIGGER cut_off BEFORE INSERT ON versions BEGIN SELECT RAISE(FAIL, 'now'); END");
+    ASSERT_TRUE(cut.ok()) << cut;
+    EXPECT_FALSE(test_.Send(messages).ok());
+    EXPECT_EQ(Settled("m").state(), v1::Model::READY);
+    test_.server.reset();
+    Execute("DROP TRIGGER cut_off");
+    test_.Restart();
+    EXPECT_THAT(FilesBelow(Path("aside")), IsEmpty());
+  }
+  const std::vector<float> w_ = Numbers(2'000, 1);
+};
+
+// Nothing else lies in the file that was damaged: it is removed.
+TEST_F(CutOffHealingTest, FromAFileOfSeveralToOneOfItsOwn) {
+  Upload("m", OnnxModelOf({{"w", w_}}));
+  ASSERT_EQ(FilesBelow(Path("blobs")).size(), 1u);
+  const std::string blob = FilesBelow(Path("blobs"))[0];
+  test_.server.reset();
+  DamageFile(blob, static_cast<int64_t>(ReadFile(blob).find(FloatBytes(w_))) + 5);
+  test_.Restart();
+  Heal(UploadMessages("n", ScaleModel(w_)));
+  ExpectOutputs("m", "1", {{"w", w_}});
+  EXPECT_THAT(FilesBelow(Path("blobs")), IsEmpty());
+}
+
+TEST_F(CutOffHealingTest, FromAFileOfItsOwnToOneOfSeveral) {
+  const TestModel model = ScaleModel(w_);
+  test_.Upload("m", model);
+  test_.server.reset();
+  DamageFile(PathOf(model));
+  test_.Restart();
+  Heal(OnnxMessages("n", OnnxModelOf({{"w", w_}})));
+  ASSERT_EQ(Settled("m").state(), v1::Model::READY);
+  EXPECT_EQ(test_.Infer("m", std::vector<float>(w_.size(), 1)), w_);
+  EXPECT_THAT(FilesBelow(Path("tensors")), IsEmpty());
 }
 
 class DamagedGraphTest : public DamagedWeightsTest {};

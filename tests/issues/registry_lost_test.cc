@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "server/core_testing.h"
 #include "server/log.h"
+#include "server/storage_testing.h"
 
 namespace athanor {
 namespace {
@@ -19,16 +20,12 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-void WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
 class RegistryLostTest : public CoreTest {
  protected:
   void SetUp() override {
     CoreTest::SetUp();
     Store("m", model_);
-    tensor_ = core_->registry().tensors().PathOf(model_.tensors.begin()->first);
+    tensor_ = TensorPath(options_.state_dir, model_.tensors.begin()->first);
     core_.reset();
   }
 
@@ -54,14 +51,6 @@ class RegistryLostTest : public CoreTest {
     EXPECT_TRUE(started.ok()) << started;
     return log;
   }
-  std::vector<std::string> FilesBelow(const std::string& name) const {
-    std::vector<std::string> files;
-    if (!fs::exists(Path(name))) return files;
-    for (const auto& entry : fs::recursive_directory_iterator(Path(name))) {
-      if (entry.is_regular_file()) files.push_back(entry.path());
-    }
-    return files;
-  }
   void ExpectServes() {
     const auto version = core_->registry().Find("m", "");
     ASSERT_TRUE(version.ok()) << version.status();
@@ -77,7 +66,7 @@ TEST_F(RegistryLostTest, WeightsAreKeptWhereItIsMissing) {
   RemoveRegistry();
   const std::string log = LogOfStart();
   EXPECT_FALSE(fs::exists(tensor_));
-  const std::vector<std::string> kept = FilesBelow("aside");
+  const std::vector<std::string> kept = FilesBelow(Path("aside"));
   ASSERT_EQ(kept.size(), 1u);
   EXPECT_EQ(fs::file_size(kept[0]), sizeof(float));
   EXPECT_THAT(log, AllOf(HasSubstr("registry.db is missing or empty, but there are weights"),
@@ -89,7 +78,7 @@ TEST_F(RegistryLostTest, WeightsAreKeptWhereItIsEmpty) {
   RemoveRegistry();
   WriteFile(Path("registry.db"), "");
   const std::string log = LogOfStart();
-  EXPECT_EQ(FilesBelow("aside").size(), 1u);
+  EXPECT_EQ(FilesBelow(Path("aside")).size(), 1u);
   EXPECT_THAT(log, HasSubstr("registry.db is missing or empty"));
 }
 
@@ -103,7 +92,7 @@ TEST_F(RegistryLostTest, ThoseThatTheRegistryNamesAgainAreTakenBack) {
   fs::rename(Path("saved.db"), Path("registry.db"));
   EXPECT_THAT(LogOfStart(), HasSubstr("put aside were taken back"));
   EXPECT_TRUE(fs::exists(tensor_));
-  EXPECT_TRUE(FilesBelow("aside").empty());
+  EXPECT_TRUE(FilesBelow(Path("aside")).empty());
   ExpectServes();
 }
 
@@ -116,7 +105,7 @@ TEST_F(RegistryLostTest, WeightsOfLaterModelsAreKeptUnderAnOlderRegistry) {
   RemoveRegistry();
   fs::rename(Path("saved.db"), Path("registry.db"));
   EXPECT_THAT(LogOfStart(), HasSubstr("no model in registry.db names"));
-  EXPECT_EQ(FilesBelow("aside").size(), 1u);
+  EXPECT_EQ(FilesBelow(Path("aside")).size(), 1u);
   ExpectServes();
 }
 
@@ -126,7 +115,7 @@ TEST_F(RegistryLostTest, EachStartHasAFolderOfItsOwn) {
     WriteFile(Path("tensors/ff/0123"), "bytes");
     ASSERT_TRUE(Start().ok());
     core_.reset();
-    EXPECT_EQ(FilesBelow("aside").size(), starts);
+    EXPECT_EQ(FilesBelow(Path("aside")).size(), starts);
   }
   ASSERT_TRUE(Start().ok());
   ExpectServes();

@@ -2,29 +2,16 @@
 // held, so the second neither wrote it nor waited, and its model failed to load; where the first
 // then failed, the second was stored without its bytes.
 #include <cerrno>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "server/core_testing.h"
+#include "server/storage_testing.h"
 
 namespace athanor {
 namespace {
-
-// Calls `before` once, when the next file is about to get its name; an error of it is the disk's.
-class PausedDisk final : public Disk {
- public:
-  std::function<absl::Status()> before;
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    if (auto once = std::exchange(before, nullptr)) {
-      if (absl::Status s = once(); !s.ok()) return s;
-    }
-    return Disk::Rename(from, to);
-  }
-};
 
 class TensorNamedBeforeWrittenTest : public CoreTest {
  protected:

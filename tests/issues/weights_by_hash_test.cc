@@ -169,6 +169,21 @@ TEST_F(WeightsByHashTest, TensorsOfAnOlderServerCanBeProved) {
   for (const VersionRow& row : *rows) EXPECT_EQ(row.tensors[0].seal, SealOf(bytes_));
 }
 
+// A seal that was wrong in the file stayed there, also when its tensor was read again.
+TEST_F(WeightsByHashTest, AWrongSealIsReplacedByThatOfTheBytes) {
+  test_.Upload("victim", victim_);
+  RegistryDb& db = test_.server->core().registry().db();
+  ASSERT_TRUE(db.Execute("UPDATE tensor_seals SET seal=zeroblob(32)").ok());
+  test_.Restart();
+  Refused(Proved(Nonce()));
+  for (const bool verify : {true, false}) {
+    test_.server.reset();
+    test_.options.verify_weights = verify;
+    test_.Restart();
+    EXPECT_TRUE(test_.Send(Proved(Nonce())).ok()) << verify;
+  }
+}
+
 // Whatever who has only the hash does, the answers are those of a server without the tensor.
 TEST_F(WeightsByHashTest, NothingShowsWhetherItIsHeld) {
   ServerOptions options;
