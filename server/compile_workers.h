@@ -169,7 +169,8 @@ class CompileWorkers {
                                      const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy,
                                      std::optional<BucketGrid::Ranges> buckets)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // True: what it built serves.
+  // OK: what it built serves. FAILED_PRECONDITION: its weights are damaged. Else the version was
+  // deleted or pinned.
   absl::Status Serve(CompileJob& job, BuiltPlan built);
   absl::Status PinBox(ModelVersion& version, const PlanTable::Place& place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);

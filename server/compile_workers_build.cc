@@ -93,7 +93,13 @@ bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& 
   const bool serves = served.ok();
   LetOthersFind(std::move(lease));
   if (absl::IsFailedPrecondition(served)) {
-    EndWithoutPlan(*job, served, ms);
+    // Its weights are damaged. The slot says so since that was found, or waits for the job of who
+    // healed them.
+    LogError("plan made, not served", {{"job", job->id()},
+                                       {"model", version.name()},
+                                       {"version", version.version()},
+                                       {"error", served.message()}});
+    job->Finish(served, v1::CompileJob::STOP_ERROR);
     return false;
   }
   const v1::CompileJob state = job->state();

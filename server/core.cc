@@ -19,6 +19,8 @@ namespace athanor {
 namespace {
 
 constexpr int kInflateNice = 10;
+// Refusals that are held take so much of --max_pending at most.
+constexpr int64_t kShareOfPending = 4;
 
 int64_t MemoryLimit(const ServerOptions& options) {
   return options.memory_limit > 0 ? options.memory_limit : MachineMemoryBytes() / 10 * 9;
@@ -57,7 +59,7 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
       stream_shares_(options_.max_streams, options_.max_peer_percent),
       upload_places_(LimitsOfUploads(options_)),
       upload_rate_(options_.upload_rate),
-      refusals_(options_.refusals_per_second) {}
+      refusals_(options_.refusals_per_second, options_.max_pending / kShareOfPending) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {

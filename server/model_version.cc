@@ -74,6 +74,7 @@ v1::Model::State ModelVersion::StateOf(const PlanSlot::View& view) {
 }
 
 void ModelVersion::Withdraw(const absl::Status& damage) {
+  withdrawals_.fetch_add(1, std::memory_order_acq_rel);
   plans_.Withdraw(damage);
   taps_.Withdraw(damage);
 }

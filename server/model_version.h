@@ -8,6 +8,7 @@
 #ifndef ATHANOR_SERVER_MODEL_VERSION_H_
 #define ATHANOR_SERVER_MODEL_VERSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -92,6 +93,8 @@ class ModelVersion {
   void SetUnusable(absl::Status why) { unusable_ = std::move(why); }
   // Drops all plans: what they compute with is damaged. Calls get `damage` until there are others.
   void Withdraw(const absl::Status& damage);
+  // How often it was.
+  int64_t withdrawals() const { return withdrawals_.load(std::memory_order_acquire); }
   // Drops all plans and answers those who wait with NOT_FOUND.
   void SetDeleted();
   // The e-graphs of its regions, as the search that used the rules last drew them.
@@ -128,6 +131,7 @@ class ModelVersion {
   PlanTable plans_;
   TapPlans taps_;
   KeptPlans kept_;
+  std::atomic<int64_t> withdrawals_{0};
   mutable Mutex mu_;
   std::string pinned_plan_ ABSL_GUARDED_BY(mu_);
   Pictures pictures_ ABSL_GUARDED_BY(mu_);

@@ -152,9 +152,10 @@ constexpr FlagRow kFlags[] = {
      "others, is predicted to be longer, and longer than four runs; 0: none is",
      kLimit},
     {"refusals_per_second", FlagType::kInt, &O::refusals_per_second, 0, 1'000'000,
-     "requests that a client is told every second that its model's queue has no place for; further "
-     "ones learn it up to half a second later, which slows down who retries at once; 0: any",
-     kLimit},
+     "requests of a client that are told every second that their model's queue has no place; "
+     "further "
+     "ones learn it up to half a second later, which slows down a client that retries at once; 0: "
+     "all learn it at once"},
     {"batch_delay", FlagType::kShortDuration, &O::batch_delay_us, 0, 60'000'000,
      "longest time that a request which may share a call (batch_dim of its upload) waits for "
      "others to share it with, such as 100us or 2ms, and half of the time to spare before its "

@@ -56,9 +56,11 @@ absl::Status TooLarge(const ModelVersion& version, const v1::Plan& plan, const a
 absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     const ModelVersion& version, const Graph& graph,
     std::shared_ptr<const PlanSearch::Found> made) const {
+  const int64_t withdrawals = version.withdrawals();
   if (absl::Status s = registry_.Verify(version); !s.ok()) return s;
   const v1::Plan& plan = made->plan;
   auto served = std::make_shared<ServedPlan>();
+  served->withdrawals = withdrawals;
   std::vector<std::shared_ptr<const MappedTensor>> parameters;
   for (const std::string& hash : version.parameter_hashes()) {
     absl::StatusOr<std::shared_ptr<const MappedTensor>> tensor = registry_.Map(hash);

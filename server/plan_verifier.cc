@@ -71,6 +71,7 @@ absl::StatusOr<bool> PlanVerifier::Prepare() {
       if (std::chrono::steady_clock::now() - start > kPiece) return false;
       const absl::Status status = Advance(r);
       if (absl::IsCancelled(status) || absl::IsAborted(status)) return status;
+      if (absl::IsUnavailable(status) && ++lost_children_ <= kMostLostChildren) return false;
       if (!status.ok()) GiveUp(r, status);
     }
   }

@@ -66,11 +66,15 @@ class PlanVerifier {
     size_t checked = 0;  // that have passed
   };
 
-  // One kernel, or the lowering. After an error that is nobody's fault it is asked again.
+  // Lost with its child, it is asked again so often.
+  static constexpr int kMostLostChildren = 4;
+
+  // One kernel, or the lowering. After CANCELLED, ABORTED or UNAVAILABLE it may be asked again.
   absl::Status Advance(Reference* reference);
   // Begins again, plain, where that may help; else the reference is done without a plan.
   void GiveUp(Reference* reference, const absl::Status& why);
 
+  int lost_children_ = 0;
   std::optional<Graph> graph_;  // until it is lowered
   const std::string graph_text_;
   KernelMaker maker_;

@@ -17,8 +17,7 @@ bool PlanWay::TurnPlain(const absl::Status& error) {
 absl::Status PlanWay::Explained(const absl::Status& error) const {
   if (!plain() || !IsWrong(error)) return error;
   return absl::UnimplementedError(
-      absl::StrCat("no plan can be made, nor a plain one: ", usual_.message(),
-                   "; StartCompile makes another try"));
+      absl::StrCat("no plan can be made, nor a plain one: ", usual_.message()));
 }
 
 }  // namespace athanor

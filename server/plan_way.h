@@ -23,7 +23,7 @@ class PlanWay {
   bool plain() const { return !usual_.ok(); }
   // Whether `error`, of a plan made this way, is a reason to make it plain; it is that way then.
   bool TurnPlain(const absl::Status& error);
-  // `error` as the job's: UNIMPLEMENTED where the plain plan is wrong as well.
+  // `error`, or UNIMPLEMENTED where the plain plan is wrong as well.
   absl::Status Explained(const absl::Status& error) const;
 
  private:

@@ -125,8 +125,9 @@ class Registry {
   // The versions deleted. Requests that run keep what they use.
   using Versions = std::vector<std::shared_ptr<ModelVersion>>;
   absl::StatusOr<Versions> Delete(const std::string& name, const std::string& version);
-  // No plan serves a version of which a tensor was found damaged, though it was loaded before:
-  // these calls are FAILED_PRECONDITION then and name the parameter.
+  // No plan serves a version of which a tensor was found damaged, though it was loaded before.
+  // Publish, PublishBox, PublishBoxes, Restore, PinPlan, PinBox and UnpinBoxes are
+  // FAILED_PRECONDITION then and name the parameter; where it was healed since, ABORTED.
 
   // The plan serves its version from now on, and the version its name unless a newer one or a
   // rollback says otherwise. ABORTED: the version was deleted meanwhile, or is served and pinned.
@@ -231,8 +232,9 @@ class Registry {
   // Returns the versions that have it, withdrawn.
   Versions Withdraw(const std::string& hash, const Found& found,
                     const std::optional<FileStamp>& stamp, const std::string& why);
-  // FAILED_PRECONDITION names a tensor of the version that is damaged.
-  absl::Status CheckHeld(const ModelVersion& version) const
+  // FAILED_PRECONDITION names a tensor of the version that is damaged. ABORTED: one was when `plan`
+  // was loaded, which may compute with it still.
+  absl::Status CheckHeld(const ModelVersion& version, const ServedPlan& plan) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
   void SaveVerified();  // what was verified since the last time
   absl::Status CheckRoom(const std::string& name);

@@ -78,7 +78,7 @@ absl::Status Registry::Publish(const std::shared_ptr<ModelVersion>& version,
   {
     MutexLock change(change_mu_);
     if (!version->pinned_plan().empty() && version->plan() != nullptr) return NotServed(*version);
-    if (absl::Status s = CheckHeld(*version); !s.ok()) return s;
+    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
     const std::optional<NameRow> changed = TakeOver(*version);
     // First, so that who waited for it finds it among those kept.
     version->kept().Add(*plan);
@@ -99,8 +99,11 @@ absl::Status Registry::PublishBox(ModelVersion& version,
                                   std::shared_ptr<const ServedPlan> plan) {
   MutexLock change(change_mu_);
   if (!version.pinned_plan().empty()) return NotServed(version);
-  if (absl::Status s = CheckHeld(version); !s.ok()) return s;
-  if (!version.plans().Set(grid, bucket, std::move(plan))) return NotServed(version);
+  if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+  if (!version.plans().Set(grid, bucket, std::move(plan))) {
+    return absl::AbortedError(
+        absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
+  }
   version.metrics().cells.Count(Metric::kPlanSwaps);
   return absl::OkStatus();
 }
@@ -108,7 +111,10 @@ absl::Status Registry::PublishBox(ModelVersion& version,
 absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
                                     std::vector<PlanTable::BoxPlan> boxes) {
   MutexLock change(change_mu_);
-  if (absl::Status s = CheckHeld(version); !s.ok()) return s;
+  for (const PlanTable::BoxPlan& box : boxes) {
+    if (box.plan == nullptr) continue;
+    if (absl::Status s = CheckHeld(version, *box.plan); !s.ok()) return s;
+  }
   if (version.plans().Replace(std::move(grid), std::move(boxes))) return absl::OkStatus();
   if (version.plan() == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -123,7 +129,7 @@ absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
     // It may have been deleted, or pinned to another plan, while this one was loaded.
     const std::string pinned = version->pinned_plan();
     if (!pinned.empty() && pinned != plan->info.plan_id()) return NotServed(*version);
-    if (absl::Status s = CheckHeld(*version); !s.ok()) return s;
+    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
     const std::optional<NameRow> changed = TakeOver(*version);
     version->kept().Restore(std::move(kept));
     if (!version->serving().Set(std::move(plan))) return NotServed(*version);
@@ -159,7 +165,7 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
                                             ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
   }
   if (plan != nullptr) {
-    if (absl::Status s = CheckHeld(*version); !s.ok()) return s;
+    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
   }
   if (absl::Status s = StorePlans(*version, plan_id); !s.ok()) return s;
   version->SetPinnedPlan(plan_id);
@@ -179,7 +185,7 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
   };
-  if (absl::Status s = CheckHeld(version); !s.ok()) return s;
+  if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
   const PlanTable::View view = version.plans().view();
   if (view.grid != grid) return others();
   std::vector<VersionPlanRow> rows;
@@ -210,7 +216,10 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
 absl::Status Registry::UnpinBoxes(ModelVersion& version,
                                   std::vector<std::shared_ptr<const ServedPlan>> plans) {
   MutexLock change(change_mu_);
-  if (absl::Status s = CheckHeld(version); !s.ok()) return s;
+  for (const std::shared_ptr<const ServedPlan>& plan : plans) {
+    if (plan == nullptr) continue;
+    if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+  }
   absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), {});
   if (!stored.ok()) return stored;
   for (size_t bucket = 1; bucket < plans.size(); ++bucket) {

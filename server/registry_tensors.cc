@@ -142,7 +142,7 @@ absl::Status Registry::HashTensor(const std::string& hash, Stop stop) {
   }
 }
 
-absl::Status Registry::CheckHeld(const ModelVersion& version) const {
+absl::Status Registry::CheckHeld(const ModelVersion& version, const ServedPlan& plan) const {
   MutexLock lock(mu_);
   for (const std::string& hash : version.parameter_hashes()) {
     const auto it = tensor_entries_.find(hash);
@@ -150,7 +150,9 @@ absl::Status Registry::CheckHeld(const ModelVersion& version) const {
     if (it == tensor_entries_.end() || it->second.held) continue;
     return DamageOf(version, hash, it->second.damage);
   }
-  return absl::OkStatus();
+  if (plan.withdrawals == version.withdrawals()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      version.Describe(), ": its weights were found damaged while the plan was loaded"));
 }
 
 void Registry::SetDamaged(const std::string& hash, const Found& found,

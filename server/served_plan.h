@@ -87,6 +87,8 @@ struct ServedPlan {
   std::vector<Range> sizes;  // by graph.dims; none: any
   std::shared_ptr<PlanRunner> runner;
   std::shared_ptr<ContextPool> contexts;
+  // Of its version, before its parameters were mapped (ModelVersion::withdrawals).
+  int64_t withdrawals = 0;
   // What it was loaded from: where a search goes on, and how it is loaded again.
   std::shared_ptr<const PlanSearch::Found> made;
 };

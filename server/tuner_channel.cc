@@ -69,8 +69,8 @@ absl::Status Receive(int fd, char* data, size_t bytes, const FrameWait& wait) {
 }  // namespace
 
 bool IsCrash(int signal) {
-  constexpr int kCrashes[] = {SIGABRT, SIGBUS, SIGFPE,  SIGILL,  SIGPIPE,
-                              SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ};
+  constexpr int kCrashes[] = {SIGABRT, SIGBUS, SIGFPE,  SIGILL, SIGPIPE,
+                              SIGSEGV, SIGSYS, SIGTRAP, SIGXFSZ};
   return absl::c_linear_search(kCrashes, signal);
 }
 

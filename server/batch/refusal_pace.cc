@@ -9,16 +9,20 @@ std::optional<RefusalPace::Clock::time_point> RefusalPace::Hold(const std::strin
   if (per_second_ == 0) return std::nullopt;
   const Clock::duration each = Clock::duration(std::chrono::seconds(1)) / per_second_;
   MutexLock lock(mu_);
-  if (static_cast<int64_t>(paid_.size()) >= kMostClients) {
-    absl::erase_if(paid_, [now](const auto& entry) { return entry.second <= now; });
-    if (static_cast<int64_t>(paid_.size()) >= kMostClients) return std::nullopt;
+  auto it = paid_.find(client);
+  if (it == paid_.end()) {
+    if (static_cast<int64_t>(paid_.size()) >= kMostClients) {
+      absl::erase_if(paid_, [now](const auto& entry) { return entry.second <= now; });
+      if (static_cast<int64_t>(paid_.size()) >= kMostClients) return std::nullopt;
+    }
+    it = paid_.try_emplace(client, now).first;
   }
-  Clock::time_point& paid = paid_.try_emplace(client, now).first->second;
+  Clock::time_point& paid = it->second;
   const Clock::time_point begin = std::max(paid, now);
   // Never further ahead than the longest hold, so that a client is soon as good as new.
   paid = std::min(begin + each, now + kBurst + kLongest);
   const Clock::time_point at = std::min(begin - kBurst, now + kLongest);
-  if (begin == now || at <= now || held_ >= kMostHeld) return std::nullopt;
+  if (at <= now || held_ >= most_held_) return std::nullopt;
   ++held_;
   return at;
 }

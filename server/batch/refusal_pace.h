@@ -29,12 +29,13 @@ class RefusalPace {
   // Refusals of a client that may come at once after a pause, in time at the rate.
   static constexpr Clock::duration kBurst = std::chrono::milliseconds(100);
   static constexpr Clock::duration kLongest = std::chrono::milliseconds(500);
-  // Answers held in all; further refusals are answered at once.
-  static constexpr int64_t kMostHeld = 256;
   // Clients that are remembered.
   static constexpr int64_t kMostClients = 1024;
 
-  explicit RefusalPace(int64_t per_second) : per_second_(per_second) {}  // 0: all at once
+  // `per_second` 0: all at once. At most `most_held` answers are held; further refusals are
+  // answered at once.
+  RefusalPace(int64_t per_second, int64_t most_held)
+      : per_second_(per_second), most_held_(most_held) {}
 
   // When to answer a refused request of `client`. None: now.
   std::optional<Clock::time_point> Hold(const std::string& client, Clock::time_point now);
@@ -43,7 +44,7 @@ class RefusalPace {
   int64_t held() const;
 
  private:
-  const int64_t per_second_;
+  const int64_t per_second_, most_held_;
   mutable Mutex mu_;
   int64_t held_ ABSL_GUARDED_BY(mu_) = 0;
   // Until when each client's refusals so far last at the rate.

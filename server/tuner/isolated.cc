@@ -134,17 +134,13 @@ absl::StatusOr<Forked> ForkAndWatch(const IsolationLimits& limits,
 absl::Status Explain(absl::string_view what, const IsolationLimits& limits, End end, int status,
                      const Verdict& verdict) {
   const bool killed = WIFSIGNALED(status);
-  const auto memory = [&] {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(what, " needs more than the ", limits.memory_bytes, " bytes it may have"));
-  };
   if (end == End::kTime || (killed && WTERMSIG(status) == SIGXCPU)) {
     return absl::DeadlineExceededError(
         absl::StrCat(what, " still ran after ", limits.timeout.count(), " ms"));
   }
-  if (end == End::kMemory || (WIFEXITED(status) && WEXITSTATUS(status) == kTunerExitMemory) ||
-      (killed && WTERMSIG(status) == SIGKILL)) {
-    return memory();
+  if (end == End::kMemory || (WIFEXITED(status) && WEXITSTATUS(status) == kTunerExitMemory)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, " needs more than the ", limits.memory_bytes, " bytes it may have"));
   }
   if (killed) {
     const char* name = sigabbrev_np(WTERMSIG(status));

@@ -25,8 +25,8 @@ constexpr const char* kSystemPaths[] = {"/proc", "/sys/devices/system/cpu"};
 // Set in a tuner process whose paths are walled, for the processes that it forks.
 bool paths_are_walled = false;
 
-absl::Status CloseAll() {
-  if (syscall(SYS_close_range, 0u, ~0u, 0u) == 0) return absl::OkStatus();
+absl::Status CloseFrom(unsigned first) {
+  if (syscall(SYS_close_range, first, ~0u, 0u) == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("a kernel's process would keep its descriptors: close_range (Linux 5.9): ",
                    std::strerror(errno)));
@@ -42,6 +42,16 @@ absl::Status Limit(int resource, uint64_t value, bool hard, const char* name) {
   }
   if (setrlimit(static_cast<__rlimit_resource>(resource), &limit) == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("limit ", name, ": ", std::strerror(errno)));
+}
+
+// SIGXCPU says what SIGKILL, which follows a second later, would not.
+absl::Status LimitCpu(int64_t seconds) {
+  absl::Status status = Limit(RLIMIT_CPU, seconds + 1, true, "RLIMIT_CPU");
+  rlimit limit;
+  if (!status.ok() || getrlimit(RLIMIT_CPU, &limit) != 0) return status;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, seconds);
+  setrlimit(RLIMIT_CPU, &limit);  // only down: never refused
+  return status;
 }
 
 // Threads of work that gives way (yielding.h) may come back to this process's own priority without
@@ -75,6 +85,8 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
   }
 #endif
 #endif
+  // Whether kernels could be confined, said once and before there is one.
+  if (status.ok()) status = CloseFrom(~0u);
   if (!status.ok()) return status;
   AllowOwnPriority();
   absl::StatusOr<std::string> who = DropPrivileges(limits.another_user);
@@ -104,13 +116,13 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
 }
 
 absl::Status ConfineKernel(int64_t cpu_seconds) {
-  absl::Status status = Limit(RLIMIT_CPU, cpu_seconds, true, "RLIMIT_CPU");
+  absl::Status status = LimitCpu(cpu_seconds);
   if (status.ok()) status = Limit(RLIMIT_NOFILE, 32, true, "RLIMIT_NOFILE");
   rlimit free_address_space;
   getrlimit(RLIMIT_AS, &free_address_space);
   free_address_space.rlim_cur = free_address_space.rlim_max;
   setrlimit(RLIMIT_AS, &free_address_space);
-  if (status.ok()) status = CloseAll();
+  if (status.ok()) status = CloseFrom(0);
   if (status.ok() && paths_are_walled) {
     std::vector<std::string> paths = LibraryPaths();
     paths.push_back("/proc/self/");

@@ -232,7 +232,7 @@ TEST(SandboxTest, AKernelThatSomebodyEndsIsNoVerdict) {
   using Pid = std::atomic<pid_t>;
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(sizeof(Pid));
   ASSERT_TRUE(memory.ok()) << memory.status();
-  for (int signal : {SIGTERM, SIGSEGV}) {
+  for (int signal : {SIGTERM, SIGKILL, SIGSEGV}) {
     Pid* const kernel = new (memory->data()) Pid(0);
     const pid_t killer = fork();
     if (killer == 0) {
@@ -251,7 +251,7 @@ TEST(SandboxTest, AKernelThatSomebodyEndsIsNoVerdict) {
     waitpid(killer, &killed, 0);
     ASSERT_EQ(killed, 0);
     const auto expected =
-        signal == SIGTERM ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
+        signal == SIGSEGV ? absl::StatusCode::kInternal : absl::StatusCode::kUnavailable;
     EXPECT_EQ(result.value, static_cast<int>(expected));
   }
 }

@@ -96,12 +96,18 @@ TEST_F(DamagedWhilePublishedTest, APlanThatABoxIsUnpinnedToIsRefused) {
   ExpectRefused(core_->registry().UnpinBoxes(*version_, {nullptr, plan_, plan_}));
 }
 
-TEST_F(DamagedWhilePublishedTest, OneOfAHealedVersionServes) {
+// A plan from before maps the damaged file still.
+TEST_F(DamagedWhilePublishedTest, OfAHealedVersionOnlyWhatWasLoadedSinceServes) {
   FindDamage();
   Store(messages_);
   const absl::Status ready = Await(*version_);
   ASSERT_TRUE(ready.ok()) << ready;
-  const absl::Status published = core_->registry().Publish(version_, plan_);
+  const std::shared_ptr<const ServedPlan> healed = version_->plan();
+  const absl::Status refused = core_->registry().Publish(version_, plan_);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAborted) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("damaged while the plan was loaded"));
+  EXPECT_EQ(version_->plan(), healed);
+  const absl::Status published = core_->registry().Publish(version_, healed);
   EXPECT_TRUE(published.ok()) << published;
 }
 
