@@ -16,10 +16,10 @@
 #include "proto/athanor/v1/compile.grpc.pb.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
-#include "server/signals.h"
-#include "server/test_process.h"
-#include "server/testing.h"
-#include "server/tls_testing.h"
+#include "server/base/signals.h"
+#include "server/net/tls_testing.h"
+#include "server/testing/test_process.h"
+#include "server/testing/testing.h"
 
 namespace athanor {
 namespace {

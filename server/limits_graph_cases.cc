@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "server/limits_testing.h"
 
 namespace athanor {

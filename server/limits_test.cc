@@ -15,9 +15,9 @@
 #include "compiler/cache/cache_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/options.h"
 #include "server/limits_testing.h"
-#include "server/onnx_testing.h"
-#include "server/options.h"
+#include "server/testing/onnx_testing.h"
 
 namespace athanor {
 namespace {

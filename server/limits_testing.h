@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/options.h"
-#include "server/testing.h"
+#include "server/base/options.h"
+#include "server/testing/testing.h"
 
 namespace athanor {
 

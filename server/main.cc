@@ -12,13 +12,13 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "runtime/cpu/blas.h"
-#include "server/log.h"
-#include "server/options.h"
-#include "server/search_cpus.h"
+#include "server/base/log.h"
+#include "server/base/options.h"
+#include "server/base/search_cpus.h"
+#include "server/base/signals.h"
+#include "server/base/version.h"
+#include "server/search/tuner_backend.h"
 #include "server/server.h"
-#include "server/signals.h"
-#include "server/tuner_backend.h"
-#include "server/version.h"
 
 namespace athanor {
 namespace {

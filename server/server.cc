@@ -11,11 +11,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
-#include "server/cache_samples.h"
+#include "server/base/log.h"
 #include "server/http/server_status.h"
 #include "server/http/status_pages.h"
-#include "server/log.h"
-#include "server/tls_credentials.h"
+#include "server/net/tls_credentials.h"
+#include "server/storage/cache_samples.h"
 
 namespace athanor {
 namespace {

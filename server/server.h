@@ -14,15 +14,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/connections.h"
-#include "server/core.h"
+#include "server/core/core.h"
 #include "server/http/http_server.h"
-#include "server/rpc/cache_service.h"
-#include "server/rpc/compile_service.h"
+#include "server/net/connections.h"
+#include "server/net/tls.h"
+#include "server/rpc/cache/cache_service.h"
+#include "server/rpc/compile/compile_service.h"
 #include "server/rpc/health_service.h"
-#include "server/rpc/inference_service.h"
-#include "server/rpc/model_service.h"
-#include "server/tls.h"
+#include "server/rpc/inference/inference_service.h"
+#include "server/rpc/models/model_service.h"
 
 namespace athanor {
 

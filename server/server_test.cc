@@ -14,9 +14,9 @@
 #include "gtest/gtest.h"
 #include "server/http/server_status.h"
 #include "server/metrics/exposition_testing.h"
-#include "server/testing.h"
-#include "server/tls_testing.h"
-#include "server/waiters_testing.h"
+#include "server/net/tls_testing.h"
+#include "server/testing/testing.h"
+#include "server/testing/waiters_testing.h"
 
 namespace athanor {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/cpp/commands.h"
-#include "server/fsck.h"
+#include "server/storage/fsck.h"
 
 namespace athanor::client {
 namespace {

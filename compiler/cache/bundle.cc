@@ -10,7 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "google/protobuf/descriptor.h"
 

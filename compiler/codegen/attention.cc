@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/lower.h"
 #include "compiler/codegen/tile.h"
-#include "compiler/search/access.h"
-#include "compiler/search/extents.h"
+#include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/extents.h"
 
 namespace athanor {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/search/access.h"
+#include "compiler/search/kernels/access.h"
 
 namespace athanor {
 namespace {

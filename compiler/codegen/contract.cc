@@ -18,9 +18,9 @@
 #include "compiler/codegen/lower.h"
 #include "compiler/codegen/pack_windows.h"
 #include "compiler/codegen/tile.h"
-#include "compiler/search/access.h"
-#include "compiler/search/contract_roles.h"
-#include "compiler/search/extents.h"
+#include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/extents.h"
 
 namespace athanor {
 

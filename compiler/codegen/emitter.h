@@ -20,7 +20,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "compiler/codegen/kir.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 
 namespace athanor::kir {
 

@@ -6,7 +6,7 @@
 //     b0: f32 global in; b1: f32 global out
 //     for i0 in [4096*g, min(s0, 4096*g + 4096)) step 16 { ... }
 //
-// Index expressions are Expr (compiler/ir/expr.h) over these symbols:
+// Index expressions are Expr (compiler/ir/expr/expr.h) over these symbols:
 //   "g"        the work item, in [0, grid)
 //   "s0".."sN" size arguments, passed at launch (values of dims)
 //   "i0"..     loop variables
@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "compiler/ir/dtype.h"
-#include "compiler/ir/expr.h"
-#include "compiler/ir/op.h"
-#include "compiler/ir/tensor.h"
+#include "compiler/ir/expr/expr.h"
+#include "compiler/ir/graph/op.h"
+#include "compiler/ir/value/dtype.h"
+#include "compiler/ir/value/tensor.h"
 
 namespace athanor::kir {
 

@@ -23,7 +23,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "compiler/codegen/kir.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 namespace {

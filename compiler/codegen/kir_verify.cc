@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "compiler/codegen/kir.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/lower.h"
-#include "compiler/search/access.h"
-#include "compiler/search/contract_roles.h"
-#include "compiler/search/extents.h"
-#include "compiler/search/library_product.h"
+#include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/library_product.h"
 
 namespace athanor {
 

@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "compiler/codegen/kir.h"
 #include "compiler/codegen/point.h"
-#include "compiler/ir/graph.h"
-#include "compiler/search/schedule.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/search/kernels/schedule.h"
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {

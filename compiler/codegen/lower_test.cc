@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/search/fusion.h"
+#include "compiler/search/kernels/fusion.h"
 #include "gtest/gtest.h"
 
 namespace athanor {

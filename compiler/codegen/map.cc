@@ -10,9 +10,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "compiler/codegen/axes.h"
-#include "compiler/search/access.h"
-#include "compiler/search/extents.h"
-#include "compiler/search/repeats.h"
+#include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/repeats.h"
 
 namespace athanor {
 namespace {

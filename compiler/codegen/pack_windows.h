@@ -5,7 +5,7 @@
 #define ATHANOR_COMPILER_CODEGEN_PACK_WINDOWS_H_
 
 #include "compiler/codegen/lower.h"
-#include "compiler/search/contract_roles.h"
+#include "compiler/search/kernels/contract_roles.h"
 
 namespace athanor {
 

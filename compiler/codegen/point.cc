@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/search/access.h"
-#include "compiler/search/extents.h"
+#include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/extents.h"
 
 namespace athanor {
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "compiler/codegen/emitter.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 
 namespace athanor {
 

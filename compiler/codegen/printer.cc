@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 namespace {

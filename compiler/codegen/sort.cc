@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/lower.h"
-#include "compiler/search/extents.h"
+#include "compiler/search/kernels/extents.h"
 
 namespace athanor {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/egraph/match/rule.h"
 #include "compiler/egraph/math_testing.h"
-#include "compiler/egraph/rule.h"
 
 namespace athanor::egraph {
 

@@ -13,11 +13,11 @@
 #include <string>
 #include <string_view>
 
-#include "compiler/egraph/analysis.h"
-#include "compiler/egraph/egraph.h"
-#include "compiler/egraph/interner.h"
-#include "compiler/egraph/language.h"
-#include "compiler/egraph/term.h"
+#include "compiler/egraph/graph/analysis.h"
+#include "compiler/egraph/graph/egraph.h"
+#include "compiler/egraph/graph/interner.h"
+#include "compiler/egraph/graph/language.h"
+#include "compiler/egraph/graph/term.h"
 #include "gtest/gtest.h"
 
 namespace athanor::egraph {

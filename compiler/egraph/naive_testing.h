@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/egraph/egraph.h"
-#include "compiler/egraph/pattern.h"
-#include "compiler/egraph/term.h"
+#include "compiler/egraph/graph/egraph.h"
+#include "compiler/egraph/graph/term.h"
+#include "compiler/egraph/match/pattern.h"
 
 namespace athanor::egraph {
 

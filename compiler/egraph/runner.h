@@ -24,10 +24,10 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "compiler/egraph/egraph.h"
-#include "compiler/egraph/match.h"
+#include "compiler/egraph/graph/egraph.h"
+#include "compiler/egraph/match/match.h"
+#include "compiler/egraph/match/rule.h"
 #include "compiler/egraph/report.h"
-#include "compiler/egraph/rule.h"
 #include "compiler/egraph/stopwatch.h"
 
 namespace athanor::egraph {

@@ -1,6 +1,6 @@
 #include "compiler/egraph/runner.h"
 
-#include "compiler/egraph/dot.h"
+#include "compiler/egraph/graph/dot.h"
 #include "compiler/egraph/math_rules_testing.h"
 #include "compiler/egraph/math_testing.h"
 #include "gmock/gmock.h"

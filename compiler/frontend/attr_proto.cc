@@ -6,8 +6,8 @@
 
 #include "compiler/frontend/expr_proto.h"
 #include "compiler/frontend/names.h"
-#include "compiler/ir/limit_text.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/limit_text.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

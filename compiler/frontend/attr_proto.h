@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/frontend/frontend.h"
-#include "compiler/ir/graph.h"
-#include "compiler/ir/op.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/ir/graph/op.h"
 #include "proto/athanor/v1/graph.pb.h"
 
 namespace athanor {

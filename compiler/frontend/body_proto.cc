@@ -8,8 +8,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/frontend/attr_proto.h"
 #include "compiler/frontend/names.h"
-#include "compiler/ir/limit_text.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/limit_text.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

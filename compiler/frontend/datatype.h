@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "compiler/ir/dtype.h"
+#include "compiler/ir/value/dtype.h"
 
 namespace athanor {
 

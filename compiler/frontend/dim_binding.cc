@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "compiler/ir/attr_exprs.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/graph/attr_exprs.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

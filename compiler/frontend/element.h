@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "compiler/frontend/onnx/elem_type.h"
+#include "compiler/frontend/elem_type.h"
 
 namespace athanor {
 

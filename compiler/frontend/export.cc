@@ -5,8 +5,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/frontend/attr_proto.h"
 #include "compiler/frontend/frontend.h"
-#include "compiler/ir/magnitude.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/graph/magnitude.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

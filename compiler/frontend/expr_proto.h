@@ -1,4 +1,5 @@
-// Size expressions between their message (proto/athanor/v1/graph.proto) and compiler/ir/expr.h.
+// Size expressions between their message (proto/athanor/v1/graph.proto) and
+// compiler/ir/expr/expr.h.
 //
 //   v1::SizeExpr message = ExprToProto(2 * Expr::Symbol("b") + 3);
 //   ExprFromProto(message).value() == 2 * Expr::Symbol("b") + 3
@@ -8,7 +9,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir/expr.h"
+#include "compiler/ir/expr/expr.h"
 #include "proto/athanor/v1/graph.pb.h"
 
 namespace athanor {

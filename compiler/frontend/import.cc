@@ -16,10 +16,10 @@
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/names.h"
 #include "compiler/frontend/parse.h"
-#include "compiler/ir/check.h"
-#include "compiler/ir/limit_text.h"
-#include "compiler/ir/magnitude.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/graph/check.h"
+#include "compiler/ir/graph/magnitude.h"
+#include "compiler/ir/value/limit_text.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

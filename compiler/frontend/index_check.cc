@@ -3,7 +3,7 @@
 #include <cstring>
 #include <optional>
 
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "compiler/frontend/contents.h"
 #include "compiler/frontend/names.h"
-#include "compiler/ir/input_value.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/graph/input_value.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

@@ -23,7 +23,7 @@
 #include "compiler/frontend/dim_binding.h"
 #include "compiler/frontend/element.h"
 #include "compiler/frontend/index_check.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "proto/inference/open_inference_grpc.pb.h"
 
 namespace athanor {

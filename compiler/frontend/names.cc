@@ -4,7 +4,7 @@
 #include <cctype>
 #include <vector>
 
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"

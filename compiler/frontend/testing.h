@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/frontend/expr_proto.h"
-#include "compiler/ir/expr.h"
+#include "compiler/ir/expr/expr.h"
 #include "proto/athanor/v1/graph.pb.h"
 #include "proto/inference/open_inference_grpc.pb.h"
 

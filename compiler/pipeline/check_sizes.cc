@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "compiler/ir/attr_exprs.h"
-#include "compiler/ir/scan.h"
-#include "compiler/search/extents.h"
+#include "compiler/ir/graph/attr_exprs.h"
+#include "compiler/ir/graph/scan.h"
+#include "compiler/search/kernels/extents.h"
 
 namespace athanor {
 namespace {

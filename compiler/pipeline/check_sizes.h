@@ -5,7 +5,7 @@
 #ifndef ATHANOR_COMPILER_PIPELINE_CHECK_SIZES_H_
 #define ATHANOR_COMPILER_PIPELINE_CHECK_SIZES_H_
 
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
 
 namespace athanor {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/prepare.h"
-#include "compiler/search/fusion.h"
+#include "compiler/search/kernels/fusion.h"
 
 namespace athanor {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "compiler/pipeline/plan_builder.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "proto/athanor/v1/target.pb.h"

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cpu/dialect.h"
-#include "compiler/ir/scan.h"
+#include "compiler/ir/graph/scan.h"
 #include "compiler/pipeline/check_sizes.h"
 #include "compiler/plan/planner.h"
-#include "compiler/search/extents.h"
-#include "compiler/search/fusion.h"
+#include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/fusion.h"
 
 namespace athanor {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/codegen/lower.h"
-#include "compiler/search/fusion.h"
-#include "compiler/search/task.h"
+#include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/task.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "proto/athanor/v1/target.pb.h"

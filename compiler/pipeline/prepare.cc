@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/scan.h"
-#include "compiler/rules/decompose.h"
-#include "compiler/rules/recognise.h"
-#include "compiler/rules/views.h"
-#include "compiler/search/region.h"
-#include "compiler/search/region_cost.h"
+#include "compiler/ir/graph/scan.h"
+#include "compiler/rules/decompose/decompose.h"
+#include "compiler/rules/decompose/recognise.h"
+#include "compiler/rules/terms/views.h"
+#include "compiler/search/regions/region.h"
+#include "compiler/search/regions/region_cost.h"
 
 namespace athanor {
 namespace {

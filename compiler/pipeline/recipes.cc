@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/search_start.h"
-#include "compiler/search/region.h"
+#include "compiler/search/regions/region.h"
 
 namespace athanor {
 namespace {

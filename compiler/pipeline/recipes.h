@@ -1,4 +1,4 @@
-// Recipes (compiler/search/recipe.h) as messages.
+// Recipes (compiler/search/regions/recipe.h) as messages.
 //
 //   internal::SearchReply names = NameRegions(start).value();     // names.regions()
 //   ... what is known of them goes into start.recipes() ...
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/search/recipe.h"
+#include "compiler/search/regions/recipe.h"
 #include "proto/athanor/internal/tuner.pb.h"
 
 namespace athanor {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "compiler/pipeline/recipes.h"
-#include "compiler/rules/rule_row.h"
-#include "compiler/search/region_forms.h"
+#include "compiler/rules/families/rule_row.h"
+#include "compiler/search/regions/region_forms.h"
 
 namespace athanor {
 namespace {

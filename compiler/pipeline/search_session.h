@@ -24,7 +24,7 @@
 #include "compiler/pipeline/plan_builder.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/pipeline/search_start.h"
-#include "compiler/search/search.h"
+#include "compiler/search/search/search.h"
 #include "proto/athanor/internal/tuner.pb.h"
 
 namespace athanor {

@@ -8,8 +8,8 @@
 
 #include <vector>
 
-#include "compiler/ir/graph.h"
-#include "compiler/search/cost.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/search/kernels/cost.h"
 
 namespace athanor {
 

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/accepted_limits.h"
+#include "compiler/ir/graph/accepted_limits.h"
 #include "compiler/pipeline/recipes.h"
 #include "compiler/pipeline/search_sizes.h"
-#include "compiler/search/extents.h"
-#include "compiler/search/fusion.h"
+#include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/fusion.h"
 
 namespace athanor {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/pipeline/prepare.h"
-#include "compiler/rules/rule_row.h"
-#include "compiler/search/search.h"
+#include "compiler/rules/families/rule_row.h"
+#include "compiler/search/search/search.h"
 #include "proto/athanor/internal/tuner.pb.h"
 
 namespace athanor {

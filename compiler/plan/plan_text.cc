@@ -1,7 +1,7 @@
 #include "compiler/plan/plan_text.h"
 
 #include "compiler/frontend/expr_proto.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 

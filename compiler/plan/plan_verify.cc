@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "compiler/frontend/expr_proto.h"
-#include "compiler/ir/dtype.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/dtype.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/expr_proto.h"
-#include "compiler/ir/digest.h"
+#include "compiler/ir/value/digest.h"
 #include "compiler/plan/arena.h"
 #include "compiler/plan/in_place.h"
 #include "compiler/plan/plan_verify.h"

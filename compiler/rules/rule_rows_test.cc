@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/magnitude.h"
+#include "compiler/ir/graph/magnitude.h"
 #include "compiler/rules/rule_rows_testing.h"
 #include "compiler/rules/saturate.h"
-#include "compiler/rules/term_expansion.h"
+#include "compiler/rules/terms/term_expansion.h"
 #include "gtest/gtest.h"
 
 namespace athanor {

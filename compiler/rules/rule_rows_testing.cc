@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "compiler/ir/compare.h"
-#include "compiler/ir/magnitude.h"
-#include "compiler/ir/message.h"
-#include "compiler/ir/widen.h"
+#include "compiler/ir/graph/magnitude.h"
+#include "compiler/ir/sample/compare.h"
+#include "compiler/ir/sample/widen.h"
+#include "compiler/ir/value/message.h"
 #include "compiler/rules/saturate.h"
 
 namespace athanor {

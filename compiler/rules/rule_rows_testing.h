@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compiler/ir/graph.h"
-#include "compiler/rules/rule_row.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/rules/families/rule_row.h"
 
 namespace athanor {
 

@@ -6,8 +6,8 @@
 
 #include "absl/time/time.h"
 #include "compiler/egraph/stopwatch.h"
-#include "compiler/ir/message.h"
-#include "compiler/rules/term_expansion.h"
+#include "compiler/ir/value/message.h"
+#include "compiler/rules/terms/term_expansion.h"
 
 namespace athanor {
 namespace {

@@ -25,12 +25,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "compiler/egraph/extract.h"
+#include "compiler/egraph/extract/extract.h"
+#include "compiler/egraph/match/rule.h"
 #include "compiler/egraph/report.h"
-#include "compiler/egraph/rule.h"
 #include "compiler/egraph/runner.h"
-#include "compiler/rules/rule_row.h"
-#include "compiler/rules/term_graph.h"
+#include "compiler/rules/families/rule_row.h"
+#include "compiler/rules/terms/term_graph.h"
 
 namespace athanor {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "compiler/rules/recognise_testing.h"
+#include "compiler/rules/decompose/recognise_testing.h"
 #include "gtest/gtest.h"
 
 namespace athanor {

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "compiler/egraph/runner.h"
-#include "compiler/ir/graph.h"
-#include "compiler/ir/magnitude.h"
-#include "compiler/rules/decompose.h"
-#include "compiler/rules/rule_row.h"
-#include "compiler/rules/views.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/ir/graph/magnitude.h"
+#include "compiler/rules/decompose/decompose.h"
+#include "compiler/rules/families/rule_row.h"
+#include "compiler/rules/terms/views.h"
 
 namespace athanor {
 

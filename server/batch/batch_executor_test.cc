@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "server/batch/batch_run.h"
-#include "server/executor_runner_testing.h"
+#include "server/plans/executor_runner_testing.h"
 
 namespace athanor {
 namespace {

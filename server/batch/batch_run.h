@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "server/batch/request_queue.h"
-#include "server/server_ledger.h"
+#include "server/memory/server_ledger.h"
 
 namespace athanor {
 

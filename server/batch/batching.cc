@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "compiler/ir/message.h"
-#include "compiler/ir/row_independence.h"
+#include "compiler/ir/rows/row_independence.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

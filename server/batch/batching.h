@@ -4,8 +4,8 @@
 //   batching.shared;   // null: each runs alone, and batching.reason says why
 //   ticket.group = GroupOf(*batching.shared, dims, inputs);
 //
-// That rows may be joined is proved of the version's graph (compiler/ir/row_independence.h), once,
-// when the version is created. Pure.
+// That rows may be joined is proved of the version's graph (compiler/ir/rows/row_independence.h),
+// once, when the version is created. Pure.
 #ifndef ATHANOR_SERVER_BATCH_BATCHING_H_
 #define ATHANOR_SERVER_BATCH_BATCHING_H_
 
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "proto/athanor/v1/model.pb.h"
 
 namespace athanor {

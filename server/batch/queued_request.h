@@ -20,8 +20,8 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/batch/batching.h"
-#include "server/plan_runner.h"
-#include "server/served_plan.h"
+#include "server/plans/plan_runner.h"
+#include "server/plans/served_plan.h"
 
 namespace athanor {
 

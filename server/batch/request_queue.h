@@ -29,7 +29,7 @@
 #include "absl/status/status.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/batch/queued_request.h"
-#include "server/served_plan.h"
+#include "server/plans/served_plan.h"
 
 namespace athanor {
 

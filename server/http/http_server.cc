@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/http/connection_queue.h"
 #include "server/http/host_names.h"
-#include "server/listener.h"
+#include "server/net/listener.h"
 
 namespace athanor {
 

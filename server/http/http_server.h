@@ -23,7 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/http/connection.h"
-#include "server/tls.h"
+#include "server/net/tls.h"
 
 namespace athanor {
 

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/tls_testing.h"
+#include "server/net/tls_testing.h"
 
 namespace athanor {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/memory_return.h"
+#include "server/base/version.h"
+#include "server/memory/memory_return.h"
 #include "server/metrics/metrics.h"
-#include "server/version.h"
 
 namespace athanor {
 namespace {

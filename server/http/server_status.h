@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
-#include "server/core.h"
+#include "server/core/core.h"
 #include "server/metrics/exposition.h"
 
 namespace athanor {

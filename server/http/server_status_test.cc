@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "server/http/status_pages.h"
 #include "server/metrics/exposition_testing.h"
-#include "server/search_testing.h"
+#include "server/testing/search_testing.h"
 
 namespace athanor {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "server/core.h"
+#include "server/core/core.h"
 #include "server/http/http_server.h"
 
 namespace athanor {

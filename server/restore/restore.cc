@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/log.h"
-#include "server/restore/remembered.h"
+#include "server/base/log.h"
+#include "server/keeper/remembered.h"
 #include "server/restore/warm_up.h"
 
 namespace athanor {

@@ -13,11 +13,11 @@
 #include <memory>
 #include <vector>
 
-#include "server/compile_workers.h"
-#include "server/model_version.h"
-#include "server/plan_loader.h"
-#include "server/registry.h"
-#include "server/restore/plan_keeper.h"
+#include "server/jobs/compile_workers.h"
+#include "server/keeper/plan_keeper.h"
+#include "server/models/model_version.h"
+#include "server/models/plan_loader.h"
+#include "server/models/registry.h"
 
 namespace athanor {
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "gtest/gtest.h"
-#include "server/search_testing.h"
+#include "server/testing/search_testing.h"
 
 namespace athanor {
 

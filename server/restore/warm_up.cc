@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 
 namespace athanor {
 namespace {

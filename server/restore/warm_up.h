@@ -4,8 +4,8 @@
 #define ATHANOR_SERVER_RESTORE_WARM_UP_H_
 
 #include "absl/status/status.h"
-#include "server/model_version.h"
-#include "server/served_plan.h"
+#include "server/models/model_version.h"
+#include "server/plans/served_plan.h"
 
 namespace athanor {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
-#include "server/log.h"
+#include "server/base/log.h"
 
 namespace athanor {
 namespace {

@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
-#include "server/core.h"
+#include "server/core/core.h"
 #include "server/rpc/inflate.h"
 #include "server/rpc/parse_request.h"
 #include "server/rpc/status.h"

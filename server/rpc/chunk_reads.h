@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/grpcpp.h"
-#include "server/core.h"
-#include "server/timer.h"
-#include "server/work_queue.h"
+#include "server/base/timer.h"
+#include "server/base/work_queue.h"
+#include "server/core/core.h"
 
 namespace athanor {
 

@@ -12,9 +12,9 @@
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
 #include "proto/health/health.pb.h"
-#include "server/memory_return.h"
+#include "server/memory/memory_return.h"
 #include "server/rpc/compressed_testing.h"
-#include "server/testing.h"
+#include "server/testing/testing.h"
 
 namespace athanor {
 namespace {

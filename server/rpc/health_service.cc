@@ -1,6 +1,6 @@
 #include "server/rpc/health_service.h"
 
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 #include "server/rpc/call.h"
 #include "server/rpc/watch_stream.h"
 

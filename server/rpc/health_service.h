@@ -12,7 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/health/health.grpc.pb.h"
-#include "server/core.h"
+#include "server/core/core.h"
 #include "server/rpc/watch_stream.h"
 
 namespace athanor {

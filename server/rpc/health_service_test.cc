@@ -8,8 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/storage_testing.h"
-#include "server/testing.h"
+#include "server/storage/storage_testing.h"
+#include "server/testing/testing.h"
 
 namespace athanor {
 namespace {

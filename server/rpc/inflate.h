@@ -20,7 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/server_ledger.h"
+#include "server/memory/server_ledger.h"
 
 namespace athanor {
 

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "google/protobuf/io/zero_copy_stream.h"
 #include "google/protobuf/message.h"
-#include "server/core.h"
+#include "server/core/core.h"
 
 namespace athanor {
 

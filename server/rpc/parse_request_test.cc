@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "gtest/gtest.h"
-#include "server/testing.h"
+#include "server/testing/testing.h"
 
 namespace athanor {
 namespace {

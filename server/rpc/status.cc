@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/public_status.h"
+#include "server/base/public_status.h"
 
 namespace athanor {
 

@@ -2,7 +2,7 @@
 //
 //   reactor->Finish(ToGrpc(status));
 //
-// Codes are those of PublicStatus (server/public_status.h).
+// Codes are those of PublicStatus (server/base/public_status.h).
 #ifndef ATHANOR_SERVER_RPC_STATUS_H_
 #define ATHANOR_SERVER_RPC_STATUS_H_
 

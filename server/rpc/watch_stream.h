@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "google/protobuf/message.h"
-#include "server/core.h"
-#include "server/timer.h"
+#include "server/base/timer.h"
+#include "server/core/core.h"
 
 namespace athanor {
 

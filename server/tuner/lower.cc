@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/accepted_limits.h"
-#include "compiler/ir/graph.h"
-#include "compiler/ir/widen.h"
+#include "compiler/ir/graph/accepted_limits.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/ir/sample/widen.h"
 #include "compiler/pipeline/pipeline.h"
 
 namespace athanor {

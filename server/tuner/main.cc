@@ -2,8 +2,8 @@
 // for faster plans, compiles kernels with Clang, runs them for the first time and measures them, so
 // that what goes wrong there goes wrong here.
 //
-// Started by server/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3 and
-// ends when the other end closes or dies.
+// Started by server/search/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3
+// and ends when the other end closes or dies.
 #include <malloc.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -27,26 +27,26 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "compiler/codegen/cpu/clang.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/pipeline/recipes.h"
 #include "compiler/pipeline/search_session.h"
-#include "compiler/rules/rule_row.h"
+#include "compiler/rules/families/rule_row.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "runtime/cpu/blas.h"
 #include "runtime/cpu/cpus.h"
-#include "server/traffic.h"
-#include "server/tuner/check.h"
-#include "server/tuner/host_target.h"
+#include "server/base/traffic.h"
+#include "server/search/tuner_channel.h"
+#include "server/tuner/check/check.h"
+#include "server/tuner/check/plan_check.h"
 #include "server/tuner/lower.h"
-#include "server/tuner/machine.h"
-#include "server/tuner/measure.h"
-#include "server/tuner/plan_check.h"
-#include "server/tuner/sandbox.h"
-#include "server/tuner/scratch.h"
-#include "server/tuner/yielding.h"
-#include "server/tuner_channel.h"
+#include "server/tuner/measure/machine.h"
+#include "server/tuner/measure/measure.h"
+#include "server/tuner/measure/yielding.h"
+#include "server/tuner/run/host_target.h"
+#include "server/tuner/run/scratch.h"
+#include "server/tuner/sandbox/sandbox.h"
 
 namespace athanor {
 namespace {

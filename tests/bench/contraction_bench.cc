@@ -30,8 +30,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/frontend/frontend.h"
-#include "compiler/ir/digest.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/ir/value/digest.h"
 #include "tests/bench/inprocess.h"
 #include "tests/bench/machine_limits.h"
 
@@ -65,7 +65,7 @@ struct Case {
   std::string name() const { return absl::StrCat(m, "x", n, "x", k); }
 };
 
-// What the server would find of weights of such values (compiler/ir/magnitude.h).
+// What the server would find of weights of such values (compiler/ir/graph/magnitude.h).
 constexpr int kMagnitude = 20;
 
 // Values in [-1, 1), reproducible.

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 
 namespace athanor {
 

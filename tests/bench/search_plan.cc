@@ -5,10 +5,10 @@
 //               [--mode budget|fast|exhaust] [--disable_rules A,B] [--cache FILE] [--magnitude N]
 //
 // `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. With --magnitude the weights
-// are taken to have it (compiler/ir/magnitude.h); inprocess.h refuses the plan where they have
-// another. Prints one line of JSON: the
-// plan, why the search stopped, the seconds it took, and its SearchProgress without tasks. Kernels
-// are kept in the cache (none: in memory), so that a second search goes on faster.
+// are taken to have it (compiler/ir/graph/magnitude.h); inprocess.h refuses the plan where they
+// have another. Prints one line of JSON: the plan, why the search stopped, the seconds it took, and
+// its SearchProgress without tasks. Kernels are kept in the cache (none: in memory), so that a
+// second search goes on faster.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,11 +21,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "compiler/ir/magnitude.h"
+#include "compiler/ir/graph/magnitude.h"
 #include "google/protobuf/util/json_util.h"
-#include "server/options.h"
-#include "server/plan_search.h"
-#include "server/tuner_backend.h"
+#include "server/base/options.h"
+#include "server/plans/plan_search.h"
+#include "server/search/tuner_backend.h"
 #include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 #include "tests/bench/plan_folder.h"

@@ -18,8 +18,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/prepare.h"
-#include "compiler/search/region_forms.h"
-#include "compiler/search/search.h"
+#include "compiler/search/regions/region_forms.h"
+#include "compiler/search/search/search.h"
 #include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 

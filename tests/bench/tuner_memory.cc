@@ -4,11 +4,11 @@
 //   tuner_memory --graph graph.pb [--scratch FOLDER] [--tuner FILE] [--threads N] [--seed N]
 //
 // `graph.pb` is a serialised athanor.v1.Graph. With --scratch checks have a file there, as a
-// server's in its state directory (server/tuner/scratch.h). The baseline is lowered and compiled,
-// its twin in f64 as well; then two plans, both the baseline, are measured against each other and
-// one is checked against the other, at the smallest sizes, an eighth of the way and, checked only,
-// at the largest. Prints one line of JSON a phase: its seconds, the peak of the phase and what is
-// left at its end, in MB: proportional shares of anonymous and shared memory (Pss of
+// server's in its state directory (server/tuner/run/scratch.h). The baseline is lowered and
+// compiled, its twin in f64 as well; then two plans, both the baseline, are measured against each
+// other and one is checked against the other, at the smallest sizes, an eighth of the way and,
+// checked only, at the largest. Prints one line of JSON a phase: its seconds, the peak of the phase
+// and what is left at its end, in MB: proportional shares of anonymous and shared memory (Pss of
 // /proc/PID/smaps_rollup), so that pages of several processes or mappings count once.
 #include <chrono>
 #include <cstdint>
@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/plan_memory.h"
-#include "server/tuner_process.h"
+#include "server/search/tuner_process.h"
 #include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 #include "tests/bench/memory_watch.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/substitute.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/harness.h"
 

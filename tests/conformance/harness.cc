@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cpu/clang.h"
-#include "compiler/ir/compare.h"
-#include "compiler/ir/evaluate_at.h"
+#include "compiler/ir/sample/compare.h"
+#include "compiler/ir/sample/evaluate_at.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/pipeline/plan_builder.h"
 #include "gtest/gtest.h"
@@ -187,7 +187,7 @@ Tensor RandomIndices(DType dtype, std::vector<int64_t> shape, int64_t extent, st
 
 namespace {
 
-// Elements alone (compiler/ir/evaluate_at.h) are bit for bit what they are among all.
+// Elements alone (compiler/ir/sample/evaluate_at.h) are bit for bit what they are among all.
 void ExpectElementsAlone(const Graph& graph, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& want) {
   std::vector<std::vector<int64_t>> shapes;

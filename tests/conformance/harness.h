@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir/graph.h"
-#include "compiler/search/task.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/search/kernels/task.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/executor.h"
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "compiler/codegen/emitter.h"
-#include "compiler/ir/compare.h"
-#include "compiler/ir/message.h"
-#include "compiler/ir/op.h"
+#include "compiler/ir/graph/op.h"
+#include "compiler/ir/sample/compare.h"
+#include "compiler/ir/value/message.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/kernel_runner.h"
 

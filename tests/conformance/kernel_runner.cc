@@ -10,7 +10,7 @@
 
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/dialect.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 #include "runtime/cpu/module.h"
 
 namespace athanor {

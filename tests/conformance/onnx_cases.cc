@@ -22,8 +22,8 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/frontend/onnx/testing.h"
-#include "compiler/ir/message.h"
+#include "compiler/frontend/onnx/testing/testing.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "compiler/ir/op.h"
+#include "compiler/ir/graph/op.h"
 
 namespace athanor {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/expr.h"
+#include "compiler/ir/expr/expr.h"
 
 namespace athanor {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "compiler/ir/compare.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/ir/sample/compare.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/harness.h"
 

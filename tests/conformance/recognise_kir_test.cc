@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "compiler/pipeline/pipeline.h"
-#include "compiler/rules/decompose.h"
+#include "compiler/rules/decompose/decompose.h"
 #include "gtest/gtest.h"
 #include "tests/models/text_graph.h"
 

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "compiler/egraph/extract.h"
-#include "compiler/ir/compare.h"
+#include "compiler/egraph/extract/extract.h"
+#include "compiler/ir/sample/compare.h"
 #include "compiler/rules/saturate.h"
 #include "compiler/rules/terms_testing.h"
 #include "gtest/gtest.h"

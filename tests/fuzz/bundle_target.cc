@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "compiler/cache/bundle.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/ed25519.h"
 #include "deploy/bazel/libs/ed25519_testing.h"
 #include "google/protobuf/io/coded_stream.h"

@@ -14,7 +14,7 @@
 
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_testing.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/frontend/onnx/handler.h"
+#include "compiler/frontend/onnx/ops/handler.h"
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "tests/fuzz/corpus.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "compiler/ir/op.h"
+#include "compiler/ir/graph/op.h"
 
 namespace athanor {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/frontend/onnx/elem_type.h"
-#include "compiler/frontend/onnx/handler.h"
-#include "compiler/frontend/onnx/schema.h"
+#include "compiler/frontend/elem_type.h"
+#include "compiler/frontend/onnx/ops/handler.h"
+#include "compiler/frontend/onnx/schema/schema.h"
 
 namespace athanor {
 namespace {

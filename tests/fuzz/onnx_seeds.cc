@@ -8,9 +8,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "compiler/frontend/onnx/schema.h"
-#include "compiler/frontend/onnx/testing.h"
-#include "compiler/ir/message.h"
+#include "compiler/frontend/onnx/schema/schema.h"
+#include "compiler/frontend/onnx/testing/testing.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

@@ -10,12 +10,12 @@
 #include <set>
 #include <utility>
 
-#include "compiler/frontend/onnx/import.h"
-#include "compiler/frontend/onnx/model.h"
-#include "compiler/frontend/onnx/wire.h"
+#include "compiler/frontend/onnx/importer/import.h"
+#include "compiler/frontend/onnx/model/model.h"
+#include "compiler/frontend/onnx/model/wire.h"
 #include "compiler/frontend/parse.h"
-#include "compiler/ir/compare.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/sample/compare.h"
+#include "compiler/ir/value/message.h"
 #include "compiler/pipeline/prepare.h"
 
 namespace athanor {

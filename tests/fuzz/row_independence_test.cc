@@ -1,6 +1,6 @@
 // What is proved of the rows of whole graphs, and whether it holds on values: the seeds, the small
 // graphs of tests/tuner, the models of tests/models. FuzzGraph asks the same of changed seeds.
-#include "compiler/ir/row_independence.h"
+#include "compiler/ir/rows/row_independence.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/row_independence_testing.h"
+#include "compiler/ir/rows/row_independence_testing.h"
 #include "gtest/gtest.h"
-#include "server/tuner/inputs.h"
+#include "server/tuner/run/inputs.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/models/text_graph.h"
 #include "tests/tuner/small_graphs.h"

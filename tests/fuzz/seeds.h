@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 
 namespace athanor {
 

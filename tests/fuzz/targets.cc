@@ -8,11 +8,11 @@
 #include "compiler/frontend/contents.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/parse.h"
-#include "compiler/ir/input_value.h"
-#include "compiler/ir/message.h"
-#include "compiler/ir/row_independence.h"
-#include "compiler/ir/row_independence_testing.h"
-#include "compiler/ir/scan.h"
+#include "compiler/ir/graph/input_value.h"
+#include "compiler/ir/graph/scan.h"
+#include "compiler/ir/rows/row_independence.h"
+#include "compiler/ir/rows/row_independence_testing.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor {
 namespace {

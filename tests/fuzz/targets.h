@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/infer_request.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 
 namespace athanor {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/accepted_limits.h"
+#include "compiler/ir/graph/accepted_limits.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/pipeline/prepare.h"
 #include "gtest/gtest.h"

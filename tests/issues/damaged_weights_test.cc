@@ -18,10 +18,10 @@
 #include "deploy/bazel/libs/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/file_stamp.h"
-#include "server/onnx_testing.h"
-#include "server/storage_testing.h"
-#include "server/testing.h"
+#include "server/storage/file_stamp.h"
+#include "server/storage/storage_testing.h"
+#include "server/testing/onnx_testing.h"
+#include "server/testing/testing.h"
 
 namespace athanor {
 namespace {

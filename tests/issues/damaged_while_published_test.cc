@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/core_testing.h"
-#include "server/storage_testing.h"
+#include "server/storage/storage_testing.h"
+#include "server/testing/core_testing.h"
 
 namespace athanor {
 namespace {

@@ -1,6 +1,6 @@
 // What no output needs was computed if another such node used it: an index outside its tensor in a
 // dead chain failed a graph that the compiler, which drops the chain, serves.
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "gtest/gtest.h"
 
 namespace athanor {

@@ -3,7 +3,7 @@
 #include <random>
 #include <vector>
 
-#include "compiler/ir/compare.h"
+#include "compiler/ir/sample/compare.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/harness.h"
 

@@ -9,9 +9,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/core_testing.h"
-#include "server/log.h"
-#include "server/storage_testing.h"
+#include "server/base/log.h"
+#include "server/storage/storage_testing.h"
+#include "server/testing/core_testing.h"
 
 namespace athanor {
 namespace {

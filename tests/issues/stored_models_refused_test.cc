@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "server/core_testing.h"
+#include "server/testing/core_testing.h"
 
 namespace athanor {
 namespace {

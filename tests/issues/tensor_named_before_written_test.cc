@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/core_testing.h"
-#include "server/storage_testing.h"
+#include "server/storage/storage_testing.h"
+#include "server/testing/core_testing.h"
 
 namespace athanor {
 namespace {

@@ -9,7 +9,7 @@
 #include "deploy/bazel/libs/possession.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/testing.h"
+#include "server/testing/testing.h"
 
 namespace athanor {
 namespace {

@@ -1,6 +1,6 @@
 // Found by fuzz_test: a pool's window is stated, so it may be far larger than what it lies over, and
 // the reference visited each of its positions.
-#include "compiler/ir/reference_testing.h"
+#include "compiler/ir/ops/reference_testing.h"
 #include "gtest/gtest.h"
 
 namespace athanor {

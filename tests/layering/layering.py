@@ -18,20 +18,24 @@ class Table:
     """The rows of layers.bzl and the questions asked of them."""
 
     def __init__(self, layers: dict[str, list[str]], test_extra: list[str],
-                 external: dict[str, list[str]]) -> None:
+                 external: dict[str, list[str]],
+                 rooms: dict[str, list[str]] | None = None) -> None:
         self.layers = layers
         self.test_extra = test_extra
         self.external = external
+        self.rooms = rooms or {}
+        self.parted = {self.layer_of(room + "/") for room in self.rooms}
         self.tops = {layer.split("/")[0] for layer in layers} | {"deploy"}
 
     @classmethod
     def load(cls, path: pathlib.Path) -> Table:
-        """Reads the three literals; a .bzl of literals is also Python."""
+        """Reads the four literals; a .bzl of literals is also Python."""
         values = {}
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign):
                 values[node.targets[0].id] = ast.literal_eval(node.value)
-        return cls(values["LAYERS"], values["TEST_EXTRA"], values["EXTERNAL"])
+        return cls(values["LAYERS"], values["TEST_EXTRA"], values["EXTERNAL"],
+                   values["ROOMS"])
 
     def layer_of(self, path: str) -> str | None:
         """The longest layer name that `path` (from the root) falls under."""
@@ -48,19 +52,31 @@ class Table:
             for other in allowed:
                 if other not in self.layers:
                     found.append(f"{layer}: no such layer as {other}")
-        done: set[str] = set()
+        for room, allowed in self.rooms.items():
+            for other in allowed:
+                if other not in self.rooms:
+                    found.append(f"{room}: no such room as {other}")
+                elif self.layer_of(other + "/") != self.layer_of(room + "/"):
+                    found.append(f"{room}: {other} is a room of another layer")
+        return found + _cycles(self.layers) + _cycles(self.rooms)
 
-        def visit(layer: str, path: list[str]) -> None:
-            if layer in path:
-                found.append("cycle: " + " -> ".join(path + [layer]))
-            elif layer not in done:
-                for other in self.layers.get(layer, []):
-                    visit(other, path + [layer])
-                done.add(layer)
 
-        for layer in self.layers:
-            visit(layer, [])
-        return found
+def _cycles(rows: dict[str, list[str]]) -> list[str]:
+    """The cycles among rows of `name: names`."""
+    found: list[str] = []
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> None:
+        if name in path:
+            found.append("cycle: " + " -> ".join(path + [name]))
+        elif name not in done:
+            for other in rows.get(name, []):
+                visit(other, path + [name])
+            done.add(name)
+
+    for name in rows:
+        visit(name, [])
+    return found
 
 
 def sources(root: pathlib.Path) -> Iterator[str]:
@@ -82,6 +98,8 @@ def check_file(table: Table, root: pathlib.Path, path: str) -> list[str]:
         if path.startswith(OPEN + "/"):
             return []
         return [f"{path}: its folder has no row in layers.bzl"]
+    if layer in table.parted and path.rpartition("/")[0] not in table.rooms:
+        return [f"{path}: its folder has no row among the ROOMS of layers.bzl"]
     stem = path.rsplit(".", 1)[0]
     extra = table.test_extra if stem.endswith(("_test", "_benchmark")) else []
     own = {layer, *extra}
@@ -95,7 +113,8 @@ def check_file(table: Table, root: pathlib.Path, path: str) -> list[str]:
         reason = _external_refusal(table, own, match[2])
         if reason is None and match[1] == '"':
             folder = root / pathlib.PurePosixPath(path).parent
-            reason = _refusal(table, own, match[2], folder)
+            reason = (_refusal(table, own, match[2], folder)
+                      or _room_refusal(table, layer, path, match[2]))
         if reason:
             found.append(f"{path}:{number}: {layer}: {reason}")
     return found
@@ -125,6 +144,17 @@ def _refusal(table: Table, own: set[str], target: str,
     if not any(other == layer or other in table.layers[layer] for layer in own):
         return f"may not include {other} ({target})"
     return None
+
+
+def _room_refusal(table: Table, layer: str, path: str, target: str) -> str | None:
+    """Why a file that is no test's may not include `target` of its own layer."""
+    stem = path.rsplit(".", 1)[0]
+    if stem.endswith(("_test", "_benchmark", "_testing")) or table.layer_of(target) != layer:
+        return None
+    here, there = path.rpartition("/")[0], target.rpartition("/")[0]
+    if layer not in table.parted or there == here or there in table.rooms[here]:
+        return None
+    return f"{here} may not include {there} ({target})"
 
 
 def check_tree(table: Table, root: pathlib.Path) -> tuple[list[str], int]:

@@ -46,6 +46,19 @@ class LayeringTest(unittest.TestCase):
         self.assertEqual(
             table.problems(),
             ["b: no such layer as c", "cycle: a -> b -> a"])
+        rooms = layering.Table({"a": [], "b": []}, [], {},
+                               {"a/x": ["a/y"], "a/y": ["a/x", "a/z", "b/w"], "b/w": []})
+        self.assertEqual(rooms.problems(), [
+            "a/y: no such room as a/z",
+            "a/y: b/w is a room of another layer",
+            "cycle: a/x -> a/y -> a/x",
+        ])
+
+    def test_a_folder_without_a_room_is_found(self):
+        found = self.scan({"server/attic/box.h": "#include <vector>\n",
+                           "compiler/ir/graph.h": "#include <vector>\n"})
+        self.assertEqual(len(found), 2, found)
+        self.assertIn("server/attic/box.h: its folder has no row", found[1])
 
     def test_longest_name_decides(self):
         for path, layer in {
@@ -74,14 +87,16 @@ class LayeringTest(unittest.TestCase):
                 '#include "runtime/device.h"\n'
                 '#include "compiler/pipeline/pipeline.h"\n',
             "server/tuner/lower.cc": '#include "compiler/pipeline/pipeline.h"\n',
+            "server/jobs/compile_job.cc": '#include "server/base/log.h"\n',
+            "server/base/log_test.cc": '#include "server/testing/testing.h"\n',
         }), [])
 
     def test_planted_bad_includes_are_caught(self):
         for path, text in {
-            "compiler/ir/graph.h": '#include "compiler/frontend/onnx.h"',
-            "compiler/ir/shape.cc": '#include "proto/athanor/v1/graph.pb.h"',
+            "compiler/ir/graph/graph.h": '#include "compiler/frontend/onnx.h"',
+            "compiler/ir/graph/shape.cc": '#include "proto/athanor/v1/graph.pb.h"',
             "compiler/plan/arena.cc": '#include "runtime/device.h"',
-            "compiler/egraph/egraph.h": '  #  include "compiler/ir/op.h"',
+            "compiler/egraph/graph/egraph.h": '  #  include "compiler/ir/op.h"',
             "compiler/codegen/kir.cc": '#include "compiler/codegen/cpu/clang.h"',
             "runtime/executor.cc": '#include "compiler/ir/dtype.h"',
             "runtime/executor_test.cc": '#include "compiler/plan/plan.h"',
@@ -90,12 +105,15 @@ class LayeringTest(unittest.TestCase):
             "server/tuner_backend.cc": '#include "compiler/pipeline/pipeline.h"',
             "server/rpc/model_infer.cc": '#include "compiler/rules/decompose.h"',
             "server/rpc/infer.cc": '#include <clang/AST/AST.h>',
-            "compiler/ir/text.cc": "#include <grpcpp/grpcpp.h>",
+            "compiler/ir/graph/text.cc": "#include <grpcpp/grpcpp.h>",
             "runtime/cpu/device.cc": "#include <sqlite3.h>",
             "clients/cpp/client.h": '#include "server/flags.h"',
-            "compiler/ir/verify.cc": '#include "graph.h"',
-            "compiler/ir/hash.cc": '#include "../egraph/egraph.h"',
+            "compiler/ir/graph/verify.cc": '#include "graph.h"',
+            "compiler/ir/graph/hash.cc": '#include "../egraph/egraph.h"',
             "misc/util.h": "#include <vector>",
+            "server/base/log.cc": '#include "server/jobs/compile_job.h"',
+            "server/rpc/infer_call.cc": '#include "server/testing/testing.h"',
+            "compiler/ir/value/tensor.h": '#include "compiler/ir/graph/graph.h"',
             "server/config.h": '#include "deploy/config.h"',
             "proto/athanor/v1/plan.proto": 'import "server/plan.proto";',
         }.items():

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 
 namespace athanor {
 

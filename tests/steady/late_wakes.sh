@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a program whose threads are late after they woke others (late_wakes.c).
 #
-#   bazel test --run_under="//tests/steady:late_wakes --cpus=0" --runs_per_test=20 //server/rpc:all
+#   bazel test --run_under="//tests/steady:late_wakes --cpus=0" --runs_per_test=20 //server/rpc/...
 #   bazel-bin/tests/steady/late_wakes --in=athanord .venv/bin/python -m pytest tests/e2e
 #
 # --cpus=LIST       on these; on one, whoever is woken may go first

@@ -33,7 +33,7 @@
 #include "gtest/gtest.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
-#include "server/test_process.h"
+#include "server/testing/test_process.h"
 
 namespace athanor {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_replace.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/bench/memory_watch.h"

@@ -7,10 +7,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "compiler/pipeline/plan_builder.h"
-#include "compiler/search/fusion.h"
-#include "compiler/search/space.h"
+#include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/space.h"
 #include "gtest/gtest.h"
 #include "tests/tuner/tuner_test.h"
 

@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/tuner_backend.h"
+#include "server/search/tuner_backend.h"
 
 namespace athanor {
 namespace {

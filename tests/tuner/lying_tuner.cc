@@ -19,10 +19,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
-#include "server/tuner_channel.h"
-#include "server/tuner_process.h"
+#include "server/search/tuner_channel.h"
+#include "server/search/tuner_process.h"
 
 namespace athanor {
 namespace {

@@ -1,8 +1,9 @@
-// Kernels measured alone as layers of a model (server/tuner/layers.h). What they take is no test's.
+// Kernels measured alone as layers of a model (server/tuner/measure/layers.h). What they take is no
+// test's.
 #include <string>
 #include <vector>
 
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "gtest/gtest.h"
 #include "tests/tuner/tuner_test.h"
 

@@ -10,11 +10,11 @@
 
 #include "compiler/cache/cache.h"
 #include "compiler/cache/fresh_folder.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "gtest/gtest.h"
-#include "server/kernel_maker.h"
-#include "server/machine_limits.h"
-#include "server/tuner_plan_search.h"
+#include "server/search/kernel_maker.h"
+#include "server/search/machine_limits.h"
+#include "server/search/tuner_plan_search.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {

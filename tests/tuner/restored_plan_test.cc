@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/tuner_backend.h"
+#include "server/search/tuner_backend.h"
 
 namespace athanor {
 namespace {

@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/graph.h"
-#include "server/tuner/error_bound.h"
-#include "server/tuner/inputs.h"
+#include "compiler/ir/graph/graph.h"
+#include "server/tuner/check/error_bound.h"
+#include "server/tuner/run/inputs.h"
 
 namespace athanor {
 

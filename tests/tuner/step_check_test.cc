@@ -1,6 +1,6 @@
 // The debug mode finds the step that goes wrong: plans of a small model, right ones and ones with a
 // fault in one kernel.
-#include "server/tuner/step_check.h"
+#include "server/tuner/check/step_check.h"
 
 #include <memory>
 #include <string>
@@ -9,14 +9,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "compiler/pipeline/plan_builder.h"
 #include "compiler/pipeline/prepare.h"
-#include "compiler/search/fusion.h"
+#include "compiler/search/kernels/fusion.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
-#include "server/tuner/inputs.h"
+#include "server/tuner/run/inputs.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {

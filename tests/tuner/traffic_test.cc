@@ -1,6 +1,6 @@
 // Measuring in a real child process beside requests: it waits for them, says when there was no gap,
 // and a child that takes another's place sees the same requests.
-#include "server/traffic.h"
+#include "server/base/traffic.h"
 
 #include <signal.h>
 
@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "compiler/cache/cache.h"
-#include "compiler/ir/graph.h"
+#include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/machine_limits.h"
-#include "server/tuner_backend.h"
-#include "server/tuner_plan_search.h"
-#include "server/tuner_process.h"
+#include "server/search/machine_limits.h"
+#include "server/search/tuner_backend.h"
+#include "server/search/tuner_plan_search.h"
+#include "server/search/tuner_process.h"
 
 namespace athanor {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "compiler/codegen/cpu/cpu_dialect.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "compiler/codegen/cpu/cpu_dialect.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 

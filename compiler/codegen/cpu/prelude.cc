@@ -4,7 +4,7 @@
 #include <cctype>
 
 #include "absl/strings/str_replace.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 namespace {

@@ -1,6 +1,6 @@
-// Conversions between element types, exactly as compiler/ir/tensor.h has them.
+// Conversions between element types, exactly as compiler/ir/value/tensor.h has them.
 #include "compiler/codegen/cpu/prelude.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 namespace {

@@ -2,7 +2,7 @@
 // infinite or masked lane costs no more than another; the rest is libm's, through libmvec where its
 // error is within the op table's bound.
 #include "compiler/codegen/cpu/prelude.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 namespace {

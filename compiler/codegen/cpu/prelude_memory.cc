@@ -1,6 +1,6 @@
 // Loads and stores of some of a vector's lanes.
 #include "compiler/codegen/cpu/prelude.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 namespace {

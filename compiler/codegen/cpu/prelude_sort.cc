@@ -1,6 +1,6 @@
 // Sorting of integer keys with what belongs to them.
 #include "compiler/codegen/cpu/prelude.h"
-#include "compiler/ir/message.h"
+#include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 

@@ -4,7 +4,8 @@ One table, read twice: Bazel turns it into the package groups of this folder (wh
 may depend on a layer), and //tests/layering checks every #include line against
 it. A row is `layer: layers it may include`; a layer may always include itself
 and //deploy/bazel/libs. A name that ends in `*` is a prefix of file names, any
-other name is a folder; a file belongs to the longest name that fits.
+other name is a folder; a file belongs to the longest name that fits. A large
+layer is parted into rooms, whose rows are ROOMS.
 """
 
 LAYERS = {
@@ -85,6 +86,223 @@ LAYERS = {
         "server/tuner",
         "clients/cpp",
         "clients/bench",
+    ],
+}
+
+# The rooms of the layers that have them: which other rooms of its layer a folder may include. A row
+# is a folder, without those inside it; from below. Bazel lets all rooms of a layer see each other,
+# as tests may include any of them; //tests/layering checks the rest.
+ROOMS = {
+    "server/net": [],
+    "server/base": ["server/net"],
+    "server/memory": [],
+    "server/metrics": [],
+    "server/storage": [
+        "server/base",
+        "server/metrics",
+    ],
+    "server/plans": [
+        "server/base",
+        "server/storage",
+    ],
+    "server/batch": [
+        "server/memory",
+        "server/plans",
+    ],
+    "server/models": [
+        "server/base",
+        "server/batch",
+        "server/memory",
+        "server/metrics",
+        "server/plans",
+        "server/storage",
+    ],
+    "server/search": [
+        "server/base",
+        "server/plans",
+    ],
+    "server/keeper": [
+        "server/base",
+        "server/models",
+        "server/plans",
+        "server/search",
+    ],
+    "server/jobs": [
+        "server/base",
+        "server/keeper",
+        "server/metrics",
+        "server/models",
+        "server/plans",
+        "server/search",
+    ],
+    "server/restore": [
+        "server/base",
+        "server/jobs",
+        "server/keeper",
+        "server/models",
+        "server/plans",
+    ],
+    "server/core": [
+        "server/base",
+        "server/batch",
+        "server/jobs",
+        "server/keeper",
+        "server/memory",
+        "server/metrics",
+        "server/models",
+        "server/net",
+        "server/restore",
+        "server/storage",
+    ],
+    "server/http": [
+        "server/base",
+        "server/core",
+        "server/memory",
+        "server/metrics",
+        "server/net",
+    ],
+    "server/rpc": [
+        "server/base",
+        "server/core",
+        "server/memory",
+    ],
+    "server/rpc/cache": [
+        "server/base",
+        "server/core",
+        "server/plans",
+        "server/rpc",
+    ],
+    "server/rpc/compile": [
+        "server/base",
+        "server/core",
+        "server/models",
+        "server/rpc",
+    ],
+    "server/rpc/inference": [
+        "server/base",
+        "server/core",
+        "server/rpc",
+    ],
+    "server/rpc/models": [
+        "server/base",
+        "server/core",
+        "server/models",
+        "server/rpc",
+        "server/search",
+    ],
+    "server": [
+        "server/base",
+        "server/core",
+        "server/http",
+        "server/net",
+        "server/rpc",
+        "server/rpc/cache",
+        "server/rpc/compile",
+        "server/rpc/inference",
+        "server/rpc/models",
+        "server/search",
+        "server/storage",
+    ],
+    "server/testing": [
+        "server",
+        "server/base",
+        "server/core",
+        "server/keeper",
+        "server/models",
+        "server/plans",
+    ],
+    "compiler/frontend": [],
+    "compiler/frontend/onnx/model": ["compiler/frontend"],
+    "compiler/frontend/onnx/build": ["compiler/frontend/onnx/model"],
+    "compiler/frontend/onnx/fold": [],
+    "compiler/frontend/onnx/ops": [
+        "compiler/frontend/onnx/build",
+        "compiler/frontend/onnx/model",
+    ],
+    "compiler/frontend/onnx/known": [
+        "compiler/frontend/onnx/model",
+        "compiler/frontend/onnx/ops",
+    ],
+    "compiler/frontend/onnx/schema": [
+        "compiler/frontend",
+        "compiler/frontend/onnx/model",
+    ],
+    "compiler/frontend/onnx/importer": [
+        "compiler/frontend",
+        "compiler/frontend/onnx/build",
+        "compiler/frontend/onnx/fold",
+        "compiler/frontend/onnx/known",
+        "compiler/frontend/onnx/model",
+        "compiler/frontend/onnx/ops",
+        "compiler/frontend/onnx/schema",
+    ],
+    "compiler/frontend/onnx/ops/math": ["compiler/frontend/onnx/ops"],
+    "compiler/frontend/onnx/ops/movement": ["compiler/frontend/onnx/ops"],
+    "compiler/frontend/onnx/ops/networks": [
+        "compiler/frontend/onnx/build",
+        "compiler/frontend/onnx/ops",
+        "compiler/frontend/onnx/ops/math",
+    ],
+    "compiler/frontend/onnx/testing": [
+        "compiler/frontend/onnx/importer",
+        "compiler/frontend/onnx/model",
+    ],
+    "compiler/ir/expr": [],
+    "compiler/ir/value": [],
+    "compiler/ir/graph": [
+        "compiler/ir/expr",
+        "compiler/ir/value",
+    ],
+    "compiler/ir/ops": [
+        "compiler/ir/expr",
+        "compiler/ir/graph",
+        "compiler/ir/value",
+    ],
+    "compiler/ir/rows": [
+        "compiler/ir/graph",
+        "compiler/ir/value",
+    ],
+    "compiler/ir/sample": [
+        "compiler/ir/expr",
+        "compiler/ir/graph",
+        "compiler/ir/ops",
+        "compiler/ir/value",
+    ],
+    "compiler/search/kernels": [],
+    "compiler/search/regions": ["compiler/search/kernels"],
+    "compiler/search/search": [
+        "compiler/search/kernels",
+        "compiler/search/regions",
+    ],
+    "server/tuner/sandbox": [],
+    "server/tuner/run": ["server/tuner/sandbox"],
+    "server/tuner/check": ["server/tuner/run"],
+    "server/tuner/measure": [
+        "server/tuner/run",
+        "server/tuner/sandbox",
+    ],
+    "server/tuner": [
+        "server/tuner/check",
+        "server/tuner/measure",
+        "server/tuner/run",
+        "server/tuner/sandbox",
+    ],
+    "compiler/egraph/graph": [],
+    "compiler/egraph/match": ["compiler/egraph/graph"],
+    "compiler/egraph": [
+        "compiler/egraph/graph",
+        "compiler/egraph/match",
+    ],
+    "compiler/egraph/extract": ["compiler/egraph/graph"],
+    "compiler/rules/decompose": [],
+    "compiler/rules/terms": ["compiler/rules/decompose"],
+    "compiler/rules/families": [
+        "compiler/rules/decompose",
+        "compiler/rules/terms",
+    ],
+    "compiler/rules": [
+        "compiler/rules/families",
+        "compiler/rules/terms",
     ],
 }
 

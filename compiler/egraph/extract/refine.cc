@@ -1,0 +1,161 @@
+// Refinement of a choice by DAG cost: local search with reference counts, so that a change is
+// priced by what it alone brings in and lets go.
+#include <utility>
+
+#include "compiler/egraph/extract/choice_walk.h"
+#include "compiler/egraph/extract/extract.h"
+
+namespace athanor::egraph {
+namespace {
+
+class Refiner {
+ public:
+  Refiner(const EGraph& graph, const Extractor& extractor, Choice* choice)
+      : graph_(graph),
+        extractor_(extractor),
+        choice_(*choice),
+        users_(graph.class_bound()),
+        places_(graph.class_bound(), kNowhere),
+        seen_(graph.class_bound()) {}
+
+  absl::Status Start(absl::Span<const ClassId> roots) {
+    roots_.assign(roots.begin(), roots.end());
+    if (absl::Status s = FindOrder(); !s.ok()) return s;
+    for (const ClassId id : graph_.Classes()) {
+      if (places_[id.value] == kNowhere) choice_.Set(id, extractor_.tree().Get(id));
+    }
+    for (const ClassId root : roots_) Acquire(graph_.Find(root));
+    return absl::OkStatus();
+  }
+
+  // From the roots down. True if any class changed.
+  bool Pass() {
+    bool changed = false;
+    const std::vector<ClassId> order = order_;
+    for (size_t i = order.size(); i-- > 0;) {
+      const bool has_others = graph_.nodes(order[i]).size() > 1;
+      if (has_others && users_[order[i].value] > 0 && Improve(order[i])) changed = true;
+    }
+    return changed;
+  }
+
+ private:
+  static constexpr uint32_t kNowhere = ~uint32_t{0};
+
+  // Order and places of what is needed now.
+  absl::Status FindOrder() {
+    absl::StatusOr<std::vector<ClassId>> order = ChosenOrder(graph_, choice_, roots_);
+    if (!order.ok()) return order.status();
+    for (const ClassId id : order_) places_[id.value] = kNowhere;
+    order_ = *std::move(order);
+    for (size_t i = 0; i < order_.size(); ++i) {
+      places_[order_[i].value] = static_cast<uint32_t>(i);
+    }
+    return absl::OkStatus();
+  }
+
+  double Cost(ClassId id) const { return extractor_.cost(choice_.Get(id)); }
+
+  // One more user of `id`: what that costs.
+  double Acquire(ClassId id) {
+    double cost = 0;
+    work_ = {id};
+    while (!work_.empty()) {
+      const ClassId next = work_.back();
+      work_.pop_back();
+      if (users_[next.value]++ > 0) continue;
+      cost += Cost(next);
+      for (const ClassId child : graph_.children(choice_.Get(next))) work_.push_back(child);
+    }
+    return cost;
+  }
+
+  // One user less: what that saves.
+  double Release(ClassId id) {
+    double cost = 0;
+    work_ = {id};
+    while (!work_.empty()) {
+      const ClassId next = work_.back();
+      work_.pop_back();
+      if (--users_[next.value] > 0) continue;
+      cost += Cost(next);
+      for (const ClassId child : graph_.children(choice_.Get(next))) work_.push_back(child);
+    }
+    return cost;
+  }
+
+  double AcquireChildren(NodeId n) {
+    double cost = 0;
+    for (const ClassId child : graph_.children(n)) cost += Acquire(child);
+    return cost;
+  }
+  double ReleaseChildren(NodeId n) {
+    double cost = 0;
+    for (const ClassId child : graph_.children(n)) cost += Release(child);
+    return cost;
+  }
+
+  // Lets go of the children of the node in use, prices each node without them, and takes the best.
+  bool Improve(ClassId id) {
+    const NodeId current = choice_.Get(id);
+    const double now = extractor_.cost(current) + ReleaseChildren(current);
+    NodeId best = current;
+    double least = now;
+    for (const NodeId n : graph_.nodes(id)) {
+      if (n == current || extractor_.cost(n) >= least || LeadsTo(n, id)) continue;
+      const double cost = extractor_.cost(n) + AcquireChildren(n);
+      ReleaseChildren(n);
+      // Sums in another order differ by rounding: that is no gain.
+      if (cost >= least - 1e-9 * now) continue;
+      best = n;
+      least = cost;
+    }
+    choice_.Set(id, best);
+    AcquireChildren(best);
+    return best != current && FindOrder().ok();
+  }
+
+  // Whether `id` is needed for `n`, or some class on the way is no term. All choices together have
+  // no cycle, those of classes that are not needed included, and this keeps it so.
+  bool LeadsTo(NodeId n, ClassId id) {
+    ++walk_;
+    work_.assign(graph_.children(n).begin(), graph_.children(n).end());
+    while (!work_.empty()) {
+      const ClassId next = work_.back();
+      work_.pop_back();
+      if (next == id || !choice_.Get(next).valid()) return true;
+      // What comes earlier in the order needs nothing later.
+      const bool earlier =
+          places_[next.value] != kNowhere && places_[next.value] < places_[id.value];
+      if (earlier || seen_[next.value] == walk_) continue;
+      seen_[next.value] = walk_;
+      for (const ClassId child : graph_.children(choice_.Get(next))) work_.push_back(child);
+    }
+    return false;
+  }
+
+  const EGraph& graph_;
+  const Extractor& extractor_;
+  Choice& choice_;
+  std::vector<ClassId> roots_;
+  std::vector<uint32_t> users_;   // by class: chosen nodes and roots that need it
+  std::vector<ClassId> order_;    // of needed classes, children first
+  std::vector<uint32_t> places_;  // in the order, by class
+  std::vector<uint32_t> seen_;    // by class: the last walk that met it
+  uint32_t walk_ = 0;
+  std::vector<ClassId> work_;
+};
+
+}  // namespace
+
+absl::Status Extractor::Refine(absl::Span<const ClassId> roots, Choice* choice,
+                               int max_passes) const {
+  choice->Resize(graph_);
+  Refiner refiner(graph_, *this, choice);
+  if (absl::Status s = refiner.Start(roots); !s.ok()) return s;
+  for (int pass = 0; pass < max_passes && refiner.Pass(); ++pass) {
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor::egraph

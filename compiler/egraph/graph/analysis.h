@@ -1,0 +1,146 @@
+// Values attached to e-classes: a semilattice element per class that every node of it agrees with
+// (Willsey et al., egg, POPL 2021, section 4). Shapes, bounds, constants, costs are such values.
+//
+//   class Bounds : public TypedAnalysis<Interval> {
+//     absl::StatusOr<Interval> Make(const EGraph& g, NodeId n) const override;  // from children
+//     absl::StatusOr<DidMerge> Merge(Interval* into, const Interval& from) const override;
+//   };
+//   Bounds bounds;
+//   EGraph graph(&language, &bounds);
+//   bounds.Get(graph, c).low;
+//
+// One e-graph has one analysis; several facts are fields of one value. An analysis belongs to one
+// e-graph, outlives it, and is used from its thread only.
+#ifndef ATHANOR_COMPILER_EGRAPH_GRAPH_ANALYSIS_H_
+#define ATHANOR_COMPILER_EGRAPH_GRAPH_ANALYSIS_H_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/egraph/graph/egraph.h"
+#include "compiler/egraph/graph/ids.h"
+
+namespace athanor::egraph {
+
+// What a merge did to its two sides.
+struct DidMerge {
+  bool into_changed = false;  // the result is not what `into` was
+  bool from_differs = false;  // the result is not what `from` is
+};
+
+// What the engine calls. Users derive from TypedAnalysis.
+class Analysis {
+ public:
+  virtual ~Analysis() = default;
+
+  // Sets the value of the class `id`, new and made of `node` alone. An error refuses the node.
+  virtual absl::Status MakeClass(const EGraph& graph, NodeId node, ClassId id) = 0;
+  // Merges what `node` says now into the value of its class `id`; true if that changed it.
+  virtual absl::StatusOr<bool> Update(const EGraph& graph, NodeId node, ClassId id) = 0;
+  // Merges the value of `from` into that of `into`; the classes are about to become one. An error
+  // refuses the union, and must leave both values as they were.
+  virtual absl::StatusOr<DidMerge> MergeClasses(ClassId into, ClassId from) = 0;
+  // Called during Rebuild for each class that is new or whose value changed; may add nodes and ask
+  // for unions (cause kAnalysis), as constant folding does. It must come to an end by itself:
+  // limits are looked at between rebuilds.
+  virtual void Modify(EGraph* graph, ClassId id) {}
+  // OK if the value of `id` already holds what `node` says.
+  virtual absl::Status CheckFixpoint(const EGraph& graph, NodeId node, ClassId id) const = 0;
+  // Of the values, for the byte limit.
+  virtual size_t Bytes() const = 0;
+  // For pictures; empty for nothing.
+  virtual std::string ValueText(const EGraph& graph, ClassId id) const { return ""; }
+};
+
+// Keeps one Data per class. Merge must be a semilattice join (associative, commutative, idempotent)
+// and values must not grow for ever, else Rebuild does not end.
+template <typename Data>
+class TypedAnalysis : public Analysis {
+ public:
+  // The value of a class, whichever of its ids is given; the default value for no class.
+  const Data& Get(const EGraph& graph, ClassId id) const {
+    static const Data* const kNothing = new Data();
+    const ClassId root = graph.Find(id);
+    return root.value < values_.size() ? values_[root.value] : *kNothing;
+  }
+
+  // What `node` says by itself, from the values of its children.
+  virtual absl::StatusOr<Data> Make(const EGraph& graph, NodeId node) const = 0;
+  // Joins `from` into `into`. On an error, which says why both cannot be one, `into` is untouched.
+  virtual absl::StatusOr<DidMerge> Merge(Data* into, const Data& from) const = 0;
+
+  absl::Status MakeClass(const EGraph& graph, NodeId node, ClassId id) final {
+    absl::StatusOr<Data> value = Make(graph, node);
+    if (!value.ok()) return value.status();
+    if (values_.size() <= id.value) values_.resize(id.value + 1);
+    values_[id.value] = *std::move(value);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> Update(const EGraph& graph, NodeId node, ClassId id) final {
+    const absl::StatusOr<Data> value = Make(graph, node);
+    if (!value.ok()) return value.status();
+    const absl::StatusOr<DidMerge> did = Merge(&values_[id.value], *value);
+    if (!did.ok()) return did.status();
+    return did->into_changed;
+  }
+
+  absl::StatusOr<DidMerge> MergeClasses(ClassId into, ClassId from) final {
+    const absl::StatusOr<DidMerge> did = Merge(&values_[into.value], values_[from.value]);
+    if (did.ok()) values_[from.value] = Data();
+    return did;
+  }
+
+  absl::Status CheckFixpoint(const EGraph& graph, NodeId node, ClassId id) const final {
+    const absl::StatusOr<Data> value = Make(graph, node);
+    if (!value.ok()) return value.status();
+    Data copy = values_[id.value];
+    const absl::StatusOr<DidMerge> did = Merge(&copy, *value);
+    if (!did.ok()) return did.status();
+    if (!did->into_changed) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat("class ", id.value, " lacks what node ", node.value, " says"));
+  }
+
+  // Counts what lies in the values themselves; a Data that owns memory overrides this.
+  size_t Bytes() const override { return values_.capacity() * sizeof(Data); }
+
+ private:
+  std::vector<Data> values_;  // by ClassId; only those of representatives count
+};
+
+// Merges of common lattices, for the fields of a value.
+
+template <typename T>
+DidMerge MergeMin(T* into, const T& from) {
+  const DidMerge did{.into_changed = from < *into, .from_differs = *into < from};
+  if (did.into_changed) *into = from;
+  return did;
+}
+
+template <typename T>
+DidMerge MergeMax(T* into, const T& from) {
+  const DidMerge did{.into_changed = *into < from, .from_differs = from < *into};
+  if (did.into_changed) *into = from;
+  return did;
+}
+
+// An optional that, once known, has one value. `what` names it in the error.
+template <typename Optional>
+absl::StatusOr<DidMerge> MergeKnown(Optional* into, const Optional& from, const std::string& what) {
+  if (*into && from && !(**into == *from)) {
+    return absl::FailedPreconditionError(absl::StrCat(what, " differ"));
+  }
+  const DidMerge did{.into_changed = !*into && from, .from_differs = *into && !from};
+  if (did.into_changed) *into = from;
+  return did;
+}
+
+}  // namespace athanor::egraph
+
+#endif  // ATHANOR_COMPILER_EGRAPH_GRAPH_ANALYSIS_H_

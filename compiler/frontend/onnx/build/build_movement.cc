@@ -1,0 +1,287 @@
+// Movement: every function is one index map, or index maps and selections between them.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/build/build.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr size_t kJoinedAtOnce = 8;
+
+Shape AxesOf(int rank) {
+  Shape axes;
+  for (int i = 0; i < rank; ++i) axes.push_back(Expr::Axis(i));
+  return axes;
+}
+
+Expr Product(const Shape& shape, absl::Span<const int> axes) {
+  Expr product = 1;
+  for (int i : axes) product *= shape[i];
+  return product;
+}
+
+Shape Without(Shape shape, int axis) {
+  shape.erase(shape.begin() + axis);
+  return shape;
+}
+
+bool Divides(const Expr& divisor, const Expr& e) { return FloorDiv(e, divisor) * divisor == e; }
+
+std::vector<int> AxesNotOne(const Shape& shape) {
+  std::vector<int> axes;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (!shape[i].IsConstant(1)) axes.push_back(static_cast<int>(i));
+  }
+  return axes;
+}
+
+int TakeFirst(std::vector<int>* axes) {
+  const int axis = axes->front();
+  axes->erase(axes->begin());
+  return axis;
+}
+
+// Runs of axes of two shapes with equal products, sizes of 1 left out: an element's coordinates
+// within a run depend on its coordinates in the other run only.
+struct Group {
+  std::vector<int> ours, theirs;
+};
+std::vector<Group> GroupAxes(const Shape& a, const Shape& b, const Bounds& bounds) {
+  std::vector<int> left = AxesNotOne(a), right = AxesNotOne(b);
+  std::vector<Group> groups;
+  while (!left.empty() || !right.empty()) {
+    Group group;
+    if (!left.empty()) group.ours.push_back(TakeFirst(&left));
+    if (!right.empty()) group.theirs.push_back(TakeFirst(&right));
+    while (!left.empty() || !right.empty()) {
+      const Expr p = Product(a, group.ours), q = Product(b, group.theirs);
+      if (p == q || bounds.ProvablyEqual(p, q)) break;
+      const bool grow_theirs = !right.empty() && (left.empty() || Divides(q, p));
+      const bool grow_ours = !grow_theirs && !left.empty() && (right.empty() || Divides(p, q));
+      if (grow_ours || (!grow_theirs && !left.empty())) group.ours.push_back(TakeFirst(&left));
+      if (grow_theirs || (!grow_ours && !right.empty())) group.theirs.push_back(TakeFirst(&right));
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+// The operand's coordinates at the flat position of the result's, group by group.
+std::vector<Expr> ReshapeCoordinates(const Shape& from, const Shape& to, const Bounds& bounds) {
+  std::vector<Expr> coordinates(from.size(), Expr(0));
+  for (const Group& group : GroupAxes(from, to, bounds)) {
+    Expr flat = 0;
+    for (int i : group.theirs) flat = flat * to[i] + Expr::Axis(i);
+    Expr below = 1;
+    for (size_t k = group.ours.size(); k-- > 0;) {
+      const int i = group.ours[k];
+      const Expr above = below * from[i];
+      coordinates[i] = FloorDiv(flat, below);
+      if (k > 0) coordinates[i] = coordinates[i] - FloorDiv(flat, above) * from[i];
+      below = above;
+    }
+  }
+  return coordinates;
+}
+
+bool HasEmptyAxis(const Shape& shape) {
+  return std::any_of(shape.begin(), shape.end(), [](const Expr& e) { return e.IsConstant(0); });
+}
+
+}  // namespace
+
+Value OpBuilder::Map(const Value& x, Shape shape, std::vector<Expr> coordinates) {
+  if (!status_.ok()) return FailedValue(x.elem);
+  if (shape == x.shape && coordinates == AxesOf(x.rank())) return x;
+  const NodeId operand = Node(x);
+  if (!status_.ok()) return FailedValue(x.elem);
+  Attrs attrs = {{"map", IndexMap{std::move(shape), std::move(coordinates)}}};
+  absl::StatusOr<NodeId> node = builder_.Add(Op::kIndexMap, {operand}, attrs);
+  if (!node.ok()) {
+    attrs.emplace("fill", Tensor::Zeros(x.dtype(), {}));
+    node = builder_.Add(Op::kIndexMap, {operand}, std::move(attrs));
+    if (node.ok()) ++unproved_;
+  }
+  if (!node.ok()) {
+    Fail(node.status());
+    return FailedValue(x.elem);
+  }
+  Value result = At(*node, x.elem);
+  result.sources = x.sources;
+  return result;
+}
+
+Value OpBuilder::MapOr(const Value& x, Shape shape, std::vector<Expr> coordinates,
+                       const Value& outside) {
+  if (!status_.ok()) return FailedValue(x.elem);
+  Tensor fill = Tensor::Zeros(x.dtype(), {});
+  const bool literal = outside.known != nullptr && outside.known->literal.has_value() &&
+                       outside.known->literal->elements() == 1;
+  if (literal) fill.bytes = outside.known->literal->bytes;
+  const IndexMap map = {std::move(shape), std::move(coordinates)};
+  const Value inside = Raw(Op::kIndexMap, {x}, {{"map", map}, {"fill", fill}}, x.elem);
+  if (literal) return inside;
+  const Value all = Splat(Integer(Elem::kBool, 1), x.shape);
+  const Value mask = Raw(Op::kIndexMap, {all},
+                         {{"map", map}, {"fill", Tensor::Zeros(DType::kBool, {})}}, Elem::kBool);
+  return Select(mask, inside, outside);
+}
+
+Value OpBuilder::Reshape(const Value& x, Shape shape) {
+  if (!status_.ok()) return FailedValue(x.elem);
+  if (shape == x.shape) return x;
+  Expr from = 1, to = 1;
+  for (const Expr& size : x.shape) from *= size;
+  for (const Expr& size : shape) to *= size;
+  if (from != to && !bounds_.ProvablyEqual(from, to)) {
+    Fail(Invalid("a reshape of ", ShapeToString(x.shape), " to ", ShapeToString(shape), ": ",
+                 from.ToString(), " elements become ", to.ToString(),
+                 from.constant() && to.constant()
+                     ? "; the numbers must be equal"
+                     : "; the numbers must be equal for every size of the dims, which is not "
+                       "proved",
+                 hints_.Of({{from, to}})));
+    return FailedValue(x.elem);
+  }
+  if (HasEmptyAxis(x.shape) || HasEmptyAxis(shape)) {
+    return Map(x, std::move(shape), std::vector<Expr>(x.shape.size(), Expr(0)));
+  }
+  std::vector<Expr> coordinates = ReshapeCoordinates(x.shape, shape, bounds_);
+  return Map(x, std::move(shape), std::move(coordinates));
+}
+
+Value OpBuilder::Permute(const Value& x, absl::Span<const int> axes) {
+  if (!status_.ok()) return FailedValue(x.elem);
+  std::vector<int> sorted(axes.begin(), axes.end());
+  std::sort(sorted.begin(), sorted.end());
+  bool once = sorted.size() == x.shape.size();
+  for (size_t i = 0; i < sorted.size() && once; ++i) once = sorted[i] == static_cast<int>(i);
+  if (!once) {
+    Fail(Invalid("a permutation of ", ShapeToString(x.shape), " must name each of its ", x.rank(),
+                 " axes once"));
+    return FailedValue(x.elem);
+  }
+  Shape shape(axes.size());
+  std::vector<Expr> coordinates(axes.size());
+  for (int i = 0; i < x.rank(); ++i) {
+    shape[i] = x.shape[axes[i]];
+    coordinates[axes[i]] = Expr::Axis(i);
+  }
+  return Map(x, std::move(shape), std::move(coordinates));
+}
+
+Value OpBuilder::Squeeze(const Value& x, absl::Span<const int> axes) {
+  if (!status_.ok()) return FailedValue(x.elem);
+  Shape shape;
+  std::vector<Expr> coordinates(x.shape.size(), Expr(0));
+  for (int i = 0; i < x.rank(); ++i) {
+    if (std::find(axes.begin(), axes.end(), i) == axes.end()) {
+      coordinates[i] = Expr::Axis(static_cast<int>(shape.size()));
+      shape.push_back(x.shape[i]);
+    } else if (!x.shape[i].IsConstant(1) && !bounds_.ProvablyEqual(x.shape[i], 1)) {
+      Fail(Invalid("axis ", i, " of ", ShapeToString(x.shape), " is to be removed and has size ",
+                   x.shape[i].ToString(), "; it must be 1",
+                   x.shape[i].constant() ? "" : " for every size of the dims"));
+      return FailedValue(x.elem);
+    }
+  }
+  return Map(x, std::move(shape), std::move(coordinates));
+}
+
+Value OpBuilder::Unsqueeze(const Value& x, absl::Span<const int> axes) {
+  if (!status_.ok()) return FailedValue(x.elem);
+  Shape shape;
+  std::vector<Expr> coordinates;
+  const int rank = x.rank() + static_cast<int>(axes.size());
+  for (int i = 0; i < rank; ++i) {
+    if (std::find(axes.begin(), axes.end(), i) != axes.end()) {
+      shape.push_back(1);
+    } else if (coordinates.size() < x.shape.size()) {
+      shape.push_back(x.shape[coordinates.size()]);
+      coordinates.push_back(Expr::Axis(i));
+    } else {
+      Fail(Invalid("new axes of a value of rank ", x.rank(), " must be different and in [0, ",
+                   rank - 1, "]"));
+      return FailedValue(x.elem);
+    }
+  }
+  return Map(x, std::move(shape), std::move(coordinates));
+}
+
+Value OpBuilder::Slice(const Value& x, int axis, Expr begin, Expr size, int64_t step) {
+  if (!status_.ok()) return FailedValue(x.elem);
+  Shape shape = x.shape;
+  shape[axis] = std::move(size);
+  std::vector<Expr> coordinates = AxesOf(x.rank());
+  coordinates[axis] = begin + Expr(step) * Expr::Axis(axis);
+  return Map(x, std::move(shape), std::move(coordinates));
+}
+
+Value OpBuilder::Reverse(const Value& x, int axis) {
+  if (!status_.ok()) return FailedValue(x.elem);
+  return Slice(x, axis, x.shape[axis] - 1, x.shape[axis], -1);
+}
+
+Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
+  if (!status_.ok()) return FailedValue(parts.empty() ? Elem::kFloat : parts[0].elem);
+  const Value& first = parts[0];
+  std::vector<Value> kept;
+  for (const Value& part : parts) {
+    if (part.elem != first.elem || part.rank() != first.rank()) {
+      Fail(Invalid("joined values must have one element type and one rank, not ",
+                   ElemName(first.elem), ShapeToString(first.shape), " and ", ElemName(part.elem),
+                   ShapeToString(part.shape)));
+      return FailedValue(first.elem);
+    }
+    for (int i = 0; i < first.rank(); ++i) {
+      if (i == axis || bounds_.ProvablyEqual(part.shape[i], first.shape[i])) continue;
+      Fail(Invalid("values joined along axis ", axis, " have shapes ", ShapeToString(first.shape),
+                   " and ", ShapeToString(part.shape), ": axis ", i, " must be equal",
+                   first.shape[i].constant() && part.shape[i].constant()
+                       ? ""
+                       : " for every size of the dims, which is not proved",
+                   hints_.Of(Without(first.shape, axis), Without(part.shape, axis))));
+      return FailedValue(first.elem);
+    }
+    if (!part.shape[axis].IsConstant(0)) kept.push_back(part);
+  }
+  if (kept.empty()) return first;
+  // In layers, so that an element is chosen out of few.
+  while (kept.size() > kJoinedAtOnce) {
+    std::vector<Value> joined;
+    for (size_t i = 0; i < kept.size(); i += kJoinedAtOnce) {
+      const size_t count = std::min(kJoinedAtOnce, kept.size() - i);
+      joined.push_back(Concat(absl::MakeConstSpan(kept).subspan(i, count), axis));
+    }
+    if (!status_.ok()) return FailedValue(first.elem);
+    kept = std::move(joined);
+  }
+  if (kept.size() == 1) return kept[0];
+  Shape shape = kept[0].shape;
+  std::vector<Expr> begins;
+  shape[axis] = 0;
+  for (const Value& part : kept) {
+    begins.push_back(shape[axis]);
+    shape[axis] += part.shape[axis];
+  }
+  const Value position = Iota(Elem::kInt64, shape, axis);
+  Value result;
+  for (size_t k = kept.size(); k-- > 0;) {
+    std::vector<Expr> coordinates = AxesOf(first.rank());
+    coordinates[axis] = coordinates[axis] - begins[k];
+    const Value spread =
+        Raw(Op::kIndexMap, {kept[k]},
+            {{"map", IndexMap{shape, coordinates}}, {"fill", Tensor::Zeros(first.dtype(), {})}},
+            first.elem);
+    result = k + 1 == kept.size()
+                 ? spread
+                 : Select(Less(position, Size(Elem::kInt64, begins[k + 1], shape)), spread, result);
+  }
+  return result;
+}
+
+}  // namespace athanor::onnx

@@ -1,0 +1,162 @@
+#include "compiler/frontend/onnx/fold/fold.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "compiler/ir/graph/attr_exprs.h"
+
+namespace athanor::onnx {
+namespace {
+
+// What looking at a node costs, in elements visited.
+constexpr int64_t kNodeWork = 100;
+
+// nullopt unless every size is a number and their product within `limit`.
+std::optional<int64_t> Elements(const Shape& shape, int64_t limit) {
+  int64_t elements = 1;
+  bool empty = false;
+  for (const Expr& size : shape) {
+    const std::optional<int64_t> n = size.constant();
+    if (!n || *n < 0) return std::nullopt;
+    empty = empty || *n == 0;
+    if (*n > 0 && elements > limit / *n) elements = limit + 1;
+    if (*n > 0 && elements <= limit) elements *= *n;
+  }
+  if (empty) return 0;
+  return elements <= limit ? std::optional(elements) : std::nullopt;
+}
+
+// Dims occur in shapes, sizes and index maps.
+bool UsesDims(const Node& node) {
+  std::set<std::string> symbols;
+  for (const Expr& e : node.type.shape) e.CollectSymbols(&symbols);
+  ForEachExpr(node.attrs, [&](const Expr& e) { e.CollectSymbols(&symbols); });
+  return std::any_of(symbols.begin(), symbols.end(),
+                     [](const std::string& symbol) { return symbol[0] != '$'; });
+}
+
+// Composites that visit each element a few times.
+bool IsLinear(Op op) {
+  switch (op) {
+    case Op::kSigmoid:
+    case Op::kGelu:
+    case Op::kSilu:
+    case Op::kRelu:
+    case Op::kSoftmax:
+    case Op::kLayerNorm:
+    case Op::kRmsNorm:
+    case Op::kTopK:
+      return true;
+    default:
+      return OpInfo(op).op_class != OpClass::kComposite;
+  }
+}
+
+// What the reference evaluator visits for a node, about: each element of the result and of every
+// operand, and what is paired.
+std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
+  if (node.op == Op::kScan) return std::nullopt;  // its steps have no bound
+  std::optional<int64_t> work = Elements(node.type.shape, limit);
+  if (!work) return std::nullopt;
+  for (NodeId operand : node.inputs) {
+    const std::optional<int64_t> elements = Elements(graph.node(operand).type.shape, limit);
+    if (!elements) return std::nullopt;
+    *work += *elements;
+  }
+  if (!IsLinear(node.op) && !node.inputs.empty()) {
+    // For each element a row of an operand is read; no row is longer than the longest of them. A
+    // convolution visits its weight, the padding's part too.
+    const int64_t result = *Elements(node.type.shape, limit);
+    int64_t row = 0;
+    for (NodeId operand : node.inputs) {
+      row = std::max(row, *Elements(graph.node(operand).type.shape, limit));
+    }
+    if (row > 0 && result > limit / row) return std::nullopt;
+    *work += result * row;
+  }
+  return *work <= limit ? work : std::nullopt;
+}
+
+}  // namespace
+
+void Folder::Classify(const Graph& graph) {
+  for (size_t id = literal_.size(); id < graph.nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
+    bool literal = node.op != Op::kInput && node.op != Op::kParameter && !UsesDims(node);
+    for (NodeId operand : node.inputs) literal = literal && literal_[operand];
+    literal_.push_back(literal);
+  }
+}
+
+// What needs the node needs as much and more: it is no literal any more, so that a chain of nodes
+// behind it is not gone through again for each of them.
+std::nullopt_t Folder::GiveUp(NodeId node) {
+  literal_[node] = false;
+  return std::nullopt;
+}
+
+std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most) {
+  Classify(graph);
+  if (cancelled_ || !literal_[node]) return std::nullopt;
+  const TensorType& type = graph.node(node).type;
+  const std::optional<int64_t> elements =
+      Elements(type.shape, std::min(most, limits_.max_result_bytes));
+  if (!elements || *elements * DTypeBytes(type.dtype) > limits_.max_result_bytes) {
+    return std::nullopt;
+  }
+  // What it needs, itself first.
+  std::vector<NodeId> needed = {node};
+  std::set<NodeId> seen = {node};
+  int64_t work = 0, bytes = 0;
+  for (size_t i = 0; i < needed.size(); ++i) {
+    const Node& one = graph.node(needed[i]);
+    const std::optional<int64_t> visits =
+        WorkOf(graph, one, std::min(limits_.max_node_work, limits_.max_work - work_));
+    bool fits = visits.has_value();
+    if (fits) {
+      work += *visits;
+      bytes += *Elements(one.type.shape, limits_.max_work) * DTypeBytes(one.type.dtype);
+      fits = work <= limits_.max_work - work_ && bytes <= limits_.max_bytes;
+    }
+    if (!fits) {
+      // Others may go over the same nodes.
+      work_ += std::min(limits_.max_work - work_, static_cast<int64_t>(i) * kNodeWork);
+      return GiveUp(node);
+    }
+    for (NodeId operand : one.inputs) {
+      if (seen.insert(operand).second) needed.push_back(operand);
+    }
+  }
+  std::sort(needed.begin(), needed.end());  // operands first
+  work_ += work;
+  absl::StatusOr<Tensor> value = Evaluate(graph, needed);
+  if (cancelled_) return std::nullopt;
+  if (!value.ok()) return GiveUp(node);
+  if (bytes_ + static_cast<int64_t>(value->bytes.size()) > limits_.max_bytes) return std::nullopt;
+  bytes_ += static_cast<int64_t>(value->bytes.size());
+  return *std::move(value);
+}
+
+// The value of the last of `needed`, which holds operands before what needs them.
+absl::StatusOr<Tensor> Folder::Evaluate(const Graph& graph, const std::vector<NodeId>& needed) {
+  std::map<NodeId, Tensor> values;
+  for (NodeId id : needed) {
+    cancelled_ = cancelled_ || (asks_ && asks_());
+    if (cancelled_) return absl::CancelledError("the import was cancelled");
+    const Node& node = graph.node(id);
+    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(node.type.shape, {});
+    if (!shape.ok()) return shape.status();
+    std::vector<const Tensor*> operands;
+    for (NodeId operand : node.inputs) operands.push_back(&values.at(operand));
+    Tensor value = Tensor::Zeros(node.type.dtype, *std::move(shape));
+    absl::Status status = OpInfo(node.op).reference(operands, node.attrs, {}, &value);
+    if (!status.ok()) return status;
+    values.emplace(id, std::move(value));
+  }
+  return std::move(values.at(needed.back()));
+}
+
+}  // namespace athanor::onnx

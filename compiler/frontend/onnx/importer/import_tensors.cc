@@ -1,0 +1,170 @@
+// Tensors of the file as values: small ones known, others parameters.
+#include <string>
+#include <utility>
+
+#include "compiler/frontend/onnx/importer/importer.h"
+#include "compiler/frontend/onnx/known/sizes.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+// Integers of at most so many elements may be shapes, axes, indices; floats scales and bounds.
+constexpr int64_t kMostKnownIntegers = 1024;
+constexpr int64_t kMostKnownFloats = 64;
+constexpr size_t kMostNotes = 1000;  // kept; those beyond are counted
+
+bool IsKnownAtImport(const StoredTensor& stored) {
+  const DType carrier = CarrierOf(stored.elem);
+  const bool whole = carrier == DType::kBool || IsInteger(carrier);
+  return stored.elements <= (whole ? kMostKnownIntegers : kMostKnownFloats);
+}
+
+}  // namespace
+
+void Importer::Note(std::string text, bool of_output) {
+  if (noted_.contains(text)) return;
+  if (notes_.size() >= kMostNotes && !of_output) {
+    ++notes_left_out_;
+    return;
+  }
+  noted_.insert(text);
+  notes_.insert(of_output ? notes_.begin() + output_notes_++ : notes_.end(), std::move(text));
+}
+
+// Our names: printable, unique, as near to the file's as that allows.
+std::string Importer::UniqueName(std::string_view name) {
+  std::string base;
+  for (char c : name.substr(0, options_.limits.graph.max_name_bytes / 2)) {
+    const auto byte = static_cast<unsigned char>(c);
+    base += byte < 0x20 || byte == 0x7F ? '_' : c;
+  }
+  if (base.empty()) base = "value";
+  if (!IsValidUtf8(base)) {
+    for (char& c : base) {
+      if (static_cast<unsigned char>(c) >= 0x80) c = '_';
+    }
+  }
+  auto [it, added] = names_.emplace(base, 0);
+  std::string unique = base;
+  while (!added) {
+    unique = Cat(base, "_", ++it->second);
+    added = names_.emplace(unique, 0).second;
+  }
+  return unique;
+}
+
+NodeId Importer::AddDeclared(Op op, std::string name, TensorType type) {
+  graph_.nodes.push_back({op, {}, {}, std::move(type), std::move(name)});
+  return static_cast<NodeId>(graph_.nodes.size() - 1);
+}
+
+absl::StatusOr<Value> Importer::ValueOf(const ::onnx::TensorProto& tensor, std::string_view name) {
+  auto found = tensors_.find(&tensor);
+  if (found != tensors_.end()) return found->second;
+  absl::StatusOr<Value> value = MakeValue(tensor, name);
+  if (value.ok()) tensors_.emplace(&tensor, *value);
+  return value;
+}
+
+absl::StatusOr<Value> Importer::MakeValue(const ::onnx::TensorProto& tensor,
+                                          std::string_view name) {
+  absl::StatusOr<StoredTensor> stored = DescribeTensor(tensor, model_.lifted, model_.files);
+  if (!stored.ok()) return stored.status();
+  if (stored->payload && stored->payload->file != 0) external_.push_back(*stored);
+  if (!IsKnownAtImport(*stored) || stored->elements > MostKnown()) {
+    return MakeParameter(*std::move(stored), name);
+  }
+  absl::StatusOr<Tensor> literal = ReadTensor(*stored, reader_);
+  if (!literal.ok()) return literal.status();
+  Value value;
+  value.elem = stored->elem;
+  value.shape.assign(stored->shape.begin(), stored->shape.end());
+  value.known = std::make_shared<const Known>(KnownOf(*std::move(literal)));
+  known_ += static_cast<int64_t>(value.known->sizes.size());
+  return value;
+}
+
+absl::StatusOr<Value> Importer::MakeParameter(StoredTensor stored, std::string_view name) {
+  const Elem elem = stored.elem;
+  const Shape shape(stored.shape.begin(), stored.shape.end());
+  const bool packed = stored.form == PayloadForm::kPacked;
+  const TensorType type = packed ? TensorType{DType::kU8, {Expr(stored.stored_bytes())}}
+                                 : TensorType{CarrierOf(elem), shape};
+  const NodeId node = AddDeclared(Op::kParameter, UniqueName(name), type);
+  parameters_.emplace_back(node, std::move(stored));
+  const Value stated = b_->At(node, packed ? Elem::kUInt8 : elem);
+  const Value value = packed ? Unpacked(stated, elem, shape) : stated;
+  if (absl::Status s = b_->TakeStatus(); !s.ok()) return s;
+  return value;
+}
+
+// Elements of less than a byte, one after the other from the lowest bits up.
+Value Importer::Unpacked(const Value& bytes, Elem elem, const Shape& shape) {
+  OpBuilder& b = *b_;
+  const int64_t bits = Row(elem).bits;
+  Expr count = 1;
+  for (const Expr& size : shape) count *= size;
+  const Shape flat = {count};
+  const Expr first_bit = Expr(bits) * Expr::Axis(0);
+  // Of 16 bits, so that an element may begin in one byte and end in the next.
+  const Value low = b.Cast(b.Map(bytes, flat, {FloorDiv(first_bit, 8)}), Elem::kUInt16);
+  Value word = low;
+  if (8 % bits != 0) {
+    const Value next =
+        b.MapOr(bytes, flat, {FloorDiv(first_bit, 8) + 1}, b.Integer(Elem::kUInt8, 0));
+    const Value high = b.Binary(Op::kShift, b.Cast(next, Elem::kUInt16),
+                                b.Integer(Elem::kUInt16, 8), {{"direction", "left"}});
+    word = b.Or(low, high);
+  }
+  Tensor shifts = Tensor::Zeros(DType::kU16, {8});  // the pattern repeats after 8 elements
+  for (int64_t i = 0; i < 8; ++i) shifts.data<uint16_t>()[i] = static_cast<uint16_t>(bits * i % 8);
+  const Value shift =
+      b.Map(b.Literal(Elem::kUInt16, std::move(shifts)), flat, {Mod(Expr::Axis(0), 8)});
+  word = b.Binary(Op::kShift, word, shift, {{"direction", "right"}});
+  word = b.And(word, b.Integer(Elem::kUInt16, (int64_t{1} << bits) - 1));
+  Value value;
+  if (Row(elem).low < 0) {  // the highest bit counts negatively
+    const int64_t half = int64_t{1} << (bits - 1);
+    value = b.Cast(word, Elem::kInt8);
+    value = b.Binary(Op::kXor, value, b.Integer(Elem::kInt8, half));
+    value = b.Sub(value, b.Integer(Elem::kInt8, half));
+  } else {
+    value = b.Cast(word, Elem::kUInt8);
+  }
+  value = b.Reshape(value, shape);
+  value.elem = elem;
+  return value;
+}
+
+absl::Status Importer::AddInitializers(const GraphProto& graph, Scope* scope, const Frame& frame) {
+  for (const ::onnx::TensorProto& tensor : graph.initializer()) {
+    absl::StatusOr<Value> value = Value();
+    if (frame.check_only) {
+      value->poisoned = true;
+    } else {
+      value = ValueOf(tensor, frame.path + tensor.name());
+    }
+    if (!value.ok()) {
+      if (EndsImport(value.status())) return value.status();
+      Refuse(
+          nullptr, frame, 0,
+          Prefixed(Cat("initializer ", Quoted(frame.path + tensor.name()), ": "), value.status()));
+      value = Value();
+      value->poisoned = true;
+    }
+    scope->Define(tensor.name(), *std::move(value));
+  }
+  for (const ::onnx::SparseTensorProto& tensor : graph.sparse_initializer()) {
+    const std::string& name = tensor.values().name();
+    Refuse(nullptr, frame, 0,
+           Unimplemented("initializer ", Quoted(frame.path + name),
+                         " is sparse, which is not read; store it dense"));
+    Value poisoned;
+    poisoned.poisoned = true;
+    scope->Define(name, std::move(poisoned));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor::onnx

@@ -1,0 +1,114 @@
+// The refusals of a model as one status.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/importer/import.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr size_t kMostNames = 8;  // of a group's nodes
+
+// Nodes that are refused for one reason.
+struct Group {
+  std::string op;  // "Softmax-13", or empty
+  std::string reason;
+  std::vector<const Refusal*> nodes;
+};
+
+std::string OpText(const Refusal& refusal) {
+  if (refusal.op.empty()) return "";
+  std::string text;
+  if (!refusal.domain.empty()) text = Cat(refusal.domain, ".");
+  text += refusal.op;
+  if (refusal.version > 0) text += Cat("-", refusal.version);
+  return text;
+}
+
+std::vector<Group> GroupsOf(absl::Span<const Refusal> refusals) {
+  std::vector<Group> groups;
+  std::map<std::pair<std::string, std::string>, size_t> by_key;
+  for (const Refusal& refusal : refusals) {
+    std::string op = OpText(refusal);
+    auto [it, added] = by_key.emplace(std::pair(op, refusal.reason), groups.size());
+    if (added) groups.push_back({std::move(op), refusal.reason, {}});
+    groups[it->second].nodes.push_back(&refusal);
+  }
+  return groups;
+}
+
+std::string Cut(const std::string& text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  size_t end = bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return Cat(text.substr(0, end), "...");
+}
+
+std::string GroupText(const Group& group, size_t names, size_t reason_bytes) {
+  std::string text = group.op;
+  std::string nodes;
+  size_t shown = 0;
+  for (const Refusal* refusal : group.nodes) {
+    if (refusal->node.empty() || shown == names) continue;
+    nodes += Cat(shown == 0 ? "" : ", ", Quoted(refusal->node));
+    ++shown;
+  }
+  if (shown > 0 && shown < group.nodes.size()) {
+    nodes += Cat(" and ", group.nodes.size() - shown, " more");
+  }
+  if (shown > 0) text += Cat(text.empty() ? "(" : " (", nodes, ")");
+  if (reason_bytes == 0) return text;
+  return Cat(text, text.empty() ? "" : ": ", Cut(group.reason, reason_bytes));
+}
+
+std::string Text(absl::Span<const Group> groups, size_t count, size_t names, size_t reason_bytes) {
+  std::string text;
+  if (count > 1) {
+    text = Cat(count, count == groups.size() ? " refusals: "
+                                             : Cat(" refusals of ", groups.size(), " kinds: "));
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    text += Cat(i == 0 ? "" : "; ", GroupText(groups[i], names, reason_bytes));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::Status ToStatus(absl::Span<const Refusal> refusals, size_t bytes) {
+  if (refusals.empty()) return absl::OkStatus();
+  const bool invalid = std::any_of(refusals.begin(), refusals.end(), [](const Refusal& r) {
+    return r.code == absl::StatusCode::kInvalidArgument;
+  });
+  const absl::StatusCode code =
+      invalid ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnimplemented;
+  const std::vector<Group> groups = GroupsOf(refusals);
+  std::string text;
+  // First fewer nodes of each group, then less of each reason.
+  for (auto [names, reason] : {std::pair<size_t, size_t>{kMostNames, 4096},
+                               {3, 4096},
+                               {1, 4096},
+                               {1, 400},
+                               {1, 200},
+                               {1, 100},
+                               {1, 50},
+                               {0, 50},
+                               {0, 0}}) {
+    text = Text(groups, refusals.size(), names, reason);
+    if (text.size() <= bytes) break;
+  }
+  if (text.size() > bytes) {  // the ops alone, each once
+    std::set<std::string> ops;
+    for (const Group& group : groups) ops.insert(group.op);
+    text = Cat(refusals.size(), " refusals of ", groups.size(), " kinds:");
+    for (const std::string& op : ops) text += Cat(" ", op);
+  }
+  if (text.size() > bytes) text = Cut(text, bytes > 3 ? bytes - 3 : 0);
+  return absl::Status(code, text);
+}
+
+}  // namespace athanor::onnx

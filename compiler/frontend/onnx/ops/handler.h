@@ -1,0 +1,140 @@
+// What an op of ONNX becomes: one row per op and version from which its code differs.
+//
+//   absl::Status Softplus(HandlerContext& c) {
+//     const Value x = c.b().Up(c.In(0));
+//     ...
+//     c.Set(0, c.b().Cast(y, c.In(0).elem));
+//     return absl::OkStatus();            // the builder's own failures are looked at by the caller
+//   }
+//   constexpr HandlerRow kRows[] = {{"", "Softplus", 1, Softplus}};
+//
+// Before a handler runs, its schema (schema_types.inc) was held against the node: number of
+// operands, element types, attributes by name and kind. Handlers decide the rest.
+#ifndef ATHANOR_COMPILER_FRONTEND_ONNX_OPS_HANDLER_H_
+#define ATHANOR_COMPILER_FRONTEND_ONNX_OPS_HANDLER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/frontend/onnx/build/build.h"
+#include "compiler/frontend/onnx/model/value.h"
+#include "proto/onnx/onnx.pb.h"
+
+namespace athanor::onnx {
+
+// Why a node, or what belongs to no node, is not taken. All of a model's are collected.
+struct Refusal {
+  absl::StatusCode code = absl::StatusCode::kUnimplemented;  // or kInvalidArgument
+  std::string node;        // as NodeName; inside others "loop1/then_branch/add_3"; may be empty
+  std::string domain, op;  // may be empty
+  int64_t version = 0;     // of the schema it is held against; 0: there is none
+  std::string reason;      // without the node's name
+  // Graph inputs whose values, given at upload, would settle it.
+  std::vector<std::string> inputs;
+};
+
+// One node of ONNX and where it is. Valid during the handler's call.
+class HandlerContext {
+ public:
+  virtual ~HandlerContext() = default;
+
+  virtual OpBuilder& b() = 0;
+  virtual const ::onnx::NodeProto& node() const = 0;
+  virtual int64_t version() const = 0;  // since_version of its schema
+
+  // Operands and results as the node lists them, omitted ones at the end dropped.
+  virtual int inputs() const = 0;
+  virtual int outputs() const = 0;
+  virtual bool Has(int i) const = 0;         // operand i is given
+  virtual bool Wants(int o) const = 0;       // result o has a name
+  virtual const Value& In(int i) const = 0;  // REQUIRES: Has(i)
+  virtual void Set(int o, Value value) = 0;  // of each wanted result, once
+
+  // Attributes, the schema's default where absent. REQUIRES: the schema has it, of that kind
+  virtual bool Given(std::string_view name) const = 0;
+  virtual int64_t Int(std::string_view name) const = 0;
+  virtual double Float(std::string_view name) const = 0;  // the file's f32
+  virtual std::string String(std::string_view name) const = 0;
+  virtual std::vector<int64_t> Ints(std::string_view name) const = 0;
+  virtual std::vector<double> Floats(std::string_view name) const = 0;
+  virtual std::vector<std::string> Strings(std::string_view name) const = 0;
+  virtual absl::StatusOr<Value> TensorAttr(std::string_view name) const = 0;  // known
+  virtual const ::onnx::GraphProto& GraphAttr(std::string_view name) const = 0;
+  // One of `allowed`, else INVALID_ARGUMENT with them.
+  virtual absl::StatusOr<std::string> OneOf(std::string_view name,
+                                            absl::Span<const std::string_view> allowed) const = 0;
+
+  // Contents of operand i, which the result's structure depends on; `what` is its name in the
+  // schema. The failure says that only a request tells them, and which inputs they flow from.
+  virtual absl::StatusOr<std::vector<Expr>> Sizes(int i, std::string_view what) const = 0;
+  virtual absl::StatusOr<std::vector<int64_t>> Integers(int i, std::string_view what) const = 0;
+  virtual absl::StatusOr<std::vector<double>> Numbers(int i, std::string_view what) const = 0;
+  // A scalar or a vector of one element.
+  virtual absl::StatusOr<Expr> OneSize(int i, std::string_view what) const = 0;
+  // -rank <= axis < rank, as one from 0.
+  virtual absl::StatusOr<int> Axis(int64_t axis, int rank) const = 0;
+  virtual absl::StatusOr<std::vector<int>> Axes(absl::Span<const int64_t> axes, int rank) const = 0;
+
+  // A sub-graph in place: its inputs are `inputs`, names from outside are seen. Its nodes are
+  // refused one by one like the graph's.
+  virtual absl::StatusOr<std::vector<Value>> Inline(const ::onnx::GraphProto& graph,
+                                                    absl::Span<const Value> inputs,
+                                                    std::string_view label) = 0;
+  // As Inline, but what is refused inside is forgotten, and nullopt is returned: there is another
+  // way. A status ends the import.
+  virtual absl::StatusOr<std::optional<std::vector<Value>>> TryInline(
+      const ::onnx::GraphProto& graph, absl::Span<const Value> inputs, std::string_view label) = 0;
+  // What the node's sub-graphs see under a name they do not define; null: nothing.
+  virtual const Value* Outer(std::string_view name) = 0;
+  // How many more nodes may be made by unrolling.
+  virtual int64_t unroll_left() const = 0;
+  virtual std::optional<uint64_t> random_seed() const = 0;
+  virtual void Note(std::string text) = 0;  // for Model.notes
+};
+
+using Handler = absl::Status (*)(HandlerContext& c);
+
+struct HandlerRow {
+  std::string_view domain;  // "", "com.microsoft" or "ai.onnx.preview"
+  std::string_view op;
+  int since = 1;  // the first schema version this code reads
+  Handler handler = nullptr;
+  std::string_view refused = {};  // why there is none: "sequence", "string", "training", ...
+};
+
+// The families' rows, one function per file.
+absl::Span<const HandlerRow> ElementwiseRows();
+absl::Span<const HandlerRow> CastRows();
+absl::Span<const HandlerRow> QuantisedRows();
+absl::Span<const HandlerRow> ReduceRows();
+absl::Span<const HandlerRow> NormRows();
+absl::Span<const HandlerRow> LossRows();
+absl::Span<const HandlerRow> RandomRows();
+absl::Span<const HandlerRow> ShapeRows();
+absl::Span<const HandlerRow> MovementRows();
+absl::Span<const HandlerRow> IndexRows();
+absl::Span<const HandlerRow> ResizeRows();
+absl::Span<const HandlerRow> LinearRows();
+absl::Span<const HandlerRow> SignalRows();
+absl::Span<const HandlerRow> SortRows();
+absl::Span<const HandlerRow> WindowRows();
+absl::Span<const HandlerRow> AttentionRows();
+absl::Span<const HandlerRow> RecurrentRows();
+absl::Span<const HandlerRow> ControlRows();
+absl::Span<const HandlerRow> MicrosoftRows();
+absl::Span<const HandlerRow> PreviewRows();
+absl::Span<const HandlerRow> NgramRows();
+absl::Span<const HandlerRow> RefusedRows();
+
+// The row whose code reads this schema version; null: the op is not known.
+const HandlerRow* FindHandler(std::string_view domain, std::string_view op, int64_t version);
+std::vector<std::string_view> KnownOpNames(std::string_view domain);
+
+}  // namespace athanor::onnx
+
+#endif  // ATHANOR_COMPILER_FRONTEND_ONNX_OPS_HANDLER_H_

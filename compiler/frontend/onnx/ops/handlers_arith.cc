@@ -1,0 +1,64 @@
+#include "compiler/frontend/onnx/ops/handlers_arith.h"
+
+#include <vector>
+
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+
+absl::Status SameShape(HandlerContext& c, absl::Span<const Value> values) {
+  const Shape& first = values[0].shape;
+  for (const Value& v : values) {
+    bool same = v.shape.size() == first.size();
+    for (size_t i = 0; same && i < first.size(); ++i) {
+      same = c.b().bounds().ProvablyEqual(v.shape[i], first[i]);
+    }
+    if (!same) {
+      return Invalid("operands have shapes ", ShapeToString(first), " and ", ShapeToString(v.shape),
+                     "; they must be provably equal");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Value> ScalarOperand(HandlerContext& c, int i, std::string_view what) {
+  const Value& v = c.In(i);
+  if (v.rank() == 0) return v;
+  for (const Expr& size : v.shape) {
+    if (!c.b().bounds().ProvablyEqual(size, 1)) {
+      return Invalid(what, " has shape ", ShapeToString(v.shape), "; it must be one number");
+    }
+  }
+  return c.b().Reshape(v, {});
+}
+
+Value LogSoftmaxAlong(OpBuilder& b, const Value& x, int axis) {
+  const Value wide = b.Up(x);
+  const Value shifted = b.Sub(wide, b.Reduce(Op::kMaxReduce, wide, {axis}, /*keepdims=*/true));
+  const Value sum = b.Reduce(Op::kSumReduce, b.Unary(Op::kExp, shifted), {axis}, true);
+  return b.Cast(b.Sub(shifted, b.Unary(Op::kLog, sum)), x.elem);
+}
+
+absl::StatusOr<Elem> ElemAttr(HandlerContext& c, std::string_view name) {
+  const int64_t number = c.Int(name);
+  if (number > 0 && number <= 64) {
+    if (const std::optional<Elem> elem = ElemOf(number)) {
+      if (Row(*elem).carry != Carry::kNone) return *elem;
+      return Unimplemented(name, "=", number, " is ", ElemName(*elem), ", which is not served");
+    }
+  }
+  return Invalid(name, "=", number, " is no element type of ONNX");
+}
+
+absl::Span<const HandlerRow> ElementwiseRows() {
+  static const auto& rows = *[] {
+    auto* all = new std::vector<HandlerRow>;
+    for (const auto part : {ElementwiseUnaryRows(), ElementwiseBinaryRows()}) {
+      all->insert(all->end(), part.begin(), part.end());
+    }
+    return all;
+  }();
+  return rows;
+}
+
+}  // namespace athanor::onnx

@@ -1,0 +1,93 @@
+// Handlers of the domain ai.onnx.preview: FlexAttention.
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handler.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+// Each head of keys or values for as many heads of queries as share it.
+absl::StatusOr<Value> PerQueryHead(OpBuilder& b, const Value& x, const Expr& heads) {
+  if (b.bounds().ProvablyEqual(x.shape[1], heads)) return x;
+  const std::optional<int64_t> queries = heads.constant(), keys = x.shape[1].constant();
+  if (!queries || !keys || *keys == 0 || *queries % *keys != 0) {
+    return Invalid("it has ", heads.ToString(), " heads of queries for ", x.shape[1].ToString(),
+                   " of keys and values; it must be a multiple of them");
+  }
+  Shape shape = x.shape;
+  shape[1] = heads;
+  return b.Map(x, std::move(shape),
+               {Expr::Axis(0), FloorDiv(Expr::Axis(1), Expr(*queries / *keys)), Expr::Axis(2),
+                Expr::Axis(3)});
+}
+
+// A sub-graph that changes scores or probabilities, shape and type kept.
+absl::StatusOr<Value> Modified(HandlerContext& c, std::string_view name, Value x) {
+  if (!c.Given(name) || !c.b().status().ok()) return x;
+  absl::StatusOr<std::vector<Value>> results = c.Inline(c.GraphAttr(name), {x}, name);
+  if (!results.ok()) return results.status();
+  if (results->size() != 1) {
+    return Invalid("graph ", Quoted(name), " has ", results->size(), " outputs; it must have one");
+  }
+  const Value& y = results->front();
+  bool same = y.elem == x.elem && y.rank() == x.rank();
+  for (int i = 0; same && i < x.rank(); ++i) {
+    same = c.b().bounds().ProvablyEqual(x.shape[i], y.shape[i]);
+  }
+  if (same) return y;
+  return Invalid("graph ", Quoted(name), " makes ", ElemName(y.elem), ShapeToString(y.shape),
+                 " of ", ElemName(x.elem), ShapeToString(x.shape), "; shape and type must stay");
+}
+
+// Accumulated and rounded once, in the softmax's type throughout.
+absl::Status FlexAttention(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  for (int i = 0; i < 3; ++i) {
+    if (c.In(i).rank() == 4) continue;
+    return Invalid("operand ", i, " has rank ", c.In(i).rank(),
+                   "; it must be 4: batch, heads, sequence, size of a head");
+  }
+  const Value& q = c.In(0);
+  Elem wide = q.elem == Elem::kDouble ? Elem::kDouble : Elem::kFloat;
+  if (c.Given("softmax_precision")) {
+    const std::optional<Elem> given = ElemOf(c.Int("softmax_precision"));
+    if (!given || !IsFloat(CarrierOf(*given)) || !Computes(CarrierOf(*given))) {
+      return Invalid("attribute \"softmax_precision\" is ", c.Int("softmax_precision"),
+                     "; it must be the number of a float type");
+    }
+    wide = *given;
+  }
+  const absl::StatusOr<Value> k = PerQueryHead(b, b.Cast(c.In(1), wide), q.shape[1]);
+  if (!k.ok()) return k.status();
+  const absl::StatusOr<Value> v = PerQueryHead(b, b.Cast(c.In(2), wide), q.shape[1]);
+  if (!v.ok()) return v.status();
+  Value scale = b.Scalar(Elem::kFloat, 1);
+  if (c.Given("scale")) {
+    scale = b.Scalar(Elem::kFloat, c.Float("scale"));
+  } else {
+    scale = b.Unary(Op::kRecip, b.Unary(Op::kSqrt, b.Size(Elem::kFloat, q.shape[3], {})));
+  }
+  Value scores = b.Contract("bhqe,bhke->bhqk", b.Cast(q, wide), *k);
+  scores = b.Mul(scores, b.Cast(scale, wide));
+  absl::StatusOr<Value> modified = Modified(c, "score_mod", std::move(scores));
+  if (!modified.ok()) return modified.status();
+  Value probabilities = b.Unary(Op::kSoftmax, *modified, {{"axis", int64_t{3}}});
+  modified = Modified(c, "prob_mod", std::move(probabilities));
+  if (!modified.ok()) return modified.status();
+  c.Set(0, b.Cast(b.Contract("bhqk,bhke->bhqe", *modified, *v), q.elem));
+  return absl::OkStatus();
+}
+
+constexpr HandlerRow kRows[] = {{"ai.onnx.preview", "FlexAttention", 1, FlexAttention}};
+
+}  // namespace
+
+absl::Span<const HandlerRow> PreviewRows() { return kRows; }
+
+}  // namespace athanor::onnx

@@ -1,0 +1,55 @@
+// Handlers: conversions between element types.
+#include <string>
+
+#include "compiler/frontend/onnx/ops/handlers_arith.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+absl::StatusOr<CastMode> ModeOf(HandlerContext& c) {
+  CastMode mode;
+  const int64_t version = c.version();
+  if (version < 19) return mode;
+  mode.saturate = c.Int("saturate") != 0;
+  mode.fnuz_keeps_infinity = version < 24;
+  if (version < 24) return mode;
+  const auto round = c.OneOf("round_mode", {"up", "down", "nearest"});
+  if (!round.ok()) return round.status();
+  mode.round = *round == "up"     ? CastMode::Round::kUp
+               : *round == "down" ? CastMode::Round::kDown
+                                  : CastMode::Round::kNearest;
+  return mode;
+}
+
+absl::Status CastTo(HandlerContext& c, Elem to) {
+  const absl::StatusOr<CastMode> mode = ModeOf(c);
+  if (!mode.ok()) return mode.status();
+  c.Set(0, c.b().Cast(c.In(0), to, *mode));
+  return absl::OkStatus();
+}
+
+absl::Status Cast(HandlerContext& c) {
+  const absl::StatusOr<Elem> to = ElemAttr(c, "to");
+  return to.ok() ? CastTo(c, *to) : to.status();
+}
+absl::Status CastLike(HandlerContext& c) { return CastTo(c, c.In(1).elem); }
+
+absl::Status BitCast(HandlerContext& c) {
+  const absl::StatusOr<Elem> to = ElemAttr(c, "to");
+  if (!to.ok()) return to.status();
+  c.Set(0, c.b().Bitcast(c.In(0), *to));
+  return absl::OkStatus();
+}
+
+constexpr HandlerRow kRows[] = {
+    {"", "BitCast", 1, BitCast},
+    {"", "Cast", 6, Cast},
+    {"", "CastLike", 1, CastLike},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> CastRows() { return kRows; }
+
+}  // namespace athanor::onnx

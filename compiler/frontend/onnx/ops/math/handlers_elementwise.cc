@@ -1,0 +1,315 @@
+// Handlers: elementwise functions of one operand, activations.
+#include <limits>
+#include <string>
+
+#include "compiler/frontend/onnx/ops/handler.h"
+#include "compiler/frontend/onnx/ops/handlers_arith.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+template <Op kOp>
+absl::Status Row1(HandlerContext& c) {
+  c.Set(0, c.b().Unary(kOp, c.In(0)));
+  return absl::OkStatus();
+}
+
+// f16 and bf16 in f32, rounded once.
+template <auto kFunction>
+absl::Status Wide(HandlerContext& c) {
+  const Value& x = c.In(0);
+  c.Set(0, c.b().Cast(kFunction(c, c.b().Up(x)), x.elem));
+  return absl::OkStatus();
+}
+template <auto kFunction>
+absl::Status Plain(HandlerContext& c) {
+  c.Set(0, kFunction(c, c.In(0)));
+  return absl::OkStatus();
+}
+
+Value AbsOf(HandlerContext& c, const Value& x) { return c.b().Abs(x); }
+Value NegOf(HandlerContext& c, const Value& x) { return c.b().Neg(x); }
+Value IsNanOf(HandlerContext& c, const Value& x) { return c.b().IsNaN(x); }
+Value CeilOf(HandlerContext& c, const Value& x) {
+  return c.b().Neg(c.b().Unary(Op::kFloor, c.b().Neg(x)));
+}
+Value SignOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  const Value zero = NumberLike(c, x, 0);
+  const Value above = b.Select(b.Less(zero, x), NumberLike(c, x, 1), x);  // x: zeros, NaN
+  if (IsUnsigned(x.dtype())) return above;
+  return b.Select(b.Less(x, zero), NumberLike(c, x, -1), above);
+}
+
+absl::Status Erf(HandlerContext& c) {
+  const Value& x = c.In(0);
+  const bool floats = IsFloat(x.dtype());  // opset 9 takes integers, truncated again
+  c.Set(0, c.b().Cast(c.b().Unary(Op::kErf, floats ? x : c.b().Cast(x, Elem::kDouble)), x.elem));
+  return absl::OkStatus();
+}
+
+absl::Status Gelu(HandlerContext& c) {
+  const auto form = c.OneOf("approximate", {"none", "tanh"});
+  if (!form.ok()) return form.status();
+  c.Set(0, c.b().Unary(Op::kGelu, c.In(0), {{"approximate", *form}}));
+  return absl::OkStatus();
+}
+
+Value EluOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  const Value below = b.Mul(FloatAttr(c, x, "alpha"), b.Unary(Op::kExpm1, x));
+  return b.Select(b.Less(NumberLike(c, x, 0), x), x, below);
+}
+Value SeluOf(HandlerContext& c, const Value& x) {
+  return c.b().Mul(FloatAttr(c, x, "gamma"), EluOf(c, x));
+}
+Value CeluOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  const Value alpha = FloatAttr(c, x, "alpha");
+  const Value below = b.Mul(alpha, b.Unary(Op::kExpm1, b.Div(x, alpha)));
+  return b.Select(b.Less(NumberLike(c, x, 0), x), x, below);
+}
+Value HardSigmoidOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  const Value line = b.Add(b.Mul(FloatAttr(c, x, "alpha"), x), FloatAttr(c, x, "beta"));
+  return b.Clamp(line, NumberLike(c, x, 0), NumberLike(c, x, 1));
+}
+// Its alpha is an attribute of the HardSigmoid that its function is made of: a sixth in f32.
+Value HardSwishOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  const Value line = b.Add(b.Mul(NumberLike(c, x, 1.0F / 6), x), NumberLike(c, x, 0.5));
+  return b.Mul(x, b.Clamp(line, NumberLike(c, x, 0), NumberLike(c, x, 1)));
+}
+Value LeakyReluOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  return b.Select(b.Less(x, NumberLike(c, x, 0)), b.Mul(FloatAttr(c, x, "alpha"), x), x);
+}
+Value ThresholdedReluOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  return b.Select(b.Less(FloatAttr(c, x, "alpha"), x), x, NumberLike(c, x, 0));
+}
+// log(1 + exp(x)) without overflow.
+Value SoftplusOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  const Value rest = b.Unary(Op::kLog1p, b.Unary(Op::kExp, b.Neg(b.Abs(x))));
+  return b.Add(b.Max(x, NumberLike(c, x, 0)), rest);
+}
+Value SoftsignOf(HandlerContext& c, const Value& x) {
+  return c.b().Div(x, c.b().Add(NumberLike(c, x, 1), c.b().Abs(x)));
+}
+Value MishOf(HandlerContext& c, const Value& x) {
+  return c.b().Mul(x, c.b().Unary(Op::kTanh, SoftplusOf(c, x)));
+}
+
+Value SwishOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  if (c.Float("alpha") == 1) return b.Unary(Op::kSilu, x);
+  return b.Mul(x, b.Unary(Op::kSigmoid, b.Mul(FloatAttr(c, x, "alpha"), x)));
+}
+absl::Status SwiGlu(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value &gate = c.In(0), &value = c.In(1);
+  const auto shape = SameShape(c, {gate, value});
+  if (!shape.ok()) return shape;
+  c.Set(0, b.Cast(b.Mul(SwishOf(c, b.Up(gate)), b.Up(value)), gate.elem));
+  return absl::OkStatus();
+}
+
+// slope * x where x is below 0.
+absl::Status SetPRelu(HandlerContext& c, const Value& slope) {
+  OpBuilder& b = c.b();
+  const Value& x = c.In(0);
+  if (!b.status().ok()) return absl::OkStatus();
+  const absl::StatusOr<Shape> shape = b.BroadcastShape({x.shape, slope.shape});
+  if (!shape.ok()) return shape.status();
+  if (*shape != x.shape) {
+    return Invalid("slope has shape ", ShapeToString(c.In(1).shape),
+                   ", which does not broadcast to X's ", ShapeToString(x.shape));
+  }
+  if (IsUnsigned(x.dtype())) {
+    c.Set(0, x);
+    return absl::OkStatus();
+  }
+  const Value wide = b.Up(x);
+  const Value below = b.Mul(b.Up(slope), wide);
+  c.Set(0, b.Cast(b.Select(b.Less(wide, NumberLike(c, wide, 0)), below, wide), x.elem));
+  return absl::OkStatus();
+}
+absl::Status PRelu(HandlerContext& c) { return SetPRelu(c, c.In(1)); }
+// Before opset 7: one slope, or one for each channel, which is axis 1.
+absl::Status PReluPerChannel(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value &x = c.In(0), &slope = c.In(1);
+  if (slope.rank() > 1) {
+    return Invalid("slope has shape ", ShapeToString(slope.shape),
+                   "; before opset 7 it is one number or one for each channel");
+  }
+  const bool one = slope.rank() == 0 || b.bounds().ProvablyEqual(slope.shape[0], 1);
+  if (one || x.rank() < 2) return SetPRelu(c, slope);
+  std::vector<int> after;
+  for (int i = 2; i < x.rank(); ++i) after.push_back(i - 1);
+  return SetPRelu(c, b.Unsqueeze(slope, after));
+}
+
+// Below -lambd x + bias, above lambd x - bias, else 0; integers in f64, truncated again.
+absl::Status Shrink(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& x = c.In(0);
+  const double bias = c.Float("bias"), lambd = c.Float("lambd");
+  Value wide = b.Up(x);
+  if (!IsFloat(x.dtype())) {
+    if (DTypeBytes(x.dtype()) == 8) {
+      return Unimplemented("its operand is ", ElemName(x.elem),
+                           ", whose values beyond 2^53 a sum with a float bias would lose; Cast "
+                           "it to double");
+    }
+    wide = b.Cast(x, Elem::kDouble);
+  }
+  const Value zero = NumberLike(c, wide, 0);
+  const Value above = b.Select(b.Less(NumberLike(c, wide, lambd), wide),
+                               b.Sub(wide, NumberLike(c, wide, bias)), zero);
+  const Value all = b.Select(b.Less(wide, NumberLike(c, wide, -lambd)),
+                             b.Add(wide, NumberLike(c, wide, bias)), above);
+  c.Set(0, b.Cast(all, x.elem));
+  return absl::OkStatus();
+}
+
+// Until opset 10 the bounds are attributes, whose defaults are the largest finite numbers.
+absl::Status ClipAttributes(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value x = b.Up(c.In(0));
+  const Value clipped = b.Clamp(x, FloatAttr(c, x, "min"), FloatAttr(c, x, "max"));
+  c.Set(0, b.Cast(clipped, c.In(0).elem));
+  return absl::OkStatus();
+}
+absl::Status Clip(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  Value x = c.In(0);
+  for (int i : {1, 2}) {
+    if (!c.Has(i)) continue;
+    const absl::StatusOr<Value> bound = ScalarOperand(c, i, i == 1 ? "min" : "max");
+    if (!bound.ok()) return bound.status();
+    x = i == 1 ? b.Max(x, *bound) : b.Min(x, *bound);
+  }
+  c.Set(0, x);
+  return absl::OkStatus();
+}
+
+absl::Status IsInf(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& x = c.In(0);
+  // Of the types of 8 bits only float8e5m2 has infinities.
+  const bool has = Computes(x.dtype()) ? IsFloat(x.dtype()) : x.elem == Elem::kFloat8E5M2;
+  Value found = b.Splat(b.Integer(Elem::kBool, 0), x.shape);
+  if (has) {
+    const Value number = b.Cast(x, Computes(x.dtype()) ? x.elem : Elem::kFloat);
+    const double infinity = std::numeric_limits<double>::infinity();
+    if (c.Int("detect_positive") != 0) {
+      found = b.Or(found, b.Equal(number, NumberLike(c, number, infinity)));
+    }
+    if (c.Int("detect_negative") != 0) {
+      found = b.Or(found, b.Equal(number, NumberLike(c, number, -infinity)));
+    }
+  }
+  c.Set(0, found);
+  return absl::OkStatus();
+}
+
+absl::Status Identity(HandlerContext& c) {
+  c.Set(0, c.In(0));
+  return absl::OkStatus();
+}
+
+// What is served is inference: the operand as it is, and a mask that keeps everything.
+absl::Status KeepAll(HandlerContext& c, Elem mask) {
+  c.Set(0, c.In(0));
+  if (c.Wants(1)) c.Set(1, c.b().Splat(c.b().Scalar(mask, 1), c.In(0).shape));
+  return absl::OkStatus();
+}
+constexpr std::string_view kTraining =
+    "it is asked to draw as in training, which is not served; export the model for inference";
+
+absl::Status DropoutIsTest(HandlerContext& c) {
+  if (c.Int("is_test") == 0 && c.Float("ratio") != 0) return Unimplemented(kTraining);
+  return KeepAll(c, c.In(0).elem);
+}
+absl::Status DropoutMaskAlike(HandlerContext& c) { return KeepAll(c, c.In(0).elem); }
+absl::Status DropoutBoolMask(HandlerContext& c) { return KeepAll(c, Elem::kBool); }
+absl::Status Dropout(HandlerContext& c) {
+  if (c.Has(2)) {
+    const absl::StatusOr<std::vector<int64_t>> training = c.Integers(2, "training_mode");
+    if (!training.ok()) return training.status();
+    if (!training->empty() && training->front() != 0) {
+      double ratio = 0.5;
+      if (c.Has(1)) {
+        const absl::StatusOr<std::vector<double>> given = c.Numbers(1, "ratio");
+        if (!given.ok()) return given.status();
+        if (!given->empty()) ratio = given->front();
+      }
+      if (ratio != 0) return Unimplemented(kTraining);
+    }
+  }
+  return KeepAll(c, Elem::kBool);
+}
+
+constexpr HandlerRow kRows[] = {
+    {"", "Abs", 1, Plain<AbsOf>},
+    {"", "Acos", 1, Row1<Op::kAcos>},
+    {"", "Acosh", 1, Row1<Op::kAcosh>},
+    {"", "Asin", 1, Row1<Op::kAsin>},
+    {"", "Asinh", 1, Row1<Op::kAsinh>},
+    {"", "Atan", 1, Row1<Op::kAtan>},
+    {"", "Atanh", 1, Row1<Op::kAtanh>},
+    {"", "BitwiseNot", 1, Row1<Op::kNot>},
+    {"", "Ceil", 1, Plain<CeilOf>},
+    {"", "Celu", 1, Wide<CeluOf>},
+    {"", "Clip", 6, ClipAttributes},
+    {"", "Clip", 11, Clip},
+    {"", "Cos", 1, Row1<Op::kCos>},
+    {"", "Cosh", 1, Row1<Op::kCosh>},
+    {"", "Dropout", 1, DropoutIsTest},
+    {"", "Dropout", 7, DropoutMaskAlike},
+    {"", "Dropout", 10, DropoutBoolMask},
+    {"", "Dropout", 12, Dropout},
+    {"", "Elu", 1, Wide<EluOf>},
+    {"", "Erf", 1, Erf},
+    {"", "Exp", 1, Row1<Op::kExp>},
+    {"", "Floor", 1, Row1<Op::kFloor>},
+    {"", "Gelu", 1, Gelu},
+    {"", "HardSigmoid", 1, Wide<HardSigmoidOf>},
+    {"", "HardSwish", 1, Wide<HardSwishOf>},
+    {"", "Identity", 1, Identity},
+    {"", "IsInf", 1, IsInf},
+    {"", "IsNaN", 1, Plain<IsNanOf>},
+    {"", "LeakyRelu", 1, Wide<LeakyReluOf>},
+    {"", "Log", 1, Row1<Op::kLog>},
+    {"", "Mish", 1, Wide<MishOf>},
+    {"", "Neg", 1, Plain<NegOf>},
+    {"", "Not", 1, Row1<Op::kNot>},
+    {"", "PRelu", 1, PReluPerChannel},
+    {"", "PRelu", 7, PRelu},
+    {"", "Reciprocal", 1, Row1<Op::kRecip>},
+    {"", "Relu", 1, Row1<Op::kRelu>},
+    {"", "Round", 1, Row1<Op::kRound>},
+    {"", "Selu", 1, Wide<SeluOf>},
+    {"", "Shrink", 1, Shrink},
+    {"", "Sigmoid", 1, Row1<Op::kSigmoid>},
+    {"", "Sign", 1, Plain<SignOf>},
+    {"", "Sin", 1, Row1<Op::kSin>},
+    {"", "Sinh", 1, Row1<Op::kSinh>},
+    {"", "Softplus", 1, Wide<SoftplusOf>},
+    {"", "Softsign", 1, Wide<SoftsignOf>},
+    {"", "Sqrt", 1, Row1<Op::kSqrt>},
+    {"", "SwiGLU", 1, SwiGlu},
+    {"", "Swish", 1, Wide<SwishOf>},
+    {"", "Tan", 1, Row1<Op::kTan>},
+    {"", "Tanh", 1, Row1<Op::kTanh>},
+    {"", "ThresholdedRelu", 1, Wide<ThresholdedReluOf>},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> ElementwiseUnaryRows() { return kRows; }
+
+}  // namespace athanor::onnx

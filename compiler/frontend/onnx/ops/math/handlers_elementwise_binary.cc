@@ -1,0 +1,277 @@
+// Handlers: elementwise functions of several operands: arithmetic, comparisons, logic, bits.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handlers_arith.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+using Binary = Value (*)(OpBuilder&, const Value&, const Value&);
+
+Value AddOf(OpBuilder& b, const Value& x, const Value& y) { return b.Add(x, y); }
+Value SubOf(OpBuilder& b, const Value& x, const Value& y) { return b.Sub(x, y); }
+Value MulOf(OpBuilder& b, const Value& x, const Value& y) { return b.Mul(x, y); }
+Value DivOf(OpBuilder& b, const Value& x, const Value& y) { return b.Div(x, y); }
+Value AndOf(OpBuilder& b, const Value& x, const Value& y) { return b.And(x, y); }
+Value OrOf(OpBuilder& b, const Value& x, const Value& y) { return b.Or(x, y); }
+Value XorOf(OpBuilder& b, const Value& x, const Value& y) { return b.Binary(Op::kXor, x, y); }
+Value EqualOf(OpBuilder& b, const Value& x, const Value& y) { return b.Equal(x, y); }
+Value LessOf(OpBuilder& b, const Value& x, const Value& y) { return b.Less(x, y); }
+Value GreaterOf(OpBuilder& b, const Value& x, const Value& y) { return b.Less(y, x); }
+Value LessEqualOf(OpBuilder& b, const Value& x, const Value& y) { return b.LessEqual(x, y); }
+Value GreaterEqualOf(OpBuilder& b, const Value& x, const Value& y) { return b.LessEqual(y, x); }
+
+template <Binary kFunction>
+absl::Status Row2(HandlerContext& c) {
+  c.Set(0, kFunction(c.b(), c.In(0), c.In(1)));
+  return absl::OkStatus();
+}
+
+// Operand 1 in the first one's shape, as before opset 7: with broadcast=1 its axes begin at `axis`
+// of the other, or end with it; without, the shapes are equal.
+absl::StatusOr<Value> SecondAlike(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value &x = c.In(0), &y = c.In(1);
+  if (c.Int("broadcast") == 0) {
+    const absl::Status same = SameShape(c, {x, y});
+    if (same.ok()) return y;
+    return Prefixed("without broadcast=1 ", same);
+  }
+  int begin = x.rank() - y.rank();
+  if (c.Given("axis")) {
+    const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), std::max(x.rank(), 1));
+    if (!axis.ok()) return axis.status();
+    begin = *axis;
+  }
+  const int after = x.rank() - begin - y.rank();
+  if (begin < 0 || after < 0) {
+    return Invalid("B of shape ", ShapeToString(y.shape), " at axis ", begin,
+                   " is not within A of shape ", ShapeToString(x.shape));
+  }
+  std::vector<int> added;
+  for (int i = 0; i < after; ++i) added.push_back(y.rank() + i);
+  return b.Broadcast(b.Unsqueeze(y, added), x.shape);
+}
+template <Binary kFunction>
+absl::Status Aligned(HandlerContext& c) {
+  const absl::StatusOr<Value> y = SecondAlike(c);
+  if (!y.ok()) return y.status();
+  c.Set(0, kFunction(c.b(), c.In(0), *y));
+  return absl::OkStatus();
+}
+
+// f16 and bf16 sums in f32, rounded once.
+enum class Many { kMin, kMax, kSum, kMean };
+template <Many kMany>
+absl::Status Fold(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  std::vector<Value> operands;
+  for (int i = 0; i < c.inputs(); ++i) operands.push_back(c.In(i));
+  if (c.version() < 8) {
+    const absl::Status same = SameShape(c, operands);
+    if (!same.ok()) return Prefixed("before opset 8 nothing is broadcast: ", same);
+  }
+  const bool sums = kMany == Many::kSum || kMany == Many::kMean;
+  Value all = sums ? b.Up(operands[0]) : operands[0];
+  for (size_t i = 1; i < operands.size(); ++i) {
+    all = sums                  ? b.Add(all, b.Up(operands[i]))
+          : kMany == Many::kMin ? b.Min(all, operands[i])
+                                : b.Max(all, operands[i]);
+  }
+  if (kMany == Many::kMean) {
+    all = b.Div(all, NumberLike(c, all, static_cast<double>(operands.size())));
+  }
+  c.Set(0, b.Cast(all, operands[0].elem));
+  return absl::OkStatus();
+}
+
+absl::Status Mod(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value &x = c.In(0), &y = c.In(1);
+  const int64_t fmod = c.Int("fmod");
+  if (fmod != 0 && fmod != 1) return Invalid("fmod=", fmod, " must be 0 or 1");
+  const bool floats = IsFloat(x.dtype());
+  if (fmod == 0) {
+    if (floats && c.version() < 28) {
+      return Invalid("fmod=0 of ", ElemName(x.elem), ": before opset 28 floats need fmod=1");
+    }
+    c.Set(0, b.Binary(Op::kMod, x, y));
+    return absl::OkStatus();
+  }
+  if (!floats) {
+    c.Set(0, b.Sub(x, b.Mul(y, b.Div(x, y))));
+    return absl::OkStatus();
+  }
+  const Value size = b.Binary(Op::kMod, b.Abs(x), b.Abs(y));
+  const Value signs = b.status().ok() ? b.Broadcast(x, size.shape) : size;
+  c.Set(0, b.CopySign(size, signs));
+  return absl::OkStatus();
+}
+
+absl::Status BitShift(HandlerContext& c) {
+  const auto direction = c.OneOf("direction", {"LEFT", "RIGHT"});
+  if (!direction.ok()) return direction.status();
+  c.Set(0, c.b().Binary(Op::kShift, c.In(0), c.In(1),
+                        {{"direction", std::string(*direction == "LEFT" ? "left" : "right")}}));
+  return absl::OkStatus();
+}
+
+absl::Status Where(HandlerContext& c) {
+  c.Set(0, c.b().Select(c.In(0), c.In(1), c.In(2)));
+  return absl::OkStatus();
+}
+
+// --- Pow: the result has the base's type.
+
+bool IsLong(const Value& v) { return v.dtype() == DType::kI64 || v.dtype() == DType::kU64; }
+
+// The exponent if it is one number that is known.
+std::optional<double> KnownNumber(const Value& v) {
+  if (v.known == nullptr || !v.known->literal || v.known->literal->elements() != 1) {
+    return std::nullopt;
+  }
+  const ::athanor::Scalar s = LoadScalar(*v.known->literal, 0);
+  return IsFloat(v.dtype())    ? s.f
+         : IsSigned(v.dtype()) ? static_cast<double>(s.i)
+                               : static_cast<double>(s.u);
+}
+
+// A square-and-multiply chain: wraps; below 0 it is 1 / x^-y, truncated: of 1 and -1 only not 0.
+Value IntegerPower(OpBuilder& b, const Value& x, const Value& y) {
+  const Value one = b.Integer(x.elem, 1), zero = b.Integer(x.elem, 0);
+  int bits = 8 * DTypeBytes(y.dtype()) - (IsSigned(y.dtype()) ? 1 : 0);
+  if (const std::optional<double> known = KnownNumber(y); known && *known >= 0) {
+    bits = 0;
+    while (bits < 63 && std::ldexp(1.0, bits) <= *known) ++bits;
+  }
+  const auto odd = [&](int bit) {
+    const Value shifted =
+        b.Binary(Op::kShift, y, b.Integer(y.elem, bit), {{"direction", std::string("right")}});
+    return b.Cast(b.And(shifted, b.Integer(y.elem, 1)), Elem::kBool);
+  };
+  Value power = one, square = x;
+  for (int bit = 0; bit < bits; ++bit) {
+    power = b.Mul(power, b.Select(odd(bit), square, one));
+    if (bit + 1 < bits) square = b.Mul(square, square);
+  }
+  if (!IsSigned(y.dtype())) return power;
+  Value inverse = b.Select(b.Equal(x, one), one, zero);
+  if (IsSigned(x.dtype())) {
+    const Value minus = b.Integer(x.elem, -1);
+    inverse = b.Select(b.Equal(x, minus), b.Select(odd(0), minus, one), inverse);
+  }
+  return b.Select(b.Less(y, b.Integer(y.elem, 0)), inverse, power);
+}
+
+// Powers that need no function; nullopt for the others.
+std::optional<Value> EasyPower(OpBuilder& b, const Value& x, double exponent) {
+  if (exponent == 1) return x;
+  if (exponent == 2) return b.Mul(x, x);
+  const Value wide = b.Up(x);
+  if (exponent == 3) return b.Cast(b.Mul(b.Mul(wide, wide), wide), x.elem);
+  if (exponent == 0.5) {
+    // Not the root only of -0, which is +0, and -inf, which is +inf.
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Value root = b.Add(b.Unary(Op::kSqrt, wide), b.Scalar(wide.elem, 0));
+    const Value lowest = b.Equal(wide, b.Scalar(wide.elem, -infinity));
+    return b.Cast(b.Select(lowest, b.Scalar(wide.elem, infinity), root), x.elem);
+  }
+  return std::nullopt;
+}
+
+// A float base or exponent: in the wider type, f64 where an integer is exact in nothing less.
+Value FloatPower(OpBuilder& b, const Value& x, const Value& y) {
+  const auto needs_double = [](const Value& v) {
+    return v.dtype() == DType::kF64 || (!IsFloat(v.dtype()) && DTypeBytes(v.dtype()) > 2);
+  };
+  const bool same = x.elem == y.elem;
+  const Elem elem = same                                 ? x.elem
+                    : needs_double(x) || needs_double(y) ? Elem::kDouble
+                                                         : Elem::kFloat;
+  const Value base = b.Cast(x, elem), exponent = b.Cast(y, elem);
+  if (!IsLong(y)) return b.Cast(b.Binary(Op::kPow, base, exponent), x.elem);
+  // Beyond 2^53 an exponent in f64 has lost whether it is odd.
+  const Value size = b.Binary(Op::kPow, b.Abs(base), exponent);
+  const Value odd = b.Cast(b.And(y, b.Integer(y.elem, 1)), Elem::kBool);
+  const Value sign = b.CopySign(b.Splat(b.Scalar(elem, 1), base.shape), base);
+  const Value negative = b.And(odd, b.Less(sign, b.Scalar(elem, 0)));
+  return b.Cast(b.Select(negative, b.Neg(size), size), x.elem);
+}
+
+absl::Status SetPower(HandlerContext& c, const Value& y) {
+  OpBuilder& b = c.b();
+  const Value& x = c.In(0);
+  if (!IsFloat(x.dtype()) && !IsFloat(y.dtype())) {
+    const absl::StatusOr<Shape> shape = b.BroadcastShape({x.shape, y.shape});
+    if (!shape.ok()) return shape.status();
+    c.Set(0, b.Broadcast(IntegerPower(b, x, y), *shape));  // also where the exponent is a known 0
+    return absl::OkStatus();
+  }
+  std::optional<Value> easy;
+  if (const std::optional<double> known = KnownNumber(y); known && IsFloat(x.dtype())) {
+    easy = EasyPower(b, x, *known);
+  }
+  if (easy && b.status().ok()) {
+    // The exponent may have more axes than the base.
+    const absl::StatusOr<Shape> shape = b.BroadcastShape({x.shape, y.shape});
+    if (!shape.ok()) return shape.status();
+    c.Set(0, b.Broadcast(*easy, *shape));
+  } else {
+    c.Set(0, FloatPower(b, x, y));
+  }
+  return absl::OkStatus();
+}
+absl::Status Pow(HandlerContext& c) { return SetPower(c, c.In(1)); }
+absl::Status AlignedPow(HandlerContext& c) {
+  const absl::StatusOr<Value> y = SecondAlike(c);
+  return y.ok() ? SetPower(c, *y) : y.status();
+}
+
+constexpr HandlerRow kRows[] = {
+    {"", "Add", 1, Aligned<AddOf>},
+    {"", "Add", 7, Row2<AddOf>},
+    {"", "And", 1, Aligned<AndOf>},
+    {"", "And", 7, Row2<AndOf>},
+    {"", "BitShift", 1, BitShift},
+    {"", "BitwiseAnd", 1, Row2<AndOf>},
+    {"", "BitwiseOr", 1, Row2<OrOf>},
+    {"", "BitwiseXor", 1, Row2<XorOf>},
+    {"", "Div", 1, Aligned<DivOf>},
+    {"", "Div", 7, Row2<DivOf>},
+    {"", "Equal", 1, Aligned<EqualOf>},
+    {"", "Equal", 7, Row2<EqualOf>},
+    {"", "Greater", 1, Aligned<GreaterOf>},
+    {"", "Greater", 7, Row2<GreaterOf>},
+    {"", "GreaterOrEqual", 1, Row2<GreaterEqualOf>},
+    {"", "Less", 1, Aligned<LessOf>},
+    {"", "Less", 7, Row2<LessOf>},
+    {"", "LessOrEqual", 1, Row2<LessEqualOf>},
+    {"", "Max", 1, Fold<Many::kMax>},
+    {"", "Mean", 1, Fold<Many::kMean>},
+    {"", "Min", 1, Fold<Many::kMin>},
+    {"", "Mod", 1, Mod},
+    {"", "Mul", 1, Aligned<MulOf>},
+    {"", "Mul", 7, Row2<MulOf>},
+    {"", "Or", 1, Aligned<OrOf>},
+    {"", "Or", 7, Row2<OrOf>},
+    {"", "Pow", 1, AlignedPow},
+    {"", "Pow", 7, Pow},
+    {"", "Sub", 1, Aligned<SubOf>},
+    {"", "Sub", 7, Row2<SubOf>},
+    {"", "Sum", 1, Fold<Many::kSum>},
+    {"", "Where", 1, Where},
+    {"", "Xor", 1, Aligned<XorOf>},
+    {"", "Xor", 7, Row2<XorOf>},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> ElementwiseBinaryRows() { return kRows; }
+
+}  // namespace athanor::onnx

@@ -1,0 +1,182 @@
+// Handler: TfIdfVectorizer over integers, the counts of n-grams of a vocabulary.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handler.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+// The vocabulary's n-grams of one length.
+struct Grams {
+  int64_t n = 0, count = 0;
+  std::vector<int64_t> items;    // [count, n]
+  std::vector<int64_t> columns;  // of the result, one for each
+};
+
+struct Vocabulary {
+  std::vector<Grams> lengths;
+  int64_t columns = 0;
+};
+
+// `ngram_counts` says where in the pool the n-grams of each length begin.
+absl::StatusOr<Vocabulary> VocabularyOf(const HandlerContext& c) {
+  if (c.Given("pool_strings")) {
+    return Unimplemented("its vocabulary is of strings, which are not served, only integers");
+  }
+  const std::vector<int64_t> pool = c.Ints("pool_int64s"), begins = c.Ints("ngram_counts"),
+                             columns = c.Ints("ngram_indexes");
+  const auto end = static_cast<int64_t>(pool.size());
+  Vocabulary vocabulary;
+  size_t gram = 0;
+  for (size_t i = 0; i < begins.size(); ++i) {
+    Grams grams;
+    grams.n = static_cast<int64_t>(i) + 1;
+    const int64_t from = begins[i], to = i + 1 < begins.size() ? begins[i + 1] : end;
+    if (from < 0 || from > to || to > end || (to - from) % grams.n != 0) {
+      return Invalid("attribute ngram_counts puts the ", grams.n, "-grams at ", from, " to ", to,
+                     " of ", end, " items; they must be whole and ascend");
+    }
+    grams.count = (to - from) / grams.n;
+    grams.items.assign(pool.begin() + from, pool.begin() + to);
+    for (int64_t k = 0; k < grams.count; ++k, ++gram) {
+      if (gram >= columns.size() || columns[gram] < 0 || columns[gram] >= kMaxKnownElements) {
+        return Invalid("attribute ngram_indexes must have a column from 0 to ",
+                       kMaxKnownElements - 1, " for each n-gram; that of n-gram ", gram,
+                       " is missing or is none");
+      }
+      grams.columns.push_back(columns[gram]);
+      vocabulary.columns = std::max(vocabulary.columns, columns[gram] + 1);
+    }
+    vocabulary.lengths.push_back(std::move(grams));
+  }
+  if (gram != columns.size()) {
+    return Invalid("attribute ngram_indexes has ", columns.size(), " columns for ", gram,
+                   " n-grams; they must be as many");
+  }
+  return vocabulary;
+}
+
+// How often each n-gram is in a row of x, [rows, length], with items `apart` from one another:
+// [rows, count], i64.
+Value Counts(OpBuilder& b, const Value& x, const Grams& grams, int64_t apart) {
+  const Expr &rows = x.shape[0], &length = x.shape[1];
+  const Value zero = b.Integer(Elem::kInt64, 0);
+  // Items behind the end are none of an n-gram.
+  const Value start = b.Iota(Elem::kInt64, {1, 1, length}, 2);
+  const Value last = b.Size(Elem::kInt64, length - (grams.n - 1) * apart, {});
+  Value hit = b.Less(start, last);
+  for (int64_t t = 0; t < grams.n; ++t) {
+    const Value item =
+        b.MapOr(x, {rows, 1, length}, {Expr::Axis(0), Expr::Axis(2) + t * apart}, zero);
+    std::vector<Expr> wanted;
+    for (int64_t k = 0; k < grams.count; ++k) wanted.push_back(grams.items[k * grams.n + t]);
+    hit = b.And(hit, b.Equal(item, b.Sizes(std::move(wanted), {1, grams.count, 1})));
+  }
+  return b.Reduce(Op::kSumReduce, b.Cast(hit, Elem::kInt64), {2}, /*keepdims=*/false);
+}
+
+// Values f32 [rows, grams] by column: one that no n-gram has is 0.
+Value ByColumn(OpBuilder& b, const Value& counts, const std::vector<int64_t>& columns,
+               int64_t width) {
+  const Value none = b.Splat(b.Scalar(Elem::kFloat, 0), {counts.shape[0], 1});
+  const Value all = b.Concat({counts, none}, 1);
+  std::vector<std::vector<int64_t>> by_column(width);
+  size_t most = 0;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    std::vector<int64_t>& list = by_column[columns[i]];
+    list.push_back(static_cast<int64_t>(i));
+    most = std::max(most, list.size());
+  }
+  Value sum = b.Splat(b.Scalar(Elem::kFloat, 0), {counts.shape[0], width});
+  for (size_t round = 0; round < most; ++round) {
+    std::vector<Expr> at;
+    for (const std::vector<int64_t>& list : by_column) {
+      at.push_back(round < list.size() ? list[round] : static_cast<int64_t>(columns.size()));
+    }
+    sum = b.Add(sum, b.Gather(all, b.Sizes(std::move(at), {width}), 1));
+  }
+  return sum;
+}
+
+// Counts [rows, grams] as the node's mode has them, f32; `which` n-grams of the vocabulary they
+// are.
+absl::StatusOr<Value> Weighted(HandlerContext& c, const Value& counts,
+                               const std::vector<int64_t>& which) {
+  OpBuilder& b = c.b();
+  const absl::StatusOr<std::string> mode = c.OneOf("mode", {"TF", "IDF", "TFIDF"});
+  if (!mode.ok()) return mode.status();
+  Value y = counts;
+  if (*mode == "IDF") y = b.Min(y, b.Integer(Elem::kInt64, 1));
+  y = b.Cast(y, Elem::kFloat);
+  if (*mode == "TF" || !c.Given("weights")) return y;
+  const std::vector<double> weights = c.Floats("weights");
+  const std::vector<int64_t> all = c.Ints("ngram_indexes");
+  if (weights.size() != all.size()) {
+    return Invalid("attribute weights has ", weights.size(), " values for ", all.size(),
+                   " n-grams; they must be as many");
+  }
+  Tensor row = Tensor::Zeros(DType::kF32, {static_cast<int64_t>(which.size())});
+  for (size_t i = 0; i < which.size(); ++i) {
+    StoreScalar(row, static_cast<int64_t>(i), Scalar::Float(DType::kF32, weights[which[i]]));
+  }
+  return b.Mul(y, b.Literal(Elem::kFloat, std::move(row)));
+}
+
+absl::Status TfIdfVectorizer(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& given = c.In(0);
+  if (given.rank() != 1 && given.rank() != 2) {
+    return Invalid("X has rank ", given.rank(), "; it must be 1 or 2");
+  }
+  const absl::StatusOr<Vocabulary> vocabulary = VocabularyOf(c);
+  if (!vocabulary.ok()) return vocabulary.status();
+  const int64_t least = c.Int("min_gram_length"), most = c.Int("max_gram_length"),
+                skips = c.Int("max_skip_count");
+  if (least < 1 || most < least || skips < 0 || skips > 1024) {
+    return Invalid("attributes min_gram_length ", least, ", max_gram_length ", most,
+                   " and max_skip_count ", skips,
+                   " must be from 1, at least as much, and 0 to 1024");
+  }
+  Value x = b.Cast(given, Elem::kInt64);
+  if (given.rank() == 1) x = b.Unsqueeze(x, {0});
+  std::vector<Value> parts;
+  std::vector<int64_t> columns, which;
+  int64_t before = 0;
+  for (const Grams& grams : vocabulary->lengths) {
+    const int64_t first = before;
+    before += grams.count;
+    if (grams.count == 0 || grams.n < least || grams.n > most) continue;
+    // One item is not apart from itself.
+    const int64_t ways = grams.n == 1 ? 1 : skips + 1;
+    Value sum = Counts(b, x, grams, 1);
+    for (int64_t apart = 2; apart <= ways && b.status().ok(); ++apart) {
+      sum = b.Add(sum, Counts(b, x, grams, apart));
+    }
+    parts.push_back(sum);
+    columns.insert(columns.end(), grams.columns.begin(), grams.columns.end());
+    for (int64_t k = 0; k < grams.count; ++k) which.push_back(first + k);
+  }
+  if (!b.status().ok()) return absl::OkStatus();
+  const int64_t width = vocabulary->columns;
+  Value y = b.Splat(b.Scalar(Elem::kFloat, 0), {x.shape[0], width});
+  if (!parts.empty()) {
+    absl::StatusOr<Value> weighted = Weighted(c, b.Concat(parts, 1), which);
+    if (!weighted.ok()) return weighted.status();
+    y = ByColumn(b, *weighted, columns, width);
+  }
+  c.Set(0, given.rank() == 1 ? b.Squeeze(y, {0}) : y);
+  return absl::OkStatus();
+}
+
+constexpr HandlerRow kRows[] = {{"", "TfIdfVectorizer", 9, TfIdfVectorizer}};
+
+}  // namespace
+
+absl::Span<const HandlerRow> NgramRows() { return kRows; }
+
+}  // namespace athanor::onnx

@@ -1,0 +1,265 @@
+// Handlers: quantisation, and products of quantised operands.
+#include "compiler/frontend/onnx/ops/math/handlers_quantised.h"
+
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handlers_arith.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr Elem kI32 = Elem::kInt32;
+// Beyond every sum of a zero point and a value of 16 bits; what is further out is clamped first, so
+// that the sum does not wrap.
+constexpr double kFarOutside = 1 << 18;
+
+bool IsWhole(Elem elem) { return !IsFloat(CarrierOf(elem)) && Row(elem).carry != Carry::kCode; }
+
+int64_t Lowest(Elem elem) {
+  const ElemRow& row = Row(elem);
+  if (row.carry == Carry::kNarrow) return row.low;
+  return IsSigned(row.carrier) ? -(int64_t{1} << (row.bits - 1)) : 0;
+}
+int64_t Highest(Elem elem) {
+  const ElemRow& row = Row(elem);
+  if (row.carry == Carry::kNarrow) return row.high;
+  return (int64_t{1} << (row.bits - (IsSigned(row.carrier) ? 1 : 0))) - 1;
+}
+
+int64_t IntOr(HandlerContext& c, int since, std::string_view name) {
+  return c.version() >= since ? c.Int(name) : 0;
+}
+
+// A scale or zero point for every element of x: one number, one along `axis`, or one for each block
+// of block_size along it.
+absl::StatusOr<Value> Spread(HandlerContext& c, int i, std::string_view what) {
+  OpBuilder& b = c.b();
+  const Value &x = c.In(0), &v = c.In(i);
+  if (v.rank() == 0) return v;
+  const int64_t block = IntOr(c, 21, "block_size");
+  if (block < 0) return Invalid("block_size=", block, " must not be negative");
+  const bool one = v.rank() == 1 && b.bounds().ProvablyEqual(v.shape[0], 1);
+  if (block == 0 && (one || c.version() < 13)) return ScalarOperand(c, i, what);
+  // A vector has no other axis than its own.
+  const absl::StatusOr<int> axis = x.rank() == 1 ? 0 : c.Axis(c.Int("axis"), x.rank());
+  if (!axis.ok()) return axis.status();
+  const Expr& size = x.shape[*axis];
+  if (block == 0) {
+    if (v.rank() != 1 || !b.bounds().ProvablyEqual(v.shape[0], size)) {
+      return Invalid(what, " has shape ", ShapeToString(v.shape),
+                     "; without block_size it must be ", "one number or a vector of axis ", *axis,
+                     "'s size ", size.ToString());
+    }
+    std::vector<int> after;
+    for (int k = *axis + 1; k < x.rank(); ++k) after.push_back(k - *axis);
+    return b.Unsqueeze(v, after);
+  }
+  bool fits = v.rank() == x.rank();
+  std::vector<Expr> coordinates;
+  for (int k = 0; fits && k < x.rank(); ++k) {
+    const Expr count = k == *axis ? CeilDiv(size, block) : x.shape[k];
+    fits = b.bounds().ProvablyEqual(v.shape[k], count);
+    coordinates.push_back(k == *axis ? FloorDiv(Expr::Axis(k), block) : Expr::Axis(k));
+  }
+  if (!fits) {
+    return Invalid(what, " has shape ", ShapeToString(v.shape), "; with block_size=", block,
+                   " it must be ", ShapeToString(x.shape), " with ceildiv(", size.ToString(), ", ",
+                   block, ") at axis ", *axis);
+  }
+  return b.Map(v, x.shape, std::move(coordinates));
+}
+
+// Numbers in the float they are decoded to; integers as i32.
+Value Decoded(OpBuilder& b, const Value& v) {
+  return b.Cast(v, IsWhole(v.elem) ? kI32 : Elem::kFloat);
+}
+
+absl::StatusOr<Elem> QuantisedType(HandlerContext& c) {
+  Elem elem = c.Has(2) ? c.In(2).elem : Elem::kUInt8;
+  if (IntOr(c, 21, "output_dtype") == 0) return elem;
+  const absl::StatusOr<Elem> stated = ElemAttr(c, "output_dtype");
+  if (!stated.ok()) return stated;
+  if (c.Has(2) && *stated != elem) {
+    return Invalid("output_dtype is ", ElemName(*stated), " and y_zero_point ", ElemName(elem),
+                   "; they must agree");
+  }
+  // Of a zero point the schema says as much.
+  const int most = IsFloat(CarrierOf(*stated)) ? 8 : 16;
+  if (*stated == Elem::kBool || Row(*stated).bits > most) {
+    return Invalid("output_dtype is ", ElemName(*stated),
+                   "; it must be an integer type of at most 16 bits or a float type of at most 8");
+  }
+  return stated;
+}
+
+// The type of the division.
+absl::StatusOr<Elem> PrecisionOf(HandlerContext& c) {
+  if (IntOr(c, 23, "precision") != 0) {
+    const absl::StatusOr<Elem> stated = ElemAttr(c, "precision");
+    if (!stated.ok()) return stated;
+    const DType dtype = CarrierOf(*stated);
+    if (IsFloat(dtype) && Computes(dtype)) return stated;
+    return Invalid("precision is ", ElemName(*stated), "; it must be a float type to divide in");
+  }
+  const Elem scale = c.In(1).elem;
+  if (scale == kI32) return Elem::kDouble;  // exact of integers
+  return scale == Elem::kFloat8E8M0 ? Elem::kFloat : scale;
+}
+
+absl::Status QuantizeLinear(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const absl::StatusOr<Elem> to = QuantisedType(c), precision = PrecisionOf(c);
+  if (!to.ok()) return to.status();
+  if (!precision.ok()) return precision.status();
+  const absl::StatusOr<Value> scale = Spread(c, 1, "y_scale");
+  if (!scale.ok()) return scale.status();
+  absl::StatusOr<Value> zero = Value();
+  if (c.Has(2)) zero = Spread(c, 2, "y_zero_point");
+  if (!zero.ok()) return zero.status();
+  Value x = b.Div(b.Cast(c.In(0), *precision), b.Cast(*scale, *precision));
+  if (b.status().ok()) x = b.Broadcast(x, c.In(0).shape);
+  if (IsWhole(*to)) {
+    c.Set(0, RoundedTo(b, x, c.Has(2) ? &*zero : nullptr, *to));
+    return absl::OkStatus();
+  }
+  if (c.Has(2)) x = b.Add(b.Up(x), b.Cast(*zero, b.Up(x).elem));
+  CastMode mode;
+  mode.saturate = c.version() < 19 || c.Int("saturate") != 0;
+  mode.fnuz_keeps_infinity = c.version() < 24;
+  c.Set(0, b.Cast(x, *to, mode));
+  return absl::OkStatus();
+}
+
+absl::Status DequantizeLinear(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  Elem to = c.In(1).elem;
+  if (IntOr(c, 23, "output_dtype") != 0) {
+    const absl::StatusOr<Elem> stated = ElemAttr(c, "output_dtype");
+    if (!stated.ok()) return stated.status();
+    to = *stated;
+  }
+  if (!IsFloat(CarrierOf(to)) || !Computes(CarrierOf(to))) {
+    return Invalid("the result would be ", ElemName(to),
+                   "; state a float type to multiply in by output_dtype");
+  }
+  const absl::StatusOr<Value> scale = Spread(c, 1, "x_scale");
+  if (!scale.ok()) return scale.status();
+  Value x = Decoded(b, c.In(0));
+  if (c.Has(2)) {
+    const absl::StatusOr<Value> zero = Spread(c, 2, "x_zero_point");
+    if (!zero.ok()) return zero.status();
+    x = b.Sub(x, Decoded(b, *zero));  // of integers exact: u16 - u16 may be negative
+  }
+  const Value y = b.Mul(b.Cast(x, Elem::kFloat), b.Cast(*scale, Elem::kFloat));
+  c.Set(0, b.Cast(y, to));
+  return absl::OkStatus();
+}
+
+absl::Status DynamicQuantizeLinear(HandlerContext& c) {
+  const Quantised q = QuantisedDynamically(c.b(), c.In(0));
+  if (c.Wants(0)) c.Set(0, q.values);
+  if (c.Wants(1)) c.Set(1, q.scale);
+  if (c.Wants(2)) c.Set(2, q.zero_point);
+  return absl::OkStatus();
+}
+
+// Operand i less its zero point (operand `zero`, if there is one), in i32 or f32.
+absl::StatusOr<Value> Shifted(HandlerContext& c, int i, int zero, std::string_view what) {
+  OpBuilder& b = c.b();
+  const Value x = Decoded(b, c.In(i));
+  if (!c.Has(zero)) return x;
+  const absl::StatusOr<Value> point =
+      i == 0 ? RowParameter(c, zero, what) : ColumnParameter(c, zero, what);
+  if (!point.ok()) return point.status();
+  const Value y = b.Sub(x, Decoded(b, *point));
+  if (b.status().ok() && y.shape.size() != c.In(i).shape.size()) {
+    return Invalid(what, " has shape ", ShapeToString(c.In(zero).shape), ", more axes than ",
+                   ShapeToString(c.In(i).shape));
+  }
+  return y;
+}
+
+absl::Status MatMulInteger(HandlerContext& c) {
+  const absl::StatusOr<Value> x = Shifted(c, 0, 2, "a_zero_point"),
+                              y = Shifted(c, 1, 3, "b_zero_point");
+  if (!x.ok()) return x.status();
+  if (!y.ok()) return y.status();
+  c.Set(0, c.b().MatMul(*x, *y));
+  return absl::OkStatus();
+}
+
+absl::Status QLinearMatMul(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const absl::StatusOr<Value> x = Shifted(c, 0, 2, "a_zero_point"),
+                              y = Shifted(c, 3, 5, "b_zero_point");
+  const absl::StatusOr<Value> x_scale = RowParameter(c, 1, "a_scale"),
+                              y_scale = ColumnParameter(c, 4, "b_scale"),
+                              out_scale = RowParameter(c, 6, "y_scale"),
+                              zero = RowParameter(c, 7, "y_zero_point");
+  for (const auto* part : {&x, &y, &x_scale, &y_scale, &out_scale, &zero}) {
+    if (!part->ok()) return part->status();
+  }
+  if (IsWhole(c.In(0).elem) != IsWhole(c.In(3).elem)) {
+    return Invalid("a is ", ElemName(c.In(0).elem), " and b ", ElemName(c.In(3).elem),
+                   "; both must be integers or both floats");
+  }
+  const Value product = b.Cast(b.MatMul(*x, *y), Elem::kFloat);
+  const Value scale = b.Div(b.Mul(b.Up(*x_scale), b.Up(*y_scale)), b.Up(*out_scale));
+  const Value real = b.Mul(product, scale);
+  const Elem to = c.In(7).elem;
+  c.Set(0,
+        IsWhole(to) ? RoundedTo(b, real, &*zero, to) : b.Cast(b.Add(real, Decoded(b, *zero)), to));
+  return absl::OkStatus();
+}
+
+constexpr HandlerRow kRows[] = {
+    {"", "DequantizeLinear", 1, DequantizeLinear},
+    {"", "DynamicQuantizeLinear", 1, DynamicQuantizeLinear},
+    {"", "MatMulInteger", 1, MatMulInteger},
+    {"", "QLinearMatMul", 1, QLinearMatMul},
+    {"", "QuantizeLinear", 1, QuantizeLinear},
+};
+
+}  // namespace
+
+Value RoundedTo(OpBuilder& b, const Value& x, const Value* zero, Elem to) {
+  const Value wide = b.Up(b.Unary(Op::kRound, x));
+  Value whole = b.Cast(
+      b.Clamp(wide, b.Scalar(wide.elem, -kFarOutside), b.Scalar(wide.elem, kFarOutside)), kI32);
+  if (zero != nullptr) whole = b.Add(whole, b.Cast(*zero, kI32));
+  return b.Cast(b.Clamp(whole, b.Integer(kI32, Lowest(to)), b.Integer(kI32, Highest(to))), to);
+}
+
+Quantised QuantisedDynamically(OpBuilder& b, const Value& x) {
+  std::vector<int> axes;
+  for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
+  const Value zero = b.Scalar(x.elem, 0), steps = b.Scalar(x.elem, 255);
+  const Value high = b.Max(zero, b.Reduce(Op::kMaxReduce, x, axes, false));
+  const Value low = b.Min(zero, b.Neg(b.Reduce(Op::kMaxReduce, b.Neg(x), axes, false)));
+  const Value range = b.Select(b.Equal(high, low), b.Scalar(x.elem, 1), b.Sub(high, low));
+  Quantised q;
+  q.scale = b.Div(range, steps);
+  const Value point = b.Clamp(b.Sub(zero, b.Div(low, q.scale)), zero, steps);
+  q.zero_point = b.Cast(b.Unary(Op::kRound, point), Elem::kUInt8);
+  q.values = RoundedTo(b, b.Div(x, q.scale), &q.zero_point, Elem::kUInt8);
+  return q;
+}
+
+absl::StatusOr<Value> RowParameter(HandlerContext& c, int i, std::string_view what) {
+  const Value& v = c.In(i);
+  if (v.rank() != 1) return v;
+  if (c.b().bounds().ProvablyEqual(v.shape[0], 1)) return ScalarOperand(c, i, what);
+  return c.b().Unsqueeze(v, std::vector<int>{1});
+}
+
+absl::StatusOr<Value> ColumnParameter(HandlerContext& c, int i, std::string_view what) {
+  const Value& v = c.In(i);
+  const bool one = v.rank() == 1 && c.b().bounds().ProvablyEqual(v.shape[0], 1);
+  return one ? ScalarOperand(c, i, what) : v;
+}
+
+absl::Span<const HandlerRow> QuantisedRows() { return kRows; }
+
+}  // namespace athanor::onnx

@@ -1,0 +1,171 @@
+// Handlers: drawn numbers. They follow from a seed, the node's own or the upload's, so that every
+// request draws the same; without one a node is refused, since it asks for others each time.
+#include <bit>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handlers_arith.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr float kStep = 0x1p-24F;  // of uniform numbers in f32
+
+// FNV-1a: nodes without a seed of their own draw different numbers.
+uint64_t Mixed(uint64_t seed, std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (char letter : name) hash = (hash ^ static_cast<uint8_t>(letter)) * 0x100000001b3;
+  return seed ^ hash;
+}
+
+absl::StatusOr<Value> SeedOf(HandlerContext& c) {
+  uint64_t seed = 0;
+  if (c.Given("seed")) {
+    seed = std::bit_cast<uint64_t>(c.Float("seed"));
+  } else if (c.random_seed()) {
+    seed = Mixed(*c.random_seed(), c.node().output(0));
+  } else {
+    return Unimplemented(
+        "it has no seed, so it draws other numbers each time, which is not served; give it a seed, "
+        "or the upload one (random_seed)");
+  }
+  return c.b().Literal(Elem::kUInt64, Tensor::Of<uint64_t>(DType::kU64, {}, {seed}));
+}
+
+absl::StatusOr<Value> Bits(HandlerContext& c, Shape shape) {
+  const absl::StatusOr<Value> seed = SeedOf(c);
+  if (!seed.ok()) return seed.status();
+  return c.b().Raw(Op::kRandomBits, {*seed}, {{"shape", std::move(shape)}}, Elem::kUInt32);
+}
+// k * 2^-24 for k in [first, first + 2^24), exact in f32.
+Value Uniform(OpBuilder& b, const Value& bits, int first = 0) {
+  const Value top = b.Binary(Op::kShift, bits, b.Integer(Elem::kUInt32, 8),
+                             {{"direction", std::string("right")}});
+  const Value count = b.Add(top, b.Integer(Elem::kUInt32, first));
+  return b.Mul(b.Cast(count, Elem::kFloat), b.Scalar(Elem::kFloat, kStep));
+}
+
+// The type that is asked for, else `otherwise`.
+absl::StatusOr<Elem> TypeOf(HandlerContext& c, Elem otherwise) {
+  if (!c.Given("dtype")) return otherwise;
+  return ElemAttr(c, "dtype");
+}
+absl::StatusOr<Elem> FloatTypeOf(HandlerContext& c, Elem otherwise) {
+  const absl::StatusOr<Elem> elem = TypeOf(c, otherwise);
+  if (!elem.ok() || (IsFloat(CarrierOf(*elem)) && Computes(CarrierOf(*elem)))) return elem;
+  return Invalid("dtype is ", ElemName(*elem), "; it must be a float type");
+}
+
+// `x` of f32 as low + x * (high - low) and the like, in f64 for f64.
+Value Scaled(HandlerContext& c, const Value& x, double from, double factor, Elem elem) {
+  OpBuilder& b = c.b();
+  const Value wide = elem == Elem::kDouble ? b.Cast(x, elem) : x;
+  const Elem in = elem == Elem::kDouble ? Elem::kDouble : Elem::kFloat;
+  const auto number = [&](double value) {
+    return in == Elem::kDouble ? b.Scalar(in, value)
+                               : b.Scalar(in, static_cast<double>(static_cast<float>(value)));
+  };
+  return b.Cast(b.Add(number(from), b.Mul(wide, number(factor))), elem);
+}
+
+absl::Status SetUniform(HandlerContext& c, Shape shape, Elem otherwise) {
+  const absl::StatusOr<Elem> elem = FloatTypeOf(c, otherwise);
+  if (!elem.ok()) return elem.status();
+  const absl::StatusOr<Value> bits = Bits(c, std::move(shape));
+  if (!bits.ok()) return bits.status();
+  const double low = c.Float("low");
+  c.Set(0, Scaled(c, Uniform(c.b(), *bits), low, c.Float("high") - low, *elem));
+  return absl::OkStatus();
+}
+
+// Box and Muller: sqrt(-2 ln u) cos(2 pi v) of u in (0, 1], v in [0, 1).
+absl::Status SetNormal(HandlerContext& c, const Shape& shape, Elem otherwise) {
+  OpBuilder& b = c.b();
+  const absl::StatusOr<Elem> elem = FloatTypeOf(c, otherwise);
+  if (!elem.ok()) return elem.status();
+  Shape pair = shape;
+  pair.insert(pair.begin(), 2);
+  const absl::StatusOr<Value> bits = Bits(c, std::move(pair));
+  if (!bits.ok()) return bits.status();
+  const std::vector<int> first = {0};
+  const Value u = Uniform(b, b.Squeeze(b.Slice(*bits, 0, 0, 1), first), 1);
+  const Value v = Uniform(b, b.Squeeze(b.Slice(*bits, 0, 1, 1), first));
+  const Value radius = b.Unary(Op::kSqrt, b.Mul(b.Scalar(Elem::kFloat, -2), b.Unary(Op::kLog, u)));
+  const Value turn = b.Scalar(Elem::kFloat, static_cast<double>(6.2831853071795864F));
+  const Value normal = b.Mul(radius, b.Unary(Op::kCos, b.Mul(turn, v)));
+  c.Set(0, Scaled(c, normal, c.Float("mean"), c.Float("scale"), *elem));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Shape> ShapeAttr(HandlerContext& c) {
+  Shape shape;
+  for (int64_t size : c.Ints("shape")) {
+    if (size < 0) return Invalid("shape has the negative size ", size);
+    shape.push_back(size);
+  }
+  return shape;
+}
+
+absl::Status RandomUniform(HandlerContext& c) {
+  const absl::StatusOr<Shape> shape = ShapeAttr(c);
+  return shape.ok() ? SetUniform(c, *shape, Elem::kFloat) : shape.status();
+}
+absl::Status RandomNormal(HandlerContext& c) {
+  const absl::StatusOr<Shape> shape = ShapeAttr(c);
+  return shape.ok() ? SetNormal(c, *shape, Elem::kFloat) : shape.status();
+}
+absl::Status RandomUniformLike(HandlerContext& c) {
+  return SetUniform(c, c.In(0).shape, c.In(0).elem);
+}
+absl::Status RandomNormalLike(HandlerContext& c) {
+  return SetNormal(c, c.In(0).shape, c.In(0).elem);
+}
+
+absl::Status Bernoulli(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& p = c.In(0);
+  const absl::StatusOr<Elem> elem = TypeOf(c, p.elem);
+  if (!elem.ok()) return elem.status();
+  const absl::StatusOr<Value> bits = Bits(c, p.shape);
+  if (!bits.ok()) return bits.status();
+  const Value chance = b.Up(p);
+  c.Set(0, b.Cast(b.Less(b.Cast(Uniform(b, *bits), chance.elem), chance), *elem));
+  return absl::OkStatus();
+}
+
+// The class with the largest log-probability plus a number drawn as -log(-log(u)) (Gumbel) is drawn
+// as the probabilities say, which need no normalisation.
+absl::Status Multinomial(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& x = c.In(0);
+  if (x.rank() != 2) {
+    return Invalid("input has shape ", ShapeToString(x.shape), "; it must be [batch, classes]");
+  }
+  const absl::StatusOr<Elem> elem = ElemAttr(c, "dtype");
+  if (!elem.ok()) return elem.status();
+  const int64_t samples = c.Int("sample_size");
+  if (samples < 0) return Invalid("sample_size=", samples, " must not be negative");
+  const absl::StatusOr<Value> bits = Bits(c, {x.shape[0], samples, x.shape[1]});
+  if (!bits.ok()) return bits.status();
+  // Away from 0 and 1 by half a step, in f64.
+  const Value u =
+      b.Add(b.Cast(Uniform(b, *bits), Elem::kDouble), b.Scalar(Elem::kDouble, kStep / 2));
+  const Value drawn = b.Neg(b.Unary(Op::kLog, b.Neg(b.Unary(Op::kLog, u))));
+  const Value scores = b.Unsqueeze(b.Cast(x, Elem::kDouble), std::vector<int>{1});
+  c.Set(0, b.Cast(b.ArgExtreme(b.Add(scores, drawn), 2, true, false, false), *elem));
+  return absl::OkStatus();
+}
+
+constexpr HandlerRow kRows[] = {
+    {"", "Bernoulli", 1, Bernoulli},         {"", "Multinomial", 1, Multinomial},
+    {"", "RandomNormal", 1, RandomNormal},   {"", "RandomNormalLike", 1, RandomNormalLike},
+    {"", "RandomUniform", 1, RandomUniform}, {"", "RandomUniformLike", 1, RandomUniformLike},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> RandomRows() { return kRows; }
+
+}  // namespace athanor::onnx

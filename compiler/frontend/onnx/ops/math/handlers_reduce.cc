@@ -1,0 +1,150 @@
+// Handlers: reductions, ArgMax and the softmax family.
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handlers_arith.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Axes are an attribute before `operand_since`, then an operand; none are all, or with
+// noop_with_empty_axes none.
+absl::StatusOr<std::vector<int>> AxesOf(HandlerContext& c, int operand_since) {
+  const int rank = c.In(0).rank();
+  std::vector<int64_t> axes;
+  bool none_are_all = true;
+  if (c.version() < operand_since) {
+    if (c.Given("axes")) axes = c.Ints("axes");
+  } else {
+    if (c.Has(1)) {
+      absl::StatusOr<std::vector<int64_t>> known = c.Integers(1, "axes");
+      if (!known.ok()) return known.status();
+      axes = *std::move(known);
+    }
+    none_are_all = c.Int("noop_with_empty_axes") == 0;
+  }
+  if (axes.empty() && none_are_all) {
+    for (int i = 0; i < rank; ++i) axes.push_back(i);
+  }
+  return c.Axes(axes, rank);
+}
+
+using Axes = std::vector<int>;
+
+Value Sum(OpBuilder& b, const Value& x, const Axes& axes) {
+  return b.Reduce(Op::kSumReduce, x, axes, true);
+}
+Value MaxOver(OpBuilder& b, const Value& x, const Axes& axes) {
+  return b.Reduce(Op::kMaxReduce, x, axes, true);
+}
+// The maximum of what is reversed: exact, also of the integer minimum.
+Value MinOver(OpBuilder& b, const Value& x, const Axes& axes) {
+  const bool floats = IsFloat(x.dtype());
+  const Value most = MaxOver(b, floats ? b.Neg(x) : b.Not(x), axes);
+  return floats ? b.Neg(most) : b.Not(most);
+}
+Value MeanOver(OpBuilder& b, const Value& x, const Axes& axes) { return b.Mean(x, axes, true); }
+Value Product(OpBuilder& b, const Value& x, const Axes& axes) {
+  return b.Reduce(Op::kMulReduce, x, axes, true);
+}
+Value SumOfSizes(OpBuilder& b, const Value& x, const Axes& axes) { return Sum(b, b.Abs(x), axes); }
+Value SumOfSquares(OpBuilder& b, const Value& x, const Axes& axes) {
+  return Sum(b, b.Mul(x, x), axes);
+}
+Value RootOfSquares(OpBuilder& b, const Value& x, const Axes& axes) {
+  return b.Unary(Op::kSqrt, SumOfSquares(b, x, axes));
+}
+Value LogOfSum(OpBuilder& b, const Value& x, const Axes& axes) {
+  return b.Unary(Op::kLog, Sum(b, x, axes));
+}
+// log(sum(exp(x))) by the maximum, which an infinity cannot be.
+Value LogOfExps(OpBuilder& b, const Value& x, const Axes& axes) {
+  const Value most = MaxOver(b, x, axes);
+  const Value infinite = b.Equal(b.Abs(most), b.Scalar(x.elem, kInfinity));
+  const Value from = b.Select(infinite, b.Scalar(x.elem, 0), most);
+  return b.Add(from, b.Unary(Op::kLog, Sum(b, b.Unary(Op::kExp, b.Sub(x, from)), axes)));
+}
+
+// In what a reduction computes: as the operand is, f16 and bf16 in f32, or integers in f64 too.
+enum class In { kPlain, kUp, kFloats };
+
+template <auto kFunction, In kIn, int kOperandSince>
+absl::Status ReduceRow(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const absl::StatusOr<Axes> axes = AxesOf(c, kOperandSince);
+  if (!axes.ok()) return axes.status();
+  Value x = c.In(0);
+  if (kIn != In::kPlain) x = b.Up(x);
+  if (kIn == In::kFloats && !IsFloat(x.dtype())) x = b.Cast(x, Elem::kDouble);
+  Value y = kFunction(b, x, *axes);
+  if (c.Int("keepdims") == 0) y = b.Squeeze(y, *axes);
+  c.Set(0, b.Cast(y, c.In(0).elem));
+  return absl::OkStatus();
+}
+
+template <bool kLargest>
+absl::Status ArgRow(HandlerContext& c) {
+  const Value& x = c.In(0);
+  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), x.rank());
+  if (!axis.ok()) return axis.status();
+  const bool last = c.version() >= 12 && c.Int("select_last_index") != 0;
+  c.Set(0, c.b().ArgExtreme(x, *axis, kLargest, last, c.Int("keepdims") != 0));
+  return absl::OkStatus();
+}
+
+// --- along an axis; before opset 13 along all axes from it on, taken as one.
+
+Value SoftmaxAlong(OpBuilder& b, const Value& x, int axis) {
+  return b.Unary(Op::kSoftmax, x, {{"axis", static_cast<int64_t>(axis)}});
+}
+Value HardmaxAlong(OpBuilder& b, const Value& x, int axis) {
+  const Value at = b.ArgExtreme(x, axis, /*largest=*/true, /*last=*/false, /*keepdims=*/true);
+  return b.Cast(b.Equal(b.Iota(Elem::kInt64, x.shape, axis), at), x.elem);
+}
+
+template <auto kAlong>
+absl::Status AlongAxis(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& x = c.In(0);
+  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), x.rank());
+  if (!axis.ok()) return axis.status();
+  if (c.version() >= 13 || *axis == x.rank() - 1) {
+    c.Set(0, kAlong(b, x, *axis));
+    return absl::OkStatus();
+  }
+  Shape joined(x.shape.begin(), x.shape.begin() + *axis);
+  Expr rest = 1;
+  for (int i = *axis; i < x.rank(); ++i) rest *= x.shape[i];
+  joined.push_back(rest);
+  const Value y = b.Reshape(x, joined);
+  if (b.status().ok()) c.Set(0, b.Reshape(kAlong(b, y, *axis), x.shape));
+  return absl::OkStatus();
+}
+
+constexpr HandlerRow kRows[] = {
+    {"", "ArgMax", 1, ArgRow<true>},
+    {"", "ArgMin", 1, ArgRow<false>},
+    {"", "Hardmax", 1, AlongAxis<HardmaxAlong>},
+    {"", "LogSoftmax", 1, AlongAxis<LogSoftmaxAlong>},
+    {"", "ReduceL1", 1, ReduceRow<SumOfSizes, In::kUp, 18>},
+    {"", "ReduceL2", 1, ReduceRow<RootOfSquares, In::kFloats, 18>},
+    {"", "ReduceLogSum", 1, ReduceRow<LogOfSum, In::kFloats, 18>},
+    {"", "ReduceLogSumExp", 1, ReduceRow<LogOfExps, In::kFloats, 18>},
+    {"", "ReduceMax", 1, ReduceRow<MaxOver, In::kPlain, 18>},
+    {"", "ReduceMean", 1, ReduceRow<MeanOver, In::kUp, 18>},
+    {"", "ReduceMin", 1, ReduceRow<MinOver, In::kPlain, 18>},
+    {"", "ReduceProd", 1, ReduceRow<Product, In::kPlain, 18>},
+    {"", "ReduceSum", 1, ReduceRow<Sum, In::kPlain, 13>},
+    {"", "ReduceSumSquare", 1, ReduceRow<SumOfSquares, In::kUp, 18>},
+    {"", "Softmax", 1, AlongAxis<SoftmaxAlong>},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> ReduceRows() { return kRows; }
+
+}  // namespace athanor::onnx

@@ -1,0 +1,290 @@
+// Handlers: Fourier transforms, windows, mel scales.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handler.h"
+#include "compiler/frontend/onnx/ops/handlers_structure.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr int64_t kMaxMelElements = 1 << 22;
+
+Value Number(OpBuilder& b, double value) { return b.Scalar(Elem::kDouble, value); }
+
+// Cosines and sines of 2 pi n k / length, [rows, columns] in f64: the angle is reduced in whole
+// numbers, so that they are exact however long the signal is.
+struct Turns {
+  Value cosine, sine;
+};
+Turns TurnsOf(OpBuilder& b, const Expr& rows, const Expr& columns, const Expr& length) {
+  const Value n = b.Iota(Elem::kInt64, {rows, 1}, 0), k = b.Iota(Elem::kInt64, {1, columns}, 1);
+  const Value step = b.Binary(Op::kMod, b.Mul(n, k), b.Size(Elem::kInt64, length, {}));
+  const Value turn = b.Div(b.Cast(step, Elem::kDouble), b.Size(Elem::kDouble, length, {}));
+  const Value angle = b.Mul(turn, Number(b, 2 * std::numbers::pi));
+  return {b.Unary(Op::kCos, angle), b.Unary(Op::kSin, angle)};
+}
+
+// Real and imaginary parts, in f64; a real signal has no second.
+struct Complex {
+  Value real;
+  std::optional<Value> imaginary;
+};
+absl::StatusOr<Complex> PartsOf(HandlerContext& c, const Value& x) {
+  OpBuilder& b = c.b();
+  const auto parts = x.shape.empty() ? std::nullopt : x.shape.back().constant();
+  if (parts != 1 && parts != 2) {
+    return Invalid("its input has shape ", ShapeToString(x.shape),
+                   "; the last axis must be 1, real, or 2, complex");
+  }
+  const Value wide = b.Cast(x, Elem::kDouble);
+  const int last = x.rank() - 1;
+  const auto part = [&](int64_t i) { return b.Squeeze(b.Slice(wide, last, i, 1), {last}); };
+  Complex complex = {part(0), {}};
+  if (parts == 2) complex.imaginary = part(1);
+  return complex;
+}
+
+// `axis` of x, cut or filled with zeros to `size`.
+Value Fit(OpBuilder& b, const Value& x, int axis, const Expr& size) {
+  if (b.bounds().ProvablyEqual(x.shape[axis], size)) return x;
+  Shape shape = x.shape;
+  shape[axis] = size;
+  return b.MapOr(x, std::move(shape), AllAxes(x.rank()), Number(b, 0));
+}
+
+// Sum over `axis` of x times a table [axis, result], whose second axis takes its place.
+Value Along(OpBuilder& b, const Value& x, int axis, const Value& table) {
+  std::string from;
+  for (int i = 0; i < x.rank(); ++i) from.push_back(static_cast<char>('a' + i));
+  std::string to = from;
+  to[axis] = 'z';
+  return b.Contract(Cat(from, ",", from.substr(axis, 1), "z->", to), x, table);
+}
+
+Value Stacked(OpBuilder& b, const Value& real, const Value& imaginary) {
+  const int last = real.rank();
+  return b.Concat({b.Unsqueeze(real, {last}), b.Unsqueeze(imaginary, {last})}, last);
+}
+
+Complex Transform(OpBuilder& b, const Complex& x, int axis, const Turns& turns, bool inverse) {
+  const auto along = [&](const Value& part, const Value& table) {
+    return Along(b, part, axis, table);
+  };
+  const Value sine = inverse ? turns.sine : b.Neg(turns.sine);
+  Complex y = {along(x.real, turns.cosine), along(x.real, sine)};
+  if (x.imaginary.has_value()) {
+    y.real = b.Sub(y.real, along(*x.imaginary, sine));
+    y.imaginary = b.Add(*y.imaginary, along(*x.imaginary, turns.cosine));
+  }
+  return y;
+}
+
+// From half a spectrum to a real signal: every frequency but 0 and the highest of an even length
+// stands for two.
+Value RealInverse(OpBuilder& b, const Complex& x, int axis, const Expr& length) {
+  const Expr bins = FloorDiv(length, 2) + 1;
+  const Turns turns = TurnsOf(b, bins, length, length);
+  const Value k = b.Iota(Elem::kInt64, {bins, 1}, 0);
+  const Value alone = b.Or(b.Equal(k, b.Integer(Elem::kInt64, 0)),
+                           b.Equal(b.Add(k, k), b.Size(Elem::kInt64, length, {})));
+  const Value weight = b.Select(alone, Number(b, 1), Number(b, 2));
+  const Value real = Along(b, Fit(b, x.real, axis, bins), axis, b.Mul(turns.cosine, weight));
+  if (!x.imaginary.has_value()) return real;
+  return b.Sub(real, Along(b, Fit(b, *x.imaginary, axis, bins), axis, b.Mul(turns.sine, weight)));
+}
+
+absl::Status Dft(HandlerContext& c, int64_t given_axis) {
+  OpBuilder& b = c.b();
+  const Value& x = c.In(0);
+  const absl::StatusOr<int> axis = c.Axis(given_axis, x.rank());
+  if (!axis.ok()) return axis.status();
+  if (*axis == x.rank() - 1) {
+    return Invalid("its axis is the last, which holds the parts of complex numbers");
+  }
+  if (x.rank() > 15) return Unimplemented("its input has rank ", x.rank(), "; at most 15");
+  const bool inverse = c.Int("inverse") != 0, onesided = c.Int("onesided") != 0;
+  absl::StatusOr<Complex> parts = PartsOf(c, x);
+  if (!parts.ok()) return parts.status();
+  absl::StatusOr<Expr> length = x.shape[*axis];
+  if (inverse && onesided) length = 2 * (x.shape[*axis] - 1);
+  if (c.Has(1)) length = c.OneSize(1, "dft_length");
+  if (!length.ok()) return length.status();
+  if (!b.bounds().NonNegative(*length - 1)) {
+    return Invalid("its length is ", length->ToString(), "; it must be 1 or more");
+  }
+  if (!inverse && onesided && parts->imaginary.has_value()) {
+    return Invalid(
+        "its input is complex and onesided is 1; only a real signal's spectrum is "
+        "told by a half");
+  }
+  const Value scale = b.Size(Elem::kDouble, *length, {});
+  if (inverse && onesided) {
+    const Value y = b.Div(RealInverse(b, *parts, *axis, *length), scale);
+    c.Set(0, b.Cast(b.Unsqueeze(y, {x.rank() - 1}), x.elem));
+    return absl::OkStatus();
+  }
+  parts->real = Fit(b, parts->real, *axis, *length);
+  if (parts->imaginary.has_value()) {
+    parts->imaginary = Fit(b, *parts->imaginary, *axis, *length);
+  }
+  const Expr bins = onesided ? FloorDiv(*length, 2) + 1 : *length;
+  const Complex y = Transform(b, *parts, *axis, TurnsOf(b, *length, bins, *length), inverse);
+  const Value both = Stacked(b, y.real, *y.imaginary);
+  c.Set(0, b.Cast(inverse ? b.Div(both, scale) : both, x.elem));
+  return absl::OkStatus();
+}
+absl::Status Dft17(HandlerContext& c) { return Dft(c, c.Int("axis")); }
+absl::Status Dft20(HandlerContext& c) {
+  if (!c.Has(2)) return Dft(c, -2);
+  const absl::StatusOr<std::vector<int64_t>> axis = c.Integers(2, "axis");
+  if (!axis.ok()) return axis.status();
+  if (axis->size() != 1) return Invalid("its axis must be one number");
+  return Dft(c, axis->front());
+}
+
+absl::Status Stft17(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Bounds& bounds = b.bounds();
+  const Value& x = c.In(0);
+  const bool onesided = c.Int("onesided") != 0;
+  absl::StatusOr<Complex> parts = PartsOf(c, x);
+  if (!parts.ok()) return parts.status();
+  if (x.rank() != 3 || (onesided && parts->imaginary.has_value())) {
+    return Invalid("its signal has shape ", ShapeToString(x.shape), " and onesided is ",
+                   onesided ? 1 : 0,
+                   "; it must be [batch, length, 1], or [batch, length, 2] with onesided 0");
+  }
+  const absl::StatusOr<Expr> step = c.OneSize(1, "frame_step");
+  if (!step.ok()) return step.status();
+  absl::StatusOr<Expr> frame = c.Has(2) && c.In(2).rank() == 1 ? c.In(2).shape[0] : x.shape[1];
+  if (c.Has(3)) frame = c.OneSize(3, "frame_length");
+  if (!frame.ok()) return frame.status();
+  if (!bounds.NonNegative(*step - 1) || !bounds.NonNegative(*frame - 1) ||
+      !bounds.NonNegative(x.shape[1] - *frame)) {
+    return Invalid("its frames have length ", frame->ToString(), " and step ", step->ToString(),
+                   "; both must be 1 or more, and a frame within the signal of ",
+                   x.shape[1].ToString());
+  }
+  if (c.Has(2) && (c.In(2).rank() != 1 || !bounds.ProvablyEqual(c.In(2).shape[0], *frame))) {
+    return Invalid("its window has shape ", ShapeToString(c.In(2).shape), "; it must be [",
+                   frame->ToString(), "], a frame");
+  }
+  const Shape framed = {x.shape[0], FloorDiv(x.shape[1] - *frame, *step) + 1, *frame};
+  const auto frames = [&](const Value& part) {
+    const Value cut = b.Map(part, framed, {Expr::Axis(0), Expr::Axis(1) * *step + Expr::Axis(2)});
+    return c.Has(2) ? b.Mul(cut, b.Cast(c.In(2), Elem::kDouble)) : cut;
+  };
+  Complex signal = {frames(parts->real), {}};
+  if (parts->imaginary.has_value()) signal.imaginary = frames(*parts->imaginary);
+  const Expr bins = onesided ? FloorDiv(*frame, 2) + 1 : *frame;
+  const Complex y = Transform(b, signal, 2, TurnsOf(b, *frame, bins, *frame), /*inverse=*/false);
+  c.Set(0, b.Cast(Stacked(b, y.real, *y.imaginary), x.elem));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Elem> ResultElem(HandlerContext& c) {
+  const int64_t number = c.Int("output_datatype");
+  const std::optional<Elem> elem = ElemOf(number);
+  if (elem.has_value() && Row(*elem).carry == Carry::kSame && *elem != Elem::kBool) return *elem;
+  return Invalid("attribute \"output_datatype\" is ", number,
+                 "; it must be an integer or float type");
+}
+
+// first - second * cos(x) + third * cos(2 x), x going round once.
+absl::Status Window(HandlerContext& c, double first, double second, double third) {
+  OpBuilder& b = c.b();
+  const absl::StatusOr<Expr> size = c.OneSize(0, "size");
+  if (!size.ok()) return size.status();
+  if (absl::Status s = CheckSizes("size", {*size}, b.bounds()); !s.ok()) return s;
+  const absl::StatusOr<Elem> elem = ResultElem(c);
+  if (!elem.ok()) return elem.status();
+  const Expr round = c.Int("periodic") != 0 ? *size : *size - 1;
+  const Value turn = b.Div(b.Iota(Elem::kDouble, {*size}, 0), b.Size(Elem::kDouble, round, {}));
+  const Value angle = b.Mul(turn, Number(b, 2 * std::numbers::pi));
+  Value y = b.Sub(Number(b, first), b.Mul(Number(b, second), b.Unary(Op::kCos, angle)));
+  if (third != 0) {
+    const Value twice = b.Unary(Op::kCos, b.Add(angle, angle));
+    y = b.Add(y, b.Mul(Number(b, third), twice));
+  }
+  c.Set(0, b.Cast(y, *elem));
+  return absl::OkStatus();
+}
+absl::Status HannWindow17(HandlerContext& c) { return Window(c, 0.5, 0.5, 0); }
+absl::Status HammingWindow17(HandlerContext& c) { return Window(c, 25.0 / 46, 21.0 / 46, 0); }
+absl::Status BlackmanWindow17(HandlerContext& c) { return Window(c, 0.42, 0.5, 0.08); }
+
+double MelOf(double hertz) { return 2595 * std::log10(1 + hertz / 700); }
+double HertzOf(double mel) { return 700 * (std::pow(10, mel / 2595) - 1); }
+
+// Triangles over the bins of a spectrum, their corners equally far apart in mel.
+absl::Status MelWeightMatrix17(HandlerContext& c) {
+  static constexpr std::string_view kNames[] = {"num_mel_bins", "dft_length", "sample_rate",
+                                                "lower_edge_hertz", "upper_edge_hertz"};
+  double given[5];
+  std::vector<absl::Status> known;
+  for (int i = 0; i < 5; ++i) known.push_back(c.Numbers(i, kNames[i]).status());
+  if (absl::Status s = Together(known); !s.ok()) return s;
+  for (int i = 0; i < 5; ++i) {
+    const absl::StatusOr<std::vector<double>> numbers = c.Numbers(i, kNames[i]);
+    if (!numbers.ok()) return numbers.status();
+    if (numbers->size() != 1 || !(numbers->front() >= 0 && numbers->front() < 0x1p31)) {
+      return Invalid("its ", kNames[i], " must be one number, 0 or more");
+    }
+    given[i] = numbers->front();
+  }
+  const absl::StatusOr<Elem> elem = ResultElem(c);
+  if (!elem.ok()) return elem.status();
+  const auto bins = static_cast<int64_t>(given[0]), length = static_cast<int64_t>(given[1]);
+  const int64_t rows = length / 2 + 1;
+  if (given[2] < 1 || bins * rows > kMaxMelElements) {
+    return Invalid("its sample_rate is ", given[2], " and its matrix ", rows, " by ", bins,
+                   "; the rate must be 1 or more, and at most ", kMaxMelElements,
+                   " elements are served");
+  }
+  const double low = MelOf(given[3]), step = (MelOf(given[4]) - low) / (given[0] + 2);
+  std::vector<int64_t> corners;
+  for (int64_t i = 0; i < bins + 2; ++i) {
+    const double hertz = HertzOf(low + static_cast<double>(i) * step);
+    corners.push_back(
+        static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / given[2])));
+  }
+  Tensor t = Tensor::Zeros(DType::kF64, {rows, bins});
+  for (int64_t i = 0; i < bins; ++i) {
+    const int64_t left = corners[i], peak = corners[i + 1], right = corners[i + 2];
+    const auto set = [&](int64_t row, double value) {
+      if (row >= 0 && row < rows) t.data<double>()[row * bins + i] = value;
+    };
+    if (peak == left) set(peak, 1);
+    for (int64_t j = std::max<int64_t>(left, 0); j <= std::min(peak, rows) && peak > left; ++j) {
+      set(j, static_cast<double>(j - left) / static_cast<double>(peak - left));
+    }
+    for (int64_t j = std::max<int64_t>(peak, 0); j < std::min(right, rows); ++j) {
+      set(j, static_cast<double>(right - j) / static_cast<double>(right - peak));
+    }
+  }
+  c.Set(0, c.b().Cast(c.b().Literal(Elem::kDouble, std::move(t)), *elem));
+  return absl::OkStatus();
+}
+
+constexpr HandlerRow kRows[] = {
+    {"", "DFT", 17, Dft17},
+    {"", "DFT", 20, Dft20},
+    {"", "STFT", 17, Stft17},
+    {"", "HannWindow", 17, HannWindow17},
+    {"", "HammingWindow", 17, HammingWindow17},
+    {"", "BlackmanWindow", 17, BlackmanWindow17},
+    {"", "MelWeightMatrix", 17, MelWeightMatrix17},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> SignalRows() { return kRows; }
+
+}  // namespace athanor::onnx

@@ -1,0 +1,255 @@
+// Handlers: pooling over regions that are data.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handlers_structure.h"
+#include "compiler/frontend/onnx/ops/movement/handlers_resize.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr int64_t kMaxSamples = 64;  // per bin and axis
+
+struct Align {
+  bool half_pixel = true, maximum = false;
+  int64_t height = 1, width = 1, ratio = 0;
+  double scale = 1;
+};
+
+// Regions along one axis, each [R]: where they start, how long they are, how long a bin is, and how
+// many samples are taken of each bin, at most `most`.
+struct Regions {
+  Value start, bin, samples;
+  int64_t most = 0;
+};
+
+absl::StatusOr<Regions> RegionsOf(HandlerContext& c, const Align& align, bool vertical) {
+  OpBuilder& b = c.b();
+  const Value rois = b.Up(c.In(1));
+  const auto number = [&](double v) { return Nearest(b, rois.elem, v); };
+  const int64_t bins = vertical ? align.height : align.width, at = vertical ? 1 : 0;
+  const Value offset = number(align.half_pixel ? 0.5 : 0);
+  const auto edge = [&](int64_t column) {
+    const Value one = b.Squeeze(b.Slice(rois, 1, column, 1), {1});
+    return b.Sub(b.Mul(one, number(align.scale)), offset);
+  };
+  Regions regions;
+  regions.start = edge(at);
+  Value extent = b.Sub(edge(at + 2), regions.start);
+  // Regions that are no region are of one element.
+  if (!align.half_pixel) extent = b.Max(extent, number(1));
+  regions.bin = b.Div(extent, number(static_cast<double>(bins)));
+  if (align.ratio > 0) {
+    regions.most = align.ratio;
+    regions.samples = number(static_cast<double>(align.ratio));
+    return regions;
+  }
+  // As many as a bin is long: only known regions say how many.
+  const absl::StatusOr<std::vector<double>> known = c.Numbers(1, "rois (with sampling_ratio 0)");
+  if (!known.ok()) return known.status();
+  for (size_t i = 0; i + 3 < known->size(); i += 4) {
+    const double length = ((*known)[i + at + 2] - (*known)[i + at]) * align.scale;
+    const double longest = align.half_pixel ? length : std::max(length, 1.0);
+    const double count = std::ceil(longest / static_cast<double>(bins));
+    if (!(count <= kMaxSamples)) {
+      return Unimplemented("region ", i / 4, " takes ", count, " samples of a bin; at most ",
+                           kMaxSamples, " are taken");
+    }
+    regions.most = std::max(regions.most, static_cast<int64_t>(std::max(count, 0.0)));
+  }
+  regions.most = std::max<int64_t>(regions.most, 1);
+  // -floor(-x) rounds up.
+  regions.samples = b.Neg(b.Unary(Op::kFloor, b.Neg(regions.bin)));
+  return regions;
+}
+
+// The samples along one axis, [R, bins, most]: the two elements between which each is, their
+// weights, and whether it counts.
+struct Samples {
+  Value low, high, low_weight, high_weight;
+  Value inside;  // of the image, else its weights are 0
+  Value taken;   // one of the bin's
+};
+Samples SamplesOf(OpBuilder& b, const Regions& regions, int64_t bins, const Expr& size) {
+  const Elem elem = regions.bin.elem;
+  const auto number = [&](double v) { return b.Scalar(elem, v); };
+  const auto column = [&](const Value& v) { return v.rank() == 0 ? v : b.Unsqueeze(v, {1, 2}); };
+  const Value bin = b.Iota(elem, {bins, 1}, 0), sample = b.Iota(elem, {1, regions.most}, 1);
+  const Value length = column(regions.bin), count = column(regions.samples);
+  const Value within = b.Div(b.Mul(b.Add(sample, number(0.5)), length), count);
+  Value at = b.Add(b.Add(column(regions.start), b.Mul(bin, length)), within);
+  const Value extent = b.Size(elem, size, {}), last = b.Size(elem, size - 1, {});
+  Samples samples;
+  samples.inside = b.And(b.LessEqual(number(-1), at), b.LessEqual(at, extent));
+  samples.taken = b.Less(sample, b.Broadcast(count, {regions.bin.shape[0], 1, 1}));
+  at = b.Min(b.Max(at, number(0)), last);
+  const Value below = b.Unary(Op::kFloor, at);
+  samples.high_weight = b.Sub(at, below);
+  samples.low_weight = b.Sub(number(1), samples.high_weight);
+  const Value limit = b.Size(Elem::kInt64, size - 1, {}), zero = b.Integer(Elem::kInt64, 0);
+  samples.low = b.Clamp(b.Cast(below, Elem::kInt64), zero, limit);
+  samples.high = b.Min(b.Add(samples.low, b.Integer(Elem::kInt64, 1)), limit);
+  return samples;
+}
+
+absl::Status RoiAlign(HandlerContext& c, const Align& align) {
+  OpBuilder& b = c.b();
+  const Value &x = c.In(0), &rois = c.In(1), &images = c.In(2);
+  if (x.rank() != 4 || rois.rank() != 2 || images.rank() != 1 ||
+      !b.bounds().ProvablyEqual(rois.shape[1], 4)) {
+    return Invalid("its operands have shapes ", ShapeToString(x.shape), ", ",
+                   ShapeToString(rois.shape), " and ", ShapeToString(images.shape),
+                   "; they must be [N, C, H, W], [R, 4] and [R]");
+  }
+  if (align.height < 1 || align.width < 1 || align.ratio < 0 || align.ratio > kMaxSamples) {
+    return Invalid("its output_height, output_width and sampling_ratio are ", align.height, ", ",
+                   align.width, " and ", align.ratio,
+                   "; a result needs sizes of 1 or more, and a "
+                   "ratio is 0 to ",
+                   kMaxSamples);
+  }
+  const absl::StatusOr<Regions> vertical = RegionsOf(c, align, true);
+  if (!vertical.ok()) return vertical.status();
+  const absl::StatusOr<Regions> horizontal = RegionsOf(c, align, false);
+  if (!horizontal.ok()) return horizontal.status();
+  if (!b.status().ok()) return absl::OkStatus();  // told by the builder
+  const Expr &height = x.shape[2], &width = x.shape[3], &count = rois.shape[0];
+  const Samples v = SamplesOf(b, *vertical, align.height, height),
+                h = SamplesOf(b, *horizontal, align.width, width);
+  // [R, bins, samples, 1, 1] and [R, 1, 1, bins, samples]
+  const auto down = [&](const Value& s) { return b.Unsqueeze(s, {3, 4}); };
+  const auto across = [&](const Value& s) { return b.Unsqueeze(s, {1, 2}); };
+  const Value rows =
+      b.Reshape(b.Permute(x, {0, 2, 3, 1}), {x.shape[0] * height * width, x.shape[1]});
+  const Value first = b.Mul(b.Cast(images, Elem::kInt64), b.Size(Elem::kInt64, height * width, {}));
+  // An image that is not there, though its place might be of one that is.
+  const Value there = b.And(b.LessEqual(b.Integer(images.elem, 0), images),
+                            b.Less(images, b.Size(images.elem, x.shape[0], {})));
+  const Value image =
+      b.Unsqueeze(b.Select(there, first, b.Integer(Elem::kInt64, -1)), {1, 2, 3, 4});
+  const Value inside = b.And(down(v.inside), across(h.inside));
+  const Value none = b.Scalar(b.Up(x).elem, 0);
+  const Value line = b.Size(Elem::kInt64, width, {});
+  const auto corner = [&](bool lower, bool right) {
+    const Value at =
+        b.Add(b.Mul(down(lower ? v.high : v.low), line), across(right ? h.high : h.low));
+    const Value place =
+        b.Select(b.Less(image, b.Integer(Elem::kInt64, 0)), image, b.Add(image, at));
+    const Value weight = b.Mul(down(lower ? v.high_weight : v.low_weight),
+                               across(right ? h.high_weight : h.low_weight));
+    const Value used = b.Cast(b.Select(inside, weight, b.Scalar(weight.elem, 0)), none.elem);
+    const Value taken = b.Up(b.Raw(Op::kGather, {rows, place}, {{"axis", int64_t{0}}}, x.elem));
+    return b.Mul(taken, b.Unsqueeze(used, {5}));
+  };
+  const Value p[] = {corner(false, false), corner(false, true), corner(true, false),
+                     corner(true, true)};
+  const Value counts = b.Unsqueeze(b.And(down(v.taken), across(h.taken)), {5});
+  Value y;
+  if (align.maximum) {
+    // The largest weighted corner, as the operator is defined, not of interpolated samples.
+    const Value best = b.Max(b.Max(p[0], p[1]), b.Max(p[2], p[3]));
+    const Value lowest = b.Scalar(none.elem, -std::numeric_limits<double>::infinity());
+    y = b.Reduce(Op::kMaxReduce, b.Select(counts, best, lowest), {2, 4}, /*keepdims=*/false);
+    const Value any = b.Reduce(Op::kMaxReduce, counts, {2, 4}, /*keepdims=*/false);
+    y = b.Select(any, y, none);
+  } else {
+    const Value sample = b.Add(b.Add(p[0], p[1]), b.Add(p[2], p[3]));
+    const Value sum =
+        b.Reduce(Op::kSumReduce, b.Select(counts, sample, none), {2, 4}, /*keepdims=*/false);
+    const Value taken = b.Mul(vertical->samples, horizontal->samples);
+    const Value divisor = b.Cast(b.Max(taken, b.Scalar(taken.elem, 1)), none.elem);
+    y = b.Div(sum, b.Unsqueeze(b.Broadcast(divisor, {count}), {1, 2, 3}));
+  }
+  c.Set(0, b.Cast(b.Permute(y, {0, 3, 1, 2}), x.elem));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Align> AlignOf(HandlerContext& c) {
+  Align align;
+  const absl::StatusOr<std::string> mode = c.OneOf("mode", {"avg", "max"});
+  if (!mode.ok()) return mode.status();
+  align.maximum = *mode == "max";
+  align.height = c.Int("output_height");
+  align.width = c.Int("output_width");
+  align.ratio = c.Int("sampling_ratio");
+  align.scale = c.Float("spatial_scale");
+  return align;
+}
+
+// Bins of regions along one axis as [R, bins, size]: which elements are of which bin.
+Value BinsOf(OpBuilder& b, const Value& rois, int64_t column, double scale, int64_t bins,
+             const Expr& size) {
+  const auto number = [&](double v) { return Nearest(b, rois.elem, v); };
+  const auto edge = [&](int64_t at) {
+    const Value x = b.Mul(b.Slice(rois, 1, at, 1), number(scale));  // [R, 1]
+    // Halves away from 0.
+    return b.CopySign(b.Unary(Op::kFloor, b.Add(b.Abs(x), number(0.5))), x);
+  };
+  const Value first = edge(column);
+  const Value extent = b.Max(b.Add(b.Sub(edge(column + 2), first), number(1)), number(1));
+  const Value length = b.Div(extent, number(static_cast<double>(bins)));
+  const Value bin = b.Iota(rois.elem, {bins}, 0);
+  const Value begin = b.Add(b.Unary(Op::kFloor, b.Mul(bin, length)), first);
+  const Value end = b.Sub(first, b.Unary(Op::kFloor, b.Neg(b.Mul(b.Add(bin, number(1)), length))));
+  const Value at = b.Iota(rois.elem, {size}, 0);
+  return b.And(b.LessEqual(b.Unsqueeze(begin, {2}), at), b.Less(at, b.Unsqueeze(end, {2})));
+}
+
+}  // namespace
+
+absl::Status RoiAlign10(HandlerContext& c) {
+  absl::StatusOr<Align> align = AlignOf(c);
+  if (!align.ok()) return align.status();
+  align->half_pixel = false;
+  return RoiAlign(c, *align);
+}
+absl::Status RoiAlign16(HandlerContext& c) {
+  absl::StatusOr<Align> align = AlignOf(c);
+  if (!align.ok()) return align.status();
+  const absl::StatusOr<std::string> mode =
+      c.OneOf("coordinate_transformation_mode", {"half_pixel", "output_half_pixel"});
+  if (!mode.ok()) return mode.status();
+  align->half_pixel = *mode == "half_pixel";
+  return RoiAlign(c, *align);
+}
+
+// R. Girshick, "Fast R-CNN", 2015: bins of whole elements, an empty one gives 0.
+absl::Status MaxRoiPool1(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value &x = c.In(0), &rois = c.In(1);
+  const std::vector<int64_t> pooled = c.Ints("pooled_shape");
+  if (x.rank() != 4 || rois.rank() != 2 || !b.bounds().ProvablyEqual(rois.shape[1], 5) ||
+      pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1) {
+    return Invalid("its operands have shapes ", ShapeToString(x.shape), " and ",
+                   ShapeToString(rois.shape), " and pooled_shape ", pooled.size(),
+                   " sizes; it needs [N, C, H, W], [R, 5] and two sizes of 1 or more");
+  }
+  const Value regions = b.Up(rois);
+  const double scale = c.Float("spatial_scale");
+  const Value image = b.Cast(b.Squeeze(b.Slice(regions, 1, 0, 1), {1}), Elem::kInt64);
+  const Value taken = b.Raw(Op::kGather, {x, image}, {{"axis", int64_t{0}}}, x.elem);
+  const Value lowest = b.Scalar(x.elem, -std::numeric_limits<double>::infinity());
+  const Value down = BinsOf(b, regions, 2, scale, pooled[0], x.shape[2]),
+              across = BinsOf(b, regions, 1, scale, pooled[1], x.shape[3]);
+  // [R, C, H, bins, W], then [R, C, bins, H, bins]
+  const Value wide = b.Reduce(
+      Op::kMaxReduce, b.Select(b.Unsqueeze(across, {1, 2}), b.Unsqueeze(taken, {3}), lowest), {4},
+      /*keepdims=*/false);
+  const Value rows = b.Unsqueeze(down, {1, 4});
+  const Value best = b.Reduce(Op::kMaxReduce, b.Select(rows, b.Unsqueeze(wide, {2}), lowest), {3},
+                              /*keepdims=*/false);
+  const auto any = [&](const Value& bins) {
+    return b.Reduce(Op::kMaxReduce, bins, {2}, /*keepdims=*/false);
+  };
+  const Value filled = b.And(b.Unsqueeze(any(down), {1, 3}), b.Unsqueeze(any(across), {1, 2}));
+  c.Set(0, b.Select(filled, best, b.Scalar(x.elem, 0)));
+  return absl::OkStatus();
+}
+
+}  // namespace athanor::onnx

@@ -1,0 +1,237 @@
+// Handlers: samples of an image at positions that are data, and the grids that hold them.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handlers_structure.h"
+#include "compiler/frontend/onnx/ops/movement/handlers_resize.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr double kCubicA = -0.75;
+constexpr size_t kMaxTaps = 256;
+
+struct Sampling {
+  std::string mode, padding;
+  bool align_corners = false;
+};
+
+// Where positions along an axis are reflected: its first and last, at centres or at edges.
+struct Borders {
+  Value low, high;
+};
+Borders BordersOf(OpBuilder& b, const Sampling& sampling, Elem elem, const Expr& size) {
+  const Value last = b.Size(elem, size - 1, {});
+  if (sampling.align_corners) return {b.Scalar(elem, 0), last};
+  return {b.Scalar(elem, -0.5), b.Add(last, b.Scalar(elem, 0.5))};
+}
+
+// Folded between the borders as often as it takes; one inside stays as it is.
+Value Reflect(OpBuilder& b, const Value& x, const Borders& borders) {
+  const auto number = [&](double v) { return b.Scalar(x.elem, v); };
+  const Value range = b.Sub(borders.high, borders.low);
+  const Value away = b.Abs(b.Sub(x, borders.low));
+  const Value turns = b.Unary(Op::kFloor, b.Div(away, range));
+  const Value rest = b.Sub(away, b.Mul(turns, range));
+  const Value half = b.Mul(turns, number(0.5));
+  const Value even = b.Equal(b.Unary(Op::kFloor, half), half);
+  const Value folded = b.Select(even, b.Add(borders.low, rest), b.Sub(borders.high, rest));
+  const Value outside = b.Or(b.Less(x, borders.low), b.Less(borders.high, x));
+  // One element is all there is.
+  const Value single = b.Equal(range, number(0));
+  return b.Select(outside, b.Select(single, borders.low, folded), x);
+}
+
+// The positions along one axis of the image: unnormalised, and led back inside as far as the
+// padding does that.
+Value PositionsOf(OpBuilder& b, const Sampling& sampling, const Value& normal, const Expr& size) {
+  const auto number = [&](double v) { return b.Scalar(normal.elem, v); };
+  const Value length = b.Size(normal.elem, size, {}), one = number(1), two = number(2);
+  const Value from_first = b.Add(normal, one);
+  Value x = sampling.align_corners ? b.Mul(b.Div(from_first, two), b.Sub(length, one))
+                                   : b.Div(b.Sub(b.Mul(from_first, length), one), two);
+  if (sampling.mode == "nearest") x = b.Unary(Op::kRound, x);
+  // Between cubic neighbours a position outside stays there, as PyTorch has it: only they are led
+  // back.
+  const bool stays = sampling.mode == "cubic";
+  if (sampling.padding == "border" && !stays) {
+    return b.Clamp(x, number(0), b.Sub(length, one));
+  }
+  if (sampling.padding != "reflection") return x;
+  return Reflect(b, x, BordersOf(b, sampling, x.elem, size));
+}
+
+// One neighbour of a position along one axis: where it is, whether it is inside, its weight.
+struct Tap {
+  Value at, inside, weight;
+};
+std::vector<Tap> TapsOf(OpBuilder& b, const Sampling& sampling, const Value& x, const Expr& size) {
+  const auto number = [&](double v) { return b.Scalar(x.elem, v); };
+  const Value below = sampling.mode == "nearest" ? x : b.Unary(Op::kFloor, x);
+  const Value ratio = b.Sub(x, below);
+  const Value last = b.Size(x.elem, size - 1, {});
+  int first = 0, count = 1;
+  if (sampling.mode == "linear") count = 2;
+  if (sampling.mode == "cubic") first = -1, count = 4;
+  std::vector<Tap> taps;
+  for (int i = 0; i < count; ++i) {
+    const Value offset = number(first + i), distance = b.Sub(offset, ratio);
+    Tap tap;
+    Value place = b.Add(below, offset);
+    tap.inside = b.And(b.LessEqual(number(0), place), b.LessEqual(place, last));
+    if (sampling.padding == "reflection") {
+      place = Reflect(b, place, BordersOf(b, sampling, x.elem, size));
+    }
+    tap.at = b.Clamp(b.Cast(place, Elem::kInt64), b.Integer(Elem::kInt64, 0),
+                     b.Size(Elem::kInt64, size - 1, {}));
+    tap.weight = sampling.mode == "cubic" ? CubicWeight(b, distance, kCubicA)
+                                          : b.Sub(number(1), b.Abs(distance));
+    taps.push_back(std::move(tap));
+  }
+  return taps;
+}
+
+// A neighbour along all axes together.
+struct Corner {
+  Value at;  // row-major
+  Value inside, weight;
+};
+std::vector<Corner> CornersOf(OpBuilder& b, const std::vector<std::vector<Tap>>& taps,
+                              const Shape& sizes) {
+  std::vector<Corner> corners;
+  for (const Tap& tap : taps[0]) corners.push_back({tap.at, tap.inside, tap.weight});
+  for (size_t axis = 1; axis < taps.size(); ++axis) {
+    const Value size = b.Size(Elem::kInt64, sizes[axis], {});
+    std::vector<Corner> next;
+    for (const Corner& corner : corners) {
+      for (const Tap& tap : taps[axis]) {
+        next.push_back({b.Add(b.Mul(corner.at, size), tap.at), b.And(corner.inside, tap.inside),
+                        b.Mul(corner.weight, tap.weight)});
+      }
+    }
+    corners = std::move(next);
+  }
+  return corners;
+}
+
+absl::Status GridSample(HandlerContext& c, const Sampling& sampling) {
+  OpBuilder& b = c.b();
+  const Value &x = c.In(0), &grid = c.In(1);
+  const int axes = x.rank() - 2;
+  if (axes < 1 || grid.rank() != x.rank() || !b.bounds().ProvablyEqual(grid.shape.back(), axes)) {
+    return Invalid("its operands have shapes ", ShapeToString(x.shape), " and ",
+                   ShapeToString(grid.shape),
+                   "; they must be [N, C, sizes..] and [N, sizes.., number of sizes]");
+  }
+  size_t taps_in_all = 1;
+  for (int i = 0; i < axes; ++i) {
+    taps_in_all *= sampling.mode == "cubic" ? 4 : sampling.mode == "linear" ? 2 : 1;
+    if (taps_in_all > kMaxTaps) return Unimplemented("it has ", axes, " axes, too many to sample");
+  }
+  const Shape sizes(x.shape.begin() + 2, x.shape.end());
+  const Value positions = b.Up(grid);
+  std::vector<std::vector<Tap>> taps;
+  for (int i = 0; i < axes; ++i) {
+    // The last coordinate is that of the first axis.
+    const Value normal = b.Squeeze(b.Slice(positions, axes + 1, axes - 1 - i, 1), {axes + 1});
+    taps.push_back(TapsOf(b, sampling, PositionsOf(b, sampling, normal, sizes[i]), sizes[i]));
+  }
+  // Rows of all channels of a place.
+  std::vector<int> order = {0}, back = {0, axes + 1};
+  for (int i = 0; i < axes; ++i) {
+    order.push_back(2 + i);
+    back.push_back(1 + i);
+  }
+  order.push_back(1);
+  const Expr area = ProductOf(sizes);
+  const bool nearest = sampling.mode == "nearest";
+  const Value rows = b.Reshape(b.Permute(x, order), {x.shape[0] * area, x.shape[1]});
+  const Shape out(grid.shape.begin(), grid.shape.end() - 1);
+  const Value image = b.Mul(b.Iota(Elem::kInt64, out, 0), b.Size(Elem::kInt64, area, {}));
+  const Elem elem = nearest ? x.elem : InterpolationElem(x.elem);
+  const Value zero = nearest ? ZeroOf(b, elem) : b.Scalar(elem, 0);
+  Value y;
+  bool first = true;
+  for (const Corner& corner : CornersOf(b, taps, sizes)) {
+    Value taken =
+        b.Raw(Op::kGather, {rows, b.Add(image, corner.at)}, {{"axis", int64_t{0}}}, x.elem);
+    if (!nearest) taken = b.Cast(taken, elem);
+    if (sampling.padding == "zeros") {
+      taken = b.Select(b.Unsqueeze(corner.inside, {axes + 1}), taken, zero);
+    }
+    if (!nearest) taken = b.Mul(taken, b.Unsqueeze(b.Cast(corner.weight, elem), {axes + 1}));
+    y = first ? taken : b.Add(y, taken);
+    first = false;
+  }
+  c.Set(0, b.Cast(b.Permute(y, back), x.elem));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Sampling> SamplingOf(HandlerContext& c, absl::Span<const std::string_view> modes) {
+  const absl::StatusOr<std::string> mode = c.OneOf("mode", modes),
+                                    padding =
+                                        c.OneOf("padding_mode", {"zeros", "border", "reflection"});
+  if (!mode.ok()) return mode.status();
+  if (!padding.ok()) return padding.status();
+  const std::string renamed = *mode == "bilinear" ? "linear" : *mode == "bicubic" ? "cubic" : *mode;
+  return Sampling{renamed, *padding, c.Int("align_corners") != 0};
+}
+
+}  // namespace
+
+absl::Status GridSample16(HandlerContext& c) {
+  const absl::StatusOr<Sampling> sampling = SamplingOf(c, {"bilinear", "nearest", "bicubic"});
+  return sampling.ok() ? GridSample(c, *sampling) : sampling.status();
+}
+absl::Status GridSample20(HandlerContext& c) {
+  const absl::StatusOr<Sampling> sampling = SamplingOf(c, {"linear", "nearest", "cubic"});
+  return sampling.ok() ? GridSample(c, *sampling) : sampling.status();
+}
+
+absl::Status AffineGrid20(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& theta = c.In(0);
+  const absl::StatusOr<std::vector<Expr>> size = c.Sizes(1, "size");
+  if (!size.ok()) return size.status();
+  const int axes = static_cast<int>(size->size()) - 2;
+  if ((axes != 2 && axes != 3) || theta.rank() != 3 ||
+      !b.bounds().ProvablyEqual(theta.shape[1], axes) ||
+      !b.bounds().ProvablyEqual(theta.shape[2], axes + 1)) {
+    return Invalid("its theta has shape ", ShapeToString(theta.shape), " and its size ",
+                   size->size(), " numbers; it needs [N, 2, 3] and 4, or [N, 3, 4] and 5");
+  }
+  if (absl::Status s = CheckSizes("size", *size, b.bounds()); !s.ok()) return s;
+  const auto number = [&](double v) { return b.Scalar(Elem::kDouble, v); };
+  const Value matrix = b.Cast(theta, Elem::kDouble);
+  // Column k of theta as [N, 1.., axes]: the first is of the last axis; after them the offset.
+  const auto column = [&](int k) {
+    const Value picked = b.Slice(matrix, 2, k, 1);
+    Shape shape = {theta.shape[0]};
+    shape.resize(1 + axes, Expr(1));
+    shape.push_back(axes);
+    return b.Reshape(picked, shape);
+  };
+  Value y = column(axes);
+  for (int k = 0; k < axes; ++k) {
+    const Expr& extent = (*size)[2 + axes - 1 - k];
+    const Value i = b.Iota(Elem::kDouble, {extent}, 0), length = b.Size(Elem::kDouble, extent, {});
+    Value at;
+    if (c.Int("align_corners") != 0) {
+      const Value steps = b.Sub(length, number(1));
+      const Value spread = b.Sub(b.Div(b.Mul(i, number(2)), steps), number(1));
+      at = b.Select(b.Equal(length, number(1)), number(0), spread);  // one element: the centre
+    } else {
+      at = b.Sub(b.Div(b.Add(b.Mul(i, number(2)), number(1)), length), number(1));
+    }
+    std::vector<int> added;
+    for (int j = 0; j <= k; ++j) added.push_back(1 + j);
+    y = b.Add(y, b.Mul(column(k), b.Unsqueeze(at, added)));
+  }
+  c.Set(0, b.Cast(y, theta.elem));
+  return absl::OkStatus();
+}
+
+}  // namespace athanor::onnx

@@ -1,0 +1,466 @@
+// Handlers: If, Loop, Scan. Branches that are known are taken at import, loops become Scans of ours
+// or are unrolled; what only data tells becomes both branches, or steps under a mask.
+#include "compiler/frontend/onnx/ops/networks/handlers_control.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "compiler/frontend/onnx/build/build_scan.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+using ::onnx::GraphProto;
+
+constexpr int kMaxBranchNodes = 10'000;
+constexpr int64_t kMaxSteps = 65'536;  // of loops that only known conditions end
+
+bool SameShape(const Bounds& bounds, const Shape& a, const Shape& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!bounds.ProvablyEqual(a[i], b[i])) return false;
+  }
+  return true;
+}
+
+bool SameContents(const Value& a, const Value& b) {
+  return a.known != nullptr && b.known != nullptr && a.known->shape == b.known->shape &&
+         a.known->sizes == b.known->sizes && a.known->divisor == b.known->divisor &&
+         a.known->literal == b.known->literal;
+}
+
+absl::Status CheckOutputs(const HandlerContext& c, const GraphProto& graph, std::string_view label,
+                          int want) {
+  if (graph.output_size() >= want) return absl::OkStatus();
+  return Invalid("its ", label, " has ", graph.output_size(), " outputs; the node has ", want);
+}
+
+absl::Status If(HandlerContext& c) {
+  const GraphProto& then_branch = c.GraphAttr("then_branch");
+  const GraphProto& else_branch = c.GraphAttr("else_branch");
+  absl::Status s = CheckOutputs(c, then_branch, "then_branch", c.outputs());
+  if (s.ok()) s = CheckOutputs(c, else_branch, "else_branch", c.outputs());
+  if (!s.ok()) return s;
+  absl::StatusOr<std::optional<bool>> known = KnownCondition(c.In(0));
+  if (!known.ok()) return known.status();
+  if (known->has_value()) {
+    absl::StatusOr<std::vector<Value>> results = **known ? c.Inline(then_branch, {}, "then_branch")
+                                                         : c.Inline(else_branch, {}, "else_branch");
+    if (!results.ok()) return results.status();
+    for (int o = 0; o < c.outputs(); ++o) c.Set(o, (*results)[o]);
+    return absl::OkStatus();
+  }
+  for (const auto& [graph, label] :
+       {std::pair(&then_branch, "then_branch"), std::pair(&else_branch, "else_branch")}) {
+    if (graph->node_size() <= kMaxBranchNodes) continue;
+    return Unimplemented("its ", label, " has ", graph->node_size(),
+                         " nodes; where only data tells which branch is taken, both are computed, "
+                         "and at most ",
+                         kMaxBranchNodes, " are taken");
+  }
+  const Value condition = AsScalar(c.b(), c.In(0));
+  if (!c.b().status().ok()) return c.b().TakeStatus();
+  absl::StatusOr<std::vector<Value>> yes, no;
+  {
+    const OpBuilder::Guard guard(&c.b(), condition, true);
+    yes = c.Inline(then_branch, {}, "then_branch");
+  }
+  {
+    const OpBuilder::Guard guard(&c.b(), condition, false);
+    no = c.Inline(else_branch, {}, "else_branch");
+  }
+  if (!yes.ok()) return yes.status();
+  if (!no.ok()) return no.status();
+  for (int o = 0; o < c.outputs(); ++o) {
+    if (!c.Wants(o)) continue;
+    absl::StatusOr<Value> either =
+        Either(c.b(), condition, (*yes)[o], (*no)[o], Cat("result ", Quoted(c.node().output(o))));
+    if (!either.ok()) {
+      // Knowing the condition would settle it.
+      const absl::Status unknown = c.Integers(0, "condition").status();
+      return absl::Status(either.status().code(), Cat(std::string(either.status().message()), "; ",
+                                                      std::string(unknown.message())));
+    }
+    c.Set(o, *std::move(either));
+  }
+  return absl::OkStatus();
+}
+
+// One Loop.
+class Unroller {
+ public:
+  explicit Unroller(HandlerContext& c) : c_(c), b_(c.b()), body_(c.GraphAttr("body")) {}
+
+  absl::Status Run() {
+    absl::Status s = Start();
+    if (s.ok() && !done_) {
+      absl::StatusOr<bool> looped = AsScan();
+      if (!looped.ok() || *looped) return looped.status();
+      s = too_long_;
+    }
+    while (s.ok() && !done_) s = Step();
+    return s.ok() ? Finish() : s;
+  }
+
+ private:
+  absl::Status Start();
+  absl::Status ReadCount();
+  // False where the body has to be unrolled.
+  absl::StatusOr<bool> AsScan();
+  // One step as a Scan's, under a mask if only data tells when it ends. Nullopt: it has to be
+  // unrolled, or it needs the mask.
+  struct Body {
+    std::vector<Value> next, elements;
+  };
+  absl::StatusOr<std::optional<Body>> ScanStep(ScanBuilder& scan, bool masked, bool* needs_mask);
+  absl::Status Step();
+  absl::Status Carry(absl::Span<const Value> results, const std::optional<Value>& mask);
+  absl::Status End(const Value& going, const std::optional<Value>& mask);
+  absl::Status Finish();
+
+  // With what would settle it, where that is the condition's first value.
+  absl::Status Settled(const absl::Status& status) const {
+    if (!conditional_) return status;
+    const absl::Status unknown = c_.Integers(1, "condition").status();
+    if (unknown.ok()) return status;
+    return absl::Status(status.code(),
+                        Cat(std::string(status.message()), "; ", std::string(unknown.message())));
+  }
+  // The body's first two operands, scalars or, where it states them so, vectors of one element:
+  // both are in use.
+  std::vector<Value> StepOperands(const Value& step) {
+    const auto as_stated = [&](const Value& scalar, int i) {
+      const auto& type = body_.input(i).type().tensor_type();
+      if (!type.has_shape() || type.shape().dim_size() != 1) return scalar;
+      return scalar.known == nullptr
+                 ? b_.Unsqueeze(scalar, {0})
+                 : b_.Literal(scalar.elem, {scalar.dtype(), {1}, scalar.known->literal->bytes});
+    };
+    return {as_stated(step, 0), as_stated(b_.Integer(Elem::kBool, 1), 1)};
+  }
+  // Steps that happen if the loop goes on until then.
+  Value Inside() {
+    return b_.Less(b_.Integer(Elem::kInt64, step_), b_.Size(Elem::kInt64, *count_, {}));
+  }
+
+  HandlerContext& c_;
+  OpBuilder& b_;
+  const GraphProto& body_;
+  int carried_count_ = 0, scans_ = 0;
+  std::optional<Expr> count_;     // none: only the condition ends it
+  int64_t least_ = 0, most_ = 0;  // bounds of the count
+  bool conditional_ = false;      // the condition counts
+  bool data_ends_ = false;        // ... and only data tells it
+  std::optional<Value> alive_;    // of data_ends_: a scalar
+  absl::Status too_long_;         // to be unrolled
+  bool done_ = false;
+  int64_t step_ = 0;
+  std::vector<Value> carried_;
+  std::vector<std::vector<Value>> elements_;  // by scan output
+};
+
+absl::Status Unroller::Start() {
+  carried_count_ = body_.input_size() - 2;
+  scans_ = body_.output_size() - 1 - carried_count_;
+  if (carried_count_ < 0 || scans_ < 0 || std::max(c_.inputs() - 2, 0) != carried_count_) {
+    return Invalid("its body has ", body_.input_size(), " inputs and ", body_.output_size(),
+                   " outputs; with ", std::max(c_.inputs() - 2, 0),
+                   " carried values it must have as many and two inputs, and one output more than "
+                   "carried values at least");
+  }
+  if (c_.outputs() > carried_count_ + scans_) {
+    return Invalid("it has ", c_.outputs(), " results; its body gives ", carried_count_ + scans_);
+  }
+  for (int i = 0; i < carried_count_; ++i) {
+    if (!c_.Has(i + 2)) return Invalid("carried value ", i, " is omitted");
+    carried_.push_back(c_.In(i + 2));
+  }
+  elements_.resize(scans_);
+  if (absl::Status s = ReadCount(); !s.ok()) return s;
+  conditional_ = c_.Has(1);
+  if (conditional_) {
+    absl::StatusOr<std::optional<bool>> known = KnownCondition(c_.In(1));
+    if (!known.ok()) return known.status();
+    if (known->has_value()) {
+      done_ = !**known;
+      if (done_) count_ = 0;
+    } else {
+      data_ends_ = true;
+      alive_ = AsScalar(b_, c_.In(1));
+    }
+  }
+  if (!count_ && (!conditional_ || data_ends_)) {
+    return Unimplemented(
+        "a Loop without bound: it has no trip count M",
+        conditional_ ? ", and only data tells when its condition ends it" : " and no condition");
+  }
+  done_ |= count_ && most_ == 0;
+  return b_.TakeStatus();
+}
+
+absl::Status Unroller::ReadCount() {
+  if (!c_.Has(0)) return absl::OkStatus();
+  absl::StatusOr<Expr> count = c_.OneSize(0, "trip count M");
+  if (!count.ok()) {
+    return absl::Status(count.status().code(),
+                        Cat("a Loop without bound: ", std::string(count.status().message())));
+  }
+  count_ = b_.bounds().Simplify(MaxOf(0, *count));
+  const std::optional<int64_t> least = b_.bounds().Minimum(*count_);
+  const std::optional<int64_t> most = b_.bounds().Maximum(*count_);
+  if (!least || !most) return Unimplemented("a Loop without bound: M is ", count->ToString());
+  least_ = *least, most_ = *most;
+  if (least_ != most_ && most_ > kMaxMaskedSteps) {
+    too_long_ =
+        Unimplemented("its trip count is ", count->ToString(), ", up to ", most_,
+                      "; a loop that has to be unrolled and whose count depends on dims has at "
+                      "most ",
+                      kMaxMaskedSteps, " steps");
+  } else if (most_ > kMaxSteps && !c_.Has(1)) {
+    too_long_ = Unimplemented("its trip count is ", most_,
+                              "; a loop that has to be unrolled has at most ", kMaxSteps, " steps");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Unroller::AsScan() {
+  if (!count_ || (least_ == most_ && most_ <= kMaxUnrolledSteps) || most_ > kMaxLoopSteps) {
+    return false;
+  }
+  bool masked = data_ends_, needs_mask = false;
+  for (int i = 0; i < 2; ++i) {
+    ScanBuilder scan(&b_, *count_);
+    absl::StatusOr<std::optional<Body>> body = ScanStep(scan, masked, &needs_mask);
+    if (!body.ok()) return body.status();
+    if (!*body && needs_mask && !masked) {
+      masked = true;
+      continue;
+    }
+    if (!*body) break;
+    scan.Finish(std::move((*body)->next), std::move((*body)->elements));
+    for (int o = 0; o < c_.outputs(); ++o) {
+      if (c_.Wants(o)) {
+        c_.Set(o, o < carried_count_ ? scan.Last(o) : scan.Stacked(o - carried_count_));
+      }
+    }
+    if (absl::Status s = b_.TakeStatus(); !s.ok()) return s;
+    return true;
+  }
+  return false;
+}
+
+absl::StatusOr<std::optional<Unroller::Body>> Unroller::ScanStep(ScanBuilder& scan, bool masked,
+                                                                 bool* needs_mask) {
+  // The sizes of what is stacked would depend on data.
+  const bool stacks = c_.outputs() > carried_count_;
+  if (masked && (stacks || most_ > kMaxConditionalSteps)) return std::nullopt;
+  std::vector<Value> inside;
+  for (const Value& value : carried_) inside.push_back(scan.State(value));
+  std::optional<Value> alive;
+  if (masked) alive = scan.State(alive_ ? *alive_ : b_.Integer(Elem::kBool, 1));
+  std::vector<Value> operands = StepOperands(scan.step());
+  operands.insert(operands.end(), inside.begin(), inside.end());
+  if (!b_.status().ok()) return b_.TakeStatus();
+  absl::StatusOr<std::optional<std::vector<Value>>> results;
+  {
+    std::optional<OpBuilder::Guard> guard;
+    if (alive) guard.emplace(&b_, *alive, true);
+    results = c_.TryInline(body_, operands, "body");
+  }
+  if (!results.ok()) return results.status();
+  if (!*results) return std::nullopt;
+  std::vector<Value>& made = **results;
+  const Value going = made.front();
+  if (conditional_) {
+    absl::StatusOr<std::optional<bool>> known = KnownCondition(going);
+    if (!known.ok()) return known.status();
+    if (known->has_value() && !**known) return std::nullopt;  // one step
+    *needs_mask = !known->has_value();
+    if (*needs_mask && !masked) return std::nullopt;
+  }
+  Body body;
+  for (int i = 0; i < carried_count_; ++i) {
+    Value& value = made[1 + i];
+    if (!Alike(b_.bounds(), value, inside[i])) return std::nullopt;
+    body.next.push_back(alive ? b_.Select(*alive, value, inside[i]) : value);
+  }
+  if (alive) body.next.push_back(b_.And(*alive, AsScalar(b_, going)));
+  body.elements.assign(made.begin() + 1 + carried_count_, made.end());
+  if (!b_.status().ok()) return b_.TakeStatus();
+  return body;
+}
+
+absl::Status Unroller::Step() {
+  const bool scans = c_.outputs() > carried_count_;
+  if (data_ends_ && (scans || most_ > kMaxConditionalSteps)) {
+    return Settled(Unimplemented(
+        scans ? std::string("only data tells when its condition ends it, and with it the sizes "
+                            "of its scan outputs")
+              : Cat("only data tells when its condition ends it; such a loop has at most ",
+                    kMaxConditionalSteps, " steps, not ", most_)));
+  }
+  if (step_ >= kMaxSteps) {
+    return Unimplemented("after ", kMaxSteps, " steps its condition is still true");
+  }
+  std::optional<Value> mask = alive_;
+  if (count_ && step_ >= least_) {
+    const Value inside = Inside();
+    mask = mask ? b_.And(*mask, inside) : inside;
+  }
+  std::vector<Value> operands = StepOperands(b_.Integer(Elem::kInt64, step_));
+  operands.insert(operands.end(), carried_.begin(), carried_.end());
+  if (!b_.status().ok()) return b_.TakeStatus();
+  absl::StatusOr<std::vector<Value>> results;
+  if (mask) {
+    const OpBuilder::Guard guard(&b_, *mask, true);
+    results = c_.Inline(body_, operands, StepLabel(step_));
+  } else {
+    results = c_.Inline(body_, operands, StepLabel(step_));
+  }
+  if (!results.ok()) return results.status();
+  absl::Status s = Carry(absl::MakeSpan(*results).subspan(1, carried_count_), mask);
+  for (int k = 0; k < scans_; ++k) elements_[k].push_back((*results)[1 + carried_count_ + k]);
+  ++step_;
+  if (s.ok() && conditional_) s = End(results->front(), mask);
+  if (count_ && step_ >= most_) done_ = true;
+  return s.ok() ? b_.TakeStatus() : s;
+}
+
+absl::Status Unroller::Carry(absl::Span<const Value> results, const std::optional<Value>& mask) {
+  for (int i = 0; i < carried_count_; ++i) {
+    if (!mask) {
+      carried_[i] = results[i];
+      continue;
+    }
+    absl::StatusOr<Value> either =
+        Either(b_, *mask, results[i], carried_[i], Cat("carried value ", i));
+    if (!either.ok()) return either.status();
+    carried_[i] = *std::move(either);
+  }
+  return absl::OkStatus();
+}
+
+// What the body's condition says of the next step.
+absl::Status Unroller::End(const Value& going, const std::optional<Value>& mask) {
+  absl::StatusOr<std::optional<bool>> known = KnownCondition(going);
+  if (!known.ok()) return known.status();
+  if (known->has_value()) {
+    if (**known) return absl::OkStatus();
+    count_ = count_ ? MinOf(*count_, step_) : Expr(step_);
+    done_ = true;
+    return absl::OkStatus();
+  }
+  if (!count_) {
+    return Unimplemented(
+        "a Loop without bound: it has no trip count M, and only data tells when "
+        "its condition ends it");
+  }
+  data_ends_ = true;
+  const Value next = AsScalar(b_, going);
+  alive_ = mask ? b_.And(*mask, next) : next;
+  return absl::OkStatus();
+}
+
+absl::Status Unroller::Finish() {
+  // A loop without a step: one is visited for what its results would be, and used by nothing.
+  std::vector<Value> models;
+  for (const std::vector<Value>& elements : elements_) {
+    if (!elements.empty()) models.push_back(elements.front());
+  }
+  if (static_cast<int>(models.size()) < scans_) {
+    std::vector<Value> operands = StepOperands(b_.Integer(Elem::kInt64, 0));
+    operands.insert(operands.end(), carried_.begin(), carried_.end());
+    const OpBuilder::Guard guard(&b_, b_.Integer(Elem::kBool, 0), true);
+    absl::StatusOr<std::vector<Value>> results = c_.Inline(body_, operands, StepLabel(0));
+    if (!results.ok()) return results.status();
+    models.assign(results->begin() + 1 + carried_count_, results->end());
+  }
+  for (int o = 0; o < c_.outputs(); ++o) {
+    if (!c_.Wants(o)) continue;
+    if (o < carried_count_) {
+      c_.Set(o, carried_[o]);
+      continue;
+    }
+    const int k = o - carried_count_;
+    const Expr size = count_ ? *count_ : Expr(step_);
+    absl::StatusOr<Value> stacked = Stack(b_, elements_[k], models[k], size, 0, /*reversed=*/false,
+                                          Cat("scan output ", Quoted(c_.node().output(o))));
+    if (!stacked.ok()) return stacked.status();
+    c_.Set(o, *std::move(stacked));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Loop(HandlerContext& c) {
+  absl::StatusOr<bool> bags = LoopOverBags(c);
+  if (!bags.ok() || *bags) return bags.status();
+  return Unroller(c).Run();
+}
+
+constexpr HandlerRow kRows[] = {
+    {"", "If", 1, If},
+    {"", "Loop", 1, Loop},
+    {"", "Scan", 8, Scan8},
+    {"", "Scan", 9, Scan9},
+};
+
+}  // namespace
+
+absl::StatusOr<std::optional<bool>> KnownCondition(const Value& condition) {
+  for (const Expr& size : condition.shape) {
+    if (!size.IsConstant(1)) {
+      return Invalid("its condition has shape ", ShapeToString(condition.shape),
+                     "; it must have one element");
+    }
+  }
+  if (condition.elem != Elem::kBool) {
+    return Invalid("its condition is of type ", ElemName(condition.elem), "; it must be bool");
+  }
+  if (condition.known == nullptr || condition.known->sizes.size() != 1) return std::nullopt;
+  const std::optional<int64_t> value = condition.known->sizes.front().constant();
+  return value ? std::optional<bool>(*value != 0) : std::nullopt;
+}
+
+std::string StepLabel(int64_t step) { return Cat("body[", step, "]"); }
+
+Value AsScalar(OpBuilder& b, const Value& condition) {
+  return condition.rank() == 0 ? condition : b.Reshape(condition, {});
+}
+
+bool Alike(const Bounds& bounds, const Value& a, const Value& b) {
+  return a.elem == b.elem && SameShape(bounds, a.shape, b.shape);
+}
+
+absl::StatusOr<Value> Either(OpBuilder& b, const Value& condition, const Value& x, const Value& y,
+                             std::string_view what) {
+  if (!Alike(b.bounds(), x, y)) {
+    return Unimplemented(what, " is ", ElemName(x.elem), ShapeToString(x.shape), " or ",
+                         ElemName(y.elem), ShapeToString(y.shape),
+                         ", as only data tells; both must be of one type and shape");
+  }
+  if (SameContents(x, y) || (x.node == y.node && x.node != kNoNode)) return x;
+  return b.Select(condition, x, y);
+}
+
+absl::StatusOr<Value> Stack(OpBuilder& b, absl::Span<const Value> elements, const Value& model,
+                            const Expr& size, int axis, bool reversed, std::string_view what) {
+  std::vector<Value> parts;
+  for (const Value& element : elements) {
+    if (element.elem != model.elem || !SameShape(b.bounds(), element.shape, model.shape)) {
+      return Unimplemented(what, " is ", ElemName(model.elem), ShapeToString(model.shape),
+                           " in the first step and ", ElemName(element.elem),
+                           ShapeToString(element.shape), " in another; all must be alike");
+    }
+    parts.push_back(b.Unsqueeze(element, {axis}));
+  }
+  if (parts.empty()) return b.Slice(b.Unsqueeze(model, {axis}), axis, 0, 0);
+  Value all = b.Concat(parts, axis);
+  if (reversed) return b.Slice(all, axis, size - 1, size, -1);
+  return size.IsConstant(static_cast<int64_t>(parts.size())) ? all : b.Slice(all, axis, 0, size);
+}
+
+absl::Span<const HandlerRow> ControlRows() { return kRows; }
+
+}  // namespace athanor::onnx

@@ -1,0 +1,312 @@
+// Scan: one of ours, or unrolled; then steps beyond a length that depends on dims are computed and
+// not kept.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "compiler/frontend/onnx/build/build_scan.h"
+#include "compiler/frontend/onnx/ops/networks/handlers_control.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+using ::onnx::GraphProto;
+
+struct ScanInput {
+  Value value;
+  int axis = 0;
+  bool reversed = false;
+};
+struct ScanOutput {
+  int64_t axis = 0;  // of the result; may count from the end
+  bool reversed = false;
+};
+
+// x without an axis: its elements at `position` there.
+Value At(OpBuilder& b, const Value& x, int axis, const Expr& position) {
+  Shape shape;
+  std::vector<Expr> coordinates;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == axis) {
+      coordinates.push_back(position);
+      continue;
+    }
+    coordinates.push_back(Expr::Axis(static_cast<int>(shape.size())));
+    shape.push_back(x.shape[i]);
+  }
+  return b.Map(x, std::move(shape), std::move(coordinates));
+}
+
+absl::StatusOr<Expr> LengthOf(const OpBuilder& b, absl::Span<const ScanInput> inputs) {
+  if (inputs.empty()) return Invalid("it has no scan inputs, which tell how many steps there are");
+  for (const ScanInput& input : inputs) {
+    const Expr& first = inputs[0].value.shape[inputs[0].axis];
+    const Expr& size = input.value.shape[input.axis];
+    if (b.bounds().ProvablyEqual(first, size)) continue;
+    return Invalid("its scan inputs have ", first.ToString(), " and ", size.ToString(),
+                   " elements along their axes; the numbers must be equal");
+  }
+  return b.bounds().Simplify(inputs[0].value.shape[inputs[0].axis]);
+}
+
+absl::Status CheckUnrolled(HandlerContext& c, const Expr& length) {
+  const OpBuilder& b = c.b();
+  // Each step makes a node at least.
+  if (length.constant() && *length.constant() > c.unroll_left()) {
+    return Unimplemented("it has ", *length.constant(),
+                         " steps; unrolled, the loops of a model have at most ",
+                         std::max<int64_t>(c.unroll_left(), 0), " nodes left");
+  }
+  const std::optional<int64_t> most = b.bounds().Maximum(length);
+  if (length.constant() || (most && *most <= kMaxMaskedSteps)) return absl::OkStatus();
+  return Unimplemented("its scan inputs have ", length.ToString(), " elements, ",
+                       most ? Cat("up to ", *most) : std::string("without bound"),
+                       "; a Scan that has to be unrolled and whose length depends on dims has at "
+                       "most ",
+                       kMaxMaskedSteps, " steps");
+}
+
+// x with `axis` moved to `to`.
+Value MoveAxis(OpBuilder& b, const Value& x, int axis, int to) {
+  std::vector<int> axes;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != axis) axes.push_back(i);
+  }
+  axes.insert(axes.begin() + to, axis);
+  return axis == to ? x : b.Permute(x, axes);
+}
+
+// As Scanned; nullopt where the body has to be unrolled.
+absl::StatusOr<std::optional<std::vector<Value>>> AsScan(HandlerContext& c,
+                                                         const std::vector<Value>& states,
+                                                         absl::Span<const ScanInput> inputs,
+                                                         absl::Span<const ScanOutput> outputs,
+                                                         const Expr& length) {
+  OpBuilder& b = c.b();
+  const std::optional<int64_t> known = length.constant();
+  const int64_t most = b.bounds().Maximum(length).value_or(kMaxLoopSteps + 1);
+  if ((known && *known <= kMaxUnrolledSteps) || most > kMaxLoopSteps) return std::nullopt;
+  ScanBuilder scan(&b, length);
+  std::vector<Value> inside;
+  for (const Value& state : states) inside.push_back(scan.State(state));
+  std::vector<Value> operands = inside;
+  for (const ScanInput& input : inputs) {
+    const Value front = MoveAxis(b, input.value, input.axis, 0);
+    operands.push_back(scan.Slice(input.reversed ? b.Reverse(front, 0) : front));
+  }
+  if (!b.status().ok()) return b.TakeStatus();
+  absl::StatusOr<std::optional<std::vector<Value>>> results =
+      c.TryInline(c.GraphAttr("body"), operands, "body");
+  if (!results.ok() || !*results) return results;
+  std::vector<Value>& made = **results;
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (!Alike(b.bounds(), made[i], inside[i])) return std::nullopt;
+  }
+  const auto middle = made.begin() + static_cast<int64_t>(states.size());
+  scan.Finish({made.begin(), middle}, {middle, made.end()});
+  std::vector<Value> all;
+  for (size_t i = 0; i < states.size(); ++i) all.push_back(scan.Last(i));
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    absl::StatusOr<int> axis = c.Axis(outputs[k].axis, made[states.size() + k].rank() + 1);
+    if (!axis.ok()) return axis.status();
+    Value stacked = scan.Stacked(k);
+    if (outputs[k].reversed) stacked = b.Reverse(stacked, 0);
+    all.push_back(MoveAxis(b, stacked, 0, *axis));
+  }
+  if (!b.status().ok()) return b.TakeStatus();
+  return all;
+}
+
+// The last states, then the stacked outputs.
+absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value> states,
+                                           absl::Span<const ScanInput> inputs,
+                                           absl::Span<const ScanOutput> outputs) {
+  OpBuilder& b = c.b();
+  const GraphProto& body = c.GraphAttr("body");
+  absl::StatusOr<Expr> length = LengthOf(b, inputs);
+  if (!length.ok()) return length.status();
+  absl::StatusOr<std::optional<std::vector<Value>>> loop =
+      AsScan(c, states, inputs, outputs, *length);
+  if (!loop.ok()) return loop.status();
+  if (*loop) return **std::move(loop);
+  if (absl::Status s = CheckUnrolled(c, *length); !s.ok()) return s;
+  const int64_t least = b.bounds().Minimum(*length).value_or(0);
+  const int64_t most = *b.bounds().Maximum(*length);
+  const size_t count = states.size();
+  std::vector<std::vector<Value>> elements(outputs.size());
+  std::vector<Value> models;
+  // At least one, for what the outputs would be.
+  for (int64_t step = 0; step < std::max<int64_t>(most, 1); ++step) {
+    std::optional<Value> mask;
+    if (step >= least) {
+      mask = b.Less(b.Integer(Elem::kInt64, step), b.Size(Elem::kInt64, *length, {}));
+    }
+    std::vector<Value> operands = states;
+    for (const ScanInput& input : inputs) {
+      operands.push_back(
+          At(b, input.value, input.axis, input.reversed ? *length - 1 - step : Expr(step)));
+    }
+    if (!b.status().ok()) return b.TakeStatus();
+    absl::StatusOr<std::vector<Value>> results;
+    if (mask) {
+      const OpBuilder::Guard guard(&b, *mask, true);
+      results = c.Inline(body, operands, StepLabel(step));
+    } else {
+      results = c.Inline(body, operands, StepLabel(step));
+    }
+    if (!results.ok()) return results;
+    if (step == 0) models.assign(results->begin() + static_cast<int64_t>(count), results->end());
+    if (step >= most) break;
+    for (size_t i = 0; i < count; ++i) {
+      if (!mask) {
+        states[i] = (*results)[i];
+        continue;
+      }
+      absl::StatusOr<Value> either = Either(b, *mask, (*results)[i], states[i], Cat("state ", i));
+      if (!either.ok()) return either.status();
+      states[i] = *std::move(either);
+    }
+    for (size_t k = 0; k < outputs.size(); ++k) elements[k].push_back((*results)[count + k]);
+  }
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    absl::StatusOr<int> axis = c.Axis(outputs[k].axis, models[k].rank() + 1);
+    if (!axis.ok()) return axis.status();
+    absl::StatusOr<Value> stacked = Stack(b, elements[k], models[k], *length, *axis,
+                                          outputs[k].reversed, Cat("scan output ", k));
+    if (!stacked.ok()) return stacked.status();
+    states.push_back(*std::move(stacked));
+  }
+  return states;
+}
+
+// An attribute with a number for each of `count`; all 0 if it is not there.
+absl::StatusOr<std::vector<int64_t>> PerItem(const HandlerContext& c, std::string_view name,
+                                             int count, bool flags) {
+  if (!c.Given(name)) return std::vector<int64_t>(count, 0);
+  std::vector<int64_t> values = c.Ints(name);
+  if (static_cast<int>(values.size()) != count) {
+    return Invalid("attribute ", Quoted(name), " has ", values.size(), " elements; it must have ",
+                   count);
+  }
+  for (const int64_t value : values) {
+    if (flags && value != 0 && value != 1) {
+      return Invalid("attribute ", Quoted(name), " has the element ", value, "; 0 or 1 are meant");
+    }
+  }
+  return values;
+}
+
+// How many states there are, from what the node and its body have; operands from `first` on.
+absl::StatusOr<int> StatesOf(const HandlerContext& c, int first) {
+  const GraphProto& body = c.GraphAttr("body");
+  const int64_t scans = c.Int("num_scan_inputs");
+  const int operands = c.inputs() - first;
+  if (scans < 1 || scans > operands || body.input_size() != operands) {
+    return Invalid("it has ", operands, " operands, its body ", body.input_size(),
+                   " inputs, and num_scan_inputs is ", scans,
+                   "; the body takes each operand, of which num_scan_inputs are scanned");
+  }
+  const int states = operands - static_cast<int>(scans);
+  if (body.output_size() < states || c.outputs() > body.output_size()) {
+    return Invalid("its body has ", body.output_size(), " outputs; there are ", states,
+                   " states and ", c.outputs(), " results");
+  }
+  for (int i = first; i < c.inputs(); ++i) {
+    if (!c.Has(i)) return Invalid("operand ", i, " is omitted");
+  }
+  return states;
+}
+
+void SetAll(HandlerContext& c, const std::vector<Value>& results) {
+  for (int o = 0; o < c.outputs(); ++o) {
+    if (c.Wants(o)) c.Set(o, results[o]);
+  }
+}
+
+}  // namespace
+
+absl::Status Scan9(HandlerContext& c) {
+  absl::StatusOr<int> count = StatesOf(c, 0);
+  if (!count.ok()) return count.status();
+  const int scans = c.inputs() - *count;
+  const int stacked = c.GraphAttr("body").output_size() - *count;
+  const auto axes = PerItem(c, "scan_input_axes", scans, false);
+  const auto directions = PerItem(c, "scan_input_directions", scans, true);
+  const auto out_axes = PerItem(c, "scan_output_axes", stacked, false);
+  const auto out_directions = PerItem(c, "scan_output_directions", stacked, true);
+  for (const auto* values : {&axes, &directions, &out_axes, &out_directions}) {
+    if (!values->ok()) return values->status();
+  }
+  std::vector<Value> states;
+  for (int i = 0; i < *count; ++i) states.push_back(c.In(i));
+  std::vector<ScanInput> inputs;
+  for (int i = 0; i < scans; ++i) {
+    const Value& value = c.In(*count + i);
+    absl::StatusOr<int> axis = c.Axis((*axes)[i], value.rank());
+    if (!axis.ok()) return axis.status();
+    inputs.push_back({value, *axis, (*directions)[i] == 1});
+  }
+  std::vector<ScanOutput> outputs;
+  for (int k = 0; k < stacked; ++k) outputs.push_back({(*out_axes)[k], (*out_directions)[k] == 1});
+  absl::StatusOr<std::vector<Value>> results = Scanned(c, std::move(states), inputs, outputs);
+  if (!results.ok()) return results.status();
+  SetAll(c, *results);
+  return absl::OkStatus();
+}
+
+// Axis 0 of all operands and results is a batch, which the body knows nothing of: its rows are
+// scanned one by one.
+absl::Status Scan8(HandlerContext& c) {
+  absl::StatusOr<int> count = StatesOf(c, 1);
+  if (!count.ok()) return count.status();
+  const int scans = c.inputs() - 1 - *count;
+  const int stacked = c.GraphAttr("body").output_size() - *count;
+  const auto directions = PerItem(c, "directions", scans, true);
+  if (!directions.ok()) return directions.status();
+  for (int i = 1; i < c.inputs(); ++i) {
+    const int least = i > *count ? 2 : 1;
+    if (c.In(i).rank() >= least) continue;
+    return Invalid("operand ", i, " has rank ", c.In(i).rank(), "; it has a batch",
+                   least == 2 ? " and a sequence" : "", " axis, so at least ", least);
+  }
+  const Expr& batch = c.In(1).shape[0];
+  if (!batch.constant()) {
+    return Unimplemented("its batch is ", batch.ToString(),
+                         "; the rows of Scan-8 are scanned one by one, so it must be a number");
+  }
+  if (c.Has(0)) {
+    absl::StatusOr<std::vector<Expr>> lengths = c.Sizes(0, "sequence_lens");
+    if (!lengths.ok()) return lengths.status();
+    for (const Expr& length : *lengths) {
+      const Expr& whole = c.In(1 + *count).shape[1];
+      if (c.b().bounds().ProvablyEqual(length, whole)) continue;
+      return Unimplemented("its sequence_lens have ", length.ToString(),
+                           "; only whole sequences, of ", whole.ToString(), ", are scanned");
+    }
+  }
+  std::vector<std::vector<Value>> rows(*count + stacked);
+  for (int64_t row = 0; row < *batch.constant(); ++row) {
+    std::vector<Value> states;
+    for (int i = 0; i < *count; ++i) states.push_back(At(c.b(), c.In(1 + i), 0, row));
+    std::vector<ScanInput> inputs;
+    for (int i = 0; i < scans; ++i) {
+      inputs.push_back({At(c.b(), c.In(1 + *count + i), 0, row), 0, (*directions)[i] == 1});
+    }
+    absl::StatusOr<std::vector<Value>> results =
+        Scanned(c, std::move(states), inputs, std::vector<ScanOutput>(stacked));
+    if (!results.ok()) return results.status();
+    for (size_t r = 0; r < rows.size(); ++r) rows[r].push_back((*results)[r]);
+  }
+  if (rows.empty() || rows[0].empty()) return Unimplemented("its batch is 0");
+  std::vector<Value> results;
+  for (const std::vector<Value>& row : rows) {
+    absl::StatusOr<Value> all = Stack(c.b(), row, row[0], batch, 0, false, "a result");
+    if (!all.ok()) return all.status();
+    results.push_back(*std::move(all));
+  }
+  SetAll(c, results);
+  return absl::OkStatus();
+}
+
+}  // namespace athanor::onnx

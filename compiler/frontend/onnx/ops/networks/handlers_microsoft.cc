@@ -1,0 +1,237 @@
+// Handlers of com.microsoft's ops: activations, normalisations with what precedes them, products.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/ops/handlers_arith.h"
+#include "compiler/frontend/onnx/ops/math/handlers_layer_norm.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+constexpr std::string_view kDomain = "com.microsoft";
+
+Value GeluOf(OpBuilder& b, const Value& x, std::string form) {
+  return b.Unary(Op::kGelu, x, {{"approximate", std::move(form)}});
+}
+
+absl::Status Gelu(HandlerContext& c) {
+  c.Set(0, GeluOf(c.b(), c.In(0), "none"));
+  return absl::OkStatus();
+}
+absl::Status BiasGelu(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  c.Set(0, b.Cast(GeluOf(b, b.Add(b.Up(c.In(0)), b.Up(c.In(1))), "none"), c.In(0).elem));
+  return absl::OkStatus();
+}
+absl::Status FastGelu(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  Value x = b.Up(c.In(0));
+  if (c.Has(1)) x = b.Add(x, b.Up(c.In(1)));
+  c.Set(0, b.Cast(GeluOf(b, x, "tanh"), c.In(0).elem));
+  return absl::OkStatus();
+}
+absl::Status QuickGelu(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value x = b.Up(c.In(0));
+  const Value gate = b.Unary(Op::kSigmoid, b.Mul(FloatAttr(c, x, "alpha"), x));
+  c.Set(0, b.Cast(b.Mul(x, gate), c.In(0).elem));
+  return absl::OkStatus();
+}
+// The left half of X + bias times the Gelu of the right half.
+absl::Status BiasSplitGelu(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const int axis = c.In(0).rank() - 1;
+  if (axis < 0) return Invalid("X is a scalar; it needs an axis to be split");
+  const Expr size = c.In(0).shape[axis], half = FloorDiv(size, 2);
+  if (!b.bounds().ProvablyEqual(half * 2, size)) {
+    return Invalid("the last axis of X has size ", size.ToString(), ", which must be even");
+  }
+  const Value x = b.Add(b.Up(c.In(0)), b.Up(c.In(1)));
+  const Value left = b.Slice(x, axis, 0, half), right = b.Slice(x, axis, half, half);
+  c.Set(0, b.Cast(b.Mul(left, GeluOf(b, right, "none")), c.In(0).elem));
+  return absl::OkStatus();
+}
+
+// --- normalisations
+
+// input + skip + bias in f32 or f64; skip's axes end the input's and may be 1.
+Value SkipSum(HandlerContext& c, int bias) {
+  OpBuilder& b = c.b();
+  Value sum = b.Add(b.Up(c.In(0)), b.Broadcast(b.Up(c.In(1)), c.In(0).shape));
+  if (c.Has(bias)) sum = b.Add(sum, b.Up(c.In(bias)));
+  return sum;
+}
+
+absl::Status SkipLayerNorm(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Elem elem = c.In(0).elem;
+  const Value sum = SkipSum(c, 4);
+  if (!b.status().ok()) return absl::OkStatus();
+  const int axis = sum.rank() - 1;
+  if (axis < 0) return Invalid("input is a scalar; it needs an axis to normalise");
+  const double epsilon = c.Float("epsilon");
+  const Value scale = b.Up(c.In(2)), bias = c.Has(3) ? b.Up(c.In(3)) : Value();
+  const Value y = LayerNormOf(b, sum, scale, c.Has(3) ? &bias : nullptr, axis, epsilon);
+  if (c.Wants(0)) c.Set(0, b.Cast(y, elem));
+  if (c.Wants(1) || c.Wants(2)) {
+    const Moments m = MomentsOf(b, sum, {axis});
+    if (c.Wants(1)) c.Set(1, b.Cast(m.mean, Elem::kFloat));
+    if (c.Wants(2)) c.Set(2, b.Cast(InverseRoot(b, m.variance, epsilon), Elem::kFloat));
+  }
+  if (c.Wants(3)) c.Set(3, b.Cast(sum, elem));
+  return absl::OkStatus();
+}
+
+absl::Status SkipRmsNorm(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Elem elem = c.In(0).elem;
+  const Value sum = SkipSum(c, 3);
+  if (!b.status().ok()) return absl::OkStatus();
+  const int axis = sum.rank() - 1;
+  if (axis < 0) return Invalid("input is a scalar; it needs an axis to normalise");
+  if (c.Wants(1)) {
+    return Unimplemented("its result \"mean\" is of training; a root mean square has none");
+  }
+  const double epsilon = c.Float("epsilon");
+  if (c.Wants(0)) c.Set(0, b.Cast(RmsNormOf(b, sum, b.Up(c.In(2)), axis, epsilon), elem));
+  if (c.Wants(2)) c.Set(2, b.Cast(InverseRms(b, sum, axis, epsilon), Elem::kFloat));
+  if (c.Wants(3)) c.Set(3, b.Cast(sum, elem));
+  return absl::OkStatus();
+}
+
+absl::Status SimplifiedLayerNorm(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(0).rank());
+  if (!axis.ok()) return axis.status();
+  const double epsilon = c.Float("epsilon");
+  if (c.Wants(0)) c.Set(0, RmsNormOf(b, c.In(0), c.In(1), *axis, epsilon));
+  if (c.Wants(1)) c.Set(1, b.Cast(InverseRms(b, b.Up(c.In(0)), *axis, epsilon), Elem::kFloat));
+  return absl::OkStatus();
+}
+
+// Embeddings of words, places and segments, summed and normalised.
+absl::Status EmbedLayerNorm(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& ids = c.In(0);
+  if (ids.rank() != 2) {
+    return Invalid("input_ids has shape ", ShapeToString(ids.shape),
+                   "; it must be [batch, sequence]");
+  }
+  if (c.Has(1) != c.Has(4)) {
+    return Invalid("segment_ids and segment_embedding must be given both or neither");
+  }
+  for (const auto& [i, name] : {std::pair(2, "word_embedding"), std::pair(3, "position_embedding"),
+                                std::pair(4, "segment_embedding")}) {
+    if (c.Has(i) && c.In(i).rank() != 2) {
+      return Invalid(name, " has shape ", ShapeToString(c.In(i).shape),
+                     "; it must be [rows, hidden]");
+    }
+  }
+  const Elem elem = c.In(2).elem;
+  const Value places = c.Has(8) ? c.In(8) : b.Iota(Elem::kInt32, {ids.shape[1]}, 0);
+  Value sum = b.Add(b.Up(b.Gather(c.In(2), ids, 0)), b.Up(b.Gather(c.In(3), places, 0)));
+  if (c.Has(1)) sum = b.Add(sum, b.Up(b.Gather(c.In(4), c.In(1), 0)));
+  if (!b.status().ok()) return absl::OkStatus();
+  const Value scale = b.Up(c.In(5)), bias = b.Up(c.In(6));
+  c.Set(0, b.Cast(LayerNormOf(b, sum, scale, &bias, 2, c.Float("epsilon")), elem));
+  if (c.Wants(1)) {
+    Value count = b.Splat(b.Integer(Elem::kInt32, 0), {ids.shape[0]});
+    if (c.Has(7)) {
+      const Value word = b.Equal(c.In(7), b.Integer(c.In(7).elem, 1));
+      count = b.Reduce(Op::kSumReduce, b.Cast(word, Elem::kInt32), {1}, false);
+    }
+    c.Set(1, count);
+  }
+  if (c.Wants(2)) c.Set(2, b.Cast(sum, elem));
+  return absl::OkStatus();
+}
+
+// --- products
+
+// Elements of `bits` bits, packed from the lowest up into the last axis of `packed`, as u8 of this
+// shape; `at` is the byte of the element at ($0, $1), element $1 of a row of `run`s of whole bytes.
+Value Unpacked(OpBuilder& b, const Value& packed, int64_t bits, Shape shape, std::vector<Expr> at) {
+  const Value bytes = b.Map(packed, shape, std::move(at));
+  if (bits == 8) return bytes;
+  const int64_t per_byte = 8 / bits;
+  Tensor places = Tensor::Zeros(DType::kU8, {per_byte});
+  for (int64_t i = 0; i < per_byte; ++i) places.bytes[i] = static_cast<char>(i * bits);
+  const Value shift = b.Map(b.Literal(Elem::kUInt8, std::move(places)), std::move(shape),
+                            {Mod(Expr::Axis(1), per_byte)});
+  return b.And(b.Binary(Op::kShift, bytes, shift, {{"direction", std::string("right")}}),
+               b.Integer(Elem::kUInt8, (int64_t{1} << bits) - 1));
+}
+
+// B [N, blocks, bytes of a block] and its scales make W [N, K] = (q - zero) * scale in A's type;
+// the result is A times W's transpose.
+absl::Status MatMulNBits(HandlerContext& c) {
+  OpBuilder& b = c.b();
+  const Value& x = c.In(0);
+  const int64_t k = c.Int("K"), n = c.Int("N"), bits = c.Int("bits"), block = c.Int("block_size");
+  if (bits != 2 && bits != 4 && bits != 8) return Invalid("bits=", bits, " must be 2, 4 or 8");
+  if (k < 1 || n < 1) return Invalid("K=", k, " and N=", n, " must be at least 1");
+  if (block < 16 || (block & (block - 1)) != 0) {
+    return Invalid("block_size=", block, " must be a power of 2 and at least 16");
+  }
+  if (c.Has(4)) return Unimplemented("its operand g_idx is deprecated and not served");
+  if (c.Int("weight_prepacked") != 0) {
+    return Unimplemented("weight_prepacked=", c.Int("weight_prepacked"),
+                         " is a layout of another backend; export the weights as they are");
+  }
+  if (x.rank() < 1 || !b.bounds().ProvablyEqual(x.shape.back(), k)) {
+    return Invalid("A has shape ", ShapeToString(x.shape), "; its last axis must be K=", k);
+  }
+  const int64_t blocks = (k - 1) / block + 1, per_byte = 8 / bits;
+  const int64_t zero_bytes = (blocks - 1) / per_byte + 1;
+  const Expr row = Expr::Axis(0), column = Expr::Axis(1), of_block = FloorDiv(column, block);
+  const Shape shape = {n, k};
+  // Files have them with fewer axes too.
+  const Value packed = b.Reshape(c.In(1), {n, blocks, block / per_byte});
+  const Value q =
+      Unpacked(b, packed, bits, shape, {row, of_block, FloorDiv(Mod(column, block), per_byte)});
+  const Value scale = b.Up(b.Map(b.Reshape(c.In(2), {n, blocks}), shape, {row, of_block}));
+  Value zero = b.Scalar(scale.elem, static_cast<double>(int64_t{1} << (bits - 1)));
+  if (c.Has(3) && c.In(3).elem == Elem::kUInt8) {
+    const Value all = Unpacked(b, b.Reshape(c.In(3), {n, zero_bytes}), bits, {n, blocks},
+                               {row, FloorDiv(column, per_byte)});
+    zero = b.Cast(b.Map(all, shape, {row, of_block}), scale.elem);
+  } else if (c.Has(3)) {
+    zero = b.Cast(b.Map(b.Reshape(c.In(3), {n, blocks}), shape, {row, of_block}), scale.elem);
+  }
+  const Value w = b.Cast(b.Mul(b.Sub(b.Cast(q, scale.elem), zero), scale), x.elem);
+  Value y = b.MatMul(x, b.Permute(w, std::vector<int>{1, 0}));
+  if (c.Has(5)) y = b.Add(y, c.In(5));
+  c.Set(0, y);
+  return absl::OkStatus();
+}
+
+constexpr HandlerRow kRows[] = {
+    {kDomain, "BiasGelu", 1, BiasGelu},
+    {kDomain, "BiasSplitGelu", 1, BiasSplitGelu},
+    {kDomain, "EmbedLayerNormalization", 1, EmbedLayerNorm},
+    {kDomain, "FastGelu", 1, FastGelu},
+    {kDomain, "Gelu", 1, Gelu},
+    {kDomain, "MatMulNBits", 1, MatMulNBits},
+    {kDomain, "QuickGelu", 1, QuickGelu},
+    {kDomain, "SkipLayerNormalization", 1, SkipLayerNorm},
+    {kDomain, "SkipSimplifiedLayerNormalization", 1, SkipRmsNorm},
+    // Of ONNX Runtime's files, though in ONNX's domain.
+    {"", "SimplifiedLayerNormalization", 1, SimplifiedLayerNorm},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> MicrosoftRows() {
+  static const auto& rows = *[] {
+    auto* all = new std::vector<HandlerRow>;
+    for (const auto part : {absl::Span<const HandlerRow>(kRows), MicrosoftQuantisedRows()}) {
+      all->insert(all->end(), part.begin(), part.end());
+    }
+    return all;
+  }();
+  return rows;
+}
+
+}  // namespace athanor::onnx

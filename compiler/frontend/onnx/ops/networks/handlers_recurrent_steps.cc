@@ -1,0 +1,212 @@
+// The steps of a recurrence, and the functions it applies.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "compiler/frontend/onnx/build/build_scan.h"
+#include "compiler/frontend/onnx/ops/networks/handlers_recurrent.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::onnx {
+namespace {
+
+// A number in the type of x, rounded to it.
+Value Number(OpBuilder& b, const Value& x, double value) {
+  Tensor t = Tensor::Zeros(x.dtype(), {});
+  StoreScalar(t, 0, Scalar::Float(t.dtype, value));
+  return b.Literal(x.elem, std::move(t));
+}
+
+Value Scaled(OpBuilder& b, const Value& x, double alpha) { return b.Mul(x, Number(b, x, alpha)); }
+
+struct ActivationRow {
+  std::string_view name;  // in lower case
+  Value (*apply)(OpBuilder& b, const Value& x, double alpha, double beta);
+  int parameters;                     // alpha; alpha and beta
+  std::optional<double> alpha, beta;  // defaults, where there are any
+};
+
+constexpr ActivationRow kActivations[] = {
+    {"relu",
+     [](OpBuilder& b, const Value& x, double, double) { return b.Unary(Op::kRelu, x); },
+     0,
+     {},
+     {}},
+    {"tanh",
+     [](OpBuilder& b, const Value& x, double, double) { return b.Unary(Op::kTanh, x); },
+     0,
+     {},
+     {}},
+    {"sigmoid",
+     [](OpBuilder& b, const Value& x, double, double) { return b.Unary(Op::kSigmoid, x); },
+     0,
+     {},
+     {}},
+    {"affine",
+     [](OpBuilder& b, const Value& x, double alpha, double beta) {
+       return b.Add(Scaled(b, x, alpha), Number(b, x, beta));
+     },
+     2,
+     {},
+     {}},
+    {"leakyrelu",
+     [](OpBuilder& b, const Value& x, double alpha, double) {
+       return b.Select(b.Less(x, Number(b, x, 0)), Scaled(b, x, alpha), x);
+     },
+     1,
+     0.01,
+     {}},
+    {"thresholdedrelu",
+     [](OpBuilder& b, const Value& x, double alpha, double) {
+       return b.Select(b.Less(x, Number(b, x, alpha)), Number(b, x, 0), x);
+     },
+     1,
+     1.0,
+     {}},
+    {"scaledtanh",
+     [](OpBuilder& b, const Value& x, double alpha, double beta) {
+       return Scaled(b, b.Unary(Op::kTanh, Scaled(b, x, beta)), alpha);
+     },
+     2,
+     {},
+     {}},
+    {"hardsigmoid",
+     [](OpBuilder& b, const Value& x, double alpha, double beta) {
+       return b.Clamp(b.Add(Scaled(b, x, alpha), Number(b, x, beta)), Number(b, x, 0),
+                      Number(b, x, 1));
+     },
+     2, 0.2, 0.5},
+    {"elu",
+     [](OpBuilder& b, const Value& x, double alpha, double) {
+       const Value below = Scaled(b, b.Unary(Op::kExpm1, x), alpha);
+       return b.Select(b.Less(x, Number(b, x, 0)), below, x);
+     },
+     1,
+     1.0,
+     {}},
+    {"softsign",
+     [](OpBuilder& b, const Value& x, double, double) {
+       return b.Div(x, b.Add(b.Abs(x), Number(b, x, 1)));
+     },
+     0,
+     {},
+     {}},
+    {"softplus",
+     [](OpBuilder& b, const Value& x, double, double) {
+       const Value tail = b.Unary(Op::kLog1p, b.Unary(Op::kExp, b.Neg(b.Abs(x))));
+       return b.Add(b.Max(x, Number(b, x, 0)), tail);
+     },
+     0,
+     {},
+     {}},
+};
+
+const ActivationRow* FindActivation(std::string_view name) {
+  const std::string lower = absl::AsciiStrToLower({name.data(), name.size()});
+  for (const ActivationRow& row : kActivations) {
+    if (row.name == lower) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Activation>> ActivationsOf(const HandlerContext& c, size_t count,
+                                                      absl::Span<const std::string_view> names) {
+  std::vector<std::string> chosen;
+  while (chosen.size() < count) chosen.insert(chosen.end(), names.begin(), names.end());
+  if (c.Given("activations")) chosen = c.Strings("activations");
+  if (chosen.size() != count) {
+    return Invalid("attribute activations names ", chosen.size(), " functions; it must name ",
+                   count);
+  }
+  std::vector<double> alphas, betas;
+  if (c.Given("activation_alpha")) alphas = c.Floats("activation_alpha");
+  if (c.Given("activation_beta")) betas = c.Floats("activation_beta");
+  // Given values go to the functions that take one, in their order.
+  size_t next_alpha = 0, next_beta = 0;
+  std::vector<Activation> activations;
+  for (const std::string& name : chosen) {
+    const ActivationRow* row = FindActivation(name);
+    if (row == nullptr) {
+      return Invalid("attribute activations names ", Quoted(name),
+                     "; it must be one of Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, "
+                     "Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu");
+    }
+    std::optional<double> alpha = row->alpha, beta = row->beta;
+    if (row->parameters > 0 && next_alpha < alphas.size()) alpha = alphas[next_alpha++];
+    if (row->parameters > 1 && next_beta < betas.size()) beta = betas[next_beta++];
+    if ((row->parameters > 0 && !alpha) || (row->parameters > 1 && !beta)) {
+      return Invalid("activation ", Quoted(name), " has no default ", alpha ? "beta" : "alpha",
+                     "; give it in activation_", alpha ? "beta" : "alpha");
+    }
+    activations.push_back({row->apply, alpha.value_or(0), beta.value_or(0)});
+  }
+  return activations;
+}
+
+void Sequence::SetLengths(OpBuilder& b, const Value& lengths) {
+  const Value wide = b.Cast(lengths, Elem::kInt64);
+  lengths_ =
+      b.Max(b.Min(wide, b.Size(Elem::kInt64, length_, wide.shape)), b.Integer(Elem::kInt64, 0));
+}
+
+Value Sequence::Used(OpBuilder& b, const Value& x) const {
+  if (!lengths_) return x;
+  const Value longest = b.Reduce(Op::kMaxReduce, *lengths_, {0}, false);
+  if (!b.status().ok()) return x;
+  const Value used = b.Less(b.Iota(Elem::kInt64, x.shape, 0), longest);
+  return b.Select(used, x, b.Splat(b.Scalar(x.elem, 0), x.shape));
+}
+
+Value Sequence::Within(OpBuilder& b, const Value& step, const Value& value,
+                       const Value& otherwise) const {
+  if (!lengths_) return value;
+  return b.Select(b.Map(b.Less(step, *lengths_), value.shape, {Expr::Axis(0)}), value, otherwise);
+}
+
+Sequence::Ran Sequence::Run(OpBuilder& b, const std::vector<Value>& scanned,
+                            const std::vector<Value>& states, bool reverse, Step step) const {
+  Ran ran;
+  if (length_.IsConstant(1)) {  // no loop
+    std::vector<Value> slices;
+    for (const Value& x : scanned) slices.push_back(b.Squeeze(x, {0}));
+    std::vector<Value> results = step(b.Integer(Elem::kInt64, 0), slices, states);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (i < states.size()) {
+        ran.last.push_back(results[i]);
+      } else {
+        ran.stacked.push_back(b.Unsqueeze(results[i], {0}));
+      }
+    }
+    return ran;
+  }
+  ScanBuilder scan(&b, length_, reverse);
+  std::vector<Value> inside, slices;
+  for (const Value& state : states) inside.push_back(scan.State(state));
+  for (const Value& x : scanned) slices.push_back(scan.Slice(x));
+  std::vector<Value> next = step(scan.step(), slices, inside);
+  std::vector<Value> elements(next.begin() + static_cast<int64_t>(states.size()), next.end());
+  next.resize(states.size());
+  const size_t count = elements.size();
+  scan.Finish(std::move(next), std::move(elements));
+  for (size_t i = 0; i < states.size(); ++i) ran.last.push_back(scan.Last(i));
+  for (size_t k = 0; k < count; ++k) ran.stacked.push_back(scan.Stacked(k));
+  return ran;
+}
+
+Value Sequence::Reversed(OpBuilder& b, const Value& x) const {
+  if (!b.status().ok()) return x;
+  if (!lengths_) return b.Reverse(x, 0);
+  const Expr batch = x.shape[1];
+  const Shape rows = {length_, batch};
+  const Value t = b.Iota(Elem::kInt64, rows, 0);
+  const Value lengths = b.Map(*lengths_, rows, {Expr::Axis(1)});
+  const Value turned = b.Sub(b.Sub(lengths, b.Integer(Elem::kInt64, 1)), t);
+  const Value from = b.Select(b.Less(t, lengths), turned, t);
+  const Value flat =
+      b.Add(b.Mul(from, b.Size(Elem::kInt64, batch, rows)), b.Iota(Elem::kInt64, rows, 1));
+  return b.Gather(b.Reshape(x, {length_ * batch, x.shape[2]}), flat, 0);
+}
+
+}  // namespace athanor::onnx

@@ -1,0 +1,74 @@
+#include "compiler/ir/expr/coordinate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+
+absl::StatusOr<Coordinate> Coordinate::Compile(const Expr& e, const Expr::Env& dims, int rank) {
+  Coordinate coordinate;
+  for (const Expr::Term& term : e.terms()) {
+    Term compiled{term.coefficient, {}};
+    for (const AtomRef& atom : term.monomial) {
+      absl::StatusOr<Factor> factor = CompileAtom(*atom, dims, rank);
+      if (!factor.ok()) return factor.status();
+      compiled.factors.push_back(*std::move(factor));
+    }
+    coordinate.terms_.push_back(std::move(compiled));
+  }
+  return coordinate;
+}
+
+std::optional<int64_t> Coordinate::Evaluate(absl::Span<const int64_t> axes) const {
+  int64_t sum = 0;
+  for (const Term& term : terms_) {
+    int64_t product = term.coefficient;
+    for (const Factor& factor : term.factors) {
+      const std::optional<int64_t> value = EvaluateFactor(factor, axes);
+      if (!value || __builtin_mul_overflow(product, *value, &product)) return std::nullopt;
+    }
+    if (__builtin_add_overflow(sum, product, &sum)) return std::nullopt;
+  }
+  return sum;
+}
+
+absl::StatusOr<Coordinate::Factor> Coordinate::CompileAtom(const Atom& atom, const Expr::Env& dims,
+                                                           int rank) {
+  Factor factor{atom.kind};
+  if (atom.kind == Atom::Kind::kSymbol) {
+    const auto dim = dims.find(atom.symbol);
+    for (int i = 0; i < rank; ++i) {
+      if (Expr::Axis(i).symbol() == atom.symbol) factor.axis = i;
+    }
+    if (factor.axis < 0 && dim == dims.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "index map uses ", atom.symbol, ", which is neither a dim nor an axis below $", rank));
+    }
+    if (factor.axis < 0) factor.value = dim->second;
+    return factor;
+  }
+  for (const Expr& arg : atom.args) {
+    absl::StatusOr<Coordinate> compiled = Compile(arg, dims, rank);
+    if (!compiled.ok()) return compiled.status();
+    factor.args.push_back(*std::move(compiled));
+  }
+  return factor;
+}
+
+std::optional<int64_t> Coordinate::EvaluateFactor(const Factor& factor,
+                                                  absl::Span<const int64_t> axes) {
+  if (factor.kind == Atom::Kind::kSymbol) {
+    return factor.axis < 0 ? factor.value : axes[factor.axis];
+  }
+  const std::optional<int64_t> a = factor.args[0].Evaluate(axes);
+  const std::optional<int64_t> b = factor.args[1].Evaluate(axes);
+  if (!a || !b) return std::nullopt;
+  if (factor.kind == Atom::Kind::kMin) return std::min(*a, *b);
+  if (factor.kind == Atom::Kind::kMax) return std::max(*a, *b);
+  if (*b <= 0) return std::nullopt;
+  return *a / *b - (*a % *b < 0);
+}
+
+}  // namespace athanor

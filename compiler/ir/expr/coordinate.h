@@ -1,0 +1,49 @@
+// One coordinate of an index map, prepared for many evaluations: dims are replaced by their sizes
+// and axes by their positions, so that no name is looked up per element.
+//
+//   Coordinate row = Coordinate::Compile(map.coordinates[0], dims, /*rank=*/2).value();
+//   std::optional<int64_t> index = row.Evaluate({3, 7});   // at $0 = 3, $1 = 7
+#ifndef ATHANOR_COMPILER_IR_EXPR_COORDINATE_H_
+#define ATHANOR_COMPILER_IR_EXPR_COORDINATE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/expr/expr.h"
+
+namespace athanor {
+
+// Immutable, copied freely.
+class Coordinate {
+ public:
+  // INVALID_ARGUMENT names a symbol that is neither a dim nor an axis below `rank`.
+  static absl::StatusOr<Coordinate> Compile(const Expr& e, const Expr::Env& dims, int rank);
+
+  // nullopt if a divisor is not positive or the value leaves int64.
+  std::optional<int64_t> Evaluate(absl::Span<const int64_t> axes) const;
+
+ private:
+  struct Factor {
+    Atom::Kind kind;
+    int axis = -1;  // kSymbol: the axis, or -1 for the constant `value`
+    int64_t value = 0;
+    std::vector<Coordinate> args;
+  };
+  struct Term {
+    int64_t coefficient;
+    std::vector<Factor> factors;
+  };
+
+  static absl::StatusOr<Factor> CompileAtom(const Atom& atom, const Expr::Env& dims, int rank);
+  static std::optional<int64_t> EvaluateFactor(const Factor& factor,
+                                               absl::Span<const int64_t> axes);
+
+  std::vector<Term> terms_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_IR_EXPR_COORDINATE_H_

@@ -1,0 +1,82 @@
+// What the sources of expr.h share. Not for others.
+//
+//   ExactQuotient(4 * b * s, 2 * s)  // 2*b
+//   CommonFactor(12 * b, 8 * b * s)  // 4*b
+#ifndef ATHANOR_COMPILER_IR_EXPR_EXPR_INTERNAL_H_
+#define ATHANOR_COMPILER_IR_EXPR_EXPR_INTERNAL_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "compiler/ir/expr/expr.h"
+
+namespace athanor::expr_internal {
+
+inline int Compare(const AtomRef& a, const AtomRef& b) {
+  return a == b ? 0 : a->key.compare(b->key);
+}
+
+inline bool IsLetter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
+}
+
+inline uint64_t Magnitude(int64_t v) {
+  return v < 0 ? -static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
+}
+
+// b > 0.
+inline int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+
+// Atoms of the polynomial itself by key, each once, not those inside other atoms.
+std::map<std::string_view, AtomRef> AtomsOf(const Expr& e);
+// e == base + stride * atom with neither using it outside of composite atoms.
+std::optional<Expr::Affine> Isolate(const Expr& e, const AtomRef& atom);
+// The polynomial has an atom that is no symbol.
+bool HasComposite(const Expr& e);
+// Every atom occurs once in `e`, so that treating terms and factors as independent loses nothing.
+bool IsIndependent(const Expr& e);
+
+// The largest term that divides both; its coefficient is positive.
+Expr::Term CommonFactor(const Expr::Term& a, const Expr::Term& b);
+// The largest term that divides all terms of `e`, which is not zero.
+Expr::Term CommonFactor(const Expr& e);
+// A common factor of two expressions that are not zero; its leading coefficient is positive.
+Expr CommonFactor(const Expr& a, const Expr& b);
+// a / b if that is a polynomial.
+std::optional<Expr> ExactQuotient(const Expr& a, const Expr& b);
+
+// One step of Divide: moves multiples of the divisor from the remainder to the quotient by long
+// division. True if the quotient changed; what would overflow or take too long is left as it was.
+bool TakeOutMultiples(Division* d);
+
+// Integers from lo to hi; a missing end is unbounded or beyond int64.
+struct Interval {
+  std::optional<int64_t> lo, hi;
+};
+
+inline std::optional<int64_t> Fit(__int128 v) {
+  if (v < INT64_MIN || v > INT64_MAX) return std::nullopt;
+  return static_cast<int64_t>(v);
+}
+
+inline Interval Add(const Interval& a, const Interval& b) {
+  Interval sum;
+  if (a.lo && b.lo) sum.lo = Fit(static_cast<__int128>(*a.lo) + *b.lo);
+  if (a.hi && b.hi) sum.hi = Fit(static_cast<__int128>(*a.hi) + *b.hi);
+  return sum;
+}
+
+inline Interval Scale(const Interval& a, int64_t by) {
+  Interval r;
+  if (a.lo) r.lo = Fit(static_cast<__int128>(*a.lo) * by);
+  if (a.hi) r.hi = Fit(static_cast<__int128>(*a.hi) * by);
+  if (by < 0) std::swap(r.lo, r.hi);
+  return r;
+}
+
+}  // namespace athanor::expr_internal
+
+#endif  // ATHANOR_COMPILER_IR_EXPR_EXPR_INTERNAL_H_

@@ -1,0 +1,172 @@
+// The op table: one row per op, in op_table.cc. Enum, printer, parser, validation, the reference
+// evaluator's dispatch and the documentation are derived from the rows.
+//
+//   const OpRow& row = OpInfo(Op::kContract);   row.name == "Contract"; row.composite == true
+//
+// Semantics common to all rows: elementwise ops take operands of equal shape and equal dtype (no
+// implicit broadcast, no implicit cast: IndexMap and Cast are written out); integers wrap; every
+// node has one result.
+#ifndef ATHANOR_COMPILER_IR_GRAPH_OP_H_
+#define ATHANOR_COMPILER_IR_GRAPH_OP_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/expr/expr.h"
+#include "compiler/ir/value/dtype.h"
+#include "compiler/ir/value/tensor.h"
+
+namespace athanor {
+
+// Order is part of the canonical hash's meaning only through names, so rows may be reordered.
+#define ATHANOR_OPS(X)                                                                        \
+  /* leaves */ X(Input) X(Parameter) X(Constant) X(Iota) X(RandomBits)                        \
+  /* elementwise, one operand */                                                              \
+  X(Log2) X(Exp2) X(Sin) X(Sqrt) X(Recip) X(Exp) X(Log) X(Tanh) X(Erf) X(Floor) X(Round)      \
+  X(Cos) X(Tan) X(Asin) X(Acos) X(Atan) X(Sinh) X(Cosh) X(Asinh) X(Acosh) X(Atanh) X(Log1p)   \
+  X(Expm1)                                                                                    \
+  X(Not) X(Cast) X(Bitcast)                                                                   \
+  /* elementwise, two operands */                                                             \
+  X(Add) X(Mul) X(Mod) X(Div) X(TruncDiv) X(FloorDiv) X(Pow) X(Min) X(Max) X(And) X(Or)       \
+  X(Xor) X(Shift) X(LessThan)                                                                 \
+  /* elementwise, three operands */ X(Select)                                                 \
+  /* movement and indexing */ X(IndexMap) X(Gather) X(Scatter)                                \
+  /* reductions */ X(SumReduce) X(MaxReduce) X(MulReduce)                                     \
+  /* composites */                                                                            \
+  X(Conv) X(Pool)                                                                             \
+  X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm) X(RmsNorm)           \
+  X(Attention) X(EmbeddingBag)                                                                \
+  X(Sort) X(TopK) X(Cumulate) X(Rotary) X(Dequantize)                                         \
+  /* control */ X(Scan)
+
+enum class Op : uint8_t {
+#define ATHANOR_X(name) k##name,
+  ATHANOR_OPS(ATHANOR_X)
+#undef ATHANOR_X
+};
+
+using Shape = std::vector<Expr>;
+
+struct TensorType {
+  DType dtype = DType::kF32;
+  Shape shape;
+  bool operator==(const TensorType&) const = default;
+};
+std::string ShapeToString(const Shape& shape);      // "[b, 64]"
+std::string TypeToString(const TensorType& type);  // "f32[b, 64]"
+
+// Every movement: output element $0..$r-1 of shape `shape` is the operand's element at `coordinates`
+// (one expression per operand axis, over $i and dims). A coordinate outside the operand gives the
+// node's `fill`; a map without `fill` must be provably inside.
+struct IndexMap {
+  Shape shape;
+  std::vector<Expr> coordinates;
+  bool operator==(const IndexMap&) const = default;
+};
+
+// A graph inside a graph: the body of a Scan. It has no dims of its own, its sizes are over those of
+// the graph around it (scan.h). Shared and never changed.
+struct Graph;
+class SubGraph {
+ public:
+  SubGraph() = default;  // none, which no node takes
+  explicit SubGraph(Graph graph);
+
+  explicit operator bool() const { return graph_ != nullptr; }
+  const Graph& operator*() const { return *graph_; }
+  const Graph* operator->() const { return graph_.get(); }
+  // A copy of its own, to be changed while nobody else has it. REQUIRES: there is one.
+  Graph& Edit();
+  // Equal as text.
+  bool operator==(const SubGraph& other) const;
+
+ private:
+  std::shared_ptr<const Graph> graph_;
+};
+
+using AttrValue = std::variant<bool, int64_t, double, std::string, DType, std::vector<int64_t>,
+                               Shape, IndexMap, Tensor, SubGraph>;
+enum class AttrType : uint8_t {
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kDType,
+  kInts,
+  kShape,
+  kIndexMap,
+  kTensor,
+  kGraph
+};
+std::string_view AttrTypeName(AttrType type);
+using Attrs = std::map<std::string, AttrValue, std::less<>>;
+
+struct AttrSpec {
+  std::string_view name;
+  AttrType type;
+  bool required;
+  std::string_view doc;
+  // What an absent optional attribute means, where one value says it; the canonical form holds it.
+  std::optional<AttrValue> otherwise = std::nullopt;
+};
+
+enum class OpClass : uint8_t { kLeaf, kElementwise, kMovement, kReduction, kComposite, kControl };
+
+struct OpRow {
+  Op op;
+  std::string_view name;
+  OpClass op_class;
+  int min_inputs, max_inputs;
+  std::vector<AttrSpec> attrs;
+  // The result type. Errors are INVALID_ARGUMENT or UNIMPLEMENTED and say what would be right,
+  // without the node's name: the caller prefixes it. `bounds` holds the graph's dims.
+  absl::StatusOr<TensorType> (*infer)(absl::Span<const TensorType> inputs, const Attrs& attrs,
+                                      const Bounds& bounds);
+  // The slow, obvious implementation of `semantics`. Shapes are concrete; `result` has its dtype and
+  // shape set and zeroed bytes. OUT_OF_RANGE names an index outside its tensor.
+  absl::Status (*reference)(absl::Span<const Tensor* const> inputs, const Attrs& attrs,
+                            const Expr::Env& dims, Tensor* result);
+  // Error bound in units in the last place of the result; 0 is the correctly rounded value, bit for
+  // bit. Rows that sum floats have it on top of the reassociation bound gamma(K) * sum |terms|.
+  double ulp;
+  std::string_view semantics;  // NaN, infinities, signs, edges, accumulator
+
+  bool composite() const { return op_class == OpClass::kComposite; }
+};
+
+absl::Span<const OpRow> OpTable();
+const OpRow& OpInfo(Op op);
+std::string_view OpName(Op op);
+std::optional<Op> ParseOp(std::string_view name);
+
+// A contraction's axes: one letter per axis, as in "bmk,bkn->bmn". A letter in both operands but not
+// in the result is summed; letters in both and in the result are batch axes. Each operand has each
+// letter at most once; a letter only in one operand and not in the result is summed too.
+struct ContractSpec {
+  std::string lhs, rhs, result;
+  static absl::StatusOr<ContractSpec> Parse(std::string_view spec);
+  std::string ToString() const { return lhs + "," + rhs + "->" + result; }
+};
+
+// Typed access to an attribute that validation has already found present.
+template <typename T>
+const T& GetAttr(const Attrs& attrs, std::string_view name) {
+  return std::get<T>(attrs.find(name)->second);
+}
+template <typename T>
+T GetAttrOr(const Attrs& attrs, std::string_view name, T otherwise) {
+  auto it = attrs.find(name);
+  return it == attrs.end() ? otherwise : std::get<T>(it->second);
+}
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_IR_GRAPH_OP_H_

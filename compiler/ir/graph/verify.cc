@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "compiler/ir/graph/check.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/ir/value/limit_text.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor {
+namespace {
+
+absl::Status CheckDim(const Dim& dim, const GraphLimits& limits) {
+  if (absl::Status s = CheckName("dim", dim.name, limits); !s.ok()) return s;
+  if (!Expr::IsSymbolName(dim.name) || dim.name.find('$') != std::string::npos) {
+    return Invalid("dim ", Quoted(dim.name),
+                   ": the name must be a letter or _ followed by letters, digits, _ or .");
+  }
+  if (dim.min < 0 || dim.max < dim.min) {
+    return Invalid("dim ", dim.name, " has bounds [", dim.min, ", ", dim.max,
+                   "]; they must be 0 <= min <= max");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDims(const Graph& graph, const GraphLimits& limits) {
+  if (static_cast<int64_t>(graph.dims.size()) > limits.max_dims) {
+    return Invalid("the graph has ", graph.dims.size(), " dims; ",
+                   LimitIs(limits.max_dims, "max_dims"));
+  }
+  absl::flat_hash_set<std::string> names;
+  for (const Dim& dim : graph.dims) {
+    if (absl::Status s = CheckDim(dim, limits); !s.ok()) return s;
+    if (!names.insert(dim.name).second) {
+      return Invalid("dim ", dim.name, " is declared twice; declare it once");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The message for operand `index` of `id`: what a topological order needs of it.
+absl::Status BadOperand(NodeId id, size_t index, NodeId operand, size_t nodes) {
+  if (operand < 0 || static_cast<size_t>(operand) >= nodes) {
+    return Invalid("operand ", index, " is %", operand,
+                   ", which is not a node of the graph (%0 to %", nodes - 1, ")");
+  }
+  return Invalid("operand ", index, " is %", operand,
+                 operand == id ? ", the node itself" : ", a later node",
+                 "; nodes must come after their operands, without cycles");
+}
+
+absl::Status CheckNode(const Graph& graph, NodeId id, const NodeChecker& checker) {
+  const Node& node = graph.nodes[id];
+  if (IsDeclared(node.op)) {
+    if (!node.inputs.empty()) {
+      return Invalid("has ", node.inputs.size(), " operands; ", OpName(node.op), " takes 0");
+    }
+    if (node.name.empty()) return Invalid("it has no name; every ", OpName(node.op), " needs one");
+    return checker.CheckDeclared(node.op, node.type, node.attrs);
+  }
+  std::vector<TensorType> types;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const NodeId operand = node.inputs[i];
+    if (operand < 0 || operand >= id) return BadOperand(id, i, operand, graph.nodes.size());
+    types.push_back(graph.nodes[operand].type);
+  }
+  absl::StatusOr<TensorType> type = checker.Infer(node.op, types, node.attrs);
+  if (!type.ok()) return type.status();
+  if (node.type == *type) return absl::OkStatus();
+  const std::string stated =
+      IsKnown(node.type.dtype) && node.type.shape.size() <= 2 * type->shape.size() + 16
+          ? TypeToString(node.type)
+          : "a malformed type";
+  return Invalid("has type ", stated, "; its operands and attributes give ", TypeToString(*type));
+}
+
+absl::Status CheckNodes(const Graph& graph, const GraphLimits& limits) {
+  if (static_cast<int64_t>(graph.nodes.size()) > limits.max_nodes) {
+    return Invalid("the graph has ", graph.nodes.size(), " nodes; ",
+                   LimitIs(limits.max_nodes, "max_nodes"));
+  }
+  const Bounds bounds = graph.DimBounds();
+  const NodeChecker checker(graph.dims, bounds, limits);
+  absl::flat_hash_set<std::string> names;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    const Node& node = graph.nodes[i];
+    if (static_cast<size_t>(node.op) >= OpTable().size()) {
+      return Unimplemented("%", id, ": op ", static_cast<int>(node.op), " is not in the op table");
+    }
+    absl::Status s = CheckName("name", node.name, limits);
+    if (s.ok()) s = CheckNode(graph, id, checker);
+    if (s.ok() && !node.name.empty() && !names.insert(node.name).second) {
+      s = Invalid("another node is already named ", Quoted(node.name), "; names must be unique");
+    }
+    if (!s.ok()) return Prefixed(graph.Describe(id) + ": ", s);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutputs(const Graph& graph, const GraphLimits& limits) {
+  if (graph.outputs.empty()) return Invalid("the graph has no outputs; it needs at least one");
+  if (static_cast<int64_t>(graph.outputs.size()) > limits.max_nodes) {
+    return Invalid("the graph has ", graph.outputs.size(), " outputs; ",
+                   LimitIs(limits.max_nodes, "max_nodes"));
+  }
+  absl::flat_hash_set<std::string> names;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const Output& output = graph.outputs[i];
+    if (output.name.empty()) return Invalid("output ", i, " has no name");
+    if (absl::Status s = CheckName("output", output.name, limits); !s.ok()) return s;
+    if (!names.insert(output.name).second) {
+      return Invalid("output ", Quoted(output.name), " is there twice; names must be unique");
+    }
+    if (output.node < 0 || static_cast<size_t>(output.node) >= graph.nodes.size()) {
+      return Invalid("output ", Quoted(output.name), " is %", output.node,
+                     ", which is not a node of the graph");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Verify(const Graph& graph, const GraphLimits& limits) {
+  absl::Status status = CheckName("graph", graph.name, limits);
+  if (status.ok()) status = CheckDims(graph, limits);
+  if (status.ok()) status = CheckNodes(graph, limits);
+  if (status.ok()) status = CheckOutputs(graph, limits);
+  return status;
+}
+
+}  // namespace athanor

@@ -1,0 +1,90 @@
+// Type inference of the ops: the functions behind the op table's `infer` column, and what they
+// share.
+//
+//   InferContract({f32[b, 8], f32[8, 3]}, {{"spec", "mk,kn->mn"}}, bounds) is f32[b, 3]
+//
+// The caller has checked the number of operands and the presence and type of attributes. Errors
+// name operands by position; the caller prefixes the node. A dtype that an op does not take is
+// UNIMPLEMENTED, everything else that is wrong is INVALID_ARGUMENT.
+#ifndef ATHANOR_COMPILER_IR_OPS_INFER_H_
+#define ATHANOR_COMPILER_IR_OPS_INFER_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph/op.h"
+
+namespace athanor {
+
+using TypeSpan = absl::Span<const TensorType>;
+
+// The sets of dtypes that rows take.
+enum class DTypeClass : uint8_t {
+  kFloats,     // f16 bf16 f32 f64
+  kIntegers,   // i8 to u64
+  kNumeric,    // floats and integers
+  kLogical,    // bool and integers
+  kComputing,  // bool, integers and floats; not the storage-only f8 types
+};
+bool InClass(DType dtype, DTypeClass dtype_class);
+
+// `what` names the tensor in the message, as in "operand 0" or "ids".
+absl::Status CheckDType(std::string_view what, DType dtype, DTypeClass dtype_class);
+absl::Status CheckSameDType(std::string_view what_a, DType a, std::string_view what_b, DType b);
+absl::Status CheckRank(std::string_view what, const Shape& shape, int rank);
+absl::Status CheckAxis(std::string_view attr, int64_t axis, const Shape& shape);
+// Two axes, or two whole shapes, must be provably equal.
+absl::Status CheckSameSize(std::string_view what_a, int axis_a, const Expr& a,
+                           std::string_view what_b, int axis_b, const Expr& b,
+                           const Bounds& bounds);
+absl::Status CheckSameShape(std::string_view what_a, const Shape& a, std::string_view what_b,
+                            const Shape& b, const Bounds& bounds);
+
+// One or more operands of equal shape and dtype, of which the result is one more.
+absl::StatusOr<TensorType> InferSame(TypeSpan inputs, const Bounds& bounds, DTypeClass dtype_class);
+template <DTypeClass kClass>
+absl::StatusOr<TensorType> InferElementwise(TypeSpan inputs, const Attrs&, const Bounds& bounds) {
+  return InferSame(inputs, bounds, kClass);
+}
+
+#define ATHANOR_INFER(name) \
+  absl::StatusOr<TensorType> Infer##name(TypeSpan inputs, const Attrs& attrs, const Bounds& bounds)
+
+ATHANOR_INFER(Declared);  // Input, Parameter: always an error, their type is stated, not inferred
+ATHANOR_INFER(Constant);
+ATHANOR_INFER(Iota);
+ATHANOR_INFER(RandomBits);
+ATHANOR_INFER(Cast);
+ATHANOR_INFER(Bitcast);
+ATHANOR_INFER(Shift);
+ATHANOR_INFER(LessThan);
+ATHANOR_INFER(Select);
+ATHANOR_INFER(IndexMap);
+ATHANOR_INFER(Gather);
+ATHANOR_INFER(Scatter);
+ATHANOR_INFER(SumReduce);
+ATHANOR_INFER(MaxReduce);
+ATHANOR_INFER(MulReduce);
+ATHANOR_INFER(Conv);
+ATHANOR_INFER(Pool);
+ATHANOR_INFER(Contract);
+ATHANOR_INFER(Gelu);
+ATHANOR_INFER(Softmax);
+ATHANOR_INFER(LayerNorm);
+ATHANOR_INFER(RmsNorm);
+ATHANOR_INFER(Attention);
+ATHANOR_INFER(EmbeddingBag);
+ATHANOR_INFER(Sort);
+ATHANOR_INFER(TopK);
+ATHANOR_INFER(Cumulate);
+ATHANOR_INFER(Rotary);
+ATHANOR_INFER(Dequantize);
+ATHANOR_INFER(Scan);
+#undef ATHANOR_INFER
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_IR_OPS_INFER_H_

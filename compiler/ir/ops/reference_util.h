@@ -1,0 +1,124 @@
+// What the reference kernels share: row-major index arithmetic, and tensors as arrays of a wider
+// floating type. Private to reference_*.cc and compare.cc.
+//
+//   WithReal(x.dtype, [&](auto zero) {
+//     using Real = decltype(zero);                    // double, or long double for f64
+//     std::vector<Real> values = LoadReals<Real>(x);
+//     ...
+//     StoreReals<Real>(values, result);               // rounded once
+//   });
+#ifndef ATHANOR_COMPILER_IR_OPS_REFERENCE_UTIL_H_
+#define ATHANOR_COMPILER_IR_OPS_REFERENCE_UTIL_H_
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "compiler/ir/value/tensor.h"
+
+namespace athanor {
+
+template <typename Function>
+auto WithReal(DType dtype, Function function) {
+  if (dtype == DType::kF64) return function(static_cast<long double>(0));
+  return function(0.0);
+}
+
+template <typename Real>
+std::vector<Real> LoadReals(const Tensor& tensor) {
+  std::vector<Real> values(tensor.elements());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = LoadScalar(tensor, i).f;
+  return values;
+}
+
+template <typename Real>
+void StoreReal(Tensor* tensor, int64_t index, Real value) {
+  StoreScalar(*tensor, index, Scalar::Float(tensor->dtype, static_cast<double>(value)));
+}
+
+template <typename Real>
+void StoreReals(const std::vector<Real>& values, Tensor* tensor) {
+  for (size_t i = 0; i < values.size(); ++i) StoreReal(tensor, i, values[i]);
+}
+
+// Integers and bools as 64-bit patterns, sign-extended: sums and products of these wrap as the
+// narrow ones do.
+inline std::vector<uint64_t> LoadBitPatterns(const Tensor& tensor) {
+  std::vector<uint64_t> values(tensor.elements());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = LoadScalar(tensor, i).u;
+  return values;
+}
+
+inline void StoreBitPatterns(const std::vector<uint64_t>& values, Tensor* tensor) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    StoreScalar(*tensor, i, Scalar::Unsigned(tensor->dtype, values[i]));
+  }
+}
+
+// Min and Max of floats: NaN from either side stays, and -0 is below +0.
+template <typename Real>
+Real MinOfReals(Real a, Real b) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;
+  if (a == b) return std::signbit(a) ? a : b;
+  return a < b ? a : b;
+}
+template <typename Real>
+Real MaxOfReals(Real a, Real b) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;
+  if (a == b) return std::signbit(a) ? b : a;
+  return a > b ? a : b;
+}
+
+// An index of any integer dtype; a u64 beyond int64 becomes negative, which no tensor accepts.
+inline int64_t LoadIndex(const Tensor& tensor, int64_t position) {
+  return static_cast<int64_t>(LoadScalar(tensor, position).u);
+}
+
+inline int64_t Product(absl::Span<const int64_t> sizes) {
+  int64_t product = 1;
+  for (int64_t size : sizes) product *= size;
+  return product;
+}
+
+inline std::vector<int64_t> Strides(absl::Span<const int64_t> shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (int i = static_cast<int>(shape.size()) - 2; i >= 0; --i) {
+    strides[i] = strides[i + 1] * shape[i + 1];
+  }
+  return strides;
+}
+
+// Calls function(position, coordinates) for each element of `shape` in row-major order.
+template <typename Function>
+void ForEachElement(absl::Span<const int64_t> shape, Function function) {
+  std::vector<int64_t> coordinates(shape.size(), 0);
+  const int64_t elements = Product(shape);
+  for (int64_t position = 0; position < elements; ++position) {
+    function(position, coordinates);
+    for (int i = static_cast<int>(shape.size()) - 1; i >= 0; --i) {
+      if (++coordinates[i] < shape[i]) break;
+      coordinates[i] = 0;
+    }
+  }
+}
+
+inline std::vector<int64_t> CoordinatesOf(absl::Span<const int64_t> shape, int64_t position) {
+  std::vector<int64_t> coordinates(shape.size(), 0);
+  for (int i = static_cast<int>(shape.size()) - 1; i >= 0; --i) {
+    coordinates[i] = position % shape[i];
+    position /= shape[i];
+  }
+  return coordinates;
+}
+
+inline std::string ShapeText(absl::Span<const int64_t> shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ","), "]");
+}
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_IR_OPS_REFERENCE_UTIL_H_

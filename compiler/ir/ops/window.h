@@ -1,0 +1,43 @@
+// Where the windows of Conv and Pool lie at known sizes. Private to reference_*.cc and
+// evaluate_at_*.cc.
+//
+//   WindowPlaces places = WindowPlaces::Of(attrs, /*kernel=*/{3, 3}, dims).value();
+//   places.Offsets({8, 8}, {0, 0})    // {-1, -1, -1, -1, 0, 1, -1, 8, 9} where begin is 1, 1
+#ifndef ATHANOR_COMPILER_IR_OPS_WINDOW_H_
+#define ATHANOR_COMPILER_IR_OPS_WINDOW_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph/op.h"
+
+namespace athanor {
+
+struct WindowPlaces {
+  std::vector<int64_t> kernel, strides, dilations, begin;  // by spatial axis
+  std::vector<int64_t> counted;                            // likewise, or empty
+
+  // INVALID_ARGUMENT where a size has no value at these dims.
+  static absl::StatusOr<WindowPlaces> Of(const Attrs& attrs, std::vector<int64_t> kernel,
+                                         const Expr::Env& dims);
+
+  // The elements of the window at `out`, in row-major order of the kernel: each one's place in a
+  // block of these spatial sizes, -1 outside.
+  std::vector<int64_t> Offsets(absl::Span<const int64_t> sizes,
+                               absl::Span<const int64_t> out) const;
+  // Those of them that are inside, however many are not.
+  std::vector<int64_t> Inside(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
+  // How many of them a mean divides by, and which.
+  int64_t Count(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
+  std::vector<bool> Counts(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
+
+ private:
+  // Along one axis, the taps whose position is less than `end`, counted from where x begins.
+  int64_t TapsBefore(size_t axis, int64_t out, int64_t end) const;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_IR_OPS_WINDOW_H_

@@ -1,0 +1,163 @@
+#include "compiler/ir/sample/widen.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/graph/accepted_limits.h"
+#include "compiler/ir/graph/input_value.h"
+#include "compiler/ir/graph/scan.h"
+
+namespace athanor {
+namespace {
+
+// Ops whose floats are among their operands' floats, bit for bit.
+bool OnlyChooses(const Node& node) {
+  switch (node.op) {
+    case Op::kIndexMap:
+    case Op::kGather:
+    case Op::kSelect:
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kRelu:
+    case Op::kMaxReduce:
+    case Op::kLessThan:
+    case Op::kSort:
+    case Op::kTopK:
+      return true;
+    case Op::kScatter: {
+      const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
+      return mode != "add" && mode != "mul";
+    }
+    case Op::kPool:
+    case Op::kEmbeddingBag:
+      return GetAttr<std::string>(node.attrs, "mode") == "max";
+    default:
+      return false;
+  }
+}
+
+bool IsLeaf(Op op) { return OpInfo(op).op_class == OpClass::kLeaf; }
+
+Tensor Widened(const Tensor& narrow) {
+  Tensor wide = Tensor::Zeros(DType::kF64, narrow.shape);
+  for (int64_t i = 0; i < narrow.elements(); ++i) {
+    StoreScalar(wide, i, Scalar::Float(DType::kF64, LoadScalar(narrow, i).f));
+  }
+  return wide;
+}
+
+class Widening {
+ public:
+  explicit Widening(const Graph& graph) : from_(graph) {
+    to_.name = graph.name;
+    to_.dims = graph.dims;
+  }
+
+  // A graph inside another: its floats come wide, and its outputs are.
+  absl::StatusOr<Graph> RunInside() {
+    inside_ = true;
+    absl::StatusOr<Graph> wide = Run();
+    if (!wide.ok()) return wide;
+    GraphBuilder builder(&*wide, AcceptedLimits());
+    for (Output& o : wide->outputs) {
+      const DType dtype = wide->node(o.node).type.dtype;
+      if (!IsFloat(dtype) || dtype == DType::kF64) continue;
+      absl::StatusOr<NodeId> cast = builder.Add(Op::kCast, {o.node}, {{"dtype", DType::kF64}});
+      if (!cast.ok()) return cast.status();
+      o.node = *cast;
+    }
+    wide->dims.clear();
+    return wide;
+  }
+
+  absl::StatusOr<Graph> Run() {
+    GraphBuilder builder(&to_, AcceptedLimits());
+    for (NodeId n = 0; n < static_cast<NodeId>(from_.nodes.size()); ++n) {
+      absl::StatusOr<NodeId> made = Make(builder, from_.node(n));
+      if (!made.ok()) return made.status();
+      made_.push_back(*made);
+    }
+    for (const Output& o : from_.outputs) to_.outputs.push_back({o.name, made_[o.node]});
+    return std::move(to_);
+  }
+
+ private:
+  DType Now(NodeId made) const { return to_.node(made).type.dtype; }
+
+  absl::StatusOr<NodeId> As(GraphBuilder& builder, NodeId made, DType dtype) {
+    if (Now(made) == dtype) return made;
+    auto [known, added] = casts_.try_emplace({made, dtype}, -1);
+    if (added) {
+      absl::StatusOr<NodeId> cast = builder.Add(Op::kCast, {made}, {{"dtype", dtype}});
+      if (!cast.ok()) return cast;
+      known->second = *cast;
+    }
+    return known->second;
+  }
+
+  absl::StatusOr<NodeId> Make(GraphBuilder& builder, const Node& node) {
+    if (node.op == Op::kInput && inside_) {
+      const bool wide = IsFloat(node.type.dtype);
+      return builder.Input(node.name, {wide ? DType::kF64 : node.type.dtype, node.type.shape});
+    }
+    if (node.op == Op::kInput) {
+      const Tensor* value = ValueOf(node);
+      return builder.Input(node.name, node.type,
+                           value == nullptr ? std::nullopt : std::optional<Tensor>(*value));
+    }
+    if (node.op == Op::kParameter) return builder.Parameter(node.name, node.type);
+    std::vector<NodeId> in;
+    for (NodeId n : node.inputs) in.push_back(made_[n]);
+    if (node.op == Op::kCast) return MakeCast(builder, node, in[0]);
+    if (node.op == Op::kBitcast) {
+      absl::StatusOr<NodeId> own = As(builder, in[0], from_.node(node.inputs[0]).type.dtype);
+      if (!own.ok()) return own;
+      return builder.Add(node.op, {*own}, node.attrs, node.name);
+    }
+    bool any_wide = false;
+    for (size_t i = 0; i < in.size(); ++i) {
+      any_wide = any_wide || Now(in[i]) != from_.node(node.inputs[i]).type.dtype;
+    }
+    Attrs attrs = node.attrs;
+    if (!IsLeaf(node.op) && (any_wide || !OnlyChooses(node))) {
+      for (NodeId& operand : in) {
+        if (!IsFloat(Now(operand))) continue;
+        absl::StatusOr<NodeId> wide = As(builder, operand, DType::kF64);
+        if (!wide.ok()) return wide;
+        operand = *wide;
+      }
+      if (node.op == Op::kDequantize) attrs["dtype"] = DType::kF64;
+      if (node.op == Op::kScan) {
+        absl::StatusOr<Graph> body = Widening(BodyOf(ViewScan(node), from_.dims)).RunInside();
+        if (!body.ok()) return body.status();
+        attrs["body"] = SubGraph(*std::move(body));
+      }
+      auto fill = attrs.find("fill");
+      if (fill != attrs.end() && IsFloat(std::get<Tensor>(fill->second).dtype)) {
+        fill->second = Widened(std::get<Tensor>(fill->second));
+      }
+    }
+    return builder.Add(node.op, std::move(in), std::move(attrs), node.name);
+  }
+
+  absl::StatusOr<NodeId> MakeCast(GraphBuilder& builder, const Node& node, NodeId operand) {
+    const DType to = GetAttr<DType>(node.attrs, "dtype");
+    return As(builder, operand, IsFloat(to) && Computes(to) ? DType::kF64 : to);
+  }
+
+  const Graph& from_;
+  Graph to_;
+  bool inside_ = false;
+  std::vector<NodeId> made_;  // by node of from_
+  std::map<std::pair<NodeId, DType>, NodeId> casts_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> WidenToF64(const Graph& graph) { return Widening(graph).Run(); }
+
+}  // namespace athanor

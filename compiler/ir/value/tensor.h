@@ -1,0 +1,76 @@
+// A tensor's bytes on the host: literals of graphs, and what the reference evaluator computes with.
+//
+//   Tensor t = Tensor::Zeros(DType::kF32, {2, 3});
+//   t.data<float>()[4] = 1;        // dense, row-major, little-endian
+#ifndef ATHANOR_COMPILER_IR_VALUE_TENSOR_H_
+#define ATHANOR_COMPILER_IR_VALUE_TENSOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "compiler/ir/value/dtype.h"
+
+namespace athanor {
+
+struct Tensor {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  std::string bytes;
+
+  static Tensor Zeros(DType dtype, std::vector<int64_t> shape) {
+    Tensor t{dtype, std::move(shape), {}};
+    t.bytes.resize(static_cast<size_t>(t.elements()) * DTypeBytes(dtype));
+    return t;
+  }
+  template <typename T>
+  static Tensor Of(DType dtype, std::vector<int64_t> shape, absl::Span<const T> values) {
+    return {dtype, std::move(shape),
+            std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T))};
+  }
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int64_t d : shape) n *= d;
+    return n;
+  }
+  template <typename T>
+  T* data() { return reinterpret_cast<T*>(bytes.data()); }
+  template <typename T>
+  const T* data() const { return reinterpret_cast<const T*>(bytes.data()); }
+  bool operator==(const Tensor&) const = default;
+};
+
+// One element of any computing dtype, held without loss: floats (f16 to f64) in `f`, signed
+// integers in `i`, unsigned ones and bool in `u`.
+struct Scalar {
+  DType dtype = DType::kF32;
+  union {
+    double f;
+    int64_t i;
+    uint64_t u;
+  };
+  Scalar() : f(0) {}
+  static Scalar Float(DType t, double v) { Scalar s; s.dtype = t; s.f = v; return s; }
+  static Scalar Signed(DType t, int64_t v) { Scalar s; s.dtype = t; s.i = v; return s; }
+  static Scalar Unsigned(DType t, uint64_t v) { Scalar s; s.dtype = t; s.u = v; return s; }
+};
+
+// Reads or writes element `index` (row-major). Writing rounds floats to nearest even and wraps
+// integers: `value.dtype` must be of the tensor's dtype.
+Scalar LoadScalar(const Tensor& tensor, int64_t index);
+void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value);
+
+// What no value of a computing dtype is below: -inf, the least integer, false.
+Scalar LowestScalar(DType dtype);
+
+// Conversions between storage formats and double, exact where representable, else to nearest even;
+// f8e4m3 saturates nowhere: it has no infinity, overflow gives NaN. f8e8m0 holds powers of two.
+double DecodeFloat(DType dtype, uint64_t bits);
+uint64_t EncodeFloat(DType dtype, double value);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_IR_VALUE_TENSOR_H_

@@ -1,0 +1,323 @@
+// Algebra of one contraction: what scales or shifts it goes into its weight, which is computed once
+// per model.
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "compiler/rules/families/algebra.h"
+#include "compiler/rules/families/row_terms.h"
+
+namespace athanor {
+
+NodeId Contraction(TermExpansion& e, NodeId x, NodeId w, const ContractSpec& spec) {
+  return e.x().Add(Op::kContract, {x, w}, {{"spec", spec.ToString()}});
+}
+
+std::optional<NodeId> ReadAlong(TermExpansion& e, NodeId weight, const IndexMap& map,
+                                const std::string& letters, const std::string& wanted,
+                                const Shape& shape) {
+  const std::vector<bool> used = AxesUsed(map);
+  std::map<std::string, Expr, std::less<>> at;
+  for (size_t i = 0; i < letters.size(); ++i) {
+    const size_t axis = wanted.find(letters[i]);
+    if (axis == std::string::npos) {
+      if (used[i]) return std::nullopt;
+      continue;
+    }
+    at[Expr::Axis(static_cast<int>(i)).ToString()] = Expr::Axis(static_cast<int>(axis));
+  }
+  IndexMap along{shape, {}};
+  for (const Expr& c : map.coordinates) along.coordinates.push_back(c.Substitute(at));
+  if (IsIdentityMap(along, e.Type(weight).shape)) return weight;
+  return e.x().Map(weight, along.shape, along.coordinates);
+}
+
+egraph::Condition LeavesSum(const RowTerms& terms, std::string variable) {
+  return egraph::Condition(
+      "may leave a sum", {variable}, [terms, variable](const egraph::Match& m) {
+        const std::optional<double> value = terms.Uniform(m, variable);
+        if (!value || !IsTame(*value)) return false;
+        return !IsFloat(terms.Type(m, variable).dtype) || std::fabs(*value) >= 1;
+      });
+}
+
+egraph::Condition EntersWeight(const RowTerms& terms, std::string variable) {
+  return egraph::Condition(
+      "may enter a weight", {variable}, [terms, variable](const egraph::Match& m) {
+        const std::optional<double> value = terms.Uniform(m, variable);
+        if (!value || !IsTame(*value)) return false;
+        return !IsFloat(terms.Type(m, variable).dtype) || std::fabs(*value) <= 1;
+      });
+}
+
+double Number(const ExampleBuilder& e, int64_t n, int64_t d) {
+  if (IsFloat(e.dtype())) return static_cast<double>(n) / static_cast<double>(d);
+  return static_cast<double>(IsSigned(e.dtype()) ? n : std::abs(n));
+}
+
+namespace {
+
+using egraph::Match;
+using Specs = std::vector<egraph::RuleSpec>;
+
+NodeId Scaled(TermExpansion& e, NodeId n, double factor) {
+  return e.x().Add(Op::kMul, {n, e.x().FillLike(n, factor)});
+}
+
+// --- Numbers ---
+
+Specs WeightTakesScale(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const std::optional<double> s = t.Uniform(m, "s");
+    if (!s) return std::nullopt;
+    const NodeId w = e.Operand(m.Class("w"));
+    return Contraction(e, e.Operand(m.Class("x")), Scaled(e, w, *s), t.SpecOf(m, "spec"));
+  };
+  const std::vector<egraph::Condition> conditions = {t.HasWideDType("y"), t.IsWeight("w"),
+                                                     t.IsNoWeight("x"), EntersWeight(t, "s")};
+  return Joined({Orders({.name = "weight_takes_scale",
+                         .premises = {"?y = (Contract~[?spec] (Mul~ ?x ?s) ?w)"},
+                         .conditions = conditions,
+                         .apply = t.Equal("y", build)}),
+                 Orders({.name = "weight_takes_scale.after",
+                         .premises = {"?y = (Mul~ (Contract~[?spec] ?x ?w) ?s)"},
+                         .conditions = conditions,
+                         .apply = t.Equal("y", build)})});
+}
+
+void WeightTakesScaleExample(ExampleBuilder& e) {
+  const Expr rows = e.Size();
+  const int64_t k = e.ConstantSize(), n = e.ConstantSize();
+  const NodeId x = e.Input({rows, k}, WideDType(e)), w = e.Parameter({k, n}, WideDType(e));
+  const double s = Number(e, -e.Pick(1, 9), 9);
+  const NodeId scaled = e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)});
+  e.Output(e.Coin() ? e.x().Add(Op::kContract, {scaled, w}, {{"spec", "mk,kn->mn"}})
+                    : e.x().Add(Op::kContract, {w, scaled}, {{"spec", "kn,mk->mn"}}));
+  const NodeId product = e.x().Add(Op::kContract, {x, w}, {{"spec", "mk,kn->nm"}});
+  e.Output(e.x().Add(Op::kMul, {e.x().FillLike(product, s), product}));
+}
+
+Specs ContractGivesScale(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const std::optional<double> s = t.Uniform(m, "s");
+    if (!s) return std::nullopt;
+    const NodeId x = e.Operand(m.Class("x")), z = e.Operand(m.Class("z"));
+    return Scaled(e, Contraction(e, x, z, t.SpecOf(m, "spec")), *s);
+  };
+  return Orders({.name = "contract_gives_scale",
+                 .premises = {"?y = (Contract~[?spec] (Mul~ ?x ?s) ?z)"},
+                 .conditions = {t.HasWideDType("y"), t.IsNoWeight("x"), t.IsNotUniform("x"),
+                                LeavesSum(t, "s")},
+                 .apply = t.Equal("y", build)});
+}
+
+void ContractGivesScaleExample(ExampleBuilder& e) {
+  const Expr rows = e.Size(), k = e.Size(), columns = e.Size();
+  const NodeId x = e.Input({rows, k}, WideDType(e)), z = e.Input({columns, k}, WideDType(e));
+  const double s = Number(e, -e.Pick(7, 16), 7);
+  const NodeId scaled = e.x().Add(Op::kMul, {e.x().FillLike(x, s), x});
+  e.Output(e.Coin() ? e.x().Add(Op::kContract, {scaled, z}, {{"spec", "mk,nk->mn"}})
+                    : e.x().Add(Op::kContract, {z, scaled}, {{"spec", "nk,mk->mn"}}));
+}
+
+Specs AttentionTakesScale(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const std::optional<double> s = t.Uniform(m, "s");
+    Attrs attrs = t.AttrsOf(m, "attention");
+    const std::optional<int64_t> width = t.ShapeOf(m, "q").back().constant();
+    if (!s || (!attrs.contains("scale") && width.value_or(0) == 0)) return std::nullopt;
+    const double scale =
+        *s * (attrs.contains("scale") ? GetAttr<double>(attrs, "scale")
+                                      : 1 / std::sqrt(static_cast<double>(*width)));
+    if (!IsTame(scale)) return std::nullopt;
+    attrs.insert_or_assign("scale", scale);
+    std::vector<NodeId> operands = {e.Operand(m.Class("q")), e.Operand(m.Class("k"))};
+    for (const egraph::ClassId rest : m.Rest("rest")) operands.push_back(e.Operand(rest));
+    return e.x().Add(Op::kAttention, std::move(operands), std::move(attrs));
+  };
+  const std::vector<egraph::Condition> conditions = {t.HasWideDType("y"), LeavesSum(t, "s")};
+  return Joined({Orders({.name = "attention_takes_scale",
+                         .premises = {"?y = (Attention[?attention] (Mul~ ?q ?s) ?k ?rest...)"},
+                         .conditions = conditions,
+                         .apply = t.Equal("y", build)}),
+                 Orders({.name = "attention_takes_scale.keys",
+                         .premises = {"?y = (Attention[?attention] ?q (Mul~ ?k ?s) ?rest...)"},
+                         .conditions = conditions,
+                         .apply = t.Equal("y", build)})});
+}
+
+void AttentionTakesScaleExample(ExampleBuilder& e) {
+  const Expr heads = e.Size(), queries = e.Size(), keys = e.Size(), width = e.Size();
+  const NodeId q = e.Input({heads, queries, width}, WideDType(e)),
+               k = e.Input({heads, keys, width}, WideDType(e));
+  const NodeId v = e.Input({heads, keys, e.Size()}, WideDType(e));
+  const bool on_keys = e.Coin();
+  const NodeId target = on_keys ? k : q;
+  const NodeId scaled = e.x().Add(Op::kMul, {target, e.x().FillLike(target, 1.25)});
+  std::vector<NodeId> operands = {on_keys ? q : scaled, on_keys ? scaled : k, v};
+  if (e.Coin()) operands.push_back(e.Input({queries, keys}, WideDType(e)));
+  e.Output(e.x().Add(Op::kAttention, std::move(operands), {{"scale", 0.5}}));
+}
+
+// --- Weights ---
+
+// The factor is within each product, so this holds for all infinities and NaNs of x; but the weight
+// it goes into must not become infinite where x times the factor is a number.
+Specs WeightTakesFactor(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const IndexMap map = *t.View(m, "map");
+    const ContractSpec spec = t.SpecOf(m, "spec");
+    const NodeId w = e.Operand(m.Class("w"));
+    const Shape shape = e.Type(w).shape;
+    const std::optional<NodeId> factor =
+        ReadAlong(e, e.Operand(m.Class("g")), map, spec.lhs, spec.rhs, shape);
+    if (!factor) return std::nullopt;
+    return Contraction(e, e.Operand(m.Class("x")), e.x().Add(Op::kMul, {w, *factor}), spec);
+  };
+  return Orders(
+      {.name = "weight_takes_factor",
+       .premises = {"?y = (Contract~[?spec] (Mul~ ?x (IndexMap[?map] ?g)) ?w)"},
+       .conditions = {t.HasWideDType("y"), t.IsWeight("w"), t.IsWeight("g"), t.IsNotUniform("g"),
+                      t.IsNoWeight("x"), t.IsView("map"), t.IsProductBounded("w", "g")},
+       .apply = t.Equal("y", build)});
+}
+
+void WeightTakesFactorExample(ExampleBuilder& e) {
+  const Expr batch = e.Size(), rows = e.Size();
+  const int64_t k = e.ConstantSize(), n = e.ConstantSize();
+  const NodeId x = e.Input({batch, rows, k}, WideDType(e)),
+               w = e.BoundedParameter({n, k}, WideDType(e)),
+               g = e.BoundedParameter({k}, WideDType(e));
+  const NodeId wide = e.x().Map(g, {batch, rows, k}, {Expr::Axis(2)});
+  const NodeId scaled = e.x().Add(Op::kMul, {x, wide});
+  e.Output(e.Coin() ? e.x().Add(Op::kContract, {scaled, w}, {{"spec", "bmk,nk->bmn"}})
+                    : e.x().Add(Op::kContract, {w, scaled}, {{"spec", "nk,bmk->bmn"}}));
+}
+
+// --- Operands read through views ---
+
+// A letter that no operand of the spec has.
+char FreshLetter(const ContractSpec& spec, const std::string& taken) {
+  const std::string all = spec.lhs + spec.rhs + taken;
+  for (char c = 'a'; c <= 'z'; ++c) {
+    if (all.find(c) == std::string::npos) return c;
+  }
+  return 0;
+}
+
+// Letters of what the operand with `letters` is a view of: axes of size 1 that it lacks get letters
+// of their own, which are summed. nullopt if the result would lose a letter, or a sum that repeats
+// one term.
+std::optional<std::string> LettersBelow(const ContractSpec& spec, const std::vector<int>& axes) {
+  std::string below;
+  for (const int axis : axes) {
+    const char letter = axis >= 0 ? spec.lhs[axis] : FreshLetter(spec, below);
+    if (letter == 0) return std::nullopt;
+    below += letter;
+  }
+  for (const char letter : spec.lhs) {
+    const bool kept = (below + spec.rhs).find(letter) != std::string::npos;
+    if (!kept) return std::nullopt;
+  }
+  return below;
+}
+
+Specs ContractReadsThrough(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const NodeId x = e.Operand(m.Class("x"));
+    ContractSpec spec = t.SpecOf(m, "spec");
+    const std::optional<std::vector<int>> axes = AxesOfMap(*t.View(m, "map"), e.Type(x).shape);
+    if (!axes) return std::nullopt;
+    const std::optional<std::string> below = LettersBelow(spec, *axes);
+    if (!below) return std::nullopt;
+    spec.lhs = *below;
+    return Contraction(e, x, e.Operand(m.Class("z")), spec);
+  };
+  return Orders({.name = "contract_reads_through",
+                 .premises = {"?y = (Contract~[?spec] (IndexMap[?map] ?x) ?z)"},
+                 .conditions = {t.IsView("map")},
+                 .apply = t.Equal("y", build)});
+}
+
+void ContractReadsThroughExample(ExampleBuilder& e) {
+  const Expr batch = e.Size(2), rows = e.Size(2), k = e.Size(2), columns = e.Size();
+  const NodeId x = e.Input({batch, rows, k}), z = e.Input({k, columns, 1});
+  const NodeId turned =
+      e.x().Map(x, {k, batch, rows}, {Expr::Axis(1), Expr::Axis(2), Expr::Axis(0)});
+  const NodeId wide = e.x().Map(z, {batch, columns, k}, {Expr::Axis(2), Expr::Axis(1), 0});
+  e.Output(e.Coin() ? e.x().Add(Op::kContract, {turned, wide}, {{"spec", "kbm,bnk->bmn"}})
+                    : e.x().Add(Op::kContract, {wide, turned}, {{"spec", "bnk,kbm->bmn"}}));
+}
+
+Specs ContractPermuted(const TermLanguage& language, const FactsAnalysis& facts) {
+  const RowTerms t(language, facts);
+  const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+    const IndexMap map = *t.View(m, "map");
+    ContractSpec spec =
+        ContractSpec::Parse(GetAttr<std::string>(t.AttrsOf(m, "spec"), "spec")).value();
+    const Shape& shape = t.ShapeOf(m, "c");
+    const std::optional<std::vector<int>> places = PermutationOfMap(map, shape);
+    if (!places || map.shape.size() != shape.size()) return std::nullopt;
+    std::string letters = spec.result;
+    for (size_t i = 0; i < shape.size(); ++i) letters[(*places)[i]] = spec.result[i];
+    if (letters == spec.result) return std::nullopt;
+    spec.result = letters;
+    return Contraction(e, e.Operand(m.Class("x")), e.Operand(m.Class("z")), spec);
+  };
+  return {{.premises = {"?y = (IndexMap[?map] ?c)", "?c = (Contract[?spec] ?x ?z)"},
+           .conditions = {t.IsView("map")},
+           .apply = t.Equal("y", build)}};
+}
+
+void ContractPermutedExample(ExampleBuilder& e) {
+  const Expr batch = e.Size(2), rows = e.Size(2), k = e.Size(), columns = e.Size(2);
+  const NodeId x = e.Input({batch, rows, k}), z = e.Input({k, columns});
+  const NodeId c = e.x().Add(Op::kContract, {x, z}, {{"spec", "bmk,kn->bmn"}});
+  e.Output(e.x().Map(c, {columns, batch, rows}, {Expr::Axis(1), Expr::Axis(2), Expr::Axis(0)}));
+}
+
+}  // namespace
+
+std::vector<RuleRow> ContractionRows() {
+  constexpr std::string_view kFamily = "algebra";
+  constexpr RuleClass kReassociating = RuleClass::kReassociating;
+  return {
+      {"weight_takes_scale", kFamily, kReassociating,
+       "contract(x*s, w) = contract(x, w*s), contract(x, w)*s = contract(x, w*s) for numbers s "
+       "of at most 1, weights w",
+       WeightTakesScale, nullptr, nullptr, WeightTakesScaleExample},
+      {"contract_gives_scale", kFamily, kReassociating,
+       "contract(x*s, z) = contract(x, z)*s for numbers s of at least 1", ContractGivesScale,
+       nullptr, nullptr, ContractGivesScaleExample},
+      {"attention_takes_scale", kFamily, kReassociating,
+       "attention(q*s, k, v) = attention(q, k, v) with s times the scale, s at least 1",
+       AttentionTakesScale, nullptr, nullptr, AttentionTakesScaleExample},
+      {"weight_takes_factor", kFamily, kReassociating,
+       "contract(x*repeat(g), w) = contract(x, repeat(g)*w) for weights g, w along axes of w, "
+       "bounded g*w",
+       WeightTakesFactor, nullptr, nullptr, WeightTakesFactorExample},
+  };
+}
+
+std::vector<RuleRow> ContractionLayoutRows() {
+  constexpr std::string_view kFamily = "layout";
+  constexpr RuleClass kExact = RuleClass::kExact, kReassociating = RuleClass::kReassociating;
+  return {
+      {"contract_reads_through", kFamily, kReassociating,
+       "contract(view(x), z) = contract(x, z) with other letters", ContractReadsThrough, nullptr,
+       nullptr, ContractReadsThroughExample},
+      {"contract_permuted", kFamily, kExact,
+       "permute(contract(x, z)) = contract(x, z) with its result's letters permuted",
+       ContractPermuted, nullptr, nullptr, ContractPermutedExample},
+  };
+}
+
+}  // namespace athanor

@@ -1,0 +1,17 @@
+// The libraries' rows: switches for the implementations that a library competes with. They are
+// schedules of a kernel (compiler/search/kernels/space.cc), and must win their measurement like any
+// other.
+#include "compiler/rules/families/rule_row.h"
+
+namespace athanor {
+
+std::vector<RuleRow> LibraryRows() {
+  return {
+      {.name = "openblas",
+       .family = "library",
+       .rule_class = RuleClass::kReassociating,
+       .algebra = "a contraction of matrices in memory is OpenBLAS's product of blocks of them"},
+  };
+}
+
+}  // namespace athanor

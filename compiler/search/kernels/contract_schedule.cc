@@ -1,0 +1,286 @@
+#include "compiler/search/kernels/contract_schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "compiler/search/kernels/contract_roles.h"
+
+namespace athanor {
+
+namespace {
+
+// How well operand `i` carries the lanes along its axes that are in the result alone; 0 if it
+// cannot.
+int ColumnScore(const Graph& graph, const Node& node, int i, const std::vector<bool>& is_weight,
+                int64_t lanes) {
+  const ContractRoles roles = FindContractRoles(graph, node, /*swap=*/i == 0);
+  const std::string& free = roles.columns;
+  if (free.empty()) return 0;
+  // One column leaves the lanes empty: anything else is better.
+  if (roles.SizeOf(free).IsConstant(1)) return 1;
+  const bool weight = is_weight[node.inputs[i]];
+  const bool stores = roles.result.back() == free.back();     // contiguous
+  const bool reads = roles.letters[i].back() == free.back();  // likewise
+  int score = 2;
+  if (weight) score += 8;  // packed once, ahead
+  if (stores) score += 4;
+  if (reads) score += 2;
+  // Images: beside packing them a weight's scattered stores, and loads of what is added, are dear;
+  // but for those that leave most lanes empty.
+  const bool fills = graph.DimBounds().Maximum(roles.SizeOf(free)).value_or(lanes) >= lanes;
+  if (!weight && stores && reads && fills) score += 8;
+  // As rows the elements of windows are looked for one by one.
+  if (!weight && stores && IsWindows(graph, node, roles, i, free)) score += 16;
+  return score;
+}
+
+// So few rows that bringing the column operand into panels costs more than it gains.
+constexpr int64_t kFewRows = 16;
+
+// What a rule of thumb looks at.
+struct Sizes {
+  std::optional<int64_t> m, n, k;  // the most there can be
+  bool exact_m = false, exact_n = false;
+  int64_t operand_bytes = 0;  // of an element of the column operand
+  int64_t lanes = 1;
+  bool image = false;  // a weight's rows by columns of an image
+};
+
+// `most` columns or half as many until there is room for mr rows of sums, the columns and a row's
+// value.
+int FittingColumns(int mr, int most, const v1::Target& target) {
+  int nv = most;
+  while (nv > 1 && mr * nv + nv + 1 > target.vector_registers()) nv /= 2;
+  return nv;
+}
+
+// Of the column operand, the most there can be.
+int64_t Bytes(const Sizes& sizes) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  return sizes.n && sizes.k ? *sizes.n * *sizes.k * sizes.operand_bytes : kMost;
+}
+
+// Whether the column operand stays in the second-level cache: nothing is gained by asking ahead.
+bool StaysNear(const Sizes& sizes, const v1::Target& target) {
+  return Bytes(sizes) <= target.l2_bytes() / 2;
+}
+
+// Rows of the operand are streamed a few at a time, side by side: as long stretches of each as all
+// threads have work for, as the memory wants them, and as the sums fit the first-level cache.
+void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
+  const int64_t m = *sizes.m;
+  s->columns = ColumnAccess::kInPlace;
+  s->mr = static_cast<int>(sizes.exact_m ? std::max<int64_t>(m, 1) : std::min<int64_t>(m, 4));
+  if (s->mr + 2 > target.vector_registers()) s->mr = 8;
+  s->nv = s->mr > 8 ? 1 : FittingColumns(s->mr, s->mr > 4 ? 2 : 4, target);
+  if (sizes.n) {
+    while (s->nv > 1 && (s->nv - 1) * sizes.lanes >= *sizes.n) --s->nv;
+  }
+  s->rows_per_item = (std::max<int64_t>(m, 1) + s->mr - 1) / s->mr * s->mr;
+  if (StaysNear(sizes, target)) return;
+  // Few streams side by side suit the last-level cache, more of them memory.
+  const bool cached = Bytes(sizes) <= target.l3_bytes() / 4;
+  s->kc = m > 4 ? 32 : m == 1 && cached ? 4 : 8;
+  s->copy_rows = m > 4;
+  s->prefetch = true;
+  constexpr int64_t kSums = 16384;  // of an item
+  const int64_t threads = std::max(1, target.threads());
+  if (sizes.exact_n && s->nv > 2 && s->nv * sizes.lanes * threads > *sizes.n) s->nv = 2;
+  const int64_t width = s->nv * sizes.lanes;
+  // Of a size that calls choose there may be few: shorter stretches leave each thread some.
+  int64_t columns = sizes.exact_n ? *sizes.n / threads : kSums / 8;
+  // Images have as many columns as an item of those only where they are large.
+  if (sizes.image && !sizes.exact_n) columns = kSums / 64;
+  s->panels_per_item =
+      std::max<int64_t>(1, (std::min(columns, kSums / s->rows_per_item) + width - 1) / width);
+}
+
+// Dot products of a few rows with a few columns at once.
+void ReadDots(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
+  const int64_t m = std::max<int64_t>(*sizes.m, 1);
+  s->columns = ColumnAccess::kDots;
+  s->mr = static_cast<int>(std::min<int64_t>(m, 4));
+  s->nv = FittingColumns(s->mr, s->mr > 2 ? 4 : 8, target);
+  s->rows_per_item = (m + s->mr - 1) / s->mr * s->mr;
+  s->prefetch = !StaysNear(sizes, target);
+  const int64_t items = int64_t{4} * std::max(1, target.threads());
+  const int64_t panels = sizes.n.value_or(1) / sizes.lanes;
+  s->panels_per_item = std::clamp<int64_t>(panels / items, 1, 64);
+}
+
+// Whether panels of four vectors leave next to nothing of the last one empty, and of items of
+// `rows` several for each thread. They have a register tile of 6 x 4, which broadcasts half as many
+// values as one of 12 x 2 for as many multiply-adds.
+bool FillsWidePanels(const Sizes& sizes, int64_t rows, const v1::Target& target) {
+  if (!sizes.exact_n || *sizes.n <= 0) return false;
+  const int64_t width = 4 * sizes.lanes;
+  const int64_t panels = (*sizes.n + width - 1) / width;
+  const int64_t enough = int64_t{4} * std::max(1, target.threads());
+  const int64_t blocks = sizes.m ? (*sizes.m + rows - 1) / rows : enough;
+  return (panels * width - *sizes.n) * 16 <= *sizes.n && panels * blocks >= enough;
+}
+
+// Panels of windows, and of images by a weight: packing them is paid once per block of rows, and
+// all of a panel's rows are one item where there are panels for all threads.
+void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_registers,
+                     const v1::Target& target, ContractSchedule* s) {
+  constexpr int64_t kUnknownPanels = 4, kUnknownRows = 96;
+  // Packing a row of a panel takes as long as multiplying it with a few rows; windows are dearer.
+  const int64_t least_rows = taps > 1 ? 96 : 64;
+  if (many_registers) s->mr = 6;
+  s->nv = many_registers ? 4 : 2;
+  if (sizes.n) {
+    while (s->nv > 1 && (s->nv - 1) * sizes.lanes >= *sizes.n) --s->nv;
+  }
+  const int64_t width = s->nv * sizes.lanes;
+  // Of a size that calls choose, a quarter of the most: an image of half the side.
+  const int64_t columns = !sizes.n        ? kUnknownPanels * width
+                          : sizes.exact_n ? *sizes.n
+                                          : *sizes.n / 4;
+  const int64_t panels = std::max<int64_t>(1, (columns + width - 1) / width);
+  const int64_t rows = std::max<int64_t>(1, sizes.m.value_or(kUnknownRows));
+  const int64_t threads = std::max(1, target.threads());
+  int64_t blocks = std::clamp<int64_t>((4 * threads + panels - 1) / panels, 1,
+                                       std::max<int64_t>(1, rows / least_rows));
+  // As many for each thread.
+  if (blocks > threads && panels < threads) blocks -= blocks % threads;
+  // Rows that no tile takes are dear where there are few: each reads the whole panel.
+  if (rows <= 64 && rows % 4 == 0 && rows % s->mr % 4 != 0) s->mr = 4;
+  s->mr = static_cast<int>(std::min<int64_t>(s->mr, rows));
+  s->rows_per_item = ((rows + blocks - 1) / blocks + s->mr - 1) / s->mr * s->mr;
+  // A panel has a quarter of the second-level cache; pieces of the sums are alike, of whole
+  // windows.
+  const int64_t most = std::max<int64_t>(256, target.l2_bytes() / 4 / (width * bytes));
+  const int64_t k = std::max<int64_t>(1, sizes.k.value_or(most));
+  const int64_t pieces = (k + most - 1) / most;
+  s->kc = ((k + pieces - 1) / pieces + taps - 1) / taps * taps;
+}
+
+// Rows as long as that leave the second-level cache between two panels, and where their length is a
+// power of two, the first-level cache between two steps: copies of pieces stay, for many panels.
+void BlockForCaches(const Sizes& sizes, int bytes, const v1::Target& target, ContractSchedule* s) {
+  constexpr int64_t kPieceBytes = 2048;  // of a row
+  const bool ahead = s->columns == ColumnAccess::kAhead;
+  if (!sizes.exact_m || !sizes.exact_n || *sizes.k * bytes <= 4096) return;
+  if (*sizes.m < (ahead ? 240 : 480)) return;
+  s->copy_rows = true;
+  s->kc = kPieceBytes / bytes;
+  // Packing is paid once per block of rows: those have most of the second-level cache, all alike.
+  const int64_t most =
+      ahead ? 240 : std::max<int64_t>(240, target.l2_bytes() / 10 * 7 / kPieceBytes);
+  const int64_t blocks = (*sizes.m + most - 1) / most;
+  s->rows_per_item = ((*sizes.m + blocks - 1) / blocks + s->mr - 1) / s->mr * s->mr;
+  const int64_t panels = (*sizes.n + s->nv * sizes.lanes - 1) / (s->nv * sizes.lanes);
+  s->panels_per_item = ahead ? 16 : 32;
+  while (s->panels_per_item > 1 &&
+         blocks * (panels / s->panels_per_item) < int64_t{4} * std::max(1, target.threads())) {
+    s->panels_per_item /= 2;
+  }
+}
+
+}  // namespace
+
+std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
+                                                 const std::vector<bool>& is_weight,
+                                                 const v1::Target& target) {
+  const Node& node = graph.node(id);
+  const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
+  const int64_t lanes = target.vector_bytes() / bytes;
+  const int scores[2] = {ColumnScore(graph, node, 0, is_weight, lanes),
+                         ColumnScore(graph, node, 1, is_weight, lanes)};
+  if (scores[0] == 0 && scores[1] == 0) return std::nullopt;
+  ContractSchedule s;
+  s.swap = scores[0] > scores[1];
+  const bool many_registers = target.vector_registers() >= 32;
+  s.mr = many_registers ? 12 : 6;
+  s.nv = 2;
+  const ContractRoles roles = FindContractRoles(graph, node, s.swap);
+  const Bounds bounds = graph.DimBounds();
+  const Expr m = roles.SizeOf(roles.rows);
+  const Sizes sizes{.m = bounds.Maximum(m),
+                    .n = bounds.Maximum(roles.SizeOf(roles.columns)),
+                    .k = bounds.Maximum(roles.SizeOf(roles.sums)),
+                    .exact_m = m.constant().has_value(),
+                    .exact_n = roles.SizeOf(roles.columns).constant().has_value(),
+                    .operand_bytes = DTypeBytes(node.type.dtype),
+                    .lanes = lanes,
+                    .image = is_weight[node.inputs[roles.row_operand]]};
+  if (sizes.n && *sizes.n <= lanes) s.nv = 1;
+  const bool ahead = is_weight[node.inputs[roles.column_operand]];
+  // Packing inside a work item is paid once per block of rows, so blocks are taller there.
+  int64_t tiles = ahead ? 8 : 40;
+  constexpr int kWideRows = 6;
+  const int64_t wide_tiles = ahead ? 8 : 80;
+  if (many_registers && FillsWidePanels(sizes, kWideRows * wide_tiles, target)) {
+    s.mr = kWideRows;
+    s.nv = 4;
+    tiles = wide_tiles;
+  }
+  s.rows_per_item = s.mr * tiles;
+  // A panel of the column operand stays in half of the second-level cache.
+  s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
+  if (ahead) s.columns = ColumnAccess::kAhead;
+  const bool windows = IsWindows(graph, node, roles, roles.column_operand, roles.columns);
+  if (!ahead && (windows || (sizes.image && m.constant() > kFewRows))) {
+    BlockForWindows(sizes, TapsOf(roles), bytes, many_registers, target, &s);
+    return s;
+  }
+  if (sizes.k) BlockForCaches(sizes, bytes, target, &s);
+  if (ahead) return s;
+  if (!sizes.m || *sizes.m > kFewRows) return s;
+  auto contiguous = [&](int side, const std::string& group) {
+    return IsContiguous(graph, node, roles, side, group);
+  };
+  if (contiguous(roles.column_operand, roles.columns)) {
+    ReadInPlace(sizes, target, &s);
+  } else if (contiguous(roles.column_operand, roles.sums) &&
+             contiguous(roles.row_operand, roles.sums)) {
+    ReadDots(sizes, target, &s);
+  }
+  return s;
+}
+
+int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
+               const v1::Target& target) {
+  return target.vector_bytes() / DTypeBytes(AccumulatorOf(graph.node(node).type.dtype)) *
+         schedule.nv;
+}
+
+NodeId AddPackedOperand(Graph* graph, NodeId id, const ContractSchedule& schedule, int width) {
+  const Node& node = graph->node(id);
+  const ContractRoles roles = FindContractRoles(*graph, node, schedule.swap);
+  const NodeId operand = node.inputs[roles.column_operand];
+  std::map<char, Expr> at;
+  IndexMap map;
+  for (char c : roles.batch) {
+    at[c] = Expr::Axis(static_cast<int>(map.shape.size()));
+    map.shape.push_back(roles.extents.at(c));
+  }
+  const int rank = static_cast<int>(map.shape.size());
+  const Expr k = Expr::Axis(rank + 1), n = Expr::Axis(rank) * width + Expr::Axis(rank + 2);
+  map.shape.insert(map.shape.end(),
+                   {CeilDiv(roles.SizeOf(roles.columns), width), roles.SizeOf(roles.sums), width});
+  auto split = [&](const std::string& letters, const Expr& flat) {
+    Expr stride = 1;
+    for (size_t i = letters.size(); i-- > 0;) {
+      Expr digit = FloorDiv(flat, stride);
+      at[letters[i]] = i > 0 ? Mod(digit, roles.extents.at(letters[i])) : digit;
+      stride *= roles.extents.at(letters[i]);
+    }
+  };
+  split(roles.sums, k);
+  split(roles.columns, n);
+  for (char c : roles.letters[roles.column_operand]) map.coordinates.push_back(at[c]);
+  Node packed;
+  packed.op = Op::kIndexMap;
+  packed.inputs = {operand};
+  packed.type = {graph->node(operand).type.dtype, map.shape};
+  packed.attrs["map"] = std::move(map);
+  packed.attrs["fill"] = Tensor::Zeros(packed.type.dtype, {});
+  graph->nodes.push_back(std::move(packed));
+  return static_cast<NodeId>(graph->nodes.size()) - 1;
+}
+
+}  // namespace athanor

@@ -1,0 +1,275 @@
+#include "compiler/search/kernels/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "compiler/search/kernels/contract_roles.h"
+
+namespace athanor {
+namespace {
+
+Expr::Env EnvOf(const Graph& graph, const SizePoint& sizes) {
+  Expr::Env env;
+  for (size_t d = 0; d < sizes.size(); ++d) env[graph.dims[d].name] = sizes[d];
+  return env;
+}
+
+double ValueOf(const Expr& e, const Expr::Env& env) {
+  std::optional<int64_t> value = e.Evaluate(env);
+  return value ? static_cast<double>(*value) : 0;
+}
+
+std::vector<bool> OperandsOf(const KernelTask& task) {
+  return MemoryOf(task.graph, {{task.choice}});
+}
+
+// What a kernel touches lies where its producer or the call before left it: in the cores' own
+// caches if it fits them, else in the last level's, beyond that in memory.
+double Bandwidth(double bytes, const v1::Target& target, const Machine& machine) {
+  constexpr double kCached = 16e6;
+  constexpr double kTypicalNear = 512 << 10;
+  const double near = target.l2_bytes() > 0 ? static_cast<double>(target.l2_bytes()) : kTypicalNear;
+  if (bytes > kCached) return machine.read_bytes_per_second;
+  if (bytes > near * std::max(1, target.threads())) return machine.cache_bytes_per_second;
+  return std::max(machine.near_bytes_per_second, machine.cache_bytes_per_second);
+}
+
+// Without a register tile each operation waits for its operands to be loaded: it takes so many
+// times the peak's time, at the least and as a rule.
+constexpr double kLeastUntiled = 2;
+constexpr double kUntiled = 8;
+
+// Work items that threads share: what the last round leaves idle.
+double Imbalance(double items, int threads) {
+  if (items <= 0 || threads <= 1) return 1;
+  return std::ceil(items / threads) * threads / items;
+}
+
+// Issue slots of multiply-adds (one vector each) that a tile of `rows` x `vectors` takes for a step
+// of the reduction: one for each multiply-add and for each load, and no fewer than the latency of
+// an addition keeps two pipes waiting for.
+double SlotsOfTile(double rows, double vectors, double column_load) {
+  constexpr double kLatencySlots = 8;
+  return std::max({rows * vectors, rows + vectors * column_load, kLatencySlots});
+}
+
+double SlotsOfRows(double rows, const ContractSchedule& s, double column_load) {
+  double slots = 0;
+  for (double step : {static_cast<double>(s.mr), 4.0, 1.0}) {
+    if (step > s.mr) continue;
+    const double tiles = std::floor(rows / step);
+    slots += tiles * SlotsOfTile(step, s.nv, column_load);
+    rows -= tiles * step;
+  }
+  return slots;
+}
+
+}  // namespace
+
+Machine Machine::Typical(const v1::Target& target) {
+  const double threads = std::max(1, target.threads());
+  Machine m;
+  m.read_bytes_per_second = 15e9 * threads;
+  m.cache_bytes_per_second = 60e9 * threads;
+  m.near_bytes_per_second = 150e9 * threads;
+  // Two pipes, each a vector of f32 multiply-adds a cycle, at 3 GHz.
+  m.f32_flops_per_second = threads * 3e9 * 2 * 2 * std::max(16, target.vector_bytes()) / 4;
+  m.launch_seconds = 1e-7;
+  return m;
+}
+
+TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
+                   const Machine& machine)
+    : launch_(machine.launch_seconds),
+      slots_per_second_(machine.f32_flops_per_second / 2 / (target.vector_bytes() / 4.0)),
+      threads_(std::max(1, target.threads())),
+      vector_bytes_(target.vector_bytes()),
+      l1_bytes_(static_cast<double>(target.l1_bytes())),
+      l2_bytes_(static_cast<double>(target.l2_bytes())),
+      cache_bytes_per_second_(machine.cache_bytes_per_second) {
+  const Graph& graph = task.graph;
+  const Expr::Env env = EnvOf(graph, sizes);
+  const std::vector<bool> memory = OperandsOf(task);
+  const double bytes = ValueOf(MovedBytes(graph, memory, task.choice.root), env);
+  moved_bytes_ = bytes;
+  elements_ = 1;
+  for (const Expr& e : graph.node(task.choice.root).type.shape) elements_ *= ValueOf(e, env);
+  const double flops = ValueOf(Flops(graph, memory, task.choice.root), env);
+  const double moving = bytes / Bandwidth(bytes, target, machine);
+  const double computing = flops / machine.f32_flops_per_second;
+  const bool tiled = task.choice.anchor >= 0;
+  roofline_ = std::max(moving, tiled ? computing : kLeastUntiled * computing);
+  untiled_ = std::max(moving, kUntiled * computing);
+  if (task.choice.kind == KernelKind::kSort) {
+    const Node& root = graph.node(task.choice.root);
+    const auto axis = static_cast<size_t>(GetAttr<int64_t>(root.attrs, "axis"));
+    extents_[0].rows = 1;
+    for (size_t i = 0; i < root.type.shape.size(); ++i) {
+      if (i != axis) extents_[0].rows *= ValueOf(root.type.shape[i], env);
+    }
+  }
+  if (!tiled) return;
+  const Node& anchor = graph.node(task.choice.anchor);
+  accumulator_bytes_ = DTypeBytes(AccumulatorOf(anchor.type.dtype));
+  if (anchor.op == Op::kContract) {
+    for (bool swap : {false, true}) {
+      const ContractRoles roles = FindContractRoles(graph, anchor, swap);
+      Extents& e = extents_[swap];
+      e.batch = ValueOf(roles.SizeOf(roles.batch), env);
+      e.rows = ValueOf(roles.SizeOf(roles.rows), env);
+      e.columns = ValueOf(roles.SizeOf(roles.columns), env);
+      e.sums = ValueOf(roles.SizeOf(roles.sums), env);
+      e.windows = IsWindows(graph, anchor, roles, roles.column_operand, roles.columns);
+      e.contiguous = !roles.columns.empty() &&
+                     roles.letters[roles.column_operand].back() == roles.columns.back();
+    }
+    return;
+  }
+  const Shape& q = graph.node(anchor.inputs[0]).type.shape;
+  const Shape& v = graph.node(anchor.inputs[2]).type.shape;
+  Extents& e = extents_[0];
+  for (size_t i = 0; i + 2 < q.size(); ++i) e.batch *= ValueOf(q[i], env);
+  e.rows = ValueOf(v[v.size() - 2], env);
+  e.columns = ValueOf(q[q.size() - 2], env);
+  e.sums = ValueOf(q.back(), env);
+  e.value_depth = ValueOf(v.back(), env);
+}
+
+double TaskCost::Contract(const ContractSchedule& s) const {
+  const Extents& e = extents_[s.swap];
+  const double m = e.rows, n = e.columns, k = e.sums;
+  if (m * n * e.batch == 0) return 0;
+  const double lanes = vector_bytes_ / accumulator_bytes_;
+  if (s.columns == ColumnAccess::kDots) return Dots(e, s, lanes);
+  if (s.columns == ColumnAccess::kLibrary) return Library(e, s, lanes);
+  const double width = lanes * s.nv;
+  const double kc = std::min<double>(k, static_cast<double>(s.kc));
+  // A panel beyond the first-level cache comes in at about half the speed.
+  const double column_load = kc * width * accumulator_bytes_ > 0.75 * l1_bytes_ ? 2 : 1;
+  const double blocks = std::ceil(m / static_cast<double>(s.rows_per_item));
+  const double panels = std::ceil(n / width);
+  const double items =
+      e.batch * blocks * std::ceil(panels / static_cast<double>(s.panels_per_item));
+  const double rows = std::min<double>(m, static_cast<double>(s.rows_per_item));
+  double slots = (blocks - 1) * SlotsOfRows(rows, s, column_load) * k +
+                 SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
+  // Sums go through memory once for each piece of the reduction, and once to the epilogue.
+  slots += m * s.nv * 2 * std::ceil(k / kc);
+  if (s.columns == ColumnAccess::kPack) {
+    const double vector = !e.contiguous ? 3 * lanes : e.windows ? 8 : 4;
+    slots += blocks * k * s.nv * vector;
+  }
+  if (s.prefetch) slots += blocks * k * s.nv;
+  if (s.copy_rows) slots += m * k / lanes * 2 / static_cast<double>(s.panels_per_item);
+  // Rows that share places in the first-level cache come from the second each time.
+  constexpr double kAliasBytes = 4096;  // between addresses of one set
+  constexpr int kWays = 8;
+  const bool aliased = std::fmod(k * accumulator_bytes_, kAliasBytes) == 0;
+  if (!s.copy_rows && aliased && s.mr > kWays) slots += m * k * 0.5;
+  double seconds = Slots(slots * panels * e.batch);
+  if (s.columns == ColumnAccess::kInPlace) {
+    const double stretch = width * static_cast<double>(s.panels_per_item) * accumulator_bytes_;
+    seconds = std::max(seconds,
+                       Stream(k * n * e.batch * blocks * accumulator_bytes_, stretch, s.prefetch));
+  }
+  return seconds * Imbalance(items, threads_);
+}
+
+// The library copies both operands of a block into panels of its own, and starts slowly.
+double TaskCost::Library(const Extents& e, const ContractSchedule& s, double lanes) const {
+  constexpr double kPackSlots = 20;     // of a vector of an operand
+  constexpr double kEfficiency = 0.85;  // of its inner loops
+  constexpr double kCallSeconds = 1e-6;
+  constexpr double kTileRows = 16;  // of its own tile, which few rows leave empty
+  const double block = static_cast<double>(s.panels_per_item) * s.nv * lanes;
+  const double row_blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
+  const double items = e.batch * row_blocks * std::ceil(e.columns / block);
+  const double rows = std::min(e.rows, static_cast<double>(s.rows_per_item));
+  const double columns = std::min(e.columns, block);
+  const double tiled = std::ceil(rows / kTileRows) * kTileRows * row_blocks;
+  const double slots = e.batch * tiled * e.columns * e.sums / lanes / kEfficiency +
+                       items * (rows + columns) * e.sums / lanes * kPackSlots;
+  return (Slots(slots) + items * kCallSeconds / threads_) * Imbalance(items, threads_);
+}
+
+double TaskCost::Dots(const Extents& e, const ContractSchedule& s, double lanes) const {
+  constexpr double kReduceSlots = 8;  // the sum over a vector's lanes
+  const double blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
+  const double tiles = std::ceil(e.rows / s.mr) * std::ceil(e.columns / s.nv) * e.batch;
+  const double slots =
+      tiles * (std::ceil(e.sums / lanes) * SlotsOfTile(s.mr, s.nv, 1) + kReduceSlots * s.mr * s.nv);
+  const double items =
+      e.batch * blocks * std::ceil(e.columns / (lanes * static_cast<double>(s.panels_per_item)));
+  return Slots(slots) * Imbalance(items, threads_);
+}
+
+// Each stretch starts slowly, less so if it was asked for.
+double TaskCost::Stream(double bytes, double stretch, bool prefetch) const {
+  if (bytes <= l2_bytes_) return 0;
+  constexpr double kStartBytes = 2048;  // that could have come while a stretch starts
+  return bytes / cache_bytes_per_second_ * (1 + kStartBytes / stretch) * (prefetch ? 1 : 1.25);
+}
+
+double TaskCost::Attention(const AttentionSchedule& s) const {
+  const Extents& e = extents_[0];
+  const double lanes = vector_bytes_ / accumulator_bytes_;
+  const double groups = std::ceil(e.columns / (lanes * s.nv));
+  ContractSchedule tile;
+  tile.mr = s.mr;
+  tile.nv = s.nv;
+  constexpr double kExpSlots = 12;  // of a vector's exponential and its share of maximum and sum
+  double slots = SlotsOfRows(e.rows, tile, 1) * e.sums +
+                 SlotsOfRows(e.value_depth, tile, 1) * e.rows + e.rows * s.nv * kExpSlots;
+  // Each block of keys corrects the sums so far.
+  slots += std::ceil(e.rows / static_cast<double>(s.key_block)) * e.value_depth * s.nv * 3;
+  return Slots(slots * groups * e.batch) * Imbalance(groups * e.batch, threads_);
+}
+
+// Each element is read and compared with what is wanted; what is wanted is sorted, a pair after the
+// other.
+double TaskCost::Sort() const {
+  constexpr double kReadSlots = 10;  // of a vector
+  constexpr double kSortSlots = 40;  // of a pair
+  return Slots(moved_bytes_ / vector_bytes_ * kReadSlots + elements_ * kSortSlots) *
+         Imbalance(extents_[0].rows, threads_);
+}
+
+double TaskCost::Slots(double slots) const { return slots / slots_per_second_; }
+
+double TaskCost::Predict(const KernelChoice& choice) const {
+  double seconds = choice.anchor >= 0 ? roofline_ : untiled_;
+  if (choice.kind == KernelKind::kContract) {
+    seconds = std::max(seconds, Contract(choice.contract));
+  } else if (choice.kind == KernelKind::kAttention) {
+    seconds = std::max(seconds, Attention(choice.attention));
+  } else if (choice.kind == KernelKind::kSort) {
+    seconds = std::max(seconds, Sort());
+  } else if (choice.kind == KernelKind::kMap) {
+    const double items = std::ceil(elements_ / static_cast<double>(choice.walk.elements));
+    // Of windows, half is what neighbouring rows share.
+    if (choice.walk.rows > 1) {
+      const double shared = 0.5 + 0.5 / static_cast<double>(choice.walk.rows);
+      seconds = std::max(roofline_, seconds * shared);
+    }
+    seconds *= Imbalance(items, threads_);
+  } else if (choice.kind == KernelKind::kRow || choice.kind == KernelKind::kPoint) {
+    // Each of the sums side by side waits for its last addition.
+    constexpr double kLatencySlots = 8;
+    seconds = std::max(seconds, Slots(moved_bytes_ / vector_bytes_ *
+                                      std::max(1.0, kLatencySlots / choice.walk.unroll)));
+  }
+  return seconds + launch_;
+}
+
+double RooflineSeconds(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
+                       const Machine& machine) {
+  return TaskCost(task, sizes, target, machine).roofline();
+}
+
+double PredictSeconds(const KernelTask& task, const KernelChoice& choice, const SizePoint& sizes,
+                      const v1::Target& target, const Machine& machine) {
+  return TaskCost(task, sizes, target, machine).Predict(choice);
+}
+
+}  // namespace athanor

@@ -1,0 +1,496 @@
+#include "compiler/search/kernels/fusion.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/contract_schedule.h"
+#include "compiler/search/kernels/repeats.h"
+
+namespace athanor {
+
+namespace {
+
+// Cheap enough to be computed in several kernels: no reduction, no draw of random numbers.
+bool CanRepeat(const Node& node) {
+  return OpInfo(node.op).op_class == OpClass::kElementwise || node.op == Op::kIndexMap ||
+         node.op == Op::kGather;
+}
+
+// Whose kernel walks its operands in an order of its own, alone.
+bool IsAlone(Op op) {
+  return op == Op::kScatter || op == Op::kEmbeddingBag || op == Op::kSort || op == Op::kTopK;
+}
+
+// Lowering recurses through a kernel's nodes, and Clang's time grows with them.
+constexpr int kMaxKernelNodes = 200;
+
+// Side by side: their sums and what they read stay in 16 registers.
+constexpr int64_t kWindowRows = 4;
+
+// What a kernel's root has gathered so far.
+struct Group {
+  int nodes = 0;
+  NodeId anchor = -1;
+  bool row = false;      // reductions over the root's last axis
+  bool inline_ = false;  // other reductions, computed where they are met
+  bool point = false;    // of those, a long one runs along its operand's last axis
+  bool windows = false;  // of those, one is over small windows
+  bool has_reduction() const { return row || inline_; }
+};
+
+void Append(int32_t number, std::string* bytes) {
+  char raw[sizeof(number)];
+  std::memcpy(raw, &number, sizeof(number));
+  bytes->append(raw, sizeof(number));
+}
+
+// What `find` says, or what it said of the same key.
+template <typename Map, typename Find>
+auto Remembered(Map& memo, std::string key, Find find) {
+  if (auto known = memo.find(key); known != memo.end()) return known->second;
+  return memo.emplace(std::move(key), find()).first->second;
+}
+
+class Grouping {
+ public:
+  Grouping(const Graph& graph, const v1::Target& target, const Fusion& fusion,
+           const std::optional<FusionKnowledge>& known)
+      : graph_(graph),
+        target_(target),
+        fusion_(fusion),
+        known_(known),
+        bounds_(graph.DimBounds()),
+        repeats_(graph),
+        at_(known ? graph.nodes.size() : 0),
+        place_(at_.size()) {}
+  Genome Choose();
+
+ private:
+  void FindUsers();
+  void Visit(NodeId n);
+  void MakeRoot(NodeId n);
+  bool CanInline(NodeId n);
+  // Windows that each contraction which reads them packs into panels: they need no memory.
+  bool IsPacked(NodeId n) const;
+  // A view that a contraction reads with a division per element: worth memory of its own, best as
+  // the epilogue of what it views.
+  bool NeedsDivision(NodeId n) const;
+  bool ReadsWithDivision(NodeId n) const;
+  FusionMemo::Reduction ReductionIn(NodeId root, NodeId n) const;
+  std::optional<ContractSchedule> ScheduleOf(NodeId n) const;
+  // The memo's keys: what lies between a root and a node; the views below a node; the views below a
+  // contraction's operands.
+  std::string Between(NodeId root, NodeId n);
+  void AppendViews(NodeId n, std::string* key) const;
+  bool CanInlineReduction(NodeId n, NodeId root);
+  void FindWindows(const Node& reduction, Group* group) const;
+  bool CanInlineAnchor(NodeId n, NodeId root);
+  // False if one of the kernels that need `n` has enough nodes already.
+  bool HasRoom(NodeId n) const;
+  KernelChoice ChoiceOf(NodeId root);
+  // The root's coordinates as symbols "x0", ..., known to `bounds`.
+  std::vector<Expr> RootSymbols(NodeId root, Bounds& bounds) const;
+
+  const Node& node(NodeId n) const { return graph_.nodes[n]; }
+  // Movement that costs nothing where it is read.
+  bool IsView(NodeId n) const {
+    return (node(n).op == Op::kIndexMap && !node(n).attrs.contains("fill")) ||
+           node(n).op == Op::kConstant || node(n).op == Op::kIota;
+  }
+
+  const Graph& graph_;
+  const v1::Target& target_;
+  const Fusion& fusion_;
+  const std::optional<FusionKnowledge>& known_;
+  Bounds bounds_;
+  Repeats repeats_;
+  std::vector<bool> memory_, is_weight_, is_output_, views_only_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<std::set<NodeId>> groups_;  // roots whose kernels compute the node
+  std::map<NodeId, Group> roots_;
+  std::map<NodeId, ContractSchedule> contracts_;
+  // By node: that it is of the key at hand, and its place there.
+  std::vector<int64_t> at_;
+  std::vector<int> place_;
+  int64_t turn_ = 0;
+};
+
+// Of what CollectAccesses and RootCoordinates see: nothing behind memory, nor before `n`.
+std::string Grouping::Between(NodeId root, NodeId n) {
+  ++turn_;
+  std::vector<NodeId> nodes, open = {root};
+  at_[root] = turn_;
+  const auto inside = [&](NodeId m) { return m == root || (m >= n && !memory_[m]); };
+  while (!open.empty()) {
+    const NodeId m = open.back();
+    open.pop_back();
+    nodes.push_back(m);
+    if (!inside(m) || m == n) continue;
+    for (NodeId i : node(m).inputs) {
+      if (std::exchange(at_[i], turn_) != turn_) open.push_back(i);
+    }
+  }
+  for (NodeId i : node(n).inputs) {
+    if (std::exchange(at_[i], turn_) != turn_) nodes.push_back(i);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  for (size_t i = 0; i < nodes.size(); ++i) place_[nodes[i]] = static_cast<int>(i);
+  std::string key;
+  Append(place_[n], &key);
+  for (NodeId m : nodes) {
+    Append((*known_->kinds)[m], &key);
+    if (!inside(m)) continue;
+    for (NodeId i : node(m).inputs) Append(-1 - place_[i], &key);
+  }
+  return key;
+}
+
+void Grouping::AppendViews(NodeId n, std::string* key) const {
+  for (; node(n).op == Op::kIndexMap; n = node(n).inputs[0]) {
+    Append((*known_->kinds)[n], key);
+    Append(memory_[n] ? -1 : -2, key);
+  }
+  Append((*known_->kinds)[n], key);
+}
+
+std::optional<ContractSchedule> Grouping::ScheduleOf(NodeId n) const {
+  const auto find = [&] { return ScheduleContract(graph_, n, is_weight_, target_); };
+  if (!known_) return find();
+  std::string key;
+  Append((*known_->kinds)[n], &key);
+  for (NodeId i : node(n).inputs) {
+    Append(is_weight_[i] ? -3 : -4, &key);
+    AppendViews(i, &key);
+  }
+  return Remembered(known_->memo->contracts, std::move(key), find);
+}
+
+void Grouping::FindUsers() {
+  const size_t count = graph_.nodes.size();
+  memory_ = MemoryOf(graph_, {});
+  users_.resize(count);
+  groups_.resize(count);
+  is_output_.resize(count);
+  views_only_.resize(count);
+  is_weight_ = WeightsOf(graph_);
+  for (size_t n = 0; n < count; ++n) {
+    for (NodeId i : graph_.nodes[n].inputs) users_[i].push_back(static_cast<NodeId>(n));
+  }
+  for (const Output& o : graph_.outputs) is_output_[o.node] = true;
+}
+
+std::vector<Expr> Grouping::RootSymbols(NodeId root, Bounds& bounds) const {
+  std::vector<Expr> at;
+  const Shape& shape = node(root).type.shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    std::string name = absl::StrCat("x", i);
+    bounds.SetExtent(name, shape[i]);
+    at.push_back(shape[i].IsConstant(1) ? Expr(0) : Expr::Symbol(name));
+  }
+  return at;
+}
+
+void Grouping::MakeRoot(NodeId n) {
+  memory_[n] = true;
+  groups_[n] = {n};
+  Group& g = roots_[n];
+  const Node& root = node(n);
+  if (root.op == Op::kContract) {
+    if (auto s = ScheduleOf(n)) {
+      g.anchor = n;
+      contracts_[n] = *s;
+    } else {
+      g.inline_ = g.point = true;
+    }
+  } else if (root.op == Op::kAttention) {
+    g.anchor = n;
+  } else if (OpInfo(root.op).op_class == OpClass::kReduction) {
+    const auto& axes = GetAttr<std::vector<int64_t>>(root.attrs, "axes");
+    int64_t last = static_cast<int64_t>(node(root.inputs[0]).type.shape.size()) - 1;
+    g.inline_ = true;
+    g.point = std::find(axes.begin(), axes.end(), last) != axes.end();
+    FindWindows(root, &g);
+  }
+}
+
+void Grouping::FindWindows(const Node& reduction, Group* group) const {
+  if (!IsShortReduction(graph_, reduction)) return;
+  group->point = false;
+  group->windows = ReadsWindows(graph_, reduction);
+}
+
+void Grouping::Visit(NodeId n) {
+  if (memory_[n]) {
+    if (is_output_[n] || !users_[n].empty()) groups_[n] = {n};
+    return;
+  }
+  // A loop reads memory and fills it.
+  const bool looped = std::any_of(users_[n].begin(), users_[n].end(),
+                                  [&](NodeId u) { return node(u).op == Op::kScan; });
+  if (node(n).op == Op::kScan || (looped && node(n).op != Op::kConstant)) {
+    if (is_output_[n] || !users_[n].empty()) MakeRoot(n);
+    return;
+  }
+  // A literal that is an output is copied out as it is.
+  if (is_output_[n] && node(n).op != Op::kConstant) return MakeRoot(n);
+  for (NodeId u : users_[n]) {
+    groups_[n].insert(groups_[u].begin(), groups_[u].end());
+    const Op op = node(u).op;
+    bool anchor = op == Op::kContract || op == Op::kAttention || IsAlone(op);
+    if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
+  }
+  if (groups_[n].empty()) return;  // nobody needs it
+  auto asked = fusion_.nodes.find(n);
+  const bool repeats = repeats_.Pay(n, users_[n], memory_);
+  const bool memory =
+      asked == fusion_.nodes.end() ? repeats || NeedsDivision(n) : asked->second == Fuse::kMemory;
+  // No kernel writes a literal, however full those that read it are.
+  const bool literal = node(n).op == Op::kConstant;
+  if (!literal && (memory || !HasRoom(n) || !CanInline(n))) return MakeRoot(n);
+  for (NodeId root : groups_[n]) ++roots_[root].nodes;
+}
+
+bool Grouping::CanInline(NodeId n) {
+  const Node& x = node(n);
+  if (IsView(n) || IsPacked(n)) return true;
+  if (views_only_[n] || is_weight_[n]) return false;
+  if (groups_[n].size() != 1) {
+    if (repeats_.IsRowsPlace(n)) return fusion_.rules.producers;
+    // Computed again in each kernel, which only the search asks for.
+    auto asked = fusion_.nodes.find(n);
+    return fusion_.rules.again && asked != fusion_.nodes.end() && asked->second == Fuse::kInline &&
+           CanRepeat(x);
+  }
+  if (IsAlone(x.op)) return false;
+  const NodeId root = *groups_[n].begin();
+  switch (x.op) {
+    case Op::kRandomBits:
+      return false;
+    case Op::kSumReduce:
+    case Op::kMaxReduce:
+    case Op::kMulReduce:
+      return fusion_.rules.reductions && CanInlineReduction(n, root);
+    case Op::kContract:
+    case Op::kAttention:
+      return fusion_.rules.epilogues && CanInlineAnchor(n, root);
+    default:
+      return roots_.at(root).has_reduction() ? fusion_.rules.reductions : fusion_.rules.producers;
+  }
+}
+
+bool Grouping::IsPacked(NodeId n) const {
+  if (node(n).op != Op::kIndexMap || is_weight_[n]) return false;
+  return std::all_of(users_[n].begin(), users_[n].end(), [&](NodeId u) {
+    const auto contract = contracts_.find(u);
+    if (groups_[u].empty()) return true;  // nobody needs it
+    if (contract == contracts_.end()) return false;
+    const auto& [rows, columns] = contract->second.swap
+                                      ? std::pair(node(u).inputs[1], node(u).inputs[0])
+                                      : std::pair(node(u).inputs[0], node(u).inputs[1]);
+    return contract->second.columns == ColumnAccess::kPack && columns == n && rows != n;
+  });
+}
+
+bool Grouping::HasRoom(NodeId n) const {
+  return std::all_of(groups_[n].begin(), groups_[n].end(),
+                     [&](NodeId root) { return roots_.at(root).nodes < kMaxKernelNodes; });
+}
+
+bool Grouping::NeedsDivision(NodeId n) const {
+  if (node(n).op != Op::kIndexMap) return false;
+  const bool operand = std::any_of(users_[n].begin(), users_[n].end(),
+                                   [&](NodeId u) { return node(u).op == Op::kContract; });
+  if (!operand || is_weight_[n]) return false;
+  if (!known_) return ReadsWithDivision(n);
+  std::string key;
+  AppendViews(n, &key);
+  return Remembered(known_->memo->divisions, std::move(key), [&] { return ReadsWithDivision(n); });
+}
+
+bool Grouping::ReadsWithDivision(NodeId n) const {
+  Bounds bounds = bounds_;
+  std::vector<Expr> at = RootSymbols(n, bounds);
+  NodeId source = n;
+  while (node(source).op == Op::kIndexMap && !memory_[source]) {
+    at = MapCoordinates(GetAttr<IndexMap>(node(source).attrs, "map"), at, bounds);
+    source = node(source).inputs[0];
+  }
+  Expr offset = bounds.Simplify(RowMajorOffset(node(source).type.shape, at));
+  for (size_t i = 0; i < node(n).type.shape.size(); ++i) {
+    if (!offset.AsAffine(absl::StrCat("x", i))) return true;
+  }
+  return false;
+}
+
+FusionMemo::Reduction Grouping::ReductionIn(NodeId root, NodeId n) const {
+  Bounds bounds = bounds_;
+  const std::vector<Expr> at = RootSymbols(root, bounds);
+  Accesses a = CollectAccesses(graph_, memory_, root, at, bounds, n);
+  bool row = true, same = true;
+  for (const Access& r : a.reductions) {
+    if (r.node != n) continue;
+    std::set<std::string> symbols, wanted;
+    for (const Expr& c : r.coordinates) c.CollectSymbols(&symbols);
+    for (size_t i = 0; i + 1 < at.size(); ++i) at[i].CollectSymbols(&wanted);
+    row = row && symbols == wanted;
+    at.back().CollectSymbols(&wanted);
+    same = same && symbols == wanted && r.coordinates == at;
+  }
+  return {row, same};
+}
+
+bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
+  Group& g = roots_[root];
+  if (g.anchor >= 0 || IsAlone(node(root).op)) return false;
+  if (node(root).type.shape.empty()) return false;
+  const auto find = [&] { return ReductionIn(root, n); };
+  const auto [row, same] =
+      known_ ? Remembered(known_->memo->reductions, Between(root, n), find) : find();
+  if (row && !same && !g.inline_) {
+    const auto& axes = GetAttr<std::vector<int64_t>>(node(n).attrs, "axes");
+    g.row = true;
+    return !axes.empty();
+  }
+  if (same && !g.has_reduction()) {
+    const auto& axes = GetAttr<std::vector<int64_t>>(node(n).attrs, "axes");
+    int64_t last = static_cast<int64_t>(node(node(n).inputs[0]).type.shape.size()) - 1;
+    g.inline_ = true;
+    g.point = std::find(axes.begin(), axes.end(), last) != axes.end();
+    FindWindows(node(n), &g);
+    return true;
+  }
+  return false;
+}
+
+bool Grouping::CanInlineAnchor(NodeId n, NodeId root) {
+  Group& g = roots_[root];
+  if (g.anchor >= 0 || g.has_reduction()) return false;
+  if (IsAlone(node(root).op)) return false;
+  std::optional<ContractSchedule> schedule;
+  if (node(n).op == Op::kContract) {
+    schedule = ScheduleOf(n);
+    if (!schedule) return false;
+  }
+  const auto find = [&] { return IsEpilogue(graph_, memory_, root, n); };
+  if (!(known_ ? Remembered(known_->memo->epilogues, Between(root, n), find) : find())) {
+    return false;
+  }
+  g.anchor = n;
+  if (schedule) contracts_[n] = *schedule;
+  return true;
+}
+
+KernelChoice Grouping::ChoiceOf(NodeId root) {
+  const Group& g = roots_[root];
+  KernelChoice k;
+  k.root = root;
+  k.anchor = g.anchor;
+  if (g.anchor == root && node(root).op == Op::kContract && !fusion_.rules.tiles) {
+    k.kind = KernelKind::kPoint;
+    k.anchor = -1;
+  } else if (g.anchor >= 0) {
+    k.kind = node(g.anchor).op == Op::kContract ? KernelKind::kContract : KernelKind::kAttention;
+    if (k.kind == KernelKind::kContract) k.contract = contracts_[g.anchor];
+    if (target_.vector_registers() < 32) k.attention.mr = 6;
+  } else if (node(root).op == Op::kScan) {
+    k.kind = KernelKind::kLoop;
+  } else if (node(root).op == Op::kScatter) {
+    k.kind = KernelKind::kScatter;
+  } else if (node(root).op == Op::kSort || node(root).op == Op::kTopK) {
+    k.kind = KernelKind::kSort;
+  } else if (g.row) {
+    k.kind = KernelKind::kRow;
+  } else if (g.point) {
+    k.kind = KernelKind::kPoint;
+  } else if (g.windows && node(root).type.shape.size() > 1) {
+    k.walk.rows = kWindowRows;
+  }
+  return k;
+}
+
+Genome Grouping::Choose() {
+  FindUsers();
+  for (NodeId n = static_cast<NodeId>(graph_.nodes.size()); n-- > 0;) Visit(n);
+  Genome genome;
+  for (const auto& [root, group] : roots_) genome.kernels.push_back(ChoiceOf(root));
+  return genome;
+}
+
+}  // namespace
+
+Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion,
+                     std::optional<FusionKnowledge> known) {
+  return Grouping(graph, target, fusion, known).Choose();
+}
+
+std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome,
+                                                 const FusionRules& rules) {
+  const std::vector<bool> memory = MemoryOf(graph, genome);
+  const std::vector<bool> weights = WeightsOf(graph);
+  std::vector<bool> computed(graph.nodes.size()), output(graph.nodes.size());
+  for (const KernelChoice& k : genome.kernels) computed[k.root] = true;
+  for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
+    if (!computed[n]) continue;
+    for (NodeId i : graph.node(n).inputs) computed[i] = true;
+  }
+  for (const Output& o : graph.outputs) output[o.node] = true;
+  std::vector<std::pair<NodeId, Fuse>> flips;
+  for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
+    const Node& node = graph.node(n);
+    if (!computed[n] || output[n] || weights[n] || node.inputs.empty()) continue;
+    if (!memory[n]) {
+      flips.emplace_back(n, Fuse::kMemory);
+    } else if (CanRepeat(node) && (rules.again || rules.producers)) {
+      flips.emplace_back(n, Fuse::kInline);
+    }
+  }
+  return flips;
+}
+
+std::vector<bool> WeightsOf(const Graph& graph) {
+  std::vector<bool> weights(graph.nodes.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    weights[n] =
+        node.op != Op::kInput && node.op != Op::kScan &&
+        std::all_of(node.type.shape.begin(), node.type.shape.end(),
+                    [](const Expr& e) { return e.constant().has_value(); }) &&
+        std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId i) { return weights[i]; });
+  }
+  return weights;
+}
+
+void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
+  std::vector<KernelChoice> kernels;
+  std::map<std::string, NodeId> packed;
+  for (KernelChoice k : genome->kernels) {
+    if (k.kind == KernelKind::kContract && k.contract.pack_ahead()) {
+      const NodeId operand = graph->node(k.anchor).inputs[k.contract.swap ? 0 : 1];
+      const int width = PanelWidth(*graph, k.anchor, k.contract, target);
+      const NodeId added = AddPackedOperand(graph, k.anchor, k.contract, width);
+      std::string key = absl::StrCat(operand, " ", width);
+      for (const Expr& c : GetAttr<IndexMap>(graph->node(added).attrs, "map").coordinates) {
+        absl::StrAppend(&key, ";", c.ToString());
+      }
+      auto [it, is_new] = packed.emplace(key, added);
+      if (is_new) {
+        kernels.push_back({.root = added});
+      } else {
+        graph->nodes.pop_back();
+      }
+      k.contract.packed = it->second;
+    }
+    kernels.push_back(k);
+  }
+  genome->kernels = std::move(kernels);
+}
+
+}  // namespace athanor

@@ -1,0 +1,500 @@
+#include "compiler/search/kernels/fusion.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/search/kernels/task_index.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+v1::Target Target() {
+  v1::Target t;
+  t.set_vector_bytes(64);
+  t.set_vector_registers(32);
+  t.set_l2_bytes(1 << 20);
+  return t;
+}
+
+std::string KindName(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::kMap:
+      return "map";
+    case KernelKind::kRow:
+      return "row";
+    case KernelKind::kPoint:
+      return "point";
+    case KernelKind::kContract:
+      return "contract";
+    case KernelKind::kAttention:
+      return "attention";
+    case KernelKind::kScatter:
+      return "scatter";
+    case KernelKind::kSort:
+      return "sort";
+    case KernelKind::kLoop:
+      return "loop";
+  }
+  return "?";
+}
+
+// The kernels as they are chosen, with their schedules.
+std::string Text(const Genome& genome) {
+  std::string text;
+  for (const KernelChoice& k : genome.kernels) {
+    absl::StrAppend(&text, k.root, " over ", k.anchor, " ", ScheduleText(k), "\n");
+  }
+  return text;
+}
+
+// What is remembered of all graphs of this file, which have the same dims, says nothing wrong about
+// this one, as it is and with every other say about one node.
+void ExpectRemembered(const Graph& g, const FusionRules& rules) {
+  static auto& numbers = *new NodeNumbers;
+  static auto& memo = *new FusionMemo;
+  const TaskIndex index(g, &numbers);
+  const FusionKnowledge known{&memo, &index.kinds()};
+  const Genome genome = ChooseKernels(g, Target(), {.rules = rules});
+  EXPECT_EQ(Text(ChooseKernels(g, Target(), {.rules = rules}, known)), Text(genome));
+  for (const auto& flip : FusionFlips(g, genome, rules)) {
+    const Fusion fusion{{flip}, rules};
+    EXPECT_EQ(Text(ChooseKernels(g, Target(), fusion, known)),
+              Text(ChooseKernels(g, Target(), fusion)))
+        << flip.first;
+  }
+}
+
+// "map 5, contract 7 over 3": the kernels in their order, roots and anchors as nodes of the text.
+std::string Kernels(const std::string& text, bool epilogues = true) {
+  absl::StatusOr<Graph> g =
+      ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
+  EXPECT_TRUE(g.ok()) << g.status();
+  if (!g.ok()) return "";
+  Genome genome = ChooseKernels(*g, Target(), {.rules = {.epilogues = epilogues}});
+  ExpectRemembered(*g, {.epilogues = epilogues});
+  PackWeights(&*g, &genome, Target());
+  std::string kernels;
+  for (const KernelChoice& k : genome.kernels) {
+    if (!kernels.empty()) kernels += ", ";
+    kernels += KindName(k.kind) + " " + std::to_string(k.root);
+    if (k.anchor >= 0 && k.anchor != k.root) kernels += " over " + std::to_string(k.anchor);
+    if (k.contract.packed >= 0) kernels += " packed " + std::to_string(k.contract.packed);
+  }
+  return kernels;
+}
+
+TEST(FusionTest, ChainsAndDiamondsAreOneMap) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Exp(%0)
+    %2 = Tanh(%1)
+    %3 = Sqrt(%2)
+    output "y" = %3
+  )"),
+            "map 3");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Exp(%0)
+    %2 = Tanh(%1)
+    %3 = Erf(%1)
+    %4 = Add(%2, %3)
+    output "y" = %4
+  )"),
+            "map 4");
+}
+
+TEST(FusionTest, InnerValuesThatAreOutputsHaveMemory) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Exp(%0)
+    %2 = Tanh(%1)
+    output "e" = %1
+    output "y" = %2
+  )"),
+            "map 1, map 2");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Constant {value=f32[] {2.0}}
+    output "x" = %0
+    output "c" = %1
+  )"),
+            "");
+}
+
+TEST(FusionTest, WithoutEpiloguesContractionsStandAlone) {
+  const std::string text = R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Input "w" : f32[64, 96]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %3 = Exp(%2)
+    output "y" = %3
+  )";
+  EXPECT_EQ(Kernels(text), "contract 3 over 2");
+  EXPECT_EQ(Kernels(text, /*epilogues=*/false), "contract 2, map 3");
+}
+
+// A padded window of an image and two convolutions of it, or another use.
+std::string Windows(const std::string& other) {
+  return Kernels(R"(
+    %0 = Input "x" : f32[b, 8, s, 20]
+    %1 = Parameter "w" : f32[16, 8, 3, 3]
+    %2 = IndexMap(%0) {fill=f32[] {0}, map=map[b, 8, 3, 3, s, 20]($0, $1, $2 + $4 - 1, $3 + $5 - 1)}
+    %3 = Contract(%2, %1) {spec="ncUVuv,mcUV->nmuv"}
+    %4 = Exp(%3)
+    )" + other + R"(
+    output "y" = %4
+    output "z" = %5
+  )");
+}
+
+TEST(FusionTest, WindowsThatContractionsPackHaveNoMemory) {
+  EXPECT_EQ(Windows(R"(%5 = Contract(%2, %2) {spec="ncUVuv,ncUVuw->nuvw"})"),
+            "map 2, contract 4 over 3, contract 5");
+  EXPECT_EQ(Windows(R"(%5 = Contract(%2, %1) {spec="ncUVuv,mcUV->nmuv"})"),
+            "contract 4 over 3, contract 5");
+  EXPECT_EQ(Windows(R"(%5 = Tanh(%2))"), "map 2, contract 4 over 3, map 5");
+  EXPECT_EQ(Windows(R"(%5 = Tanh(%0))"), "contract 4 over 3, map 5");
+}
+
+TEST(FusionTest, EpiloguesJoinTheirContraction) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Parameter "w" : f32[64, 96]
+    %2 = Parameter "bias" : f32[96]
+    %3 = Input "r" : f32[b, 96]
+    %4 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %5 = IndexMap(%2) {map=map[b, 96]($1)}
+    %6 = Add(%4, %5)
+    %7 = Tanh(%6)
+    %8 = Mul(%6, %7)
+    %9 = Add(%8, %3)
+    output "y" = %9
+  )"),
+            "map 10, contract 9 over 4 packed 10");
+}
+
+TEST(FusionTest, TransposedAndMergedResultsAreEpilogues) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 8]
+    %1 = Input "w" : f32[8, 6]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %3 = IndexMap(%2) {map=map[6, b]($1, $0)}
+    output "y" = %3
+  )"),
+            "contract 3 over 2");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s, 8]
+    %1 = Input "w" : f32[8, 6]
+    %2 = Contract(%0, %1) {spec="bsk,kn->bsn"}
+    %3 = IndexMap(%2) {map=map[b, 6*s]($0, floordiv($1, 6), $1 - 6*floordiv($1, 6))}
+    %4 = Exp(%3)
+    output "y" = %4
+  )"),
+            "contract 4 over 2");
+}
+
+TEST(FusionTest, SoftmaxAndNormsAreOneKernel) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = MaxReduce(%0) {axes=[1]}
+    %2 = IndexMap(%1) {map=map[b, s]($0)}
+    %3 = Constant {value=f32[] {-1.0}}
+    %4 = IndexMap(%3) {map=map[b, s]()}
+    %5 = Mul(%2, %4)
+    %6 = Add(%0, %5)
+    %7 = Exp(%6)
+    %8 = SumReduce(%7) {axes=[1]}
+    %9 = IndexMap(%8) {map=map[b, s]($0)}
+    %10 = Div(%7, %9)
+    output "y" = %10
+  )"),
+            "row 10");
+  // x / sqrt(mean(x^2) + eps) * scale
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s, 64]
+    %1 = Parameter "scale" : f32[64]
+    %2 = Mul(%0, %0)
+    %3 = SumReduce(%2) {axes=[2]}
+    %4 = Constant {value=f32[] {0.015625}}
+    %5 = IndexMap(%4) {map=map[b, s]()}
+    %6 = Mul(%3, %5)
+    %7 = Sqrt(%6)
+    %8 = Recip(%7)
+    %9 = IndexMap(%8) {map=map[b, s, 64]($0, $1)}
+    %10 = Mul(%0, %9)
+    %11 = IndexMap(%1) {map=map[b, s, 64]($2)}
+    %12 = Mul(%10, %11)
+    output "y" = %12
+  )"),
+            "row 12");
+}
+
+TEST(FusionTest, ReductionsByTheirAxis) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = SumReduce(%0) {axes=[1]}
+    output "y" = %1
+  )"),
+            "point 1");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Exp(%0)
+    %2 = SumReduce(%1) {axes=[0]}
+    %3 = Sqrt(%2)
+    output "y" = %3
+  )"),
+            "map 3");
+}
+
+TEST(FusionTest, ReductionUsedByTwoKernelsIsComputedOnce) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = SumReduce(%0) {axes=[1]}
+    %2 = Exp(%1)
+    %3 = Tanh(%1)
+    output "e" = %2
+    output "t" = %3
+  )"),
+            "point 1, map 2, map 3");
+}
+
+constexpr const char* kUnaries[] = {"Sin", "Sqrt", "Exp", "Exp2", "Log2", "Recip"};
+constexpr const char* kBinaries[] = {"Add", "Mul"};
+
+std::string Replaced(std::string text, const std::string& what, const std::string& by) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, what.size(), by);
+  }
+  return text;
+}
+
+// Every unary after every binary: the kernels of `text` with UNARY and BINARY in their places.
+void ExpectOfEveryPair(const std::string& text, const std::string& kernels) {
+  for (const char* unary : kUnaries) {
+    for (const char* binary : kBinaries) {
+      SCOPED_TRACE(std::string(unary) + " after " + binary);
+      EXPECT_EQ(Kernels(Replaced(Replaced(text, "UNARY", unary), "BINARY", binary)), kernels);
+    }
+  }
+}
+
+TEST(FusionTest, EveryUnaryAfterEveryBinaryIsOneMap) {
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = BINARY(%0, %1)
+    %3 = UNARY(%2)
+    output "y" = %3
+  )",
+                    "map 3");
+  // Operands permuted, repeated along either axis, of one element, the same twice.
+  for (const char* operand : {R"(f32[s, b] %2 = IndexMap(%1) {map=map[b, s]($1, $0)})",
+                              R"(f32[b] %2 = IndexMap(%1) {map=map[b, s]($0)})",
+                              R"(f32[s] %2 = IndexMap(%1) {map=map[b, s]($1)})",
+                              R"(f32[1, s] %2 = IndexMap(%1) {map=map[b, s](0, $1)})",
+                              R"(f32[] %2 = IndexMap(%1) {map=map[b, s]()})"}) {
+    SCOPED_TRACE(operand);
+    ExpectOfEveryPair(std::string(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : )") + operand +
+                          R"(
+    %3 = BINARY(%0, %2)
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                      "map 4");
+  }
+  // The result permuted.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = BINARY(%0, %1)
+    %3 = IndexMap(%2) {map=map[s, b]($1, $0)}
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "map 4");
+}
+
+TEST(FusionTest, AReductionBetweenBinaryAndUnary) {
+  // Of the last axis: the unary is of the reduction's result, in its kernel.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = BINARY(%0, %1)
+    %3 = SumReduce(%2) {axes=[1]}
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "point 4");
+  // Of the first.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = BINARY(%0, %1)
+    %3 = MaxReduce(%2) {axes=[0]}
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "map 4");
+  // Over rows and back: one pass over each.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = SumReduce(%0) {axes=[1]}
+    %2 = IndexMap(%1) {map=map[b, s]($0)}
+    %3 = BINARY(%0, %2)
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "row 4");
+  // Over columns and back: each sum is read by every row, so it is in memory.
+  ExpectOfEveryPair(R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = SumReduce(%0) {axes=[0]}
+    %2 = IndexMap(%1) {map=map[b, s]($1)}
+    %3 = BINARY(%0, %2)
+    %4 = UNARY(%3)
+    output "y" = %4
+  )",
+                    "map 1, map 4");
+}
+
+TEST(FusionTest, ALoneOpStaysAlone) {
+  for (const char* unary : kUnaries) {
+    EXPECT_EQ(Kernels(std::string("%0 = Input \"x\" : f32[b, s] %1 = ") + unary +
+                      "(%0) output \"y\" = %1"),
+              "map 1");
+  }
+}
+
+TEST(FusionTest, ReciprocalsOfRootsAndPowersAreOneKernel) {
+  for (const char* unary : {"Sqrt", "Exp2"}) {
+    EXPECT_EQ(Kernels(std::string("%0 = Input \"x\" : f32[b, s] %1 = ") + unary +
+                      "(%0) %2 = Recip(%1) output \"y\" = %2"),
+              "map 2");
+  }
+}
+
+// Powers as exponentials of logarithms, one layer after the other: the first is a map, the others
+// are epilogues of the contraction before them.
+TEST(FusionTest, RepeatedExponentialsAreOneKernelEach) {
+  std::string text = R"(%0 = Input "x" : f32[b, 64] %1 = Constant {value=f32[] {1.25}}
+    %2 = IndexMap(%1) {map=map[b, 64]()} %3 = Parameter "w" : f32[64, 64] )";
+  std::string x = "%0";
+  for (int n = 4; n < 28; n += 6) {
+    const auto id = [&](int i) { return "%" + std::to_string(n + i); };
+    text += id(0) + " = Log2(" + x + ") " + id(1) + " = Mul(" + id(0) + ", %2) " + id(2) +
+            " = Mul(" + id(1) + ", %2) " + id(3) + " = Mul(" + id(2) + ", %2) " + id(4) +
+            " = Exp2(" + id(3) + ") " + id(5) + " = Contract(" + id(4) +
+            ", %3) {spec=\"mk,kn->mn\"} ";
+    x = id(5);
+  }
+  EXPECT_EQ(Kernels(text + "output \"y\" = " + x),
+            "map 8, map 28, contract 14 over 9 packed 28, contract 20 over 15 packed 28, "
+            "contract 26 over 21 packed 28, contract 27 packed 28");
+}
+
+// w = exp2(a + b) * a + sin(a + b), and `a` is used behind it again.
+TEST(FusionTest, ADiamondIsOneKernel) {
+  const std::string diamond = R"(
+    %0 = Input "x" : f32[b, s]
+    %1 = Input "z" : f32[b, s]
+    %2 = Add(%0, %1)
+    %3 = Exp2(%2)
+    %4 = Mul(%3, %0)
+    %5 = Sin(%2)
+    %6 = Add(%4, %5)
+  )";
+  EXPECT_EQ(Kernels(diamond + "output \"w\" = %6"), "map 6");
+  EXPECT_EQ(Kernels(diamond + R"(%7 = Mul(%6, %0) output "y" = %7)"), "map 7");
+  EXPECT_EQ(Kernels(diamond + R"(%7 = SumReduce(%0) {axes=[1]} output "w" = %6 output "s" = %7)"),
+            "map 6, point 7");
+}
+
+TEST(FusionTest, GatherThenAdd) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "ids" : i32[b, s]
+    %1 = Parameter "table" : f32[100, 64]
+    %2 = Input "p" : f32[b, s, 64]
+    %3 = Gather(%1, %0) {axis=0}
+    %4 = Add(%3, %2)
+    output "y" = %4
+  )"),
+            "map 4");
+}
+
+TEST(FusionTest, OperandsOfContractionsAreInMemory) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 8]
+    %1 = Input "w" : f32[8, 6]
+    %2 = Exp(%0)
+    %3 = Contract(%2, %1) {spec="mk,kn->mn"}
+    output "y" = %3
+  )"),
+            "map 2, contract 3");
+}
+
+TEST(FusionTest, EqualWeightsArePackedOnce) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Parameter "w" : f32[64, 64]
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %3 = Contract(%2, %1) {spec="mk,kn->mn"}
+    output "y" = %3
+  )"),
+            "map 4, contract 2 packed 4, contract 3 packed 4");
+}
+
+TEST(FusionTest, EqualLayersAreLookedAtOnce) {
+  size_t known[2];
+  for (int layers : {2, 9}) {
+    std::string text = "graph \"\" { dim b in [1, 64]\n %0 = Input \"x\" : f32[b, 256]\n";
+    int next = 1, x = 0;
+    for (int i = 0; i < layers; ++i) {
+      absl::StrAppend(&text, "%", next, " = Parameter \"w", i, "\" : f32[256, 256]\n");
+      absl::StrAppend(&text, "%", next + 1, " = Contract(%", x, ", %", next,
+                      ") {spec=\"mk,kn->mn\"}\n%", next + 2, " = Tanh(%", next + 1, ")\n%",
+                      next + 3, " = SumReduce(%", next + 2, ") {axes=[1]}\n%", next + 4,
+                      " = IndexMap(%", next + 3, ") {map=map[b, 256]($0)}\n%", next + 5, " = Mul(%",
+                      next + 2, ", %", next + 4, ")\n");
+      x = next + 5;
+      next += 6;
+    }
+    absl::StatusOr<Graph> g = ParseGraph(absl::StrCat(text, "output \"y\" = %", x, "}"));
+    ASSERT_TRUE(g.ok()) << g.status();
+    NodeNumbers numbers;
+    FusionMemo memo;
+    const TaskIndex index(*g, &numbers);
+    ChooseKernels(*g, Target(), {}, FusionKnowledge{&memo, &index.kinds()});
+    EXPECT_FALSE(memo.reductions.empty());
+    EXPECT_FALSE(memo.contracts.empty());
+    known[layers == 9] = memo.reductions.size() + memo.epilogues.size() + memo.contracts.size();
+  }
+  EXPECT_EQ(known[0], known[1]);
+}
+
+TEST(FusionTest, ScatterIsItsOwnKernel) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[10, 4]
+    %1 = Input "i" : i32[b]
+    %2 = Input "u" : f32[b, 4]
+    %3 = Exp(%2)
+    %4 = Scatter(%0, %1, %3) {axis=0, mode="add"}
+    %5 = Tanh(%4)
+    output "y" = %5
+  )"),
+            "map 3, scatter 4, map 5");
+}
+
+TEST(FusionTest, OrderIsItsOwnKernelThatReadsViews) {
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 64] %1 = Exp(%0) %2 = IndexMap(%1) {map=map[64, b]($1, $0)}
+    %3 = Sort(%2) {axis=0} %4 = TopK(%1) {axis=1, k=shape[3]} %5 = Cast(%4) {dtype=f32}
+    output "y" = %3 output "z" = %5)"),
+            "map 1, sort 3, sort 4, map 5");
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,132 @@
+#include "compiler/search/kernels/library_product.h"
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/contract_roles.h"
+
+namespace athanor {
+namespace {
+
+constexpr char kRow[] = "$row", kColumn[] = "$column", kSum[] = "$sum";
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+
+bool Fits(const Bounds& bounds, const Expr& e) {
+  const std::optional<int64_t> most = bounds.Maximum(e);
+  return most && *most <= kMost;
+}
+
+// Extents of a group of axes and the symbol that stands for them flattened.
+struct Side {
+  const char* symbol;
+  Expr extent;
+};
+
+class ProductFinder {
+ public:
+  ProductFinder(const Graph& graph, const std::vector<bool>& has_memory, NodeId root, NodeId anchor,
+                bool swap)
+      : graph_(graph),
+        has_memory_(has_memory),
+        root_(root),
+        anchor_(anchor),
+        node_(graph.node(anchor)),
+        roles_(FindContractRoles(graph, node_, swap)),
+        bounds_(graph.DimBounds()),
+        rows_{kRow, roles_.SizeOf(roles_.rows)},
+        columns_{kColumn, roles_.SizeOf(roles_.columns)},
+        sums_{kSum, roles_.SizeOf(roles_.sums)} {
+    for (const Side& side : {rows_, columns_, sums_}) bounds_.SetExtent(side.symbol, side.extent);
+    for (char letter : roles_.batch) {
+      batch_.push_back(Expr::Symbol(BatchSymbol(letter)));
+      bounds_.SetExtent(BatchSymbol(letter), roles_.extents.at(letter));
+    }
+  }
+
+  std::optional<LibraryProduct> Find() {
+    const DType dtype = node_.type.dtype;
+    if (dtype != DType::kF32 && dtype != DType::kF64) return std::nullopt;
+    if (!Fits(bounds_, sums_.extent)) return std::nullopt;
+    std::optional<MatrixView> left = Operand(roles_.row_operand, rows_, sums_);
+    std::optional<MatrixView> right = Operand(roles_.column_operand, sums_, columns_);
+    if (!left || !right) return std::nullopt;
+    return LibraryProduct{*std::move(left), *std::move(right), Result()};
+  }
+
+ private:
+  std::vector<Expr> At(const std::string& letters) const {
+    std::vector<Expr> at =
+        roles_.At(letters, batch_, Expr::Symbol(kRow), Expr::Symbol(kColumn), Expr::Symbol(kSum));
+    for (Expr& e : at) e = bounds_.Simplify(e);
+    return at;
+  }
+
+  std::optional<MatrixView> Operand(int side, const Side& rows, const Side& columns) const {
+    NodeId n = node_.inputs[side];
+    std::vector<Expr> at = At(roles_.letters[side]);
+    while (!has_memory_[n]) {
+      const Node& view = graph_.node(n);
+      if (view.op != Op::kIndexMap || view.attrs.contains("fill")) return std::nullopt;
+      at = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), at, bounds_);
+      n = view.inputs[0];
+    }
+    return View(n, at, rows, columns);
+  }
+
+  std::optional<MatrixView> Result() const {
+    for (NodeId n = root_; n != anchor_; n = graph_.node(n).inputs[0]) {
+      const Node& view = graph_.node(n);
+      if (view.op != Op::kIndexMap || view.attrs.contains("fill")) return std::nullopt;
+    }
+    const auto at =
+        RootCoordinates(graph_, has_memory_, root_, anchor_, At(roles_.result), bounds_);
+    if (!at) return std::nullopt;
+    return View(root_, *at, rows_, columns_);
+  }
+
+  std::optional<MatrixView> View(NodeId n, const std::vector<Expr>& at, const Side& rows,
+                                 const Side& columns) const {
+    const Node& node = graph_.node(n);
+    if (node.type.dtype != node_.type.dtype) return std::nullopt;
+    const Expr offset = bounds_.Simplify(RowMajorOffset(node.type.shape, at));
+    const std::optional<Expr::Affine> by_row = offset.AsAffine(rows.symbol);
+    if (!by_row) return std::nullopt;
+    const std::optional<Expr::Affine> by_column = by_row->base.AsAffine(columns.symbol);
+    if (!by_column || by_row->stride.Uses(columns.symbol)) return std::nullopt;
+    MatrixView view{n, by_column->base, by_row->stride, by_column->stride, false};
+    if (Lies(view.column_stride, columns.extent, view.row_stride, rows.extent)) return view;
+    view.transposed = true;
+    if (Lies(view.row_stride, rows.extent, view.column_stride, columns.extent)) return view;
+    return std::nullopt;
+  }
+
+  // Whether runs of `length` elements side by side lie `stride` apart, `count` of them.
+  bool Lies(const Expr& step, const Expr& length, const Expr& stride, const Expr& count) const {
+    if (!step.IsConstant(1) && !length.IsConstant(1)) return false;
+    if (!Fits(bounds_, stride)) return false;
+    return count.IsConstant(1) || bounds_.NonNegative(stride - length);
+  }
+
+  const Graph& graph_;
+  const std::vector<bool>& has_memory_;
+  const NodeId root_, anchor_;
+  const Node& node_;
+  const ContractRoles roles_;
+  Bounds bounds_;
+  const Side rows_, columns_, sums_;
+  std::vector<Expr> batch_;
+};
+
+}  // namespace
+
+std::string BatchSymbol(char letter) { return std::string("$") + letter; }
+
+std::optional<LibraryProduct> FindLibraryProduct(const Graph& graph,
+                                                 const std::vector<bool>& has_memory, NodeId root,
+                                                 NodeId anchor, bool swap) {
+  return ProductFinder(graph, has_memory, root, anchor, swap).Find();
+}
+
+}  // namespace athanor

@@ -1,0 +1,110 @@
+// Reads what ScheduleText writes.
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "compiler/ir/value/message.h"
+#include "compiler/search/kernels/schedule.h"
+
+namespace athanor {
+namespace {
+
+// Sets the field that `word`, as "mr=12" or "swap", is about. False: there is none.
+class ScheduleReader {
+ public:
+  explicit ScheduleReader(KernelChoice* choice) : choice_(*choice) {}
+
+  bool Read(absl::string_view word) {
+    const std::pair<absl::string_view, absl::string_view> sides =
+        absl::StrSplit(word, absl::MaxSplits('=', 1));
+    return sides.second.empty() ? ReadFlag(word) : ReadNumber(sides.first, sides.second);
+  }
+
+ private:
+  bool ReadFlag(absl::string_view word) {
+    ContractSchedule& s = choice_.contract;
+    if (choice_.kind != KernelKind::kContract) return false;
+    constexpr std::pair<absl::string_view, ColumnAccess> kColumns[] = {
+        {"ahead", ColumnAccess::kAhead},
+        {"in_place", ColumnAccess::kInPlace},
+        {"dots", ColumnAccess::kDots},
+        {"openblas", ColumnAccess::kLibrary}};
+    for (const auto& [name, columns] : kColumns) {
+      if (word != name) continue;
+      s.columns = columns;
+      if (columns == ColumnAccess::kLibrary) s.mr = s.nv = 1;
+      return true;
+    }
+    if (word == "swap") return s.swap = true;
+    if (word == "copy") return s.copy_rows = true;
+    if (word == "prefetch") return s.prefetch = true;
+    return false;
+  }
+
+  bool ReadNumber(absl::string_view name, absl::string_view value) {
+    ContractSchedule& c = choice_.contract;
+    AttentionSchedule& a = choice_.attention;
+    WalkSchedule& w = choice_.walk;
+    const bool attention = choice_.kind == KernelKind::kAttention;
+    const std::pair<absl::string_view, int*> small[] = {{"mr", attention ? &a.mr : &c.mr},
+                                                        {"nv", attention ? &a.nv : &c.nv},
+                                                        {"unroll", &w.unroll}};
+    const bool map = choice_.kind == KernelKind::kMap;
+    const std::pair<absl::string_view, int64_t*> large[] = {
+        {"rows", map ? &w.rows : &c.rows_per_item},
+        {"panels", &c.panels_per_item},
+        {"kc", &c.kc},
+        {"keys", &a.key_block},
+        {"elements", &w.elements}};
+    for (const auto& [known, field] : small) {
+      if (name == known) return absl::SimpleAtoi(value, field) && *field > 0;
+    }
+    for (const auto& [known, field] : large) {
+      if (name == known) return absl::SimpleAtoi(value, field) && *field > 0;
+    }
+    return false;
+  }
+
+  KernelChoice& choice_;
+};
+
+}  // namespace
+
+absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
+  constexpr std::pair<absl::string_view, KernelKind> kKinds[] = {
+      {"map", KernelKind::kMap},
+      {"row", KernelKind::kRow},
+      {"point", KernelKind::kPoint},
+      {"contract", KernelKind::kContract},
+      {"attention", KernelKind::kAttention},
+      {"scatter", KernelKind::kScatter},
+      {"sort", KernelKind::kSort},
+      {"loop", KernelKind::kLoop}};
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits(' ', 1));
+  KernelChoice choice;
+  bool known = false;
+  for (const auto& [name, kind] : kKinds) {
+    if (parts.first != name) continue;
+    choice.kind = kind;
+    known = true;
+  }
+  if (!known) return Invalid("schedule: ", Quoted(std::string(text)), " is of no kind of kernel");
+  ScheduleReader reader(&choice);
+  for (const absl::string_view word : absl::StrSplit(parts.second, ' ', absl::SkipEmpty())) {
+    if (!reader.Read(word)) {
+      return Invalid("schedule: ", Quoted(std::string(text)), ": ", Quoted(std::string(word)),
+                     " is none of its parameters");
+    }
+  }
+  // What is missing, twice there, in another order or of another kind of kernel shows.
+  if (const std::string read = ScheduleText(choice); read != text) {
+    return Invalid("schedule: ", Quoted(std::string(text)),
+                   " is not as it is written: ", Quoted(read));
+  }
+  return choice;
+}
+
+}  // namespace athanor

@@ -1,0 +1,118 @@
+// Every schedule there is, as text and back; what is no schedule's text.
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/space.h"
+#include "compiler/search/search/search_testing.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+v1::Target WithLibrary() {
+  v1::Target target = Target();
+  target.set_blas("OpenBLAS 0.3.21");
+  return target;
+}
+
+// Schedules of all kernels of the graph, by kind, each read back.
+std::map<KernelKind, int> ReadBackAll(const std::string& body) {
+  const Graph graph = Parse(body);
+  const Genome genome = ChooseKernels(graph, WithLibrary());
+  std::map<KernelKind, int> kinds;
+  for (const KernelChoice& kernel : genome.kernels) {
+    const KernelTask task = CutTask(graph, MemoryOf(graph, genome), WeightsOf(graph), kernel);
+    for (const KernelChoice& c : Schedules(task, WithLibrary())) {
+      ++kinds[c.kind];
+      const std::string text = ScheduleText(c);
+      const absl::StatusOr<KernelChoice> read = ParseSchedule(text);
+      if (!read.ok()) {
+        ADD_FAILURE() << read.status();
+        continue;
+      }
+      EXPECT_EQ(ScheduleText(*read), text);
+      EXPECT_EQ(read->kind, c.kind);
+      if (c.kind == KernelKind::kContract) {
+        EXPECT_EQ(read->contract, c.contract) << text;
+      } else if (c.kind == KernelKind::kAttention) {
+        EXPECT_EQ(read->attention, c.attention) << text;
+      } else {
+        EXPECT_EQ(read->walk.unroll, c.walk.unroll) << text;
+        if (c.kind == KernelKind::kMap) {
+          EXPECT_EQ(read->walk, c.walk) << text;
+        }
+      }
+    }
+  }
+  return kinds;
+}
+
+TEST(ScheduleParseTest, ReadsEverySchedule) {
+  std::map<KernelKind, int> all;
+  for (const std::string& body : {
+           // A weight, packed ahead or not; few rows, in place and as dot products; a library's.
+           R"(%0 = Input "x" : f32[b, 256] %1 = Parameter "w" : f32[256, 192]
+              %2 = Contract(%0, %1) {spec="mk,kn->mn"} %3 = Tanh(%2) output "y" = %3)",
+           R"(%0 = Input "x" : f32[b, 256] %1 = Input "w" : f32[192, 256]
+              %2 = Contract(%0, %1) {spec="mk,nk->mn"} output "y" = %2)",
+           R"(%0 = Input "x" : f32[512, 256] %1 = Input "w" : f32[256, 192]
+              %2 = Contract(%0, %1) {spec="mk,kn->nm"} output "y" = %2)",
+           R"(%0 = Input "q" : f32[b, 64, 32] %1 = Attention(%0, %0, %0) output "y" = %1)",
+           R"(%0 = Input "x" : f32[b, 256] %1 = Exp(%0) output "y" = %1)",
+           R"(%0 = Input "x" : f32[b, 256]
+              %1 = IndexMap(%0) {map=map[b, 254, 3]($0, $1 + $2)} %2 = MaxReduce(%1) {axes=[2]}
+              output "y" = %2)",
+           R"(%0 = Input "x" : f32[b, 256] %1 = MaxReduce(%0) {axes=[1]}
+              %2 = IndexMap(%1) {map=map[b, 256]($0)} %3 = Min(%0, %2) output "y" = %3)",
+           R"(%0 = Input "x" : f32[256, b] %1 = SumReduce(%0) {axes=[0]} output "y" = %1)",
+           R"(%0 = Input "x" : f32[b, 256] %1 = SumReduce(%0) {axes=[1]} output "y" = %1)",
+           R"(%0 = Input "x" : f32[b, 8] %1 = Input "i" : i64[5] %2 = Input "v" : f32[5, 8]
+              %3 = Scatter(%0, %1, %2) {axis=0, mode="add"} output "y" = %3)",
+           R"(%0 = Input "x" : f32[b, 256] %1 = TopK(%0) {axis=1, k=shape[3]} output "y" = %1)",
+       }) {
+    for (const auto& [kind, count] : ReadBackAll(body)) all[kind] += count;
+  }
+  for (const KernelKind kind :
+       {KernelKind::kMap, KernelKind::kRow, KernelKind::kPoint, KernelKind::kContract,
+        KernelKind::kAttention, KernelKind::kScatter, KernelKind::kSort}) {
+    EXPECT_GT(all[kind], 0) << "no schedule of kind " << static_cast<int>(kind);
+  }
+  EXPECT_GT(all[KernelKind::kContract], 1000);
+}
+
+TEST(ScheduleParseTest, RefusesWhatIsNone) {
+  const std::string good = "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead";
+  EXPECT_TRUE(ParseSchedule(good).ok());
+  for (const std::string& text : {
+           std::string(),
+           std::string("tile"),
+           std::string("map"),
+           std::string("scatter now"),
+           absl::StrCat(good, " "),
+           absl::StrCat(" ", good),
+           absl::StrCat(good, " ahead"),
+           absl::StrCat(good, " dots"),
+           absl::StrCat(good, " openblas"),
+           absl::StrCat(good, " unroll=2"),
+           absl::StrCat(good, " nv=2"),
+           std::string("contract mr=12 nv=2 rows=96 panels=1"),
+           std::string("contract nv=2 mr=12 rows=96 panels=1 kc=512"),
+           std::string("contract mr=0 nv=2 rows=96 panels=1 kc=512"),
+           std::string("contract mr=-12 nv=2 rows=96 panels=1 kc=512"),
+           std::string("contract mr=012 nv=2 rows=96 panels=1 kc=512"),
+           std::string("contract mr=99999999999 nv=2 rows=96 panels=1 kc=512"),
+           std::string("contract mr= nv=2 rows=96 panels=1 kc=512"),
+           std::string("row unroll=1 elements=4096"),
+           std::string("row mr=1"),
+           std::string("row unroll=1\nrow unroll=2"),
+       }) {
+    const absl::Status refused = ParseSchedule(text).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(refused.message().find("schedule: "), std::string::npos) << refused;
+  }
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,318 @@
+#include "compiler/search/kernels/space.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+
+#include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/library_product.h"
+
+namespace athanor {
+namespace {
+
+// The parameters of a schedule as numbers, in a fixed order.
+using Point = std::array<int64_t, 9>;
+
+Point PointOf(const KernelChoice& choice) {
+  const ContractSchedule& c = choice.contract;
+  const AttentionSchedule& a = choice.attention;
+  switch (choice.kind) {
+    case KernelKind::kContract:
+      return {c.swap, static_cast<int64_t>(c.columns), c.copy_rows,       c.prefetch, c.mr,
+              c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
+    case KernelKind::kAttention:
+      return {a.mr, a.nv, a.key_block / a.mr};
+    case KernelKind::kMap:
+    case KernelKind::kRow:
+    case KernelKind::kPoint:
+      return {choice.walk.elements, choice.walk.unroll, choice.walk.rows};
+    default:
+      return {};
+  }
+}
+
+// Accumulators, the column vectors, and one for the broadcast row.
+bool FitsRegisters(int mr, int nv, const v1::Target& target) {
+  return mr * nv + nv + 1 <= target.vector_registers();
+}
+
+struct Tile {
+  int mr, nv;
+};
+
+std::vector<Tile> Tiles(const v1::Target& target) {
+  std::vector<Tile> tiles;
+  for (int mr : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 14, 16, 24, 28}) {
+    for (int nv : {1, 2, 3, 4, 5, 6, 8, 12}) {
+      // Fewer sums than hide an addition's latency are of use only where there are few rows.
+      if (FitsRegisters(mr, nv, target) && (mr * nv >= 8 || mr <= 4)) tiles.push_back({mr, nv});
+    }
+  }
+  return tiles;
+}
+
+int64_t MaximumOf(const Graph& graph, const Expr& e) {
+  return graph.DimBounds().Maximum(e).value_or(int64_t{1} << 40);
+}
+
+// A contraction's sizes, the most there can be, and what its operands allow.
+struct Contraction {
+  int64_t m, n, k;
+  int lanes;
+  bool weight;            // the column operand is known ahead
+  bool columns_in_place;  // and contiguous along the columns
+  bool sums_in_place;     // and, as the row operand, contiguous along the sums
+};
+
+Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target,
+                     const std::vector<bool>& weights) {
+  const Node& node = task.graph.node(task.choice.anchor);
+  const ContractRoles roles = FindContractRoles(task.graph, node, swap);
+  auto contiguous = [&](int side, const std::string& group) {
+    return IsContiguous(task.graph, node, roles, side, group);
+  };
+  return {.m = MaximumOf(task.graph, roles.SizeOf(roles.rows)),
+          .n = MaximumOf(task.graph, roles.SizeOf(roles.columns)),
+          .k = MaximumOf(task.graph, roles.SizeOf(roles.sums)),
+          .lanes = target.vector_bytes() / DTypeBytes(AccumulatorOf(node.type.dtype)),
+          .weight = weights[node.inputs[roles.column_operand]],
+          .columns_in_place = contiguous(roles.column_operand, roles.columns),
+          .sums_in_place = contiguous(roles.column_operand, roles.sums) &&
+                           contiguous(roles.row_operand, roles.sums)};
+}
+
+// Panels, packed ahead or in each item.
+void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
+               std::vector<ContractSchedule>* all) {
+  for (int64_t tiles : {1, 2, 4, 8, 20, 40, 80}) {
+    if (tiles > 1 && tile.mr * tiles / 2 >= c.m) continue;
+    for (int64_t panels : {1, 2, 4, 8, 16, 32}) {
+      if (panels > 1 && panels * tile.nv * c.lanes / 2 >= c.n) continue;
+      for (int64_t kc : {128, 256, 512, 1024, 2048, 4096}) {
+        if (kc > 128 && kc / 2 >= c.k) continue;
+        for (bool copy : {false, true}) {
+          ContractSchedule s{.mr = tile.mr,
+                             .nv = tile.nv,
+                             .rows_per_item = tile.mr * tiles,
+                             .panels_per_item = panels,
+                             .kc = kc,
+                             .copy_rows = copy};
+          // Copies pay where several tiles or panels read them, and stay in the cache.
+          if (copy && (tile.mr < 4 || s.rows_per_item * kc * 4 > target.l2_bytes())) continue;
+          if (!copy && panels > 8) continue;
+          all->push_back(s);
+          s.columns = ColumnAccess::kAhead;
+          if (c.weight) all->push_back(s);
+        }
+      }
+    }
+  }
+}
+
+// Few rows: the operand is streamed, in pieces of which the sums of all panels are kept.
+void AddInPlace(const Contraction& c, const Tile& tile, const v1::Target& target,
+                std::vector<ContractSchedule>* all) {
+  for (int64_t tiles : {1, 4, 16}) {
+    if (tiles > 1 && tile.mr * tiles / 4 >= c.m) continue;
+    for (int64_t panels : {1, 4, 8, 16, 32, 64, 128}) {
+      if (panels > 1 && panels * tile.nv * c.lanes / 2 >= c.n) continue;
+      for (int64_t kc : {4, 8, 16, 32, 128, 512}) {
+        if (kc > 4 && kc / 4 >= c.k) continue;
+        const int64_t sums = tile.mr * tiles * panels * tile.nv * c.lanes;
+        if (kc < c.k && sums * 4 > target.l2_bytes() / 2) continue;
+        for (bool copy : {false, true}) {
+          if (copy && tile.mr < 4) continue;
+          for (bool prefetch : {false, true}) {
+            all->push_back({.mr = tile.mr,
+                            .nv = tile.nv,
+                            .rows_per_item = tile.mr * tiles,
+                            .panels_per_item = panels,
+                            .kc = kc,
+                            .columns = ColumnAccess::kInPlace,
+                            .copy_rows = copy,
+                            .prefetch = prefetch});
+          }
+        }
+      }
+    }
+  }
+}
+
+void AddDots(const Contraction& c, const Tile& tile, std::vector<ContractSchedule>* all) {
+  for (int64_t tiles : {1, 4, 16}) {
+    if (tiles > 1 && tile.mr * tiles / 4 >= c.m) continue;
+    for (int64_t panels : {1, 4, 16, 64}) {
+      if (panels > 1 && panels * c.lanes / 2 >= c.n) continue;
+      for (bool prefetch : {false, true}) {
+        all->push_back({.mr = tile.mr,
+                        .nv = tile.nv,
+                        .rows_per_item = tile.mr * tiles,
+                        .panels_per_item = panels,
+                        .columns = ColumnAccess::kDots,
+                        .prefetch = prefetch});
+      }
+    }
+  }
+}
+
+// Sizes of a library's blocks along an axis: a thread's share of it, all of it, or what caches
+// hold; in steps of `unit`.
+std::set<int64_t> BlockSizes(int64_t extent, int64_t unit, const v1::Target& target) {
+  constexpr int64_t kMostUnbounded = 1 << 20;
+  std::set<int64_t> sizes;
+  auto add = [&](int64_t size) {
+    size = (std::max<int64_t>(std::min(size, extent), 1) + unit - 1) / unit * unit;
+    if (size <= kMostUnbounded) sizes.insert(size);
+  };
+  for (int64_t size : {64, 256, 1024}) add(size);
+  const int64_t threads = std::max(1, target.threads());
+  for (int64_t parts : {int64_t{1}, threads, 4 * threads}) add((extent + parts - 1) / parts);
+  return sizes;
+}
+
+// Blocks that the library multiplies, where it can and a call is worth its while.
+void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v1::Target& target,
+                std::vector<ContractSchedule>* all) {
+  constexpr double kLeastWork = 32 * 32 * 32;  // multiply-adds of a block
+  constexpr int64_t kMostScratch = 4 << 20;    // bytes of a block that an epilogue reads
+  if (target.blas().empty()) return;
+  const std::optional<LibraryProduct> product =
+      FindLibraryProduct(task.graph, MemoryOf(task.graph, {{task.choice}}), task.choice.root,
+                         task.choice.anchor, swap);
+  if (!product) return;
+  const int64_t bytes = target.vector_bytes() / c.lanes;
+  for (int64_t rows : BlockSizes(c.m, 1, target)) {
+    for (int64_t columns : BlockSizes(c.n, c.lanes, target)) {
+      const double block = static_cast<double>(rows) * static_cast<double>(columns);
+      if (block * static_cast<double>(c.k) < kLeastWork) continue;
+      if (!product->result && rows * columns * bytes > kMostScratch) continue;
+      all->push_back({.mr = 1,
+                      .nv = 1,
+                      .rows_per_item = rows,
+                      .panels_per_item = columns / c.lanes,
+                      .columns = ColumnAccess::kLibrary});
+    }
+  }
+}
+
+// With more rows, packing once is cheap beside what is computed.
+constexpr int64_t kMostRowsInPlace = 128;
+
+std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Target& target) {
+  const Node& node = task.graph.node(task.choice.anchor);
+  const std::vector<bool> weights = WeightsOf(task.graph);
+  std::vector<KernelChoice> all;
+  for (bool swap : {false, true}) {
+    const ContractRoles roles = FindContractRoles(task.graph, node, swap);
+    if (roles.columns.empty()) continue;
+    if (IsWindows(task.graph, node, roles, roles.row_operand, roles.rows)) continue;
+    const Contraction c = Describe(task, swap, target, weights);
+    std::vector<ContractSchedule> schedules;
+    // One of both orders: the product is the same.
+    if (roles.rows.empty() || roles.columns.back() == roles.result.back() ||
+        (!swap && roles.rows.back() != roles.result.back())) {
+      AddLibrary(task, c, swap, target, &schedules);
+    }
+    for (const Tile& tile : Tiles(target)) {
+      if (tile.mr > std::max<int64_t>(c.m, 1)) continue;
+      const bool few = c.m <= kMostRowsInPlace;
+      // A tile of dot products has as many columns as others have vectors of them.
+      if (few && c.sums_in_place && tile.nv <= std::max<int64_t>(c.n, 1)) {
+        AddDots(c, tile, &schedules);
+      }
+      if (tile.nv > 1 && (tile.nv - 1) * c.lanes >= c.n) continue;
+      AddPanels(c, tile, target, &schedules);
+      if (few && c.columns_in_place && tile.nv <= 6) AddInPlace(c, tile, target, &schedules);
+    }
+    for (ContractSchedule& s : schedules) {
+      s.swap = swap;
+      all.push_back(task.choice);
+      all.back().contract = s;
+    }
+  }
+  return all;
+}
+
+std::vector<KernelChoice> AttentionSchedules(const KernelTask& task, const v1::Target& target) {
+  std::vector<KernelChoice> all;
+  for (const Tile& tile : Tiles(target)) {
+    if (tile.mr < 2 || tile.nv > 4) continue;
+    for (int64_t tiles : {4, 8, 16, 32}) {
+      KernelChoice c = task.choice;
+      c.attention = {.mr = tile.mr, .nv = tile.nv, .key_block = tile.mr * tiles};
+      all.push_back(c);
+    }
+  }
+  return all;
+}
+
+std::vector<KernelChoice> WalkSchedules(const KernelTask& task) {
+  const bool map = task.choice.kind == KernelKind::kMap;
+  std::vector<KernelChoice> all;
+  for (int64_t elements : {1024, 4096, 16384}) {
+    if (!map && elements != task.choice.walk.elements) continue;
+    for (int unroll : {1, 2, 4}) {
+      for (int64_t rows : {1, 2, 4, 8}) {
+        // Side by side only rows that read each other's windows.
+        if (rows > 1 && task.choice.walk.rows == 1) continue;
+        if (rows * unroll > 8) continue;
+        KernelChoice c = task.choice;
+        c.walk = {.elements = elements, .unroll = unroll, .rows = rows};
+        all.push_back(c);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& target) {
+  std::vector<KernelChoice> all;
+  if (task.choice.kind == KernelKind::kContract) all = ContractSchedules(task, target);
+  if (task.choice.kind == KernelKind::kAttention) all = AttentionSchedules(task, target);
+  const KernelKind kind = task.choice.kind;
+  if (kind == KernelKind::kMap || kind == KernelKind::kRow || kind == KernelKind::kPoint) {
+    all = WalkSchedules(task);
+  }
+  const Point start = PointOf(task.choice);
+  if (std::none_of(all.begin(), all.end(),
+                   [&](const KernelChoice& c) { return PointOf(c) == start; })) {
+    all.insert(all.begin(), task.choice);
+  }
+  return all;
+}
+
+std::vector<KernelChoice> Neighbours(const KernelChoice& choice,
+                                     const std::vector<KernelChoice>& all) {
+  const Point at = PointOf(choice);
+  // Per parameter, the nearest values below and above that occur.
+  std::array<std::set<int64_t>, std::tuple_size_v<Point>> values;
+  for (const KernelChoice& c : all) {
+    const Point p = PointOf(c);
+    for (size_t i = 0; i < p.size(); ++i) values[i].insert(p[i]);
+  }
+  auto is_step = [&](size_t i, int64_t to) {
+    auto here = values[i].find(at[i]);
+    if (here == values[i].end()) return false;
+    return (here != values[i].begin() && *std::prev(here) == to) ||
+           (std::next(here) != values[i].end() && *std::next(here) == to);
+  };
+  std::vector<KernelChoice> near;
+  for (const KernelChoice& c : all) {
+    const Point p = PointOf(c);
+    int differ = 0;
+    bool step = true;
+    for (size_t i = 0; i < p.size(); ++i) {
+      if (p[i] == at[i]) continue;
+      ++differ;
+      step = step && is_step(i, p[i]);
+    }
+    if (differ == 1 && step) near.push_back(c);
+  }
+  return near;
+}
+
+}  // namespace athanor

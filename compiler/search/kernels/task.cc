@@ -1,0 +1,153 @@
+#include "compiler/search/kernels/task.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/graph/scan.h"
+#include "compiler/ir/value/digest.h"
+#include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/fusion.h"
+
+namespace athanor {
+namespace {
+
+// Nodes that the kernel of `root` computes or reads.
+std::vector<bool> NodesOf(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
+  std::vector<bool> needed(graph.nodes.size());
+  needed[root] = true;
+  for (NodeId n = root; n >= 0; --n) {
+    if (!needed[n] || (memory[n] && n != root)) continue;
+    for (NodeId i : graph.node(n).inputs) needed[i] = true;
+  }
+  return needed;
+}
+
+// A larger literal would travel with each kernel that reads it.
+constexpr size_t kMaxLiteralBytes = 64 << 10;
+
+Expr ContractFlops(const Graph& graph, const Node& node) {
+  const ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
+  Expr work = 2 * Product(node.type.shape);
+  std::set<char> counted(spec.result.begin(), spec.result.end());
+  for (int side = 0; side < 2; ++side) {
+    const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
+    for (size_t i = 0; i < letters.size(); ++i) {
+      if (counted.insert(letters[i]).second) work *= graph.node(node.inputs[side]).type.shape[i];
+    }
+  }
+  return work;
+}
+
+Expr AttentionFlops(const Graph& graph, const Node& node) {
+  const Shape& q = graph.node(node.inputs[0]).type.shape;
+  const Shape& k = graph.node(node.inputs[1]).type.shape;
+  const Expr rows = Product(Shape(q.begin(), q.end() - 1));
+  return 2 * rows * k[k.size() - 2] * (q.back() + node.type.shape.back());
+}
+
+Expr NodeFlops(const Graph& graph, const Node& node);
+
+// All that a step computes, as often as there are steps.
+Expr ScanFlops(const Node& node) {
+  const ScanView scan = ViewScan(node);
+  Expr step = 0;
+  for (const Node& inside : scan.body.nodes) step += NodeFlops(scan.body, inside);
+  return step * scan.length;
+}
+
+Expr NodeFlops(const Graph& graph, const Node& node) {
+  if (node.op == Op::kScan) return ScanFlops(node);
+  if (node.op == Op::kContract) return ContractFlops(graph, node);
+  if (node.op == Op::kAttention) return AttentionFlops(graph, node);
+  if (OpInfo(node.op).op_class == OpClass::kElementwise) return Product(node.type.shape);
+  if (OpInfo(node.op).op_class == OpClass::kReduction) {
+    return Product(graph.node(node.inputs[0]).type.shape);
+  }
+  // Comparisons: of each element, and of what is wanted among themselves.
+  if (node.op == Op::kSort || node.op == Op::kTopK) {
+    constexpr int64_t kLevels = 16;
+    return Product(graph.node(node.inputs[0]).type.shape) + kLevels * Product(node.type.shape);
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool IsSmallLiteral(const Node& node) {
+  return node.op == Op::kConstant &&
+         GetAttr<Tensor>(node.attrs, "value").bytes.size() <= kMaxLiteralBytes;
+}
+
+KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
+                   const std::vector<bool>& weights, const KernelChoice& choice) {
+  const std::vector<bool> needed = NodesOf(graph, memory, choice.root);
+  KernelTask task;
+  task.graph.name = "task";
+  task.graph.dims = graph.dims;
+  std::vector<NodeId> at(graph.nodes.size(), -1);
+  int operands = 0;
+  for (NodeId n = 0; n <= choice.root; ++n) {
+    if (!needed[n]) continue;
+    Node node = graph.node(n);
+    node.name.clear();
+    if (memory[n] && n != choice.root && !IsSmallLiteral(node)) {
+      // What is computed from weights alone has no `prepare` of its own to put them in.
+      const bool parameter = weights[n] && !weights[choice.root];
+      node = {.op = parameter ? Op::kParameter : Op::kInput,
+              .type = node.type,
+              .name = absl::StrCat("x", operands++)};
+    }
+    for (NodeId& i : node.inputs) i = at[i];
+    at[n] = static_cast<NodeId>(task.graph.nodes.size());
+    task.nodes.push_back(n);
+    task.graph.nodes.push_back(std::move(node));
+  }
+  task.graph.outputs.push_back({"y", at[choice.root]});
+  task.choice = choice;
+  task.choice.root = at[choice.root];
+  if (choice.anchor >= 0) task.choice.anchor = at[choice.anchor];
+  task.choice.contract.packed = -1;
+  task.key = Sha256Hex(ToText(task.graph));
+  return task;
+}
+
+ScheduledGraph WithSchedule(const KernelTask& task, const KernelChoice& choice,
+                            const v1::Target& target) {
+  ScheduledGraph with{task.graph, {{choice}}};
+  PackWeights(&with.graph, &with.genome, target);
+  return with;
+}
+
+Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
+  const std::vector<bool> nodes = NodesOf(graph, memory, root);
+  Expr flops = 0;
+  for (NodeId n = 0; n <= root; ++n) {
+    if (nodes[n] && (n == root || !memory[n])) flops += NodeFlops(graph, graph.node(n));
+  }
+  return flops;
+}
+
+Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
+  const std::vector<bool> nodes = NodesOf(graph, memory, root);
+  std::vector<Expr> read(nodes.size(), Expr(0));  // elements, by all users
+  read[root] = Product(graph.node(root).type.shape);
+  Expr bytes = 0;
+  for (NodeId n = root; n >= 0; --n) {
+    if (!nodes[n]) continue;
+    const Node& node = graph.node(n);
+    const Expr size = Product(node.type.shape);
+    const Expr elements = n == root ? size : MinOf(size, read[n]);
+    if (memory[n] || n == root) bytes += elements * DTypeBytes(node.type.dtype);
+    if (memory[n] && n != root) continue;
+    const bool picks = node.op == Op::kIndexMap || node.op == Op::kGather;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool by_element = picks && i == 0;
+      read[node.inputs[i]] +=
+          by_element ? elements : Product(graph.node(node.inputs[i]).type.shape);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace athanor

@@ -1,0 +1,68 @@
+// Finds the task of a kernel without cutting it out: a search meets the same few tasks in thousands
+// of genomes.
+//
+//   NodeNumbers numbers;                              // of all graphs that are compared
+//   TaskIndex index(graph, &numbers);
+//   TaskIndex::Found found = index.Find(MemoryOf(graph, genome), genome.kernels[3]);
+//   // found.signature: equal where CutTask would give tasks of one key and kind
+//
+// Used by one thread at a time.
+#ifndef ATHANOR_COMPILER_SEARCH_KERNELS_TASK_INDEX_H_
+#define ATHANOR_COMPILER_SEARCH_KERNELS_TASK_INDEX_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/ir/graph/graph.h"
+#include "compiler/search/kernels/schedule.h"
+
+namespace athanor {
+
+// Numbers for what nodes are: the same for equal ones, in whatever graph.
+class NodeNumbers {
+ public:
+  // Of the op with its attributes and type, without name and operands.
+  int OfKind(const Node& node);
+  // Of the value: `kind` with the values of the operands. Inputs and parameters differ by name.
+  int OfValue(int kind, const std::string& name, const std::vector<int>& operands);
+
+ private:
+  absl::flat_hash_map<std::string, int> kinds_, values_;
+};
+
+class TaskIndex {
+ public:
+  // Borrows both.
+  TaskIndex(const Graph& graph, NodeNumbers* numbers);
+
+  const std::vector<bool>& weights() const { return weights_; }  // as WeightsOf
+  const std::vector<int>& kinds() const { return kinds_; }       // NodeNumbers::OfKind
+  int value(NodeId n) const { return values_[n]; }
+
+  struct Found {
+    std::string signature;
+    std::vector<NodeId> nodes;  // as KernelTask::nodes
+  };
+  Found Find(const std::vector<bool>& memory, const KernelChoice& choice);
+
+ private:
+  // Of an operand of that node's type.
+  int LeafOf(NodeId n, bool parameter);
+
+  const Graph& graph_;
+  NodeNumbers& numbers_;
+  const std::vector<bool> weights_;
+  std::vector<int> kinds_, values_;
+  std::vector<int> leaves_[2];  // by node: as an input, as a parameter; -1: not made yet
+  std::vector<bool> literal_;   // travels with the task
+  std::vector<int> seen_;       // by node: place in the task at hand, if `at_` says it is of it
+  std::vector<int64_t> at_;
+  int64_t turn_ = 0;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_SEARCH_KERNELS_TASK_INDEX_H_

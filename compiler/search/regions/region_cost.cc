@@ -1,0 +1,170 @@
+#include "compiler/search/regions/region_cost.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace athanor {
+namespace {
+
+// Prepared once per model, not per call.
+constexpr double kWeightShare = 0.01;
+// Of a node that costs nothing, so that of two such ways the shorter wins.
+constexpr double kNodeSeconds = 1e-11;
+
+double ValueOf(const Expr& e, const Expr::Env& sizes) {
+  const std::optional<int64_t> value = e.Evaluate(sizes);
+  return value ? static_cast<double>(std::max<int64_t>(*value, 0)) : 0;
+}
+
+double Elements(const TensorType& type, const Expr::Env& sizes) {
+  double elements = 1;
+  for (const Expr& e : type.shape) elements *= ValueOf(e, sizes);
+  return elements;
+}
+
+double Bytes(const TensorType& type, const Expr::Env& sizes) {
+  return Elements(type, sizes) * DTypeBytes(type.dtype);
+}
+
+// Operations of an element-wise op, a multiply-add being two.
+double ElementFlops(Op op) {
+  switch (op) {
+    case Op::kExp:
+    case Op::kExp2:
+    case Op::kLog:
+    case Op::kLog2:
+    case Op::kSin:
+    case Op::kTanh:
+    case Op::kErf:
+    case Op::kCos:
+    case Op::kTan:
+    case Op::kAsin:
+    case Op::kAcos:
+    case Op::kAtan:
+    case Op::kSinh:
+    case Op::kCosh:
+    case Op::kAsinh:
+    case Op::kAcosh:
+    case Op::kAtanh:
+    case Op::kLog1p:
+    case Op::kExpm1:
+    case Op::kRandomBits:
+      return 20;
+    case Op::kPow:
+      return 40;
+    case Op::kSqrt:
+    case Op::kRecip:
+    case Op::kDiv:
+    case Op::kMod:
+    case Op::kTruncDiv:
+    case Op::kFloorDiv:
+      return 8;
+    default:
+      return 1;
+  }
+}
+
+double ContractFlops(const Attrs& attrs, absl::Span<const TensorType* const> operands,
+                     const Expr::Env& sizes) {
+  const ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(attrs, "spec"));
+  double flops = 2;
+  std::set<char> counted;
+  for (int side = 0; side < 2; ++side) {
+    const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
+    for (size_t i = 0; i < letters.size(); ++i) {
+      if (counted.insert(letters[i]).second) flops *= ValueOf(operands[side]->shape[i], sizes);
+    }
+  }
+  return flops;
+}
+
+double AttentionFlops(absl::Span<const TensorType* const> operands, const TensorType& result,
+                      const Expr::Env& sizes) {
+  const Shape &q = operands[0]->shape, &k = operands[1]->shape;
+  double rows = 1;
+  for (size_t i = 0; i + 1 < q.size(); ++i) rows *= ValueOf(q[i], sizes);
+  return 2 * rows * ValueOf(k[k.size() - 2], sizes) *
+         (ValueOf(q.back(), sizes) + ValueOf(result.shape.back(), sizes));
+}
+
+// In time of multiply-adds: each element is read and compared, what is wanted sorted.
+double SortFlops(double elements, double wanted) {
+  constexpr double kCompare = 8, kSort = 400;
+  return kCompare * elements + kSort * wanted;
+}
+
+}  // namespace
+
+bool HasKernel(Op op, absl::Span<const TensorType* const> operands) {
+  if (!OpInfo(op).composite() || op == Op::kContract || op == Op::kEmbeddingBag ||
+      op == Op::kTopK) {
+    return true;
+  }
+  return op == Op::kAttention && operands[0]->shape.back().constant().has_value() &&
+         operands[2]->shape.back().constant().has_value();
+}
+
+NodeCosts::NodeCosts(const std::vector<Dim>& dims, const std::vector<SizePoint>& sizes,
+                     const Machine& machine)
+    : machine_(machine) {
+  for (const SizePoint& point : sizes) {
+    Expr::Env& env = sizes_.emplace_back();
+    for (size_t d = 0; d < dims.size() && d < point.size(); ++d) env[dims[d].name] = point[d];
+  }
+}
+
+double NodeCosts::Of(Op op, const Attrs& attrs, absl::Span<const TensorType* const> operands,
+                     const TensorType& result, bool weight) const {
+  if (op == Op::kInput || op == Op::kParameter) return 0;
+  if (!HasKernel(op, operands)) return std::numeric_limits<double>::infinity();
+  double seconds = 0;
+  for (const Expr::Env& sizes : sizes_) seconds += At(sizes, op, attrs, operands, result);
+  seconds /= static_cast<double>(sizes_.size());
+  return kNodeSeconds + (weight ? kWeightShare * seconds : seconds);
+}
+
+double NodeCosts::At(const Expr::Env& sizes, Op op, const Attrs& attrs,
+                     absl::Span<const TensorType* const> operands, const TensorType& result) const {
+  double moved = Bytes(result, sizes);
+  const auto takes = [&](double flops) {
+    return machine_.launch_seconds +
+           std::max(flops / machine_.f32_flops_per_second, moved / machine_.read_bytes_per_second);
+  };
+  switch (op) {
+    case Op::kConstant:
+    case Op::kIota:
+    case Op::kIndexMap:
+    case Op::kBitcast:
+      return 0;
+    case Op::kGather:
+      return moved / machine_.cache_bytes_per_second;
+    case Op::kSumReduce:
+    case Op::kMaxReduce:
+    case Op::kMulReduce:
+      moved += Bytes(*operands[0], sizes);
+      return Elements(*operands[0], sizes) / machine_.f32_flops_per_second +
+             moved / machine_.cache_bytes_per_second;
+    case Op::kContract:
+    case Op::kAttention:
+      for (const TensorType* t : operands) moved += Bytes(*t, sizes);
+      return takes(op == Op::kContract ? ContractFlops(attrs, operands, sizes)
+                                       : AttentionFlops(operands, result, sizes));
+    case Op::kEmbeddingBag:
+      moved *= 2;
+      return takes(0);
+    case Op::kSort:
+    case Op::kTopK:
+      moved += Bytes(*operands[0], sizes);
+      return takes(SortFlops(Elements(*operands[0], sizes), Elements(result, sizes)));
+    case Op::kScatter:
+      for (size_t i = 1; i < operands.size(); ++i) moved += Bytes(*operands[i], sizes);
+      return takes(0);
+    default:
+      return ElementFlops(op) * Elements(result, sizes) / machine_.f32_flops_per_second;
+  }
+}
+
+}  // namespace athanor

@@ -1,0 +1,75 @@
+#include "compiler/search/search/search_report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/search/search/search.h"
+
+namespace athanor {
+namespace {
+
+std::string AboutOf(const KernelTask& task) {
+  std::string about(OpName(task.graph.node(task.choice.root).op));
+  if (task.choice.anchor >= 0 && task.choice.anchor != task.choice.root) {
+    about += " over ";
+    about += OpName(task.graph.node(task.choice.anchor).op);
+  }
+  return about;
+}
+
+}  // namespace
+
+std::string_view SearchStopName(SearchStop stop) {
+  switch (stop) {
+    case SearchStop::kNone:
+      return "none";
+    case SearchStop::kRoofline:
+      return "roofline";
+    case SearchStop::kStagnation:
+      return "stagnation";
+    case SearchStop::kExhausted:
+      return "exhausted";
+    case SearchStop::kBudget:
+      return "budget";
+  }
+  return "?";
+}
+
+SearchReport Search::Report() {
+  SearchReport report;
+  report.kernels_measured = static_cast<int64_t>(kernels_.size());
+  report.kernels_failed = failed_;
+  report.genomes_tried = genomes_tried_;
+  report.genomes_taken = genomes_taken_;
+  report.forms_tried = forms_tried_;
+  report.forms_taken = forms_taken_;
+  report.recipes_tried = static_cast<int>(recipes_tried_.size());
+  report.rules = forms_->About(best_.form);
+  report.regions = forms_->Report();
+  report.forms = forms_->status();
+  report.plans_proposed = static_cast<int>(plans_.size());
+  report.stop = stop_;
+  if (!baseline_known_) return report;
+  report.predicted = TimeOf(best_.calls);
+  for (const auto& [task, calls] : best_.calls) {
+    const Tuning& t = tasks_[task];
+    report.roofline += calls * RooflineOf(t);
+    TaskReport r{t.task().key, AboutOf(t.task()), calls,    t.measured(), t.failed(),
+                 "",           t.first(),         t.best(), t.roofline()};
+    if (t.best_schedule() >= 0) {
+      r.schedule = ScheduleText(t.schedule(static_cast<size_t>(t.best_schedule())));
+    }
+    report.tasks.push_back(std::move(r));
+  }
+  auto time = [&](const TaskReport& t) {
+    return t.calls * context_.Weighted(t.best.empty() ? t.roofline : t.best);
+  };
+  std::sort(report.tasks.begin(), report.tasks.end(),
+            [&](const TaskReport& a, const TaskReport& b) {
+              const double ta = time(a), tb = time(b);
+              return ta != tb ? ta > tb : a.key < b.key;
+            });
+  return report;
+}
+
+}  // namespace athanor

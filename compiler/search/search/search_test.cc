@@ -1,0 +1,342 @@
+#include "compiler/search/search/search.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/search/kernels/space.h"
+#include "compiler/search/search/search_testing.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+// Forms 0, 1, ... in a row: each is a neighbour of the one before.
+class RowOfForms final : public FormSpace {
+ public:
+  explicit RowOfForms(std::vector<Graph> graphs) : graphs_(std::move(graphs)) {}
+
+  const Graph& graph(int form) const override { return graphs_[form]; }
+  std::string About(int form) const override { return form == 0 ? "" : absl::StrCat("r", form); }
+  std::vector<int> Neighbours(int form) override {
+    if (form + 1 == static_cast<int>(graphs_.size())) return {};
+    EXPECT_GT(cost_(graphs_[form + 1]), 0);
+    return {form + 1};
+  }
+  std::vector<RegionReport> Report() const override { return {{.instances = 3, .e_nodes = 12}}; }
+  void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
+
+ private:
+  const std::vector<Graph> graphs_;
+  GraphCost cost_;
+};
+
+// Each node of a kernel takes its time.
+absl::StatusOr<double> ByNodes(const Search& s, const KernelCandidate& k) {
+  return 1e-3 * static_cast<double>(s.task(k.task).graph.nodes.size());
+}
+
+TEST(SearchTest, FindsTheScheduleThatTheMachineLikes) {
+  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, PrefersTile(8, 3));
+  const SearchReport report = search.Report();
+  ASSERT_EQ(report.tasks.size(), 1);
+  EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=8 nv=3 ");
+  EXPECT_LT(report.predicted, 0.5);
+  ASSERT_GT(report.plans_proposed, 0);
+  const ScheduledGraph& last = search.plan(report.plans_proposed - 1).scheduled;
+  bool found = false;
+  for (const KernelChoice& k : last.genome.kernels) {
+    if (k.kind != KernelKind::kContract) continue;
+    found = true;
+    EXPECT_EQ(k.contract.mr, 8);
+    EXPECT_EQ(k.contract.pack_ahead(), k.contract.packed >= 0);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(SearchTest, EqualLayersAreMeasuredOnce) {
+  std::vector<size_t> asked;
+  for (int layers : {1, 6, 24}) {
+    Search search(SingleForm(Layers(layers)), Target(), Machine::Typical(Target()),
+                  {.sizes = {{16}}, .max_kernels = 60});
+    asked.push_back(Drive(search, PrefersTile(8, 3)).size());
+    const SearchReport report = search.Report();
+    ASSERT_FALSE(report.tasks.empty());
+    EXPECT_EQ(report.tasks[0].calls, layers);
+  }
+  EXPECT_EQ(asked[1], asked[2]);
+}
+
+TEST(SearchTest, TheSameAnswersGiveTheSameQuestions) {
+  auto run = [](uint64_t seed) {
+    Search search(SingleForm(Layers(3)), Target(), Machine::Typical(Target()),
+                  {.sizes = {{1}, {64}}, .seed = seed});
+    return absl::StrJoin(Drive(search, PrefersTile(4, 4), 2), "\n");
+  };
+  EXPECT_EQ(run(1), run(1));
+  EXPECT_NE(run(1), run(2));
+}
+
+TEST(SearchTest, OneThatIsToldWhatAnotherKnewAsksTheSame) {
+  for (SearchMode mode : {SearchMode::kFast, SearchMode::kBudget}) {
+    auto run = [&] {
+      std::vector<Graph> forms;
+      for (int steps : {6, 3, 1}) forms.push_back(Scaled(steps));
+      Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                    Machine::Typical(Target()), {.sizes = {{1}, {64}}, .mode = mode});
+      return absl::StrJoin(Drive(search, PrefersTile(4, 4), 2), "\n");
+    };
+    const std::string first = run();
+    EXPECT_FALSE(first.empty());
+    for (int again = 0; again < 3; ++again) EXPECT_EQ(run(), first);
+  }
+}
+
+TEST(SearchTest, FailuresCostOnlyThemselves) {
+  Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    const ContractSchedule& c = k.choice.contract;
+    if (k.choice.kind == KernelKind::kContract && c.nv != 4) return absl::DataLossError("wrong");
+    return PrefersTile(4, 4)(s, k);
+  });
+  const SearchReport report = search.Report();
+  EXPECT_GT(report.kernels_failed, 0);
+  EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=4 nv=4 ");
+}
+
+TEST(SearchTest, ABaselineThatFailsIsNeverProposed) {
+  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search&, const KernelCandidate&) -> absl::StatusOr<double> {
+    return absl::InternalError("no kernel lowers");
+  });
+  EXPECT_EQ(search.Report().plans_proposed, 0);
+}
+
+TEST(SearchTest, AnEpilogueIsGivenUpWhereItsKernelIsSlow) {
+  Search search(SingleForm(Layers(4)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    const bool fused = k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
+    return fused ? 1e-3 : 1e-5;
+  });
+  const SearchReport report = search.Report();
+  EXPECT_GE(report.genomes_taken, 1);
+  for (const TaskReport& t : report.tasks) EXPECT_EQ(t.calls, 4) << t.about;
+  EXPECT_LT(report.predicted, 0.1);
+}
+
+// Each of the many flips promises more than the other form, and takes kernels to find out.
+TEST(SearchTest, SchedulesFlipsAndFormsHaveTheirTurns) {
+  const std::string other =
+      "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 256]\n"
+      "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"}\n %3 = Parameter \"v\" : f32[256, 32]\n"
+      "%4 = Contract(%2, %3) {spec=\"mk,kn->mn\"}\n output \"y\" = %4\n";
+  std::vector<Graph> forms;
+  forms.push_back(Scaled(30));
+  forms.push_back(Parse(other));
+  Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}, .max_kernels = 60});
+  Drive(search, PrefersTile(8, 3));
+  const SearchReport report = search.Report();
+  EXPECT_EQ(report.forms_tried, 1);
+  EXPECT_GE(report.genomes_tried, 2);
+  int measured = 0;
+  for (const TaskReport& t : report.tasks) measured = std::max(measured, t.measured);
+  EXPECT_GE(measured, 8);
+}
+
+TEST(SearchTest, ABetterFormIsFound) {
+  std::vector<Graph> forms;
+  for (int steps : {6, 3, 1}) forms.push_back(Scaled(steps));
+  Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, ByNodes);
+  const SearchReport report = search.Report();
+  EXPECT_EQ(report.forms_tried, 2);
+  EXPECT_EQ(report.forms_taken, 2);
+  EXPECT_EQ(report.rules, "r2");
+  EXPECT_NEAR(report.predicted, 4.0 / 9.0, 1e-6);
+  ASSERT_EQ(report.regions.size(), 1);
+  EXPECT_EQ(report.regions[0].instances, 3);
+  ASSERT_GT(report.plans_proposed, 0);
+  EXPECT_EQ(search.plan(report.plans_proposed - 1).form, 2);
+}
+
+TEST(SearchTest, FormsAreMadeAfterTheBaselineWasMeasured) {
+  bool made = false;
+  auto make = [&]() -> absl::StatusOr<std::unique_ptr<FormSpace>> {
+    made = true;
+    std::vector<Graph> forms;
+    for (int steps : {6, 1}) forms.push_back(Scaled(steps));
+    return std::make_unique<RowOfForms>(std::move(forms));
+  };
+  Search search(DeferredForms(Scaled(6), make), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}});
+  const Search::Step first = search.Next();
+  EXPECT_FALSE(made);
+  ASSERT_EQ(first.kernels.size(), 1);
+  search.TellKernel(first.kernels[0], Seconds{9e-3});
+  Drive(search, ByNodes);
+  EXPECT_TRUE(made);
+  EXPECT_EQ(search.Report().forms_taken, 1);
+  EXPECT_EQ(search.Report().regions.size(), 1);
+}
+
+TEST(SearchTest, WithoutFormsTheGraphItselfIsTuned) {
+  auto make = []() -> absl::StatusOr<std::unique_ptr<FormSpace>> {
+    return absl::InternalError("rule double_not is wrong");
+  };
+  Search search(DeferredForms(Layers(1), make), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}});
+  Drive(search, PrefersTile(8, 3));
+  EXPECT_LT(search.Report().predicted, 0.5);
+  EXPECT_EQ(search.Report().forms.message(), "rule double_not is wrong");
+}
+
+TEST(SearchTest, AFormThatFailsIsPutAside) {
+  std::vector<Graph> forms;
+  for (int steps : {6, 3}) forms.push_back(Scaled(steps));
+  Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}});
+  Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    if (s.task(k.task).graph.nodes.size() == 6) return absl::DataLossError("wrong");
+    return ByNodes(s, k);
+  });
+  EXPECT_EQ(search.Report().forms_tried, 1);
+  EXPECT_EQ(search.Report().forms_taken, 0);
+  EXPECT_EQ(search.Report().rules, "");
+}
+
+TEST(SearchTest, FastAsksForNoKernelAndForFewPlans) {
+  std::vector<Graph> forms;
+  for (int steps : {40, 20, 1}) forms.push_back(Scaled(steps));
+  Search search(std::make_unique<RowOfForms>(std::move(forms)), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}, .mode = SearchMode::kFast});
+  const std::vector<std::string> asked = Drive(search, PrefersTile(8, 3));
+  EXPECT_GE(asked.size(), 1);
+  EXPECT_LE(asked.size(), 3);
+  for (const std::string& line : asked) EXPECT_EQ(line.substr(0, 4), "plan");
+  const SearchReport report = search.Report();
+  EXPECT_EQ(report.kernels_measured, 0);
+  EXPECT_EQ(report.stop, SearchStop::kExhausted);
+  EXPECT_LE(report.predicted, 1);
+}
+
+TEST(SearchTest, ExhaustMeasuresEverySchedule) {
+  Search search(SingleForm(Scaled(1)), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .mode = SearchMode::kExhaust});
+  std::map<int, std::set<std::string>> measured;  // by task
+  Drive(search, [&](const Search& s, const KernelCandidate& k) {
+    measured[k.task].insert(ScheduleText(k.choice));
+    return PrefersTile(8, 3)(s, k);
+  });
+  EXPECT_EQ(search.Report().stop, SearchStop::kExhausted);
+  EXPECT_GE(measured.size(), 2);  // with its epilogue and without
+  for (const auto& [task, texts] : measured) {
+    EXPECT_EQ(texts.size(), Schedules(search.task(task), Target()).size());
+  }
+  // A budget in this mode ends it before.
+  Search budget(SingleForm(Scaled(1)), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .mode = SearchMode::kExhaust, .max_kernels = 9});
+  Drive(budget, PrefersTile(8, 3));
+  EXPECT_EQ(budget.Report().stop, SearchStop::kBudget);
+  EXPECT_EQ(budget.Report().kernels_measured, 9);
+}
+
+TEST(SearchTest, WhatIsSwitchedOffIsNeverFused) {
+  Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .fusion = {.epilogues = false}});
+  int fused = 0, plans = 0;
+  Drive(search, [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+    fused += k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
+    return PrefersTile(12, 2)(s, k);
+  });
+  EXPECT_EQ(fused, 1);  // the baseline's, of which all times are shares
+  plans = search.Report().plans_proposed;
+  for (int p = 0; p < plans; ++p) {
+    for (const KernelChoice& k : search.plan(p).scheduled.genome.kernels) {
+      if (k.kind == KernelKind::kContract) EXPECT_EQ(k.anchor, k.root);
+    }
+  }
+  EXPECT_GT(plans, 0);
+}
+
+// Ten times the baseline's time with the schedules that the sum likes, when measured whole.
+TEST(SearchTest, AfterAPlanThatDidNotHoldTheNextMustPromiseMore) {
+  Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
+  std::vector<double> predicted;
+  for (int steps = 0; steps < 10000; ++steps) {
+    const Search::Step step = search.Next();
+    if (step.done) break;
+    for (int id : step.kernels) {
+      search.TellKernel(id, Seconds{*PrefersTile(8, 3)(search, search.kernel(id))});
+    }
+    if (step.plan < 0) continue;
+    predicted.push_back(search.plan(step.plan).predicted);
+    search.TellPlan(step.plan, false, 1.25);
+  }
+  ASSERT_GT(predicted.size(), 0);
+  for (size_t i = 1; i < predicted.size(); ++i) EXPECT_LT(predicted[i], predicted[i - 1] / 1.25);
+}
+
+TEST(SearchTest, AGraphWithoutKernelsIsDoneAtOnce) {
+  Search search(SingleForm(Parse("%0 = Input \"x\" : f32[b]\n output \"y\" = %0\n")), Target(),
+                Machine::Typical(Target()), {.sizes = {{16}}});
+  EXPECT_TRUE(search.Next().done);
+}
+
+TEST(SpaceTest, SchedulesFitTheRegistersAndAreDistinct) {
+  const Graph g = Layers(1);
+  const Genome genome = ChooseKernels(g, Target());
+  ASSERT_EQ(genome.kernels.size(), 1);
+  const KernelTask task = CutTask(g, MemoryOf(g, genome), WeightsOf(g), genome.kernels[0]);
+  std::set<std::string> texts;
+  for (const KernelChoice& c : Schedules(task, Target())) {
+    EXPECT_LE(c.contract.mr * c.contract.nv + c.contract.nv + 1, 32);
+    EXPECT_EQ(c.contract.rows_per_item % c.contract.mr, 0);
+    EXPECT_TRUE(texts.insert(ScheduleText(c)).second) << ScheduleText(c);
+  }
+  EXPECT_GT(texts.size(), 100);
+  EXPECT_TRUE(texts.contains(ScheduleText(task.choice)));
+}
+
+TEST(SpaceTest, ALibrarysBlocksWhereTheTargetHasOne) {
+  const Graph g = Layers(1);
+  const Genome genome = ChooseKernels(g, Target());
+  const KernelTask task = CutTask(g, MemoryOf(g, genome), WeightsOf(g), genome.kernels[0]);
+  auto library = [&](const v1::Target& target) {
+    std::set<std::string> texts;
+    for (const KernelChoice& c : Schedules(task, target)) {
+      if (c.contract.columns != ColumnAccess::kLibrary) continue;
+      EXPECT_TRUE(texts.insert(ScheduleText(c)).second) << ScheduleText(c);
+      EXPECT_FALSE(c.contract.copy_rows || c.contract.prefetch);
+    }
+    return texts;
+  };
+  EXPECT_TRUE(library(Target()).empty());
+  v1::Target with = Target();
+  with.set_blas("OpenBLAS 0.3.21");
+  const std::set<std::string> texts = library(with);
+  EXPECT_GE(texts.size(), 2);
+  EXPECT_LE(texts.size(), 40);
+}
+
+TEST(TaskTest, EqualKernelsOfLayersAreEqualTasks) {
+  const Graph g = Layers(3);
+  const Genome genome = ChooseKernels(g, Target());
+  std::set<std::string> keys;
+  for (const KernelChoice& k : genome.kernels) {
+    const KernelTask task = CutTask(g, MemoryOf(g, genome), WeightsOf(g), k);
+    keys.insert(task.key);
+    EXPECT_TRUE(Verify(task.graph).ok());
+    ScheduledGraph s = WithSchedule(task, task.choice, Target());
+    EXPECT_EQ(s.genome.kernels.size(), 2);  // the packing, and the kernel
+  }
+  EXPECT_EQ(keys.size(), 1);
+}
+
+}  // namespace
+}  // namespace athanor

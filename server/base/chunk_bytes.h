@@ -1,0 +1,37 @@
+// A chunk of an upload against what it is a piece of.
+#ifndef ATHANOR_SERVER_BASE_CHUNK_BYTES_H_
+#define ATHANOR_SERVER_BASE_CHUNK_BYTES_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor {
+
+// What is announced of it, and what came before.
+struct ChunkedBytes {
+  std::string_view kind;  // "tensor", "file"
+  int64_t bytes = 0;
+  int64_t written = 0;
+};
+
+// `got` names the chunk. INVALID_ARGUMENT: it is empty, or longer than what is left of `whole`;
+// RESOURCE_EXHAUSTED: longer than `most`, --max_chunk_bytes.
+inline absl::Status CheckChunkBytes(std::string_view got, int64_t bytes, int64_t most,
+                                    const ChunkedBytes& whole) {
+  if (bytes == 0) return Invalid(got, " holds no bytes");
+  if (bytes > most) {
+    return absl::ResourceExhaustedError(
+        Cat(got, ": ", bytes, " bytes; at most ", most, " are taken (--max_chunk_bytes)"));
+  }
+  const int64_t left = whole.bytes - whole.written;
+  if (bytes <= left) return absl::OkStatus();
+  return Invalid(got, ": ", bytes, " bytes; only ", left, " are left of the ", whole.kind, "'s ",
+                 whole.bytes);
+}
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_BASE_CHUNK_BYTES_H_

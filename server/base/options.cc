@@ -1,0 +1,435 @@
+#include "server/base/options.h"
+
+#include <fstream>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace athanor {
+namespace {
+
+using O = ServerOptions;
+constexpr int64_t kTop = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMiB = int64_t{1} << 20;
+// gRPC keeps message sizes in an int.
+constexpr int64_t kMaxMessage = std::numeric_limits<int32_t>::max();
+
+constexpr bool kLimit = true;
+
+constexpr FlagRow kFlags[] = {
+    {"listen", FlagType::kString, &O::listen, 0, 0,
+     "host:port to serve on; a host other than this machine's own needs TLS or --insecure"},
+    {"http_listen", FlagType::kString, &O::http_listen, 0, 0,
+     "host:port of the HTTP side: a status page at /, the same as JSON at /status.json, Prometheus "
+     "metrics at /metrics; other hosts as for --listen, with the same certificate; empty: none"},
+    {"http_hosts", FlagType::kString, &O::http_hosts, 0, 0,
+     "names that requests to the HTTP side may be for, separated by commas, besides the host of "
+     "--http_listen, localhost, this machine's name and numeric addresses"},
+    {"insecure", FlagType::kBool, &O::insecure, 0, 0,
+     "serve without TLS on an address that others can reach"},
+    {"tls_cert", FlagType::kString, &O::tls_cert, 0, 0, "file with the certificate chain (PEM)"},
+    {"tls_key", FlagType::kString, &O::tls_key, 0, 0, "file with the private key (PEM)"},
+    {"state_dir", FlagType::kString, &O::state_dir, 0, 0,
+     "directory of models and tensors, used by one server at a time; empty: "
+     "$XDG_STATE_HOME/athanor or ~/.local/state/athanor"},
+    {"verify_weights", FlagType::kBool, &O::verify_weights, 0, 0,
+     "hash all weights before they serve, not only those whose files have changed since they were "
+     "hashed; athanor fsck does so without a server"},
+    {"cache", FlagType::kString, &O::cache, 0, 0,
+     "file of the cache, shareable by processes of one machine, on a local file system; empty: "
+     "<state_dir>/cache.db"},
+    {"cache_limit", FlagType::kBytes, &O::cache_limit, 0, kTop,
+     "bytes of the cache's file; what was of least use goes first; 0: no limit"},
+    {"lease_timeout", FlagType::kDuration, &O::lease_timeout_ms, 1'000, kTop,
+     "a server on the same cache that says nothing for this long makes nothing any more: another "
+     "one compiles what it was compiling; one whose process has ended is not waited for"},
+    {"cache_signing_key", FlagType::kString, &O::cache_signing_key, 0, 0,
+     "file with the Ed25519 private key (PEM) that signs what the cache exports; without one it "
+     "exports no binaries"},
+    {"cache_trusted_keys", FlagType::kString, &O::cache_trusted_keys, 0, 0,
+     "files with Ed25519 public keys (PEM), separated by commas: binaries are imported only if one "
+     "of them has signed the bundle, and then loaded into this server"},
+    {"device", FlagType::kString, &O::device, 0, 0,
+     "auto or cpu; cuda:N and metal are refused, because this build has no such backend"},
+    {"threads", FlagType::kInt, &O::threads, 0, 4096,
+     "threads that execute; 0: one per core that is not left to searches"},
+    {"compile_workers", FlagType::kInt, &O::compile_workers, 1, 256,
+     "compile jobs that are built at once, and as many that search, each with its own child "
+     "process"},
+    {"search_cores", FlagType::kInt, &O::search_cores, 0, 4095,
+     "cores that requests leave to searches and builds; 0: they share all, and searches give way"},
+    {"search_budget", FlagType::kString, &O::search_budget, 0, 0,
+     "how long to search for faster plans per model: a time (30s) from the first step on, measured "
+     "candidates (200c), fast (the cost model chooses) or exhaust (all is measured), alone or in a "
+     "limit (exhaust:5m); 0: baseline only"},
+    {"search_seed", FlagType::kInt, &O::search_seed, 1, kTop, "of every search's random choices"},
+    {"disable_rules", FlagType::kString, &O::disable_rules, 0, 0,
+     "rules, or families of rules, that no search uses, separated by commas"},
+    {"deterministic", FlagType::kBool, &O::deterministic, 0, 0,
+     "each model version is served by one plan until another is pinned; searches run when asked "
+     "for with StartCompile, and what they find is kept"},
+    {"memory_limit", FlagType::kBytes, &O::memory_limit, 0, kTop,
+     "bytes that weights, prepared weights, arenas, uploads and requests may hold together; 0: "
+     "nine tenths of the machine's memory",
+     kLimit},
+    {"config", FlagType::kString, &O::config, 0, 0, "file of `name = value` lines"},
+    {"log_level", FlagType::kString, &O::log_level, 0, 0, "debug, info, warn or error"},
+    {"log_format", FlagType::kString, &O::log_format, 0, 0, "text (key=value) or json"},
+    {"log_file", FlagType::kString, &O::log_file, 0, 0,
+     "file that the log is added to, opened again at SIGHUP; empty: standard error"},
+    {"max_message_bytes", FlagType::kBytes, &O::max_message_bytes, 64 << 10, kMaxMessage,
+     "largest gRPC message taken, inflated if it is compressed", kLimit},
+    {"max_inflation", FlagType::kInt, &O::max_inflation, 1, 1'032,
+     "times its size that a compressed message may inflate to, where that is above 1 MiB", kLimit},
+    {"max_chunk_bytes", FlagType::kBytes, &O::max_chunk_bytes, 1, kMaxMessage,
+     "largest piece of a tensor in one message of an upload", kLimit},
+    {"max_graph_bytes", FlagType::kBytes, &O::max_graph_bytes, 1, kMaxMessage,
+     "largest graph taken", kLimit},
+    {"max_tensor_bytes", FlagType::kBytes, &O::max_tensor_bytes, 1, kTop, "largest tensor taken",
+     kLimit},
+    {"max_import_bytes", FlagType::kBytes, &O::max_import_bytes, 1, kTop,
+     "largest bundle that the cache imports, by its records", kLimit},
+    {"max_onnx_bytes", FlagType::kBytes, &O::max_onnx_bytes, 1, kTop,
+     "largest ONNX model taken, its files of external data counted", kLimit},
+    {"max_onnx_files", FlagType::kInt, &O::max_onnx_files, 1, 1'000'000,
+     "most files of one ONNX model", kLimit},
+    {"max_nodes", FlagType::kInt, &O::max_nodes, 1, 10'000'000, "most nodes in a graph", kLimit},
+    {"max_rank", FlagType::kInt, &O::max_rank, 1, 16, "most axes of a tensor in a graph", kLimit},
+    {"max_dims", FlagType::kInt, &O::max_dims, 0, 64, "most dims of a graph", kLimit},
+    {"max_name_bytes", FlagType::kBytes, &O::max_name_bytes, 1, 1 << 10,
+     "longest name in a graph: of a node, a dim, an output", kLimit},
+    {"max_attr_bytes", FlagType::kBytes, &O::max_attr_bytes, 0, 64 * kMiB,
+     "largest literal in a graph; larger tensors are parameters", kLimit},
+    {"max_expr_size", FlagType::kInt, &O::max_expr_size, 1, 256,
+     "most terms and factors of one size in a graph, nested ones counted", kLimit},
+    {"max_nesting", FlagType::kInt, &O::max_nesting, 0, 16,
+     "most floor_div, min and max inside each other in a size in a graph", kLimit},
+    {"max_models", FlagType::kInt, &O::max_models, 1, 1'000'000, "most model versions kept",
+     kLimit},
+    {"max_uploads", FlagType::kInt, &O::max_uploads, 1, 10'000, "uploads taken at once", kLimit},
+    {"upload_idle", FlagType::kDuration, &O::upload_idle_ms, 10, kTop,
+     "an upload of which no message comes whole for this long is given up", kLimit},
+    {"upload_least_rate", FlagType::kBytes, &O::upload_least_rate, 0, kTop,
+     "least bytes a second of an upload; slower by --upload_idle, it is given up", kLimit},
+    {"upload_time", FlagType::kDuration, &O::upload_time_ms, 0, kTop,
+     "an upload that takes longer is given up; 0: none is", kLimit},
+    {"upload_rate", FlagType::kBytes, &O::upload_rate, 0, kTop,
+     "bytes a second that uploads and imports may bring together; more is read later; 0: no limit",
+     kLimit},
+    {"max_connections", FlagType::kInt, &O::max_connections, 1, 1'000'000,
+     "connections of gRPC clients at once; more are closed at once", kLimit},
+    {"connection_quiet", FlagType::kDuration, &O::connection_quiet_ms, 1, kMaxMessage,
+     "a connection without a call for this long gives its place to another where all are taken",
+     kLimit},
+    {"max_peer_percent", FlagType::kInt, &O::max_peer_percent, 1, 100,
+     "percent of connections, uploads and watchers that one peer (its address) may hold", kLimit},
+    {"max_connection_calls", FlagType::kInt, &O::max_connection_calls, 1, kMaxMessage,
+     "calls of one connection at once; its client holds back what is more until others have ended",
+     kLimit},
+    {"max_pending", FlagType::kInt, &O::max_pending, 1, 1'000'000,
+     "requests held at once, waiting or running; more are refused", kLimit},
+    {"max_streams", FlagType::kInt, &O::max_streams, 1, 1'000'000,
+     "watchers of compile jobs and of health at once; they do not count as requests", kLimit},
+    {"keepalive", FlagType::kDuration, &O::keepalive_ms, 0, kMaxMessage,
+     "a connection that is silent for this long is asked whether it is alive, and closed after as "
+     "long again without an answer; 0: never",
+     kLimit},
+    {"max_queue", FlagType::kInt, &O::max_queue, 1, 1'000'000,
+     "requests of one model version that wait for a run; beyond that the newest of the client that "
+     "has most is refused",
+     kLimit},
+    {"max_client_percent", FlagType::kInt, &O::max_client_percent, 1, 100,
+     "percent of --max_queue that one client's requests may take while others wait too", kLimit},
+    {"max_queue_delay", FlagType::kDuration, &O::max_queue_delay_ms, 0, kTop,
+     "a request is refused at once if its wait, behind its client's own requests and the turns of "
+     "others, is predicted to be longer, and longer than four runs; 0: none is",
+     kLimit},
+    {"refusals_per_second", FlagType::kInt, &O::refusals_per_second, 0, 1'000'000,
+     "requests of a client that are told every second that their model's queue has no place; "
+     "further "
+     "ones learn it up to half a second later, which slows down a client that retries at once; 0: "
+     "all learn it at once"},
+    {"batch_delay", FlagType::kShortDuration, &O::batch_delay_us, 0, 60'000'000,
+     "longest time that a request which may share a call (batch_dim of its upload) waits for "
+     "others to share it with, such as 100us or 2ms, and half of the time to spare before its "
+     "deadline at most; 0: those that wait anyway share"},
+    {"max_batch_rows", FlagType::kInt, &O::max_batch_rows, 0, kTop,
+     "most rows of a call that requests share; 0: what the bounds of their dim allow"},
+    {"max_compile_jobs", FlagType::kInt, &O::max_compile_jobs, 1, 1'000'000,
+     "unfinished compile jobs; also how many finished ones are remembered", kLimit},
+    {"tap_plans", FlagType::kInt, &O::tap_plans, 0, 1'000,
+     "plans per model version that return inner values too (request parameter taps), one per set "
+     "of taps, the ones used last; 0: such requests are refused",
+     kLimit},
+    {"max_taps", FlagType::kInt, &O::max_taps, 1, 1'000'000,
+     "inner values that one request may ask for", kLimit},
+    {"max_buckets", FlagType::kInt, &O::max_buckets, 1, 10'000,
+     "buckets of one version: the product of the numbers of ranges of its dims", kLimit},
+    {"metrics_versions", FlagType::kInt, &O::metrics_versions, 0, 1'000'000,
+     "model versions with metrics of their own; more are counted together"},
+    {"contexts", FlagType::kInt, &O::contexts, 1, 1024,
+     "requests of one plan that run at once, each with its own arena"},
+    {"inline_us", FlagType::kInt, &O::inline_us, 0, 1'000'000,
+     "a request estimated to run shorter than this is run where it was read, without a change of "
+     "thread"},
+    {"max_wait", FlagType::kDuration, &O::max_wait_ms, 1, kTop,
+     "longest time a request waits for a plan, whatever its deadline", kLimit},
+    {"heartbeat", FlagType::kDuration, &O::heartbeat_ms, 10, kTop,
+     "WatchCompileJob repeats an unchanged job after this time"},
+    {"drain", FlagType::kDuration, &O::drain_ms, 0, kTop,
+     "how long running requests may take to finish after SIGTERM"},
+};
+
+const FlagRow* FindFlag(absl::string_view name) {
+  for (const FlagRow& row : kFlags) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+absl::string_view TypeText(FlagType type) {
+  switch (type) {
+    case FlagType::kBool:
+      return "true or false";
+    case FlagType::kInt:
+      return "a whole number";
+    case FlagType::kBytes:
+      return "a size such as 64MiB";
+    case FlagType::kDuration:
+      return "a time such as 30s";
+    case FlagType::kShortDuration:
+      return "a time such as 100us";
+    case FlagType::kString:
+      return "text";
+  }
+  return "";
+}
+
+absl::string_view UnitText(FlagType type) {
+  if (type == FlagType::kDuration) return ", milliseconds";
+  return type == FlagType::kShortDuration ? ", microseconds" : "";
+}
+
+std::string FormatValue(const FlagRow& row, const ServerOptions& options) {
+  if (const auto* field = std::get_if<bool O::*>(&row.field)) {
+    return options.*(*field) ? "true" : "false";
+  }
+  if (const auto* field = std::get_if<std::string O::*>(&row.field)) {
+    return (options.*(*field)).empty() ? "\"\"" : options.*(*field);
+  }
+  int64_t value = options.*std::get<int64_t O::*>(row.field);
+  if (row.type == FlagType::kDuration) {
+    return value % 1000 == 0 ? absl::StrCat(value / 1000, "s") : absl::StrCat(value, "ms");
+  }
+  if (row.type == FlagType::kShortDuration && value != 0) {
+    return value % 1000 == 0 ? absl::StrCat(value / 1000, "ms") : absl::StrCat(value, "us");
+  }
+  if (row.type == FlagType::kBytes && value != 0 && value % kMiB == 0) {
+    return absl::StrCat(value / kMiB, "MiB");
+  }
+  return absl::StrCat(value);
+}
+
+absl::StatusOr<int64_t> ParseNumber(const FlagRow& row, absl::string_view text) {
+  int64_t value = 0;
+  switch (row.type) {
+    case FlagType::kBytes:
+      return ParseBytes(text);
+    case FlagType::kDuration:
+      return ParseDuration(text);
+    case FlagType::kShortDuration:
+      return ParseShortDuration(text);
+    default:
+      if (!absl::SimpleAtoi(text, &value)) return absl::InvalidArgumentError("not a number");
+      return value;
+  }
+}
+
+// `source` says where the value came from: "--threads", "ATHANOR_THREADS", "athanor.conf:3".
+absl::Status SetFlag(const FlagRow& row, absl::string_view text, absl::string_view source,
+                     ServerOptions* options) {
+  auto wrong = [&] {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": '", text, "' is not ",
+                                                   TypeText(row.type), " (flag --", row.name, ")"));
+  };
+  if (const auto* field = std::get_if<std::string O::*>(&row.field)) {
+    options->*(*field) = std::string(text);
+    return absl::OkStatus();
+  }
+  if (const auto* field = std::get_if<bool O::*>(&row.field)) {
+    bool value = false;
+    if (!absl::SimpleAtob(text, &value)) return wrong();
+    options->*(*field) = value;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> value = ParseNumber(row, text);
+  if (!value.ok()) return wrong();
+  if (*value < row.min || *value > row.max) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", text, " is outside [", row.min,
+                                                   ", ", row.max, "] (flag --", row.name,
+                                                   UnitText(row.type), ")"));
+  }
+  options->*std::get<int64_t O::*>(row.field) = *value;
+  return absl::OkStatus();
+}
+
+struct Setting {
+  std::string text;
+  std::string source;
+};
+using Settings = std::map<std::string, Setting, std::less<>>;
+
+absl::Status ReadArgs(const std::vector<std::string>& args, Settings* settings) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    absl::string_view arg = args[i];
+    if (!absl::ConsumePrefix(&arg, "--") || arg.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", args[i], "': flags begin with --; see --help"));
+    }
+    const size_t equals = arg.find('=');
+    const std::string name(arg.substr(0, equals));
+    const FlagRow* row = FindFlag(name);
+    if (row == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, ": unknown flag; see --help"));
+    }
+    std::string value;
+    if (equals != absl::string_view::npos) {
+      value = std::string(arg.substr(equals + 1));
+    } else if (row->type == FlagType::kBool) {
+      value = "true";
+    } else if (i + 1 < args.size()) {
+      value = args[++i];
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, ": needs a value, ", TypeText(row->type)));
+    }
+    (*settings)[name] = {value, absl::StrCat("--", name)};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadConfig(const std::string& path, Settings* settings) {
+  std::ifstream file(path);
+  file.peek();  // a file can be opened of a directory too
+  if (file.fail()) {
+    return absl::InvalidArgumentError(absl::StrCat("--config: cannot read '", path, "'"));
+  }
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    absl::string_view text = absl::StripAsciiWhitespace(line);
+    if (text.empty() || text[0] == '#') continue;
+    const size_t equals = text.find('=');
+    const std::string where = absl::StrCat(path, ":", number);
+    if (equals == absl::string_view::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": a line is `name = value`"));
+    }
+    const std::string name(absl::StripAsciiWhitespace(text.substr(0, equals)));
+    if (FindFlag(name) == nullptr || name == "config") {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": unknown setting '", name, "'"));
+    }
+    if (settings->contains(name)) continue;  // the command line or the environment has spoken
+    (*settings)[name] = {std::string(absl::StripAsciiWhitespace(text.substr(equals + 1))), where};
+  }
+  return absl::OkStatus();
+}
+
+// Splits "12.." into the number and what follows.
+std::optional<int64_t> LeadingNumber(absl::string_view* text) {
+  size_t digits = 0;
+  while (digits < text->size() && absl::ascii_isdigit((*text)[digits])) ++digits;
+  int64_t value = 0;
+  if (digits == 0 || !absl::SimpleAtoi(text->substr(0, digits), &value)) return std::nullopt;
+  text->remove_prefix(digits);
+  return value;
+}
+
+struct Unit {
+  absl::string_view name;
+  int64_t factor;
+};
+
+absl::StatusOr<int64_t> ParseWithUnit(absl::string_view text, absl::Span<const Unit> units) {
+  absl::string_view rest = text;
+  const std::optional<int64_t> value = LeadingNumber(&rest);
+  if (value.has_value()) {
+    for (const Unit& unit : units) {
+      int64_t product = 0;
+      if (rest == unit.name && !__builtin_mul_overflow(*value, unit.factor, &product)) {
+        return product;
+      }
+    }
+    if (*value == 0 && rest.empty()) return 0;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number with a unit"));
+}
+
+}  // namespace
+
+absl::Span<const FlagRow> FlagTable() { return kFlags; }
+
+std::string FlagVariable(absl::string_view name) {
+  return absl::StrCat("ATHANOR_", absl::AsciiStrToUpper(name));
+}
+
+absl::StatusOr<int64_t> ParseDuration(absl::string_view text) {
+  static constexpr Unit kUnits[] = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
+  return ParseWithUnit(text, kUnits);
+}
+
+absl::StatusOr<int64_t> ParseShortDuration(absl::string_view text) {
+  static constexpr Unit kUnits[] = {{"us", 1}, {"ms", 1000}, {"s", 1'000'000}, {"m", 60'000'000}};
+  return ParseWithUnit(text, kUnits);
+}
+
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
+  static constexpr Unit kUnits[] = {{"", 1},
+                                    {"B", 1},
+                                    {"KiB", 1 << 10},
+                                    {"MiB", kMiB},
+                                    {"GiB", int64_t{1} << 30},
+                                    {"TiB", int64_t{1} << 40}};
+  return ParseWithUnit(text, kUnits);
+}
+
+absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
+                                           const Environment& environment) {
+  Settings settings;
+  if (absl::Status s = ReadArgs(args, &settings); !s.ok()) return s;
+  for (const FlagRow& row : kFlags) {
+    const std::string name(row.name), variable = FlagVariable(name);
+    const char* value = environment(variable.c_str());
+    if (value != nullptr && !settings.contains(name)) settings[name] = {value, variable};
+  }
+  if (auto config = settings.find("config"); config != settings.end()) {
+    if (absl::Status s = ReadConfig(config->second.text, &settings); !s.ok()) return s;
+  }
+  ServerOptions options;
+  for (const auto& [name, setting] : settings) {
+    absl::Status s = SetFlag(*FindFlag(name), setting.text, setting.source, &options);
+    if (!s.ok()) return s;
+  }
+  if (absl::Status s = ValidateOptions(&options, environment); !s.ok()) return s;
+  return options;
+}
+
+std::string HelpText() {
+  const ServerOptions defaults;
+  std::string text =
+      "athanord: serves model graphs over gRPC.\n\n"
+      "Every flag is also an environment variable (ATHANOR_STATE_DIR for --state_dir) and a\n"
+      "`name = value` line of --config FILE; the command line wins, then the environment.\n\n";
+  for (const FlagRow& row : kFlags) {
+    absl::StrAppendFormat(&text, "  --%s (%s; default %s)\n      %s\n", row.name,
+                          TypeText(row.type), FormatValue(row, defaults), row.help);
+  }
+  return text;
+}
+
+}  // namespace athanor

@@ -1,0 +1,137 @@
+// What athanord is started with: one table of flags, each also an environment variable and a line
+// of the config file.
+//
+//   absl::StatusOr<ServerOptions> options = ParseOptions({"--listen=127.0.0.1:0"}, getenv);
+//
+// The command line wins over ATHANOR_<NAME>, that over --config FILE (`name = value` lines, `#`
+// comments), that over the default written here. Plain data.
+#ifndef ATHANOR_SERVER_BASE_OPTIONS_H_
+#define ATHANOR_SERVER_BASE_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace athanor {
+
+struct ServerOptions {
+  std::string listen = "127.0.0.1:50051";
+  std::string http_listen;  // empty: no HTTP side
+  std::string http_hosts;   // names, separated by commas
+  bool insecure = false;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string state_dir;  // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
+  bool verify_weights = false;
+  std::string cache;                       // empty: <state_dir>/cache.db
+  int64_t cache_limit = int64_t{2} << 30;  // 0: none
+  int64_t lease_timeout_ms = 10'000;
+  std::string cache_signing_key;   // a PEM file
+  std::string cache_trusted_keys;  // PEM files, separated by commas
+  std::string device = "auto";
+  int64_t threads = 0;  // 0: one per core
+  int64_t compile_workers = 1;
+  int64_t search_cores = 0;           // that requests leave to searches
+  std::string search_budget = "30s";  // see search_policy.h
+  int64_t search_seed = 1;
+  std::string disable_rules;  // names, separated by commas
+  bool deterministic = false;
+  int64_t memory_limit = 0;  // bytes; 0: nine tenths of the machine's memory
+  std::string config;
+  std::string log_level = "info";
+  std::string log_format = "text";
+  std::string log_file;  // empty: standard error
+
+  int64_t max_message_bytes = int64_t{64} << 20;
+  int64_t max_inflation = 100;
+  int64_t max_chunk_bytes = int64_t{8} << 20;
+  int64_t max_graph_bytes = int64_t{32} << 20;
+  int64_t max_tensor_bytes = int64_t{64} << 30;
+  int64_t max_import_bytes = int64_t{256} << 20;
+  int64_t max_onnx_bytes = int64_t{64} << 30;
+  int64_t max_onnx_files = 1'024;
+  int64_t max_nodes = 100'000;
+  int64_t max_rank = 16;
+  int64_t max_dims = 64;
+  int64_t max_name_bytes = 1'024;
+  int64_t max_attr_bytes = int64_t{64} << 20;
+  int64_t max_expr_size = 256;
+  int64_t max_nesting = 16;
+  int64_t max_models = 10'000;
+  int64_t max_uploads = 16;
+  int64_t upload_idle_ms = 60'000;
+  int64_t upload_time_ms = 6 * 3'600'000;  // 0: no end
+  int64_t upload_least_rate = 8 << 10;     // bytes a second
+  int64_t upload_rate = 0;                 // bytes a second; 0: no bound
+  int64_t max_connections = 4'096;
+  int64_t connection_quiet_ms = 2'000;
+  int64_t max_peer_percent = 75;
+  int64_t max_connection_calls = 1'024;
+  int64_t max_pending = 1'024;
+  int64_t max_streams = 256;
+  int64_t keepalive_ms = 60'000;
+  int64_t max_queue = 256;
+  int64_t max_client_percent = 50;
+  int64_t max_queue_delay_ms = 100;
+  int64_t refusals_per_second = 200;
+  int64_t batch_delay_us = 0;
+  int64_t max_batch_rows = 0;  // 0: what the dim's bounds allow
+  int64_t max_compile_jobs = 1'000;
+  int64_t tap_plans = 4;
+  int64_t max_taps = 64;
+  int64_t max_buckets = 64;
+  int64_t metrics_versions = 1'000;
+  int64_t contexts = 4;
+  int64_t inline_us = 50;
+  int64_t max_wait_ms = 300'000;
+  int64_t heartbeat_ms = 5'000;
+  int64_t drain_ms = 30'000;
+};
+
+// kBytes takes 64MiB, 2GiB, ...; kDuration 30s, 5m, 250ms (a bare 0 is allowed), kept in
+// milliseconds; kShortDuration also 100us, kept in microseconds.
+enum class FlagType { kBool, kInt, kBytes, kDuration, kShortDuration, kString };
+
+struct FlagRow {
+  absl::string_view name;  // without dashes; also the config file's key
+  FlagType type;
+  std::variant<bool ServerOptions::*, int64_t ServerOptions::*, std::string ServerOptions::*> field;
+  int64_t min;  // of numbers
+  int64_t max;
+  absl::string_view help;
+  bool limit = false;  // refuses or ends what is beyond; limits_test.cc has a case for each
+};
+
+absl::Span<const FlagRow> FlagTable();
+
+// The environment variable of a flag: ATHANOR_STATE_DIR for state_dir.
+std::string FlagVariable(absl::string_view name);
+
+// `args` excludes the program's name. INVALID_ARGUMENT names the flag, its source and what would be
+// right. Runs ValidateOptions. "--help" is not handled here (see HelpText).
+using Environment = std::function<const char*(const char* name)>;
+absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
+                                           const Environment& environment);
+
+// What no single flag can say: addresses open to others need TLS or --insecure, a device that is
+// not built is refused by name; empty paths get their defaults.
+absl::Status ValidateOptions(ServerOptions* options, const Environment& environment);
+
+// The table as text: name, default, environment variable, meaning.
+std::string HelpText();
+
+// "30s" to milliseconds, "100us" or "2ms" to microseconds, "64MiB" to bytes.
+absl::StatusOr<int64_t> ParseDuration(absl::string_view text);
+absl::StatusOr<int64_t> ParseShortDuration(absl::string_view text);
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_BASE_OPTIONS_H_

@@ -1,0 +1,92 @@
+// Checks the values of the flags against each other, and fills in those that follow from others.
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/options.h"
+#include "server/base/search_policy.h"
+#include "server/net/listen_address.h"
+
+namespace athanor {
+namespace {
+
+absl::Status CheckAddress(absl::string_view flag, const std::string& address, bool paths,
+                          const ServerOptions& options) {
+  if (absl::Status s = CheckListenAddress(flag, address, paths); !s.ok()) return s;
+  const bool safe = IsLoopback(address) || !options.tls_cert.empty();
+  if (safe || options.insecure) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, "=", address,
+                   ": others can reach this address: give --tls_cert and --tls_key, or "
+                   "--insecure to serve without TLS"));
+}
+
+absl::Status CheckDevice(absl::string_view device) {
+  if (device == "auto" || device == "cpu") return absl::OkStatus();
+  if (device == "metal" || device == "cuda" || absl::StartsWith(device, "cuda:")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device=", device, ": this build has no such backend; it has: auto, cpu"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--device=", device, ": unknown device; there are: auto, cpu"));
+}
+
+}  // namespace
+
+absl::Status ValidateOptions(ServerOptions* options, const Environment& environment) {
+  if (absl::Status s = CheckDevice(options->device); !s.ok()) return s;
+  if (options->tls_cert.empty() != options->tls_key.empty()) {
+    return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
+  }
+  if (absl::Status s = CheckAddress("--listen", options->listen, true, *options); !s.ok()) return s;
+  if (!options->http_listen.empty()) {
+    absl::Status s = CheckAddress("--http_listen", options->http_listen, false, *options);
+    if (!s.ok()) return s;
+  }
+  if (options->max_chunk_bytes > options->max_message_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_chunk_bytes=", options->max_chunk_bytes,
+                     ": above --max_message_bytes=", options->max_message_bytes));
+  }
+  static constexpr absl::string_view kLevels[] = {"debug", "info", "warn", "error"};
+  if (std::find(std::begin(kLevels), std::end(kLevels), options->log_level) == std::end(kLevels)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--log_level=", options->log_level, ": there are: debug, info, warn, error"));
+  }
+  if (options->log_format != "text" && options->log_format != "json") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--log_format=", options->log_format, ": there are: text, json"));
+  }
+  if (absl::Status s = ParseSearchBudget(options->search_budget).status(); !s.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--search_budget: ", s.message()));
+  }
+  if (absl::Status s = ParseRuleNames(options->disable_rules).status(); !s.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--disable_rules: ", s.message()));
+  }
+  if (options->state_dir.empty()) {
+    const char* state = environment("XDG_STATE_HOME");
+    const char* home = environment("HOME");
+    if (state != nullptr && *state != '\0') {
+      options->state_dir = absl::StrCat(state, "/athanor");
+    } else if (home != nullptr && *home != '\0') {
+      options->state_dir = absl::StrCat(home, "/.local/state/athanor");
+    } else {
+      return absl::InvalidArgumentError("--state_dir: needed, because HOME is not set");
+    }
+  }
+  if (options->cache.empty()) options->cache = absl::StrCat(options->state_dir, "/cache.db");
+  const std::string registry = absl::StrCat(options->state_dir, "/registry.db");
+  std::error_code unknown;
+  if (std::filesystem::weakly_canonical(options->cache, unknown) ==
+      std::filesystem::weakly_canonical(registry, unknown)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--cache: ", options->cache, " is where the models are listed; give another path"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor

@@ -1,0 +1,193 @@
+#include "server/core/core.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/cpu/cpus.h"
+#include "server/base/log.h"
+#include "server/base/search_policy.h"
+#include "server/restore/restore.h"
+
+namespace athanor {
+namespace {
+
+constexpr int kInflateNice = 10;
+// Refusals that are held take so much of --max_pending at most.
+constexpr int64_t kShareOfPending = 4;
+
+int64_t MemoryLimit(const ServerOptions& options) {
+  return options.memory_limit > 0 ? options.memory_limit : MachineMemoryBytes() / 10 * 9;
+}
+
+UploadLimits LimitsOfUploads(const ServerOptions& options) {
+  // Times beyond would overflow the clock.
+  constexpr int64_t kLongest = int64_t{10} * 365 * 24 * 3'600'000;
+  return {.most = options.max_uploads,
+          .peer_percent = options.max_peer_percent,
+          .least_rate = options.upload_least_rate,
+          .idle = std::chrono::milliseconds(std::min(options.upload_idle_ms, kLongest)),
+          .longest = std::chrono::milliseconds(std::min(options.upload_time_ms, kLongest))};
+}
+
+void ReturnMemory() {
+  const int64_t before = ResidentBytes();
+  TrimHeap();
+  LogDebug("free memory returned", {{"resident_before", before}, {"resident", ResidentBytes()}});
+}
+
+}  // namespace
+
+ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBackends> backends,
+                       DirectoryLock lock)
+    : options_(options),
+      backends_(std::move(backends)),
+      no_cache_(backends_->cache() == nullptr ? Cache::Open({}, [](absl::string_view) {})
+                                              : nullptr),
+      lock_(std::move(lock)),
+      metrics_(options_.metrics_versions),
+      memory_return_({}, &ReturnMemory),
+      ledger_(
+          MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
+          [this] { metrics_.server().Count(Metric::kRefusals, Refusal::kMemory); }),
+      stream_shares_(options_.max_streams, options_.max_peer_percent),
+      upload_places_(LimitsOfUploads(options_)),
+      upload_rate_(options_.upload_rate),
+      refusals_(options_.refusals_per_second, options_.max_pending / kShareOfPending) {}
+
+absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
+    const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {
+  absl::StatusOr<CacheKeys> keys = ReadCacheKeys(options);
+  if (!keys.ok()) return keys.status();
+  Disk machine;
+  if (absl::Status s = machine.MakeDirectory(options.state_dir); !s.ok()) return s;
+  absl::StatusOr<DirectoryLock> lock = DirectoryLock::Take(options.state_dir);
+  if (!lock.ok()) return lock.status();
+  ServerOptions resolved = options;
+  if (resolved.threads == 0) {
+    // Not the machine's: some may be set aside (search_cpus.h).
+    resolved.threads = std::max<int64_t>(1, UsableCpus().size());
+  }
+  std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), *std::move(lock)));
+  core->cache_keys_ = *std::move(keys);
+  if (disk == nullptr) disk = &core->machine_disk_;
+  auto registry = Registry::Open(core->options_, &core->ledger_, &core->metrics_, disk);
+  if (!registry.ok()) return registry.status();
+  core->registry_ = *std::move(registry);
+  const int threads = static_cast<int>(core->options_.threads);
+  core->requests_ = std::make_unique<RequestQueue>(
+      QueueOptions{.max_queue = core->options_.max_queue,
+                   .max_client_percent = core->options_.max_client_percent,
+                   .max_delay = std::chrono::milliseconds(core->options_.max_queue_delay_ms),
+                   .batch_delay = std::chrono::microseconds(core->options_.batch_delay_us),
+                   .threads = threads});
+  core->runners_ = std::make_unique<Runners>(core->requests_.get(), &core->ledger_, threads);
+  core->disk_queue_ = std::make_unique<WorkQueue>("disk", 2);
+  core->import_queue_ = std::make_unique<WorkQueue>("import", 2);
+  core->cache_queue_ = std::make_unique<WorkQueue>("cache", 1);
+  core->inflate_queue_ = std::make_unique<WorkQueue>("inflate", 1);
+  // Its one thread gives way to those that answer: what is inflated may come to nothing.
+  core->inflate_queue_->Submit([] { setpriority(PRIO_PROCESS, 0, kInflateNice); });
+  core->keeper_ =
+      std::make_unique<PlanKeeper>(core->backends_->cache(), core->options_.state_dir, disk);
+  core->loader_ = std::make_unique<PlanLoader>(core->backends_.get(), core->registry_.get(),
+                                               &core->ledger_, core->options_.contexts);
+  core->workers_ =
+      std::make_unique<CompileWorkers>(core->options_, core->registry_.get(), core->backends_.get(),
+                                       core->keeper_.get(), core->loader_.get());
+  core->registry_->SetHealedHook(
+      [workers = core->workers_.get()](const std::shared_ptr<ModelVersion>& version) {
+        const auto job = workers->Start(version);
+        if (!job.ok()) version->serving().Fail(job.status());
+      });
+  const SearchPolicy policy = ServerPolicy(core->options_);
+  absl::Status rules = core->workers_->CheckRules("--disable_rules", policy.disabled_rules);
+  if (!rules.ok()) return rules;
+  core->RestoreVersions();
+  return core;
+}
+
+void ServerCore::RestoreVersions() {
+  const auto begin = std::chrono::steady_clock::now();
+  if (const auto machine = backends_->known_machine()) keeper_->SetMachine(*machine);
+  // What serves comes first: its callers are the ones who wait.
+  std::vector<std::shared_ptr<ModelVersion>> serving, old;
+  std::vector<std::shared_ptr<ModelVersion>> versions_of_all = registry_->List("");
+  keeper_->TakePins(versions_of_all);
+  std::set<std::string> have;  // names with a version that serves, or is to serve
+  for (const auto& version : versions_of_all) {
+    if (registry_->Serves(*version)) have.insert(version->name());
+  }
+  for (auto& version : versions_of_all) {  // a name's newest first
+    if (version->state() == v1::Model::FAILED) continue;
+    const bool first = registry_->Serves(*version) || have.insert(version->name()).second;
+    (first ? serving : old).push_back(std::move(version));
+  }
+  const size_t versions = serving.size() + old.size();
+  const RestoreReport report =
+      Restore(std::move(serving), old, {*keeper_, *registry_, *loader_, *workers_},
+              static_cast<int>(options_.threads));
+  if (versions == 0) return;
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  LogInfo("models restored", {{"restored", report.restored},
+                              {"searched", report.searched},
+                              {"queued", report.queued},
+                              {"old", old.size()},
+                              {"ms", took.count()}});
+}
+
+ServerCore::~ServerCore() {
+  if (workers_ != nullptr) workers_->Stop();
+}
+
+CallSlot::CallSlot(ServerCore& core, absl::string_view peer, CallKind kind)
+    : core_(core),
+      kind_(kind),
+      port_(PortOfCall(peer)),
+      host_(kind == CallKind::kStream ? PeerOfCall(peer).host : ""),
+      in_share_(kind == CallKind::kStream && core.stream_shares_.Take(host_)),
+      count_(counter().fetch_add(1) + 1) {
+  core_.connection_calls().Begin(port_);
+}
+
+CallSlot::~CallSlot() {
+  if (in_share_) core_.stream_shares_.Drop(host_);
+  core_.connection_calls().End(port_);
+  counter().fetch_sub(1);  // last: a server that ends waits for none of its calls beyond this
+}
+
+absl::Status CallSlot::status() const {
+  MetricCells& metrics = core_.metrics().server();
+  if (core_.draining()) {
+    metrics.Count(Metric::kRefusals, Refusal::kDraining);
+    return absl::UnavailableError("the server is draining");
+  }
+  if (kind_ == CallKind::kStream) {
+    if (count_ <= core_.options().max_streams && in_share_) return absl::OkStatus();
+    metrics.Count(Metric::kRefusals, Refusal::kStreams);
+    if (!in_share_) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(core_.stream_shares_.share(), " watchers of ", host_,
+                       " are told of jobs or health, the most that one peer may have of ",
+                       core_.options().max_streams, " (--max_peer_percent, --max_streams)"));
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat(core_.options().max_streams,
+                     " watchers are told of jobs or health, the most allowed (--max_streams)"));
+  }
+  if (count_ > core_.options().max_pending) {
+    metrics.Count(Metric::kRefusals, Refusal::kPending);
+    return absl::ResourceExhaustedError(
+        absl::StrCat(core_.options().max_pending,
+                     " calls are being answered, the most allowed (--max_pending)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor

@@ -1,0 +1,227 @@
+#include "server/jobs/bucket_builder.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/value/message.h"
+#include "runtime/plan_memory.h"
+#include "server/base/log.h"
+#include "server/base/public_status.h"
+#include "server/plans/bucket_choice.h"
+
+namespace athanor {
+namespace {
+
+// What a baseline is thought to save by narrower bounds, where nothing was measured; and what any
+// plan of a box's own is.
+constexpr double kNarrower = 0.05, kLeastGain = 0.01;
+constexpr double kPinnedGain = 1e6;  // it is loaded before all others
+
+// Of the full range's plan at the box's sizes, where it was measured there.
+std::optional<double> ShareOf(const std::vector<BucketPlan>& plans, const std::string& full_id) {
+  for (const BucketPlan& plan : plans) {
+    if (plan.made->plan.plan_id() == full_id) return plan.share;
+  }
+  return std::nullopt;
+}
+
+class Builder {
+ public:
+  Builder(const BucketTools& tools, Registry& registry, CompileJob& job)
+      : tools_(tools), registry_(registry), job_(job), version_(job.version()) {
+    if (const auto full = version_->plan(); full != nullptr) full_id_ = full->info.plan_id();
+  }
+
+  absl::Status Build() {
+    if (absl::Status s = ChooseGrid(); !s.ok()) return s;
+    job_.Update([&](v1::CompileJob& state) { state.set_buckets_total(grid_->size() - 1); });
+    made_.resize(grid_->size());
+    // A plan that the version is pinned to serves all other sizes.
+    const bool only_pinned = !version_->pinned_plan().empty() && !job_.buckets().has_value();
+    for (int bucket = 1; bucket < grid_->size(); ++bucket) {
+      const bool wanted = !only_pinned || !boxes_[bucket].pinned.empty();
+      if (wanted && boxes_[bucket].plan == nullptr) Make(bucket);
+      if (absl::Status s = Stopped(); !s.ok()) return s;
+    }
+    Load();
+    if (absl::Status s = Stopped(); !s.ok()) return s;
+    return Serve();
+  }
+
+ private:
+  absl::Status Stopped() const {
+    if (!job_.stop_requested().has_value()) return absl::OkStatus();
+    return absl::CancelledError(absl::StrCat("job ", job_.id(), " was stopped"));
+  }
+
+  absl::Status LosesPin(const PlanTable::View& now, int bucket) const {
+    return absl::FailedPreconditionError(
+        absl::StrCat(version_->Describe(), ": bucket ", now.grid->Text(bucket),
+                     " is pinned to plan ", now.box(bucket).pinned,
+                     " and not among the buckets asked for; unpin it first, or ask for it too"));
+  }
+
+  // The boxes to be, with the plans they have already.
+  absl::Status ChooseGrid() {
+    const PlanTable::View now = version_->plans().view();
+    grid_ = now.grid;
+    boxes_ = now.boxes;
+    if (!job_.buckets().has_value()) return absl::OkStatus();
+    auto asked = BucketGrid::Create(version_->graph(), *job_.buckets(), tools_.max_buckets);
+    if (!asked.ok()) return asked.status();
+    if (*asked == *grid_) return absl::OkStatus();
+    grid_ = std::make_shared<const BucketGrid>(*std::move(asked));
+    boxes_.assign(grid_->size(), {});
+    for (int from = 1; from < now.grid->size(); ++from) {
+      if (now.box(from).pinned.empty()) continue;
+      int to = 1;
+      while (to < grid_->size() && grid_->box(to) != now.grid->box(from)) ++to;
+      if (to == grid_->size()) return LosesPin(now, from);
+      boxes_[to] = now.box(from);
+    }
+    return absl::OkStatus();
+  }
+
+  void Refuse(int bucket, const absl::Status& status) {
+    boxes_[bucket].reason = std::string(PublicStatus(status).message());
+    LogWarn("bucket without a plan of its own", {{"model", version_->name()},
+                                                 {"version", version_->version()},
+                                                 {"bucket", grid_->Text(bucket)},
+                                                 {"error", status.ToString()}});
+  }
+
+  void Make(int bucket) {
+    job_.Update([&](v1::CompileJob& state) {
+      state.set_message(
+          absl::StrCat("bucket ", bucket, " of ", grid_->size() - 1, ": ", grid_->Text(bucket)));
+    });
+    const Graph graph = NarrowedTo(version_->graph(), grid_->box(bucket));
+    const std::string& pinned = boxes_[bucket].pinned;
+    absl::StatusOr<std::vector<BucketPlan>> made = std::vector<BucketPlan>();
+    if (pinned.empty()) {
+      made = tools_.make(graph);
+    } else if (auto found = tools_.pinned(graph, pinned); found.ok()) {
+      made->push_back(*std::move(found));
+    } else {
+      made = found.status();
+    }
+    if (made.ok()) {
+      made_[bucket] = *std::move(made);
+    } else if (!job_.stop_requested().has_value()) {
+      Refuse(bucket, made.status());
+    }
+    job_.Update([&](v1::CompileJob& state) { state.set_buckets_done(bucket); });
+  }
+
+  // What it saves of the time that the full range's plan takes there.
+  double GainOf(int bucket, const BucketPlan& plan) const {
+    if (!boxes_[bucket].pinned.empty()) return kPinnedGain;
+    if (const auto full = ShareOf(made_[bucket], full_id_)) return (*full - plan.share) / *full;
+    return std::max(kLeastGain, (1 + kNarrower - plan.share) / (1 + kNarrower));
+  }
+
+  // What loading it would take that nobody holds yet.
+  BucketCandidate CandidateOf(int bucket, const BucketPlan& plan) const {
+    BucketCandidate candidate{.bucket = bucket, .gain = GainOf(bucket, plan)};
+    ParameterHashes hashes;
+    const std::vector<NodeId> ids = version_->graph().ParameterIds();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      hashes[version_->graph().node(ids[i]).name] = version_->parameter_hashes()[i];
+    }
+    // A plan that says nothing of its memory is refused, if at all, when it is loaded.
+    const auto memory = MemoryOf(plan.made->plan, hashes);
+    if (!memory.ok()) return candidate;
+    for (const PlanMemory::Weight& weight : memory->prepared) {
+      if (tools_.pool != nullptr && tools_.pool->Find(weight.key).has_value()) continue;
+      candidate.weights.push_back(weight);
+    }
+    return candidate;
+  }
+
+  // Into `plans_` and `input`, by position; what saves nothing is left out.
+  void AddCandidates(int bucket, BucketChoiceInput* input) {
+    for (const BucketPlan& plan : made_[bucket]) {
+      BucketCandidate candidate = CandidateOf(bucket, plan);
+      if (candidate.gain <= 0) continue;
+      input->candidates.push_back(std::move(candidate));
+      plans_.push_back(plan.made);
+    }
+  }
+
+  void Load() {
+    BucketChoiceInput input{.buckets = grid_->size()};
+    for (int bucket = 1; bucket < grid_->size(); ++bucket) {
+      const size_t before = plans_.size();
+      AddCandidates(bucket, &input);
+      if (made_[bucket].empty() || plans_.size() > before) continue;
+      boxes_[bucket].reason = "the full range's plan takes no longer there than any of its own";
+      made_[bucket].clear();
+    }
+    const ServerLedger& ledger = registry_.ledger();
+    input.bytes_free = ledger.limit() - ledger.used();
+    const std::vector<int> chosen = ChoosePlans(input);
+    const int64_t bytes = BytesOf(input, chosen);
+    for (int bucket = 1; bucket < grid_->size(); ++bucket) {
+      if (made_[bucket].empty() || job_.stop_requested().has_value()) continue;
+      if (chosen[bucket] < 0) {
+        Refuse(bucket, absl::ResourceExhaustedError(absl::StrCat(
+                           "its weights do not fit beside the ", bytes,
+                           " bytes of the other buckets: ", ledger.used(), " of the limit of ",
+                           ledger.limit(), " bytes (--memory_limit) are held")));
+        continue;
+      }
+      LoadOne(bucket, plans_[chosen[bucket]]);
+    }
+  }
+
+  void LoadOne(int bucket, const std::shared_ptr<const PlanSearch::Found>& made) {
+    auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), made);
+    if (!loaded.ok()) return Refuse(bucket, loaded.status());
+    PlanTable::BoxPlan& box = boxes_[bucket];
+    box.plan = *std::move(loaded);
+    box.reason.clear();
+    if (ShareOf(made_[bucket], full_id_).has_value()) box.beside = full_id_;
+  }
+
+  absl::Status Serve() {
+    const bool others = version_->plans().view().grid != grid_;
+    if (others) {
+      if (absl::Status s = registry_.SetBuckets(*version_, *job_.buckets()); !s.ok()) return s;
+    }
+    int own = 0;
+    for (const PlanTable::BoxPlan& box : boxes_) own += box.plan != nullptr ? 1 : 0;
+    absl::Status serves = registry_.PublishBoxes(*version_, grid_, std::move(boxes_));
+    if (!serves.ok()) return serves;
+    if (grid_->size() > 1) {
+      LogInfo("buckets serve", {{"job", job_.id()},
+                                {"model", version_->name()},
+                                {"version", version_->version()},
+                                {"buckets", grid_->size() - 1},
+                                {"plans", own}});
+    }
+    return absl::OkStatus();
+  }
+
+  const BucketTools& tools_;
+  Registry& registry_;
+  CompileJob& job_;
+  const std::shared_ptr<ModelVersion> version_;
+  std::shared_ptr<const BucketGrid> grid_;
+  // By bucket.
+  std::vector<PlanTable::BoxPlan> boxes_;
+  std::vector<std::vector<BucketPlan>> made_;
+  std::vector<std::shared_ptr<const PlanSearch::Found>> plans_;  // those that may be loaded
+  std::string full_id_;                                          // of the full range's plan
+};
+
+}  // namespace
+
+absl::Status BuildBuckets(const BucketTools& tools, Registry& registry, CompileJob& job) {
+  return Builder(tools, registry, job).Build();
+}
+
+}  // namespace athanor

@@ -1,0 +1,53 @@
+// Makes plans for the boxes of a job's version, once its full range is served: the boxes it was
+// uploaded with, or those that StartCompile names, which take the place of the others.
+//
+//   absl::Status s = BuildBuckets({.make = ..., .load = ...}, registry, job);
+//
+// Of a box's plans that are known the one is loaded that saves most of the time that the full
+// range's plan takes there, as far as there is memory for all (bucket_choice.h); what serves the
+// others, and why, GetModel says. A box whose plan cannot be made costs the job nothing else.
+#ifndef ATHANOR_SERVER_JOBS_BUCKET_BUILDER_H_
+#define ATHANOR_SERVER_JOBS_BUCKET_BUILDER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/graph/graph.h"
+#include "runtime/prepared_pool.h"
+#include "server/jobs/compile_job.h"
+#include "server/models/registry.h"
+#include "server/plans/plan_search.h"
+#include "server/plans/served_plan.h"
+
+namespace athanor {
+
+struct BucketPlan {
+  std::shared_ptr<const PlanSearch::Found> made;  // checked and with its kernels
+  double share = 1;                               // its time, of that of the box's baseline
+};
+
+struct BucketTools {
+  // Plans of this graph, at least one.
+  std::function<absl::StatusOr<std::vector<BucketPlan>>(const Graph&)> make;
+  // The plan of this graph that is pinned, by its id.
+  std::function<absl::StatusOr<BucketPlan>(const Graph&, const std::string&)> pinned;
+  // One that can serve.
+  std::function<absl::StatusOr<std::shared_ptr<const ServedPlan>>(
+      const Graph&, std::shared_ptr<const PlanSearch::Found>)>
+      load;
+  // Where what is loaded shares its prepared weights; null: nowhere.
+  const PreparedPool* pool = nullptr;
+  int64_t max_buckets = 64;
+};
+
+// CANCELLED: the job was asked to stop; boxes are as before. Another error: buckets that
+// StartCompile named could not be stored.
+absl::Status BuildBuckets(const BucketTools& tools, Registry& registry, CompileJob& job);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_JOBS_BUCKET_BUILDER_H_

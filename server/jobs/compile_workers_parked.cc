@@ -1,0 +1,78 @@
+// Jobs whose plan another job makes or searches for, of a server on the same cache.
+#include <chrono>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/jobs/compile_workers.h"
+
+namespace athanor {
+
+bool CompileWorkers::Park(const std::shared_ptr<CompileJob>& job, const BuiltPlan& built) {
+  job->slot()->SetJob(job->id(), /*compiling=*/false);
+  job->Update([&](v1::CompileJob& state) {
+    state.set_phase(v1::CompileJob::QUEUED);
+    state.set_waits_for(built.waits_for);
+    state.set_message("waits for another server on the same cache, which makes this plan");
+  });
+  LogInfo("compile job waits",
+          {{"job", job->id()}, {"model", job->model()}, {"for", built.waits_for}});
+  parked_->Park(job, built.key, kPlanLease);
+  // Whoever stops it from here on finds it; who did so before, did not.
+  if (!job->stop_requested().has_value() || !parked_->Remove(job)) return true;
+  EndWithoutPlan(*job, absl::OkStatus(), 0);
+  return false;
+}
+
+void CompileWorkers::ParkSearch(const std::shared_ptr<CompileJob>& job,
+                                WorkerSearches::Waits waits) {
+  job->Update([&](v1::CompileJob& state) {
+    state.set_waits_for(waits.waits_for);
+    state.set_message("waits for another search for the same on this cache");
+  });
+  LogInfo("search waits", {{"job", job->id()}, {"model", job->model()}, {"for", waits.waits_for}});
+  parked_->Park(job, std::move(waits.key), kSearchLease);
+  if (!job->stop_requested().has_value() || !parked_->Remove(job)) return;
+  EndWithoutPlan(*job, absl::OkStatus(), 0);
+  Release(job);
+}
+
+void CompileWorkers::ResumeSearch(const std::shared_ptr<CompileJob>& job) {
+  const std::shared_ptr<const ServedPlan> plan = job->version()->plan();
+  if (plan == nullptr) {
+    job->Finish(absl::OkStatus(),
+                job->stop_requested().value_or(v1::CompileJob::STOP_MODEL_DELETED));
+  } else if (HandOver(0, job, plan->made)) {
+    cv_.NotifyAll();
+  }
+  Release(job);  // if it has ended
+}
+
+void CompileWorkers::Resume(const std::shared_ptr<CompileJob>& job) {
+  if (job->state().phase() == v1::CompileJob::SEARCHING) return ResumeSearch(job);
+  bool stopping = false;
+  {
+    MutexLock lock(mu_);
+    stopping = stopping_;
+    if (!stopping && !job->stop_requested().has_value()) {
+      queue_.push_front(job);
+      cv_.NotifyAll();
+      return;
+    }
+  }
+  if (stopping) {
+    job->RequestStop(v1::CompileJob::STOP_SHUTDOWN);  // unless there is a reason already
+    job->slot()->Refuse(absl::UnavailableError("the server is draining"));
+  }
+  EndWithoutPlan(*job, absl::OkStatus(), 0);
+  Release(job);
+}
+
+void CompileWorkers::LetOthersFind(Lease lease) {
+  if (!lease.valid()) return;
+  // Who waits for it looks for the plan as soon as the lease is free.
+  constexpr std::chrono::seconds kMostWait{1};
+  backends_.cache()->Flush(kMostWait).IgnoreError();  // else they make it again
+  lease.Release();
+}
+
+}  // namespace athanor

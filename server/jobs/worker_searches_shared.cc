@@ -1,0 +1,78 @@
+// Equal searches on one cache: which of them is made, and what the others take over.
+#include <chrono>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/jobs/parked_jobs.h"
+#include "server/jobs/worker_searches.h"
+
+namespace athanor {
+
+std::string WorkerSearches::LeaseKeyOf(const CompileJob& job) const {
+  // What is only kept or compared was asked for here, and is nothing to others.
+  if (job.policy().use != v1::SearchOptions::SERVE) return "";
+  if (cache_ == nullptr || !keeper_.ready()) return "";
+  const ModelVersion& version = *job.version();
+  const v1::SearchOptions how = job.policy().ToProto();
+  return SearchKeyOf(keeper_.KeyOf(version, version.graph(), how), how);
+}
+
+std::optional<WorkerSearches::Waits> WorkerSearches::TakeLease(
+    const std::shared_ptr<CompileJob>& job, Lease* lease,
+    std::shared_ptr<const PlanSearch::Found>* serving) {
+  std::string key = LeaseKeyOf(*job);
+  if (key.empty()) return std::nullopt;
+  ModelVersion& version = *job->version();
+  auto taken = cache_->leases().Take(key, kSearchLease, version.Describe());
+  if (!taken.ok()) return Waits{std::string(taken.status().message()), std::move(key)};
+  *lease = *std::move(taken);
+  // An equal one may have ended while this one waited, or since its plan was looked up.
+  const SearchPolicy& policy = job->policy();
+  const bool waited = !job->state().waits_for().empty();
+  const bool ended = policy.automatic && !Due(keeper_, version, policy);
+  std::shared_ptr<const PlanSearch::Found> better;
+  if (waited || ended) better = Adopt(*job, **serving);
+  const std::shared_ptr<const ServedPlan> plan = version.plan();
+  if (ended && (waited || better != nullptr) && plan != nullptr) job->FinishRestored(*plan);
+  if (better != nullptr) *serving = std::move(better);
+  return std::nullopt;
+}
+
+std::shared_ptr<const PlanSearch::Found> WorkerSearches::Adopt(CompileJob& job,
+                                                               const PlanSearch::Found& serving) {
+  ModelVersion& version = *job.version();
+  const SearchPolicy& policy = job.policy();
+  const PlanKey key = keeper_.KeyOf(version, version.graph(), policy.ToProto());
+  auto best = keeper_.FindBest(key, policy);
+  if (!best.ok() || !best->plan.missing.empty()) return nullptr;
+  const std::shared_ptr<const PlanSearch::Found> made = best->plan.made;
+  const std::string& id = made->plan.plan_id();
+  if (made->plan.kind() != kSearchedPlan || id == serving.plan.plan_id()) return nullptr;
+  // How it compares with a plan that is not kept any more, nobody knows.
+  const bool known = serving.plan.kind() != kSearchedPlan ||
+                     keeper_.Find(version, key, serving.plan.plan_id()).ok();
+  if (!known) return nullptr;
+  auto served = loader_.Load(version, version.graph(), made);
+  if (!served.ok()) {
+    LogWarn("a plan that another search found is not taken",
+            {{"plan", id}, {"error", served.status().ToString()}});
+    return nullptr;
+  }
+  const absl::Status serves = registry_.Publish(job.version(), *std::move(served));
+  if (!serves.ok()) return nullptr;  // deleted, pinned or damaged
+  version.kept().SetCosts(id, std::move(best->plan.costs));
+  LogInfo(
+      "plan of another search taken",
+      {{"job", job.id()}, {"model", version.name()}, {"version", version.version()}, {"plan", id}});
+  return made;
+}
+
+void WorkerSearches::LetOthersGoOn(Lease& lease) {
+  if (!lease.valid()) return;
+  // Who waits for it looks for what was found as soon as the lease is free.
+  constexpr std::chrono::seconds kMostWait{1};
+  cache_->Flush(kMostWait).IgnoreError();  // else they search, too
+  lease.Release();
+}
+
+}  // namespace athanor

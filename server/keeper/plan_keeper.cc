@@ -1,0 +1,354 @@
+#include "server/keeper/plan_keeper.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/ir/graph/versions.h"
+#include "server/base/log.h"
+#include "server/base/machine_id.h"
+#include "server/search/tuner_channel.h"
+
+namespace athanor {
+namespace {
+
+constexpr absl::string_view kBaseline = "baseline";  // Plan.kind
+constexpr std::chrono::seconds kMostWait{1};         // for the cache's writer
+
+// Of a found plan: it was found without what `policy` leaves out.
+bool Allowed(const internal::StoredPlan& stored, const SearchPolicy& policy) {
+  if (stored.plan().kind() == kBaseline) return true;
+  if (!policy.budget.search) return false;
+  const auto& left_out = stored.how().disabled_rules();
+  return std::all_of(policy.disabled_rules.begin(), policy.disabled_rules.end(),
+                     [&](const std::string& rule) {
+                       return std::find(left_out.begin(), left_out.end(), rule) != left_out.end();
+                     });
+}
+
+// What was measured here says more than what was measured elsewhere.
+bool Faster(const PlanRow& a, const PlanRow& b) {
+  if (a.conditions_equal != b.conditions_equal) return a.conditions_equal;
+  const auto share = [](const PlanRow& row) {
+    return row.stored.plan().kind() == kBaseline ? 1.0 : row.share_of_baseline;
+  };
+  return share(a) < share(b);
+}
+
+}  // namespace
+
+KernelKey KernelKeyOf(const v1::Kernel& kernel, const internal::TargetReply& machine) {
+  return MakeKernelKey(kernel.source(), machine.target(),
+                       CompileFlags::For(machine.target()).ToString(), machine.compiler_version());
+}
+
+void PlanKeeper::SetMachine(const internal::TargetReply& machine) {
+  MutexLock lock(mu_);
+  machine_ = machine;
+  if (clocks_.empty()) clocks_ = ClocksText();
+}
+
+bool PlanKeeper::ready() const {
+  MutexLock lock(mu_);
+  return machine_.has_value();
+}
+
+PlanKey PlanKeeper::KeyOf(const ModelVersion& version, const Graph& graph,
+                          const v1::SearchOptions& how) const {
+  PlanKey key;
+  key.semantics_version = kSemanticsVersion;
+  key.plan_format = kPlanFormat;
+  key.graph_hash = version.graph_hash();
+  std::vector<std::string> dims, inputs, parameters, outputs;
+  const Graph canonical = Canonicalize(graph, &dims);
+  std::vector<std::string> box;
+  for (const Dim& dim : canonical.dims) {
+    box.push_back(absl::StrCat(dim.name, "=", dim.min, "..", dim.max));
+  }
+  // Plans name also those that no node uses.
+  for (const Dim& dim : graph.dims) {
+    if (std::find(dims.begin(), dims.end(), dim.name) != dims.end()) continue;
+    box.push_back(absl::StrCat("d", dims.size(), "=", dim.min, "..", dim.max));
+    dims.push_back(dim.name);
+  }
+  key.dim_box = absl::StrJoin(box, " ");
+  for (NodeId id : graph.InputIds()) inputs.push_back(graph.node(id).name);
+  for (NodeId id : graph.ParameterIds()) parameters.push_back(graph.node(id).name);
+  for (const Output& output : graph.outputs) outputs.push_back(output.name);
+  key.interface_hash = InterfaceHash(inputs, parameters, outputs, dims);
+  key.approximate = how.approximate();
+  key.disabled_rules.assign(how.disabled_rules().begin(), how.disabled_rules().end());
+  MutexLock lock(mu_);
+  key.made_under.target = machine_->target();
+  key.made_under.compiler_version = machine_->compiler_version();
+  key.made_under.rule_set = absl::BytesToHexString(machine_->rule_set());
+  key.made_under.libraries = machine_->target().blas();
+  key.made_under.clocks = clocks_;
+  return key;
+}
+
+internal::StoredPlan PlanKeeper::Stored(const PlanSearch::Found& made,
+                                        const std::vector<v1::PlanCost>& costs) const {
+  internal::StoredPlan stored;
+  *stored.mutable_plan() = made.plan;
+  if (!made.how.budget().empty()) *stored.mutable_how() = made.how;
+  for (const v1::PlanCost& cost : costs) *stored.add_costs() = cost;
+  MutexLock lock(mu_);
+  for (const v1::Kernel& kernel : made.plan.kernels()) {
+    stored.add_kernel_keys(KernelKeyOf(kernel, *machine_).Hash());
+  }
+  return stored;
+}
+
+PlanKeeper::Kept PlanKeeper::Revived(const internal::StoredPlan& stored) const {
+  internal::TargetReply machine;
+  {
+    MutexLock lock(mu_);
+    machine = *machine_;
+  }
+  Kept kept;
+  kept.made = std::make_shared<PlanSearch::Found>();
+  kept.made->plan = stored.plan();
+  kept.made->how = stored.how();
+  kept.costs.assign(stored.costs().begin(), stored.costs().end());
+  for (int i = 0; i < stored.plan().kernels_size(); ++i) {
+    const KernelKey key = KernelKeyOf(stored.plan().kernels(i), machine);
+    // An object is kept before it is checked: one under another key says nothing of this plan.
+    const bool verified = i < stored.kernel_keys_size() && stored.kernel_keys(i) == key.Hash();
+    std::optional<std::string> object;
+    if (verified && cache_ != nullptr) object = cache_->FindKernel(key);
+    if (object.has_value()) {
+      ++cache_->work().kernels_from_cache;
+    } else {
+      kept.missing.push_back(i);
+    }
+    kept.made->objects.push_back({object.value_or(""), object.has_value()});
+  }
+  return kept;
+}
+
+std::string PlanKeeper::WhyNot(const PlanKey& key) const {
+  if (cache_ == nullptr) return "there is no cache";
+  const v1::BucketExplanation explanation = cache_->Explain(key);
+  if (explanation.hit()) return absl::StrCat("plan ", explanation.plan_id(), " is there");
+  std::string why = absl::StrJoin(explanation.steps(), "; ");
+  for (const auto& difference : explanation.differences()) {
+    if (!difference.gates()) continue;
+    absl::StrAppend(&why, "; ", difference.column(), " \"", difference.found(), "\" is not \"",
+                    difference.wanted(), "\"");
+  }
+  return why;
+}
+
+std::string PlanKeeper::Refusal(const PlanKey& key, const std::string& plan_id) const {
+  const std::string gate = GateHash(key.Fields());
+  MutexLock lock(mu_);
+  const auto refused = refused_.find({gate, plan_id});
+  return refused == refused_.end() ? "" : refused->second;
+}
+
+void PlanKeeper::TakeBack(const PlanKey& key, const std::string& plan_id) {
+  const std::string gate = GateHash(key.Fields());
+  MutexLock lock(mu_);
+  refused_.erase({gate, plan_id});
+}
+
+absl::StatusOr<PlanKeeper::Kept> PlanKeeper::Find(const ModelVersion& version, const PlanKey& key,
+                                                  const std::string& plan_id) const {
+  if (const std::string why = Refusal(key, plan_id); !why.empty()) {
+    return absl::NotFoundError(absl::StrCat("plan ", plan_id, " was quarantined: ", why));
+  }
+  if (cache_ != nullptr) {
+    if (std::optional<PlanRow> row = cache_->FindPlanById(key, plan_id)) {
+      return Revived(row->stored);
+    }
+  }
+  if (std::optional<internal::StoredPlan> pinned = pins_.Read(version, key, plan_id)) {
+    return Revived(*pinned);
+  }
+  return absl::NotFoundError(absl::StrCat("plan ", plan_id, " is not in the cache: ", WhyNot(key)));
+}
+
+PlanKeeper::Rows PlanKeeper::Choose(PlanKey key, const SearchPolicy& policy, bool bodies) const {
+  Rows choice;
+  for (const bool approximate : {false, true}) {
+    if (approximate && !policy.approximate) continue;
+    key.approximate = approximate;
+    bool first = true;  // the one to take among these
+    for (const PlanRow& row : bodies ? cache_->Plans(key) : cache_->PlanHeads(key)) {
+      const v1::Plan& plan = row.stored.plan();
+      if (!Refusal(key, plan.plan_id()).empty()) continue;
+      if (first && Allowed(row.stored, policy)) {
+        if (!choice.fastest || Faster(row, *choice.fastest)) choice.fastest = row;
+        first = false;
+      }
+      if (!choice.baseline && plan.kind() == kBaseline) choice.baseline = row;
+    }
+  }
+  return choice;
+}
+
+absl::StatusOr<PlanKeeper::Best> PlanKeeper::FindBest(PlanKey key,
+                                                      const SearchPolicy& policy) const {
+  if (cache_ == nullptr) return absl::NotFoundError("there is no cache");
+  const Rows choice = Choose(key, policy, /*bodies=*/true);
+  if (!choice.fastest) {
+    return absl::NotFoundError(absl::StrCat("no plan is in the cache: ", WhyNot(key)));
+  }
+  const internal::StoredPlan& best = choice.fastest->stored;
+  if (!choice.baseline) {
+    return absl::NotFoundError(absl::StrCat("plan ", best.plan().plan_id(),
+                                            " is in the cache, but no baseline to go back to"));
+  }
+  const internal::StoredPlan& baseline = choice.baseline->stored;
+  Best found{Revived(best), std::nullopt};
+  if (best.plan().plan_id() != baseline.plan().plan_id()) found.baseline = Revived(baseline);
+  return found;
+}
+
+std::vector<PlanKeeper::Choice> PlanKeeper::FindAll(PlanKey key, const SearchPolicy& policy,
+                                                    size_t most) const {
+  if (cache_ == nullptr) return {};
+  std::vector<PlanRow> rows;
+  for (const bool approximate : {false, true}) {
+    if (approximate && !policy.approximate) continue;
+    key.approximate = approximate;
+    for (PlanRow& row : cache_->Plans(key)) {
+      const std::string& id = row.stored.plan().plan_id();
+      if (!Allowed(row.stored, policy) || !Refusal(key, id).empty()) continue;
+      const auto at = std::upper_bound(rows.begin(), rows.end(), row, Faster);
+      rows.insert(at, std::move(row));
+    }
+  }
+  std::vector<Choice> choices;
+  bool baseline = false;
+  for (const PlanRow& row : rows) {
+    const bool is_baseline = row.stored.plan().kind() == kBaseline;
+    if (is_baseline ? baseline : choices.size() >= most) continue;
+    // Times of other machines' conditions say nothing beside those of these.
+    if (!is_baseline && row.conditions_equal != rows.front().conditions_equal) continue;
+    Kept kept = Revived(row.stored);
+    if (!kept.missing.empty()) continue;
+    baseline |= is_baseline;
+    choices.push_back({std::move(kept.made), is_baseline ? 1 : row.share_of_baseline});
+  }
+  return choices;
+}
+
+std::string PlanKeeper::BestId(PlanKey key, const SearchPolicy& policy) const {
+  if (cache_ == nullptr) return "";
+  const Rows choice = Choose(std::move(key), policy, /*bodies=*/false);
+  if (!choice.fastest || !choice.baseline) return "";
+  const internal::StoredPlan& best = choice.fastest->stored;
+  const bool whole =
+      std::all_of(best.kernel_keys().begin(), best.kernel_keys().end(),
+                  [&](const std::string& kernel) { return cache_->HasKernel(kernel); });
+  return whole ? best.plan().plan_id() : "";
+}
+
+void PlanKeeper::PutBaseline(const PlanKey& key, const PlanSearch::Found& made) {
+  if (cache_ == nullptr) return;
+  PlanKey exact = key;
+  exact.approximate = false;
+  TakeBack(exact, made.plan.plan_id());
+  const std::optional<PlanRow> before = cache_->FindPlan(exact);
+  const bool first = !before.has_value() || !before->conditions_equal;
+  // Again, it would be without what its steps cost.
+  const std::optional<PlanRow> same = cache_->FindPlanById(exact, made.plan.plan_id());
+  if (same.has_value() && same->conditions_equal) return;
+  PlanRow row;
+  row.stored = Stored(made, {});
+  row.incumbent = first;
+  row.compared_with = "kernels";
+  cache_->PutPlan(exact, row);
+}
+
+absl::Status PlanKeeper::PutVerified(const ModelVersion& version, const PlanKey& key,
+                                     const Kept& kept, bool pinned) {
+  TakeBack(key, kept.made->plan.plan_id());
+  if (pinned) {
+    if (absl::Status s = Pin(version, key, *kept.made, kept.costs); !s.ok()) return s;
+  }
+  if (cache_ == nullptr) return absl::OkStatus();
+  if (auto row = cache_->FindPlanById(key, kept.made->plan.plan_id())) {
+    row->stored = Stored(*kept.made, kept.costs);
+    cache_->PutPlan(key, *row);
+  }
+  return absl::OkStatus();
+}
+
+void PlanKeeper::Quarantine(const ModelVersion& version, const PlanKey& key,
+                            const std::string& plan_id, const absl::Status& verdict) {
+  const std::string why = absl::StrCat("verified again and wrong: ", verdict.message());
+  {
+    const std::string gate = GateHash(key.Fields());
+    MutexLock lock(mu_);
+    refused_[{gate, plan_id}] = why;
+  }
+  // Its kernels were kept when they were compiled: the next start would take it for verified.
+  pins_.Remove(version, plan_id);
+  absl::Status quarantined =
+      cache_ == nullptr ? absl::OkStatus() : cache_->QuarantinePlan(key, plan_id, why);
+  LogWarn("a stored plan was quarantined",
+          {{"model", version.name()},
+           {"version", version.version()},
+           {"plan", plan_id},
+           {"why", why},
+           {"in_the_cache", quarantined.ok() ? "OK" : quarantined.ToString()}});
+}
+
+void PlanKeeper::PutFound(const PlanKey& key, const PlanSearch::Found& made,
+                          const std::string& from, double ratio) {
+  if (cache_ == nullptr) return;
+  double share = ratio;
+  for (const bool approximate : {key.approximate, false}) {
+    PlanKey at = key;
+    at.approximate = approximate;
+    const std::optional<PlanRow> begun = cache_->FindPlanById(at, from);
+    if (!begun.has_value()) continue;
+    share *= begun->share_of_baseline;
+    break;
+  }
+  TakeBack(key, made.plan.plan_id());
+  const std::optional<PlanRow> before = cache_->FindPlan(key);
+  PlanRow row;
+  row.stored = Stored(made, {});
+  row.share_of_baseline = row.low = row.high = share;
+  // Of a box the full range's plan may be slower than its baseline.
+  row.incumbent =
+      !before.has_value() || !before->conditions_equal || share < before->share_of_baseline;
+  row.compared_with = "whole plan";
+  cache_->PutPlan(key, row);
+}
+
+void PlanKeeper::PutCosts(const PlanKey& key, const std::string& plan_id,
+                          const std::vector<v1::PlanCost>& costs) {
+  if (cache_ == nullptr) return;
+  std::optional<PlanRow> row = cache_->FindPlanById(key, plan_id);
+  if (!row.has_value() || !row->conditions_equal) return;
+  row->stored.clear_costs();
+  for (const v1::PlanCost& cost : costs) *row->stored.add_costs() = cost;
+  cache_->PutPlan(key, *row);
+}
+
+bool PlanKeeper::SearchEnded(const PlanKey& key, const SearchPolicy& policy) const {
+  return cache_ != nullptr && cache_->FindSearch(key, policy.ToProto()).has_value();
+}
+
+void PlanKeeper::PutSearch(const PlanKey& key, const SearchPolicy& policy,
+                           const SearchState& state) {
+  if (cache_ == nullptr) return;
+  cache_->PutSearch(key, policy.ToProto(), state);
+  cache_->Flush(kMostWait).IgnoreError();  // else it is made again
+}
+
+absl::Status PlanKeeper::Pin(const ModelVersion& version, const PlanKey& key,
+                             const PlanSearch::Found& made,
+                             const std::vector<v1::PlanCost>& costs) {
+  return pins_.Write(version, key, Stored(made, costs));
+}
+
+}  // namespace athanor

@@ -1,0 +1,86 @@
+#include "server/memory/server_ledger.h"
+
+#include <unistd.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+
+namespace {
+
+HeldKind KindOf(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kPrepared:
+      return HeldKind::kPrepared;
+    case MemoryKind::kArena:
+      return HeldKind::kArenas;
+    case MemoryKind::kScratch:
+      return HeldKind::kScratch;
+  }
+  return HeldKind::kScratch;
+}
+
+// What comes and goes with models, and not with each request.
+bool IsOfModels(HeldKind kind) {
+  return kind == HeldKind::kParameters || kind == HeldKind::kPrepared || kind == HeldKind::kUploads;
+}
+
+}  // namespace
+
+absl::string_view HeldKindName(HeldKind kind) {
+  static constexpr absl::string_view kNames[kHeldKinds] = {"parameters", "prepared", "arenas",
+                                                           "scratch",    "uploads",  "requests"};
+  return kNames[static_cast<int>(kind)];
+}
+
+absl::Status ServerLedger::Hold(HeldKind kind, int64_t bytes, absl::string_view what) {
+  int64_t held = used_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > limit_ - held) {
+      if (refused_) refused_();
+      return absl::ResourceExhaustedError(absl::StrCat(
+          what, ": needs ", bytes, " bytes for ", HeldKindName(kind), ", ", held,
+          " of the limit of ", limit_, " bytes (--memory_limit) are held: ", Describe()));
+    }
+  } while (!used_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
+  by_kind_[static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+void ServerLedger::Drop(HeldKind kind, int64_t bytes) {
+  by_kind_[static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
+  used_.fetch_sub(bytes, std::memory_order_relaxed);
+  if (freed_ && IsOfModels(kind)) freed_(bytes);
+}
+
+absl::StatusOr<ServerLedger::Reservation> ServerLedger::Reserve(HeldKind kind, int64_t bytes,
+                                                                absl::string_view what) {
+  if (absl::Status s = Hold(kind, bytes, what); !s.ok()) return s;
+  Reservation reservation;
+  reservation.ledger_ = this;
+  reservation.kind_ = kind;
+  reservation.bytes_ = bytes;
+  return reservation;
+}
+
+absl::Status ServerLedger::Reserve(MemoryKind kind, int64_t bytes) {
+  return Hold(KindOf(kind), bytes, "plan");
+}
+
+void ServerLedger::Release(MemoryKind kind, int64_t bytes) { Drop(KindOf(kind), bytes); }
+
+std::string ServerLedger::Describe() const {
+  std::string text;
+  for (int i = 0; i < kHeldKinds; ++i) {
+    const auto kind = static_cast<HeldKind>(i);
+    absl::StrAppend(&text, i == 0 ? "" : ", ", HeldKindName(kind), " ", used(kind));
+  }
+  return text;
+}
+
+int64_t MachineMemoryBytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace athanor

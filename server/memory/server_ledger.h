@@ -1,0 +1,98 @@
+// What the server holds in memory, by kind, under one limit: a reservation is made before memory is
+// taken, and refused before the machine runs out. The runtime's allocations go through it too.
+//
+//   ServerLedger ledger(int64_t{8} << 30);
+//   absl::StatusOr<ServerLedger::Reservation> r =
+//       ledger.Reserve(HeldKind::kArenas, bytes, "model digits");
+//
+// Thread-safe; reserving is one atomic addition. The ledger outlives its reservations.
+#ifndef ATHANOR_SERVER_MEMORY_SERVER_LEDGER_H_
+#define ATHANOR_SERVER_MEMORY_SERVER_LEDGER_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/memory_ledger.h"
+
+namespace athanor {
+
+enum class HeldKind : uint8_t { kParameters, kPrepared, kArenas, kScratch, kUploads, kRequests };
+inline constexpr int kHeldKinds = 6;
+absl::string_view HeldKindName(HeldKind kind);
+
+class ServerLedger final : public MemoryLedger {
+ public:
+  // Gives its bytes back when destroyed.
+  class Reservation {
+   public:
+    Reservation() = default;
+    Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+    Reservation& operator=(Reservation&& other) noexcept {
+      std::swap(ledger_, other.ledger_);
+      std::swap(kind_, other.kind_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Reservation() {
+      if (ledger_ != nullptr) ledger_->Drop(kind_, bytes_);
+    }
+    int64_t bytes() const { return bytes_; }
+
+   private:
+    friend class ServerLedger;
+    ServerLedger* ledger_ = nullptr;
+    HeldKind kind_ = HeldKind::kParameters;
+    int64_t bytes_ = 0;
+  };
+
+  // Told the bytes of each reservation of a model or an upload that is dropped, by whichever thread
+  // drops it: short, thread-safe, and valid as long as the ledger.
+  using Freed = std::function<void(int64_t bytes)>;
+  // Told of each reservation that is refused, in the same way.
+  using Refused = std::function<void()>;
+
+  explicit ServerLedger(int64_t limit, Freed freed = nullptr, Refused refused = nullptr)
+      : limit_(limit), freed_(std::move(freed)), refused_(std::move(refused)) {}
+  ServerLedger(const ServerLedger&) = delete;
+  ServerLedger& operator=(const ServerLedger&) = delete;
+
+  // RESOURCE_EXHAUSTED says what is needed for `what`, what is held and the limit.
+  // REQUIRES: bytes >= 0
+  absl::StatusOr<Reservation> Reserve(HeldKind kind, int64_t bytes, absl::string_view what);
+
+  // For the runtime.
+  absl::Status Reserve(MemoryKind kind, int64_t bytes) override;
+  void Release(MemoryKind kind, int64_t bytes) override;
+
+  int64_t limit() const { return limit_; }
+  int64_t used() const { return used_.load(std::memory_order_relaxed); }
+  int64_t used(HeldKind kind) const {
+    return by_kind_[static_cast<int>(kind)].load(std::memory_order_relaxed);
+  }
+  // "parameters 10, prepared 0, ..." for messages and logs.
+  std::string Describe() const;
+
+ private:
+  absl::Status Hold(HeldKind kind, int64_t bytes, absl::string_view what);
+  void Drop(HeldKind kind, int64_t bytes);
+
+  const int64_t limit_;
+  const Freed freed_;
+  const Refused refused_;
+  std::atomic<int64_t> used_{0};
+  std::array<std::atomic<int64_t>, kHeldKinds> by_kind_{};
+};
+
+// Bytes of memory in this machine.
+int64_t MachineMemoryBytes();
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_MEMORY_SERVER_LEDGER_H_

@@ -1,0 +1,232 @@
+// Which plans the versions of the registry have: what serves, what is kept, what is pinned.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/ir/value/message.h"
+#include "server/base/log.h"
+#include "server/models/registry.h"
+
+namespace athanor {
+namespace {
+
+absl::Status NotServed(const ModelVersion& version) {
+  return absl::AbortedError(
+      absl::StrCat(version.Describe(), " was deleted or pinned while the plan was loaded"));
+}
+
+}  // namespace
+
+absl::Status Registry::StorePlans(const ModelVersion& version, const std::string& pinned) {
+  std::vector<VersionPlanRow> rows;
+  bool named = pinned.empty();
+  for (const KeptPlans::Kept& kept : version.kept().all()) {
+    const std::string& id = kept.info.plan_id();
+    named |= id == pinned;
+    rows.push_back({.plan_id = id,
+                    .first = kept.first,
+                    .served = kept.served,
+                    .pinned = id == pinned,
+                    .info = kept.info.SerializeAsString()});
+  }
+  // A pin stays also where its plan could not be restored, with what a later start needs to find
+  // it.
+  if (!named) {
+    VersionPlanRow row{.plan_id = pinned};
+    for (const VersionPlanRow& stored : version.row().plans) {
+      if (stored.plan_id == pinned) row = stored;
+    }
+    row.pinned = true;
+    rows.push_back(row);
+  }
+  return db_->SetPlans(version.name(), version.version(), rows);
+}
+
+void Registry::NotePlans(const ModelVersion& version) {
+  if (absl::Status s = StorePlans(version, version.pinned_plan()); !s.ok()) {
+    LogError("which plans a version has could not be stored",
+             {{"model", version.name()}, {"version", version.version()}, {"error", s.message()}});
+  }
+}
+
+std::optional<NameRow> Registry::TakeOver(const ModelVersion& version) {
+  std::optional<NameRow> changed;
+  {
+    MutexLock lock(mu_);
+    const auto it = names_.find(version.name());
+    if (it == names_.end()) return std::nullopt;  // deleted meanwhile
+    const Name& name = it->second;
+    const bool newer = version.version() > std::max(name.row.serving, name.row.rolled_back);
+    const bool known = name.versions.contains(version.version());
+    if (!known || (!newer && name.row.serving != 0)) return std::nullopt;
+    changed = name.row;
+    changed->serving = version.version();
+  }
+  if (absl::Status s = db_->SetServing(*changed); !s.ok()) {
+    LogError("which version serves could not be stored",
+             {{"model", version.name()}, {"error", s.message()}});
+  }
+  return changed;
+}
+
+absl::Status Registry::Publish(const std::shared_ptr<ModelVersion>& version,
+                               std::shared_ptr<const ServedPlan> plan) {
+  {
+    MutexLock change(change_mu_);
+    if (!version->pinned_plan().empty() && version->plan() != nullptr) return NotServed(*version);
+    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+    const std::optional<NameRow> changed = TakeOver(*version);
+    // First, so that who waited for it finds it among those kept.
+    version->kept().Add(*plan);
+    if (!version->serving().Set(std::move(plan))) return NotServed(*version);
+    version->metrics().cells.Count(Metric::kPlanSwaps);
+    if (changed.has_value()) {
+      MutexLock lock(mu_);
+      names_[version->name()].row = *changed;
+    }
+    NotePlans(*version);
+  }
+  TellServing(version->name());
+  return absl::OkStatus();
+}
+
+absl::Status Registry::PublishBox(ModelVersion& version,
+                                  const std::shared_ptr<const BucketGrid>& grid, int bucket,
+                                  std::shared_ptr<const ServedPlan> plan) {
+  MutexLock change(change_mu_);
+  if (!version.pinned_plan().empty()) return NotServed(version);
+  if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+  if (!version.plans().Set(grid, bucket, std::move(plan))) {
+    return absl::AbortedError(
+        absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
+  }
+  version.metrics().cells.Count(Metric::kPlanSwaps);
+  return absl::OkStatus();
+}
+
+absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
+                                    std::vector<PlanTable::BoxPlan> boxes) {
+  MutexLock change(change_mu_);
+  for (const PlanTable::BoxPlan& box : boxes) {
+    if (box.plan == nullptr) continue;
+    if (absl::Status s = CheckHeld(version, *box.plan); !s.ok()) return s;
+  }
+  if (version.plans().Replace(std::move(grid), std::move(boxes))) return absl::OkStatus();
+  if (version.plan() == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      version.Describe(), ": a bucket that is none of those asked for was pinned meanwhile"));
+}
+
+absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
+                               std::shared_ptr<const ServedPlan> plan,
+                               std::vector<KeptPlans::Kept> kept) {
+  {
+    MutexLock change(change_mu_);
+    // It may have been deleted, or pinned to another plan, while this one was loaded.
+    const std::string pinned = version->pinned_plan();
+    if (!pinned.empty() && pinned != plan->info.plan_id()) return NotServed(*version);
+    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+    const std::optional<NameRow> changed = TakeOver(*version);
+    version->kept().Restore(std::move(kept));
+    if (!version->serving().Set(std::move(plan))) return NotServed(*version);
+    if (changed.has_value()) {
+      MutexLock lock(mu_);
+      names_[version->name()].row = *changed;
+    }
+  }
+  TellServing(version->name());
+  return absl::OkStatus();
+}
+
+void Registry::Keep(ModelVersion& version, const v1::PlanInfo& info,
+                    std::shared_ptr<const PlanSearch::Found> made) {
+  MutexLock change(change_mu_);
+  const std::shared_ptr<const ServedPlan> serving = version.plan();
+  version.kept().AddFound(info, std::move(made), serving == nullptr ? "" : serving->info.plan_id());
+  NotePlans(version);
+}
+
+absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
+                               const std::string& plan_id, std::shared_ptr<const ServedPlan> plan) {
+  MutexLock change(change_mu_);
+  const std::string has = plan == nullptr ? "" : plan->info.plan_id();
+  if (!plan_id.empty() && has != plan_id) {
+    std::vector<std::string> ids;
+    const v1::Model model = version->ToProto(true);
+    for (const v1::PlanInfo& info : model.plans()) {
+      ids.push_back(Quoted(info.plan_id()));
+    }
+    return absl::NotFoundError(absl::StrCat(version->Describe(), " has no plan ", Quoted(plan_id),
+                                            "; it has ",
+                                            ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
+  }
+  if (plan != nullptr) {
+    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+  }
+  if (absl::Status s = StorePlans(*version, plan_id); !s.ok()) return s;
+  version->SetPinnedPlan(plan_id);
+  // Nothing that was published while `plan` was loaded is lost: it is the latest that is kept.
+  if (plan == nullptr || plan == version->plan()) return absl::OkStatus();
+  if (!version->serving().Set(std::move(plan))) {
+    return absl::NotFoundError(absl::StrCat(version->Describe(), " was deleted"));
+  }
+  version->metrics().cells.Count(Metric::kPlanSwaps);
+  return absl::OkStatus();
+}
+
+absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
+                              int bucket, std::shared_ptr<const ServedPlan> plan) {
+  MutexLock change(change_mu_);
+  const auto others = [&] {
+    return absl::FailedPreconditionError(
+        absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
+  };
+  if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+  const PlanTable::View view = version.plans().view();
+  if (view.grid != grid) return others();
+  std::vector<VersionPlanRow> rows;
+  for (int b = 1; b < static_cast<int>(view.boxes.size()); ++b) {
+    VersionPlanRow row{.plan_id = view.box(b).pinned, .pinned = true, .box = grid->Bytes(b)};
+    if (b == bucket) {
+      row.plan_id = plan->info.plan_id();
+      row.info = plan->info.SerializeAsString();
+    } else if (row.plan_id.empty()) {
+      continue;
+    }
+    // One that was not restored has the row it had.
+    for (const VersionPlanRow& had : version.row().pinned_boxes) {
+      if (b != bucket && had.plan_id == row.plan_id) row.info = had.info;
+    }
+    const std::shared_ptr<KeptPlans>& plans = view.box(b).kept;
+    const auto kept = plans == nullptr ? std::nullopt : plans->Describe(row.plan_id);
+    if (kept.has_value()) row.info = kept->info.SerializeAsString();
+    rows.push_back(std::move(row));
+  }
+  absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), rows);
+  if (!stored.ok()) return stored;
+  if (!version.plans().Pin(grid, bucket, std::move(plan))) return others();
+  version.metrics().cells.Count(Metric::kPlanSwaps);
+  return absl::OkStatus();
+}
+
+absl::Status Registry::UnpinBoxes(ModelVersion& version,
+                                  std::vector<std::shared_ptr<const ServedPlan>> plans) {
+  MutexLock change(change_mu_);
+  for (const std::shared_ptr<const ServedPlan>& plan : plans) {
+    if (plan == nullptr) continue;
+    if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+  }
+  absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), {});
+  if (!stored.ok()) return stored;
+  for (size_t bucket = 1; bucket < plans.size(); ++bucket) {
+    version.plans().Unpin(static_cast<int>(bucket), std::move(plans[bucket]));
+  }
+  version.metrics().cells.Count(Metric::kPlanSwaps);
+  return absl::OkStatus();
+}
+
+}  // namespace athanor

@@ -1,0 +1,378 @@
+#include "server/models/upload.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_join.h"
+#include "compiler/frontend/frontend.h"
+#include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/sha256.h"
+#include "server/base/chunk_bytes.h"
+#include "server/base/search_policy.h"
+#include "server/models/version_batching.h"
+
+namespace athanor {
+namespace {
+
+constexpr size_t kMaxNameBytes = 256;
+constexpr int64_t kDefaultBuckets = 8;  // of an ONNX model for which none are given
+
+absl::Status CheckModelName(const std::string& name) {
+  if (name.empty()) return Invalid("header.name: empty; a model needs a name");
+  if (name.size() > kMaxNameBytes) {
+    return Invalid("header.name: ", name.size(), " bytes; at most ", kMaxNameBytes, " are allowed");
+  }
+  for (unsigned char c : name) {
+    if (c < ' ' || c == 0x7f) {
+      return Invalid("header.name: ", Quoted(name), " holds a control character");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHash(std::string_view what, const std::string& hash) {
+  if (hash.size() == kSha256Bytes) return absl::OkStatus();
+  return Invalid(what, ": ", hash.size(), " bytes; a SHA-256 has ", kSha256Bytes);
+}
+
+absl::Status CheckBatchDim(const std::string& name, const Graph& graph) {
+  if (name.empty()) return absl::OkStatus();
+  std::vector<std::string> dims;
+  for (const Dim& dim : graph.dims) {
+    if (dim.name == name) return absl::OkStatus();
+    dims.push_back(Quoted(dim.name));
+  }
+  return Invalid("header.batch_dim: ", Quoted(name), " is no dim of the graph; ",
+                 dims.empty() ? "it has none" : Cat("its dims: ", absl::StrJoin(dims, ", ")));
+}
+
+}  // namespace
+
+absl::Status CheckSearchBudget(std::string_view what, const std::string& text) {
+  if (text.empty()) return absl::OkStatus();
+  return Prefixed(Cat(what, ": "), ParseSearchBudget(text).status());
+}
+
+absl::Status CheckRuleNames(std::string_view what,
+                            const google::protobuf::RepeatedPtrField<std::string>& names) {
+  for (const std::string& name : names) {
+    // A comma separates them where they are stored.
+    absl::Status s = name.find(',') == std::string::npos && !name.empty()
+                         ? ParseRuleNames(name).status()
+                         : Invalid(Quoted(name), " is no name of a rule or a family of rules");
+    if (!s.ok()) return Prefixed(Cat(what, ": "), s);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBuckets(std::string_view what, const BucketGrid::Ranges& buckets,
+                          const Graph& graph, int64_t max_buckets) {
+  return Prefixed(Cat(what, ": "), BucketGrid::Create(graph, buckets, max_buckets).status());
+}
+
+absl::Status Upload::Take(const v1::UploadModelRequest& message) {
+  using Kind = v1::UploadModelRequest;
+  if (message.kind_case() == Kind::KIND_NOT_SET) {
+    return Invalid("upload message without a kind; expected ", Expected());
+  }
+  if (message.kind_case() == Kind::kHeader) {
+    if (has_header_) return Invalid("a second header; expected ", Expected());
+    return TakeHeader(message.header());
+  }
+  if (!has_header_) {
+    return Invalid(message.has_commit() ? "a commit" : "a chunk", " before the header");
+  }
+  if (message.has_commit()) return Commit();
+  if (message.has_file() && onnx_.has_value()) return onnx_->Take(message.file());
+  if (message.has_chunk() && !onnx_.has_value()) return TakeChunk(message.chunk());
+  return Invalid(message.has_file() ? "a piece of a file" : "a chunk of a tensor",
+                 " in an upload of format ", Quoted(row_.format), "; expected ", Expected());
+}
+
+std::string Upload::Expected() const {
+  if (!has_header_) return "the header";
+  if (onnx_.has_value()) return onnx_->Expected();
+  if (current_ == tensors_.size()) return "the commit";
+  const TensorWriter& writer = *tensors_[current_].writer;
+  return Cat("tensor ", absl::BytesToHexString(writer.hash()), ", offset ", writer.written(),
+             " of ", writer.bytes());
+}
+
+absl::Status Upload::CutOff() const {
+  return Invalid("upload", row_.name.empty() ? "" : Cat(" of model ", Quoted(row_.name)),
+                 " ended before its commit; expected ", Expected());
+}
+
+absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
+  if (absl::Status s = CheckHeader(header); !s.ok()) return s;
+  auto buffers = ledger_->Reserve(HeldKind::kUploads,
+                                  options_.max_chunk_bytes + 2 * int64_t(header.graph().size()),
+                                  "upload of model " + Quoted(header.name()));
+  if (!buffers.ok()) return buffers.status();
+  buffers_ = *std::move(buffers);
+  FillRow(header);
+  if (header.format() == "onnx") {
+    onnx_.emplace(registry_, ledger_, options_);
+    has_header_ = true;
+    return onnx_->Begin(header);
+  }
+  if (absl::Status s = ReadGraph(header); !s.ok()) return s;
+  if (absl::Status s = ReadParameters(); !s.ok()) return s;
+  if (absl::Status s = CheckTensors(header); !s.ok()) return s;
+  if (absl::Status s = BeginTensors(header); !s.ok()) return s;
+  has_header_ = true;
+  return EndTensors();
+}
+
+absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
+  if (absl::Status s = CheckModelName(header.name()); !s.ok()) return s;
+  if (absl::Status s = CheckFormat(header); !s.ok()) return s;
+  const bool onnx = header.format() == "onnx";
+  // A model's own limit is --max_onnx_bytes, and this one that of the message without its tensors.
+  if (!onnx && static_cast<int64_t>(header.graph().size()) > options_.max_graph_bytes) {
+    return absl::ResourceExhaustedError(Cat("header.graph: ", header.graph().size(),
+                                            " bytes; at most ", options_.max_graph_bytes,
+                                            " are taken (--max_graph_bytes)"));
+  }
+  if (!onnx || !header.graph().empty() || !header.graph_sha256().empty()) {
+    if (absl::Status s = CheckHash("header.graph_sha256", header.graph_sha256()); !s.ok()) return s;
+    const std::string found = Sha256Of(header.graph());
+    if (found != header.graph_sha256()) {
+      return Invalid("header.graph_sha256: ", absl::BytesToHexString(header.graph_sha256()),
+                     ", but the graph's bytes have ", absl::BytesToHexString(found));
+    }
+  }
+  if (absl::Status s = CheckRuleNames("header.disable_rules", header.disable_rules()); !s.ok()) {
+    return s;
+  }
+  return CheckSearchBudget("header.search_budget", header.search_budget());
+}
+
+absl::Status Upload::CheckFormat(const v1::UploadHeader& header) const {
+  if (header.format() == "athanor") {
+    const auto only = [](std::string_view field) {
+      return Invalid("header.", field, ": of format \"onnx\" only");
+    };
+    if (!header.files().empty()) return only("files");
+    if (!header.dims().empty()) return only("dims");
+    if (!header.values().empty()) return only("values");
+    if (header.has_random_seed()) return only("random_seed");
+    return absl::OkStatus();
+  }
+  if (header.format() != "onnx") {
+    return Invalid("header.format: ", Quoted(header.format()),
+                   "; there are: \"athanor\", \"onnx\"");
+  }
+  if (header.tensors().empty()) return absl::OkStatus();
+  return Invalid(
+      "header.tensors: of format \"athanor\" only; an ONNX model's are in it or in files");
+}
+
+void Upload::FillRow(const v1::UploadHeader& header) {
+  row_.name = header.name();
+  row_.format = header.format();
+  row_.search_budget = header.search_budget();
+  row_.disable_rules = absl::StrJoin(header.disable_rules(), ",");
+  row_.approximate = header.approximate();
+  row_.deterministic = header.deterministic();
+  row_.batch_dim = header.batch_dim();
+  buckets_ = header.buckets();
+  dry_run_ = header.dry_run();
+}
+
+absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
+  absl::StatusOr<ImportedGraph> graph =
+      ImportGraph(header.graph(), GraphLimitsOf(options_), static_cast<int>(options_.max_nesting));
+  if (!graph.ok()) return graph.status();
+  row_.graph = header.graph();
+  return MakeVersion(*std::move(graph), buckets_);
+}
+
+absl::Status Upload::ReadOnnx() {
+  absl::StatusOr<OnnxUpload::Imported> imported = onnx_->Import(cancelled_, &refusals_);
+  if (!imported.ok()) return imported.status();
+  row_.graph = GraphToProto(imported->graph).SerializeAsString();
+  // As the next start reads it: what that would refuse is refused now.
+  absl::StatusOr<ImportedGraph> stored =
+      ImportGraph(row_.graph, GraphLimitsOf(options_), static_cast<int>(options_.max_nesting));
+  if (!stored.ok()) return Prefixed("as it would be stored: ", stored.status());
+  ImportedGraph& graph = *stored;
+  v1::Model notes;
+  notes.mutable_notes()->Assign(imported->notes.begin(), imported->notes.end());
+  row_.notes = notes.SerializeAsString();
+  const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);
+  const BucketGrid::Ranges buckets = buckets_.empty() ? DefaultRanges(graph.graph, most) : buckets_;
+  if (absl::Status s = MakeVersion(std::move(graph), buckets); !s.ok()) return s;
+  return ReadParameters();
+}
+
+absl::Status Upload::MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& buckets) {
+  v1::UploadHeader stored;
+  *stored.mutable_buckets() = buckets;
+  row_.buckets = stored.SerializeAsString();
+  absl::Status s = CheckBuckets("header.buckets", buckets, graph.graph, options_.max_buckets);
+  if (s.ok()) s = CheckBatchDim(row_.batch_dim, graph.graph);
+  if (!s.ok()) return s;
+  VersionRow row = row_;
+  row.deterministic |= options_.deterministic;  // while the flag is given, it is not stored
+  absl::StatusOr<std::shared_ptr<ModelVersion>> version =
+      ModelVersion::Create(std::move(row), std::move(graph), BatchLimitsOf(options_));
+  if (!version.ok()) return version.status();
+  pending_ = *std::move(version);
+  return absl::OkStatus();
+}
+
+absl::Status Upload::ReadParameters() {
+  const Graph& graph = pending_->graph();
+  const std::vector<NodeId> ids = graph.ParameterIds();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Node& node = graph.node(ids[i]);
+    int64_t bytes = DTypeBytes(node.type.dtype);
+    for (const Expr& size : node.type.shape) {
+      const std::optional<int64_t> n = size.constant();
+      if (!n.has_value() || __builtin_mul_overflow(bytes, *n, &bytes)) {
+        return Invalid("parameter ", Quoted(node.name), ": its shape must be of fixed sizes");
+      }
+    }
+    const std::string& hash = pending_->parameter_hashes()[i];
+    auto [it, added] = parameters_.emplace(hash, bytes);
+    if (!added && it->second != bytes) {
+      return Invalid("parameter ", Quoted(node.name), ": has ", bytes,
+                     " bytes, but shares the hash ", absl::BytesToHexString(hash), " with one of ",
+                     it->second, " bytes");
+    }
+    if (added) row_.tensors.push_back({hash, bytes});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
+  absl::flat_hash_set<std::string> sent;
+  for (const v1::TensorInfo& tensor : header.tensors()) {
+    if (absl::Status s = CheckHash("header.tensors.hash", tensor.hash()); !s.ok()) return s;
+    const std::string what = "header.tensors: tensor " + absl::BytesToHexString(tensor.hash());
+    auto parameter = parameters_.find(tensor.hash());
+    if (parameter == parameters_.end()) return Invalid(what, ": no parameter of the graph has it");
+    if (!sent.insert(tensor.hash()).second) return Invalid(what, ": listed twice");
+    if (tensor.bytes() != parameter->second) {
+      return Invalid(what, ": announced with ", tensor.bytes(), " bytes; its parameter has ",
+                     parameter->second);
+    }
+    if (tensor.bytes() > options_.max_tensor_bytes) {
+      return absl::ResourceExhaustedError(Cat(what, ": ", tensor.bytes(), " bytes; at most ",
+                                              options_.max_tensor_bytes,
+                                              " are taken (--max_tensor_bytes)"));
+    }
+  }
+  std::vector<std::string> held;
+  for (const TensorRow& tensor : row_.tensors) {
+    if (!sent.contains(tensor.hash)) held.push_back(tensor.hash);
+  }
+  if (absl::Status s = CheckProofs(header, held); !s.ok()) return s;
+  absl::StatusOr<Registry::Pins> pins = registry_->Pin(held);
+  if (!pins.ok()) return pins.status();
+  pins_ = *std::move(pins);
+  for (const std::string& hash : held) {
+    const int64_t bytes = registry_->TensorBytes(hash);
+    if (bytes == parameters_[hash]) continue;
+    if (bytes < 0) return Registry::NeitherSentNorProved(hash);  // found damaged since
+    return Invalid("tensor ", absl::BytesToHexString(hash), ": held with ", bytes,
+                   " bytes; its parameter has ", parameters_[hash]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::CheckProofs(const v1::UploadHeader& header,
+                                 absl::Span<const std::string> hashes) {
+  const bool good = registry_->challenges().Take(header.nonce(), Challenges::Clock::now());
+  absl::flat_hash_map<std::string, std::string> proofs;
+  for (const v1::TensorProof& proof : header.proofs()) proofs[proof.hash()] = proof.proof();
+  for (const std::string& hash : hashes) {
+    if (!registry_->Proves(header.nonce(), hash, proofs[hash]) || !good) {
+      return Registry::NeitherSentNorProved(hash);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::BeginTensors(const v1::UploadHeader& header) {
+  for (const v1::TensorInfo& info : header.tensors()) {
+    Tensor tensor;
+    auto reservation = ledger_->Reserve(
+        HeldKind::kParameters, info.bytes(),
+        Cat("model ", Quoted(header.name()), ", tensor ", absl::BytesToHexString(info.hash())));
+    if (!reservation.ok()) return reservation.status();
+    tensor.reservation = *std::move(reservation);
+    tensor.writer = registry_->tensors().Begin(info.hash(), info.bytes());
+    tensors_.push_back(std::move(tensor));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Upload::CheckChunk(const v1::TensorChunk& chunk) const {
+  const std::string got =
+      Cat("chunk of tensor ", absl::BytesToHexString(chunk.hash()), " at offset ", chunk.offset());
+  if (current_ == tensors_.size()) return Invalid(got, "; expected ", Expected());
+  const TensorWriter& writer = *tensors_[current_].writer;
+  if (chunk.hash() != writer.hash() || chunk.offset() != writer.written()) {
+    return Invalid(got, "; expected ", Expected());
+  }
+  return CheckChunkBytes(got, static_cast<int64_t>(chunk.data().size()), options_.max_chunk_bytes,
+                         {"tensor", writer.bytes(), writer.written()});
+}
+
+absl::Status Upload::TakeChunk(const v1::TensorChunk& chunk) {
+  if (absl::Status s = CheckChunk(chunk); !s.ok()) return s;
+  if (absl::Status s = tensors_[current_].writer->Append(chunk.data()); !s.ok()) return s;
+  return EndTensors();
+}
+
+absl::Status Upload::EndTensors() {
+  for (; current_ < tensors_.size(); ++current_) {
+    TensorWriter& writer = *tensors_[current_].writer;
+    if (writer.written() < writer.bytes()) break;
+    if (absl::Status s = writer.Verify(); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Registry::NewTensor>> Upload::NewTensors() {
+  if (onnx_.has_value()) return onnx_->Tensors();
+  std::vector<Registry::NewTensor> published;
+  for (Tensor& tensor : tensors_) {
+    if (auto held = registry_->Pin({tensor.writer->hash()}); held.ok()) {
+      tensor.held = *std::move(held);
+      continue;
+    }
+    if (absl::Status s = tensor.writer->Sync(); !s.ok()) return s;
+    published.push_back({.hash = tensor.writer->hash(),
+                         .reservation = std::move(tensor.reservation),
+                         .writer = tensor.writer.get(),
+                         .seal = tensor.writer->seal()});
+  }
+  return published;
+}
+
+absl::Status Upload::Commit() {
+  if (current_ < tensors_.size() || (onnx_.has_value() && !onnx_->complete())) {
+    return Invalid("commit before the end; expected ", Expected());
+  }
+  if (onnx_.has_value()) {
+    if (absl::Status s = ReadOnnx(); !s.ok()) return s;
+  }
+  if (dry_run_) {
+    version_ = pending_;
+    return absl::OkStatus();
+  }
+  auto tensors = NewTensors();
+  if (!tensors.ok()) return tensors.status();
+  absl::Status added = registry_->Add(row_, pending_, *std::move(tensors));
+  if (!added.ok()) return added;
+  version_ = pending_;
+  return absl::OkStatus();
+}
+
+}  // namespace athanor

@@ -1,0 +1,206 @@
+#include "server/net/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <ctime>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace athanor {
+namespace {
+
+template <typename T, void (*kFree)(T*)>
+struct Freed {
+  void operator()(T* t) const { kFree(t); }
+};
+using OwnedCert = std::unique_ptr<X509, Freed<X509, X509_free>>;
+using OwnedKey = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
+using OwnedBio = std::unique_ptr<BIO, Freed<BIO, BIO_free_all>>;
+
+template <typename... T>
+absl::Status Wrong(absl::string_view flag, absl::string_view file, const T&... what) {
+  ERR_clear_error();
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": '", file, "' ", what...));
+}
+
+absl::StatusOr<std::string> ReadFile(absl::string_view flag, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // Of a directory too a file can be opened; reading it fails.
+  if (!file || !(text << file.rdbuf())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": cannot read '", path, "'; give a PEM file that is not empty"));
+  }
+  std::string pem = std::move(text).str();
+  if (pem.size() > size_t{std::numeric_limits<int>::max()}) {
+    return Wrong(flag, path, "has ", pem.size(), " bytes; give a PEM file");
+  }
+  return pem;
+}
+
+OwnedBio BioOf(const std::string& pem) {
+  return OwnedBio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+// Why OpenSSL's latest call failed.
+std::string LatestReason() {
+  const char* reason = ERR_reason_error_string(ERR_peek_last_error());
+  return reason == nullptr ? "unknown" : reason;
+}
+
+// For every key that is encrypted: it is noted that somebody would have been asked.
+int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* asked) {
+  *static_cast<bool*>(asked) = true;
+  return -1;
+}
+
+std::string TimeText(const ASN1_TIME* time) {
+  std::tm t{};
+  if (ASN1_TIME_to_tm(time, &t) != 1) return "an unknown time";
+  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02dZ", t.tm_year + 1900, t.tm_mon + 1,
+                         t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec);
+}
+
+std::string NowText() {
+  const std::unique_ptr<ASN1_TIME, Freed<ASN1_TIME, ASN1_TIME_free>> now(
+      ASN1_TIME_set(nullptr, std::time(nullptr)));
+  return TimeText(now.get());
+}
+
+// The certificates of a chain, the server's own first.
+absl::StatusOr<std::vector<OwnedCert>> ReadChain(const std::string& pem, const std::string& file) {
+  constexpr absl::string_view kFlag = "--tls_cert";
+  const OwnedBio bio = BioOf(pem);
+  std::vector<OwnedCert> chain;
+  bool asked = false;
+  while (OwnedCert cert{PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, &asked)}) {
+    chain.push_back(std::move(cert));
+  }
+  const unsigned long error = ERR_peek_last_error();
+  const bool at_end =
+      ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
+  if (chain.empty()) return Wrong(kFlag, file, "holds no certificate chain (PEM)");
+  if (!at_end) {
+    return Wrong(kFlag, file, "is damaged after its certificate ", chain.size(), ": ",
+                 LatestReason());
+  }
+  ERR_clear_error();
+  return chain;
+}
+
+absl::Status CheckTimes(const std::vector<OwnedCert>& chain, const std::string& file) {
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const ASN1_TIME* from = X509_get0_notBefore(chain[i].get());
+    const ASN1_TIME* until = X509_get0_notAfter(chain[i].get());
+    const bool early = X509_cmp_current_time(from) >= 0, late = X509_cmp_current_time(until) <= 0;
+    if (!early && !late) continue;
+    return Wrong("--tls_cert", file,
+                 chain.size() == 1 ? "" : absl::StrCat("(certificate ", i + 1, " of its chain) "),
+                 late ? "has expired" : "is not valid yet", ": it is valid from ", TimeText(from),
+                 " to ", TimeText(until), ", and it is ", NowText());
+  }
+  return absl::OkStatus();
+}
+
+std::string FirstToExpire(const std::vector<OwnedCert>& chain) {
+  const ASN1_TIME* first = X509_get0_notAfter(chain[0].get());
+  for (const OwnedCert& cert : chain) {
+    const ASN1_TIME* until = X509_get0_notAfter(cert.get());
+    if (ASN1_TIME_compare(until, first) < 0) first = until;
+  }
+  return TimeText(first);
+}
+
+absl::StatusOr<OwnedKey> ReadKey(const std::string& pem, const std::string& file) {
+  constexpr absl::string_view kFlag = "--tls_key";
+  const OwnedBio bio = BioOf(pem);
+  bool asked = false;
+  OwnedKey key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassphrase, &asked));
+  if (key != nullptr) return key;
+  if (asked) {
+    return Wrong(kFlag, file, "is encrypted; give a key without a passphrase (\"openssl pkey -in ",
+                 file, " -out KEY\" makes one), readable by the server's user alone");
+  }
+  return Wrong(kFlag, file, "holds no private key (PEM)");
+}
+
+absl::Status MakeContext(const std::vector<OwnedCert>& chain, EVP_PKEY* key,
+                         const std::string& cert_file, const std::string& key_file,
+                         TlsCertificate::Loaded* loaded) {
+  loaded->context.reset(SSL_CTX_new(TLS_server_method()));
+  SSL_CTX* context = loaded->context.get();
+  if (context == nullptr) return absl::ResourceExhaustedError("--tls_cert: no memory for TLS");
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  if (SSL_CTX_use_certificate(context, chain[0].get()) != 1) {
+    return Wrong("--tls_cert", cert_file, "cannot be used: ", LatestReason());
+  }
+  for (size_t i = 1; i < chain.size(); ++i) {
+    if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1) {
+      return Wrong("--tls_cert", cert_file, "(certificate ", i + 1,
+                   " of its chain) cannot be used: ", LatestReason());
+    }
+  }
+  if (X509_check_private_key(chain[0].get(), key) != 1) {
+    return Wrong("--tls_key", key_file, "is not the key of the certificate in '", cert_file,
+                 "' (--tls_cert)");
+  }
+  if (SSL_CTX_use_PrivateKey(context, key) != 1) {
+    return Wrong("--tls_key", key_file, "cannot be used: ", LatestReason());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const TlsCertificate::Loaded>> LoadFiles(
+    const std::string& cert_file, const std::string& key_file) {
+  auto loaded = std::make_shared<TlsCertificate::Loaded>();
+  absl::StatusOr<std::string> cert = ReadFile("--tls_cert", cert_file);
+  if (!cert.ok()) return cert.status();
+  absl::StatusOr<std::string> key_pem = ReadFile("--tls_key", key_file);
+  if (!key_pem.ok()) return key_pem.status();
+  ERR_clear_error();
+  absl::StatusOr<std::vector<OwnedCert>> chain = ReadChain(*cert, cert_file);
+  if (!chain.ok()) return chain.status();
+  absl::StatusOr<OwnedKey> key = ReadKey(*key_pem, key_file);
+  if (!key.ok()) return key.status();
+  absl::Status s = MakeContext(*chain, key->get(), cert_file, key_file, loaded.get());
+  if (s.ok()) s = CheckTimes(*chain, cert_file);
+  if (!s.ok()) return s;
+  loaded->valid_until = FirstToExpire(*chain);
+  loaded->chain = *std::move(cert);
+  loaded->key = *std::move(key_pem);
+  return loaded;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TlsCertificate>> TlsCertificate::Load(std::string cert_file,
+                                                                     std::string key_file) {
+  std::shared_ptr<TlsCertificate> tls(
+      new TlsCertificate(std::move(cert_file), std::move(key_file)));
+  if (absl::Status s = tls->Reload(); !s.ok()) return s;
+  return tls;
+}
+
+absl::Status TlsCertificate::Reload() {
+  absl::StatusOr<std::shared_ptr<const Loaded>> loaded = LoadFiles(cert_file_, key_file_);
+  if (!loaded.ok()) return loaded.status();
+  MutexLock lock(mu_);
+  loaded_ = *std::move(loaded);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const TlsCertificate::Loaded> TlsCertificate::Now() const {
+  MutexLock lock(mu_);
+  return loaded_;
+}
+
+}  // namespace athanor

@@ -1,0 +1,54 @@
+// The certificate that clients of both listeners see. It is read and checked here once more than
+// gRPC does: with connections that others accept, gRPC finds a wrong one only when the first client
+// comes.
+//
+//   std::shared_ptr<TlsCertificate> tls = TlsCertificate::Load("cert.pem", "key.pem").value();
+//   SSL* connection = SSL_new(tls->Now()->context.get());
+//   absl::Status s = tls->Reload();  // who connects from here on sees what the files hold now
+//
+// Thread-safe.
+#ifndef ATHANOR_SERVER_NET_TLS_H_
+#define ATHANOR_SERVER_NET_TLS_H_
+
+#include <openssl/ssl.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/bazel/libs/mutex.h"
+
+namespace athanor {
+
+class TlsCertificate {
+ public:
+  // What the files held at one time.
+  struct Loaded {
+    std::string chain, key;  // PEM
+    std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{nullptr, &SSL_CTX_free};
+    std::string valid_until;  // "2027-01-31T12:00:00Z": the first of the chain to expire
+  };
+
+  // Of PEM files: a chain and its key. INVALID_ARGUMENT names the flag and the file: what cannot be
+  // read, holds none, is encrypted (nobody is asked for a passphrase), has expired, is not valid
+  // yet, or does not belong together.
+  static absl::StatusOr<std::shared_ptr<TlsCertificate>> Load(std::string cert_file,
+                                                              std::string key_file);
+
+  // Reads the files again. Where they are wrong, what was read before stays.
+  absl::Status Reload();
+  std::shared_ptr<const Loaded> Now() const;
+
+ private:
+  TlsCertificate(std::string cert_file, std::string key_file)
+      : cert_file_(std::move(cert_file)), key_file_(std::move(key_file)) {}
+
+  const std::string cert_file_, key_file_;
+  mutable Mutex mu_;
+  std::shared_ptr<const Loaded> loaded_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_NET_TLS_H_

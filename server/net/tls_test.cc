@@ -1,0 +1,109 @@
+#include "server/net/tls.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/net/tls_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+constexpr char kTime[] = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z";
+
+class TlsTest : public testing::Test {
+ protected:
+  std::string ErrorOf(const TestPems& pems) {
+    pems.WriteTo(cert_, key_);
+    return std::string(TlsCertificate::Load(cert_, key_).status().message());
+  }
+
+  const std::string cert_ = testing::TempDir() + "/tls-cert.pem";
+  const std::string key_ = testing::TempDir() + "/tls-key.pem";
+};
+
+TEST_F(TlsTest, WhatIsRightIsTaken) {
+  const TestPems pems = SelfSigned();
+  EXPECT_EQ(ErrorOf(pems), "");
+  const auto tls = TlsCertificate::Load(cert_, key_).value();
+  EXPECT_EQ(tls->Now()->chain, pems.cert);
+  EXPECT_EQ(tls->Now()->key, pems.key);
+  EXPECT_NE(tls->Now()->context, nullptr);
+  EXPECT_THAT(tls->Now()->valid_until, MatchesRegex(kTime));
+  // Whatever stands between the blocks of a chain, and behind it.
+  EXPECT_EQ(ErrorOf({"of the server:\n" + pems.cert + "\n" + SelfSigned(-60, 60).cert + "\n\n",
+                     pems.key}),
+            "");
+  const auto sooner = TlsCertificate::Load(cert_, key_).value();
+  EXPECT_LT(sooner->Now()->valid_until, tls->Now()->valid_until);
+}
+
+TEST_F(TlsTest, FilesThatHoldNoneAreNamed) {
+  const TestPems pems = SelfSigned();
+  EXPECT_EQ(ErrorOf({"no", pems.key}),
+            "--tls_cert: '" + cert_ + "' holds no certificate chain (PEM)");
+  EXPECT_EQ(ErrorOf({pems.key, pems.key}),
+            "--tls_cert: '" + cert_ + "' holds no certificate chain (PEM)");
+  EXPECT_EQ(ErrorOf({pems.cert, "no"}), "--tls_key: '" + key_ + "' holds no private key (PEM)");
+  EXPECT_EQ(ErrorOf({pems.cert, pems.cert}),
+            "--tls_key: '" + key_ + "' holds no private key (PEM)");
+  EXPECT_THAT(ErrorOf({pems.cert, ""}), HasSubstr("--tls_key: cannot read '" + key_ + "'"));
+  const std::string cut = pems.cert.substr(0, pems.cert.size() / 2);
+  EXPECT_THAT(ErrorOf({pems.cert + cut, pems.key}),
+              HasSubstr("is damaged after its certificate 1: "));
+}
+
+// OpenSSL would ask on the terminal, and the server wait for an answer.
+TEST_F(TlsTest, NobodyIsAskedForAPassphrase) {
+  const TestPems pems = SelfSigned();
+  for (const bool pkcs8 : {true, false}) {
+    EXPECT_THAT(ErrorOf({pems.cert, EncryptedKey(pems.key, pkcs8)}),
+                AllOf(HasSubstr("--tls_key: '" + key_ + "' is encrypted"),
+                      HasSubstr("give a key without a passphrase")))
+        << pkcs8;
+  }
+}
+
+TEST_F(TlsTest, TimesAreSaid) {
+  const std::string times =
+      std::string("it is valid from ") + kTime + " to " + kTime + ", and it is " + kTime;
+  EXPECT_THAT(ErrorOf(SelfSigned(-7200, -3600)),
+              MatchesRegex("--tls_cert: '" + cert_ + "' has expired: " + times));
+  EXPECT_THAT(ErrorOf(SelfSigned(3600, 7200)),
+              MatchesRegex("--tls_cert: '" + cert_ + "' is not valid yet: " + times));
+  const TestPems pems = SelfSigned();
+  EXPECT_THAT(ErrorOf({pems.cert + SelfSigned(-7200, -3600).cert, pems.key}),
+              MatchesRegex("--tls_cert: '" + cert_ +
+                           "' \\(certificate 2 of its chain\\) has expired: " + times));
+}
+
+TEST_F(TlsTest, ACertificateAndAnotherKey) {
+  EXPECT_EQ(ErrorOf({SelfSigned().cert, SelfSigned().key}),
+            "--tls_key: '" + key_ + "' is not the key of the certificate in '" + cert_ +
+                "' (--tls_cert)");
+}
+
+TEST_F(TlsTest, WhereTheNewIsWrongTheOldStays) {
+  const TestPems before = SelfSigned(), after = SelfSigned();
+  before.WriteTo(cert_, key_);
+  const auto tls = TlsCertificate::Load(cert_, key_).value();
+  const auto held = tls->Now();
+  SelfSigned(-7200, -3600).WriteTo(cert_, key_);
+  EXPECT_THAT(std::string(tls->Reload().message()), HasSubstr("has expired"));
+  EXPECT_EQ(tls->Now(), held);
+  // One file of two is there already.
+  TestPems{after.cert, before.key}.WriteTo(cert_, key_);
+  EXPECT_THAT(std::string(tls->Reload().message()), HasSubstr("is not the key"));
+  EXPECT_EQ(tls->Now(), held);
+  after.WriteTo(cert_, key_);
+  EXPECT_TRUE(tls->Reload().ok());
+  EXPECT_EQ(tls->Now()->chain, after.cert);
+  EXPECT_EQ(held->chain, before.cert);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,73 @@
+// The boxes into which the ranges given for a version's dims cut its sizes: every size that the
+// dims' bounds allow lies in exactly one.
+//
+//   BucketGrid grid = BucketGrid::Create(graph, header.buckets(), /*max_buckets=*/64).value();
+//   int bucket = grid.Find(dims);             // 1.., or kFullRange where there are no boxes
+//   Graph part = NarrowedTo(graph, grid.box(bucket));
+#ifndef ATHANOR_SERVER_PLANS_BUCKET_GRID_H_
+#define ATHANOR_SERVER_PLANS_BUCKET_GRID_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph/graph.h"
+#include "google/protobuf/repeated_ptr_field.h"
+#include "proto/athanor/v1/model.pb.h"
+
+namespace athanor {
+
+struct DimSpan {
+  int64_t min = 1, max = 1;  // both inside
+  bool operator==(const DimSpan&) const = default;
+};
+using Box = std::vector<DimSpan>;  // in the order of graph.dims
+
+// Immutable.
+class BucketGrid {
+ public:
+  static constexpr int kFullRange = 0;
+
+  using Ranges = google::protobuf::RepeatedPtrField<v1::DimBuckets>;
+  // Boxes are the products of the dims' ranges; a dim that is not given has one, its bounds.
+  // INVALID_ARGUMENT names the dim and what would be right: one that is not the graph's or is given
+  // twice; ranges that are none, inverted, outside the dim's bounds, overlapping, or leave a gap.
+  // RESOURCE_EXHAUSTED: more than `max_buckets` boxes.
+  static absl::StatusOr<BucketGrid> Create(const Graph& graph, const Ranges& buckets,
+                                           int64_t max_buckets);
+
+  // The full range and the boxes; 1 without boxes, also where the only one is the full range.
+  int size() const { return static_cast<int>(boxes_.size()); }
+  const Box& box(int bucket) const { return boxes_[bucket]; }
+  // The box of these sizes; kFullRange where there are no boxes. REQUIRES: sizes in bounds
+  int Find(absl::Span<const int64_t> dims) const;
+  // "b=1..1 s=1..128"
+  std::string Text(int bucket) const;
+  std::vector<v1::DimRange> ToProto(int bucket) const;
+  // A serialised internal.Box, as rows name it.
+  std::string Bytes(int bucket) const;
+  bool operator==(const BucketGrid&) const = default;
+
+ private:
+  BucketGrid() = default;
+
+  std::vector<std::string> names_;  // of dims
+  // By dim: the ranges' upper ends, ascending.
+  std::vector<std::vector<int64_t>> ends_;
+  // The full range, then the products, those of the last dim next to each other.
+  std::vector<Box> boxes_;
+};
+
+// The ranges that dims get where none are given: 1, 2-4, 5-16, ... within the bounds of dims that
+// are more than a factor of 4 wide; of those the widest first, as many as make at most
+// `max_buckets` boxes. Where the widest alone has more ranges, they are wider.
+BucketGrid::Ranges DefaultRanges(const Graph& graph, int64_t max_buckets);
+
+// `graph` for the sizes of `box` alone: its hash is the same, bounds are beside it (DESIGN 6.1).
+Graph NarrowedTo(const Graph& graph, const Box& box);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_PLANS_BUCKET_GRID_H_

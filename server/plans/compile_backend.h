@@ -1,0 +1,89 @@
+// What a compile worker works with: lowering, kernel objects and their checks, searching. One per
+// thread, used by that thread alone but for Interrupt: one that builds, and one that searches as
+// long as there is something to search. What needs no compiler belongs to all of them.
+//
+//   v1::Plan plan = backend->Lower(graph, /*plain=*/false).value();
+//   KernelObject object = backend->CompileKernel(plan, 0).value();
+//   std::shared_ptr<PlanRunner> runner = backends->Load(graph, plan, objects, ...).value();
+//
+// The one that serves is over the tuner process and the kernel store (tuner_backend.h); tests of
+// the server put the reference evaluator in its place.
+#ifndef ATHANOR_SERVER_PLANS_COMPILE_BACKEND_H_
+#define ATHANOR_SERVER_PLANS_COMPILE_BACKEND_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/cache/cache.h"
+#include "compiler/ir/graph/graph.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "proto/athanor/v1/plan.pb.h"
+#include "runtime/memory_ledger.h"
+#include "runtime/prepared_pool.h"
+#include "server/plans/plan_runner.h"
+#include "server/plans/plan_search.h"
+#include "server/storage/tensor_store.h"
+
+namespace athanor {
+
+class CompileBackend {
+ public:
+  virtual ~CompileBackend() = default;
+
+  // The machine that plans are made for; asks a compiler where nobody has asked one yet.
+  // UNIMPLEMENTED: plans are not kept here.
+  virtual absl::StatusOr<internal::TargetReply> Machine() = 0;
+  // The baseline plan for the full range of the dims; `plain`: made the simplest way, each op by
+  // itself, for where a kernel of the other turned out wrong.
+  virtual absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) = 0;
+  // plan.kernels(index) as the runtime loads it. A crash of the compiler costs one more try.
+  virtual absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) = 0;
+  // Kernels against the reference evaluator; those known to have passed are left out.
+  virtual absl::Status Check(const Graph& graph, const v1::Plan& plan,
+                             absl::Span<const KernelObject> objects) = 0;
+  // A plan that a search once found, some of whose kernels were compiled again: compared, whole,
+  // with the baseline and with f64. DATA_LOSS: it is wrong.
+  virtual absl::Status Verify(const Graph& graph, const PlanSearch::Found& plan) = 0;
+  // A search for a plan of `graph` that is faster than `serving`.
+  virtual absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(
+      const Graph& graph, PlanSearch::Found serving, const PlanSearchOptions& options) = 0;
+  // Searches that it holds: one more pushes out another, which then begins again.
+  virtual size_t most_searches() const = 0;
+  // From any thread: what runs ends soon with CANCELLED, and so does what follows until
+  // ClearInterrupt.
+  virtual void Interrupt() = 0;
+  virtual void ClearInterrupt() = 0;
+};
+
+// Makes backends, and does what all of them share. Outlives them and the plans it loads.
+// Thread-safe.
+class CompileBackends {
+ public:
+  virtual ~CompileBackends() = default;
+
+  // Starts no compiler: the first call that needs one does.
+  virtual std::unique_ptr<CompileBackend> New() = 0;
+  // `parameters` are in the order of graph.ParameterIds(). Runs `prepare`; needs no compiler. The
+  // plan accounts for its memory at `ledger`, which outlives it.
+  virtual absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
+      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) = 0;
+  // Where what Load loads for `ledger` shares its prepared weights; null: nowhere.
+  virtual PreparedPool* pool(MemoryLedger* ledger) { return nullptr; }
+  // Names of the rules and of their families.
+  virtual absl::StatusOr<std::vector<std::string>> RuleNames() = 0;
+  // The machine, as far as it is known without a compiler: asked before, or by a server before
+  // this one.
+  virtual std::optional<internal::TargetReply> known_machine() = 0;
+  // Where kernels and plans are kept; null: nowhere.
+  virtual Cache* cache() = 0;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_PLANS_COMPILE_BACKEND_H_

@@ -1,0 +1,68 @@
+// A loaded plan of the runtime's executor, as the server runs plans.
+//
+//   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device, &ledger, &pool,
+//                                      &traffic).value();
+#ifndef ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_H_
+#define ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_H_
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph/graph.h"
+#include "proto/athanor/v1/plan.pb.h"
+#include "runtime/executor.h"
+#include "runtime/size_expr.h"
+#include "server/base/traffic.h"
+#include "server/plans/compile_backend.h"
+#include "server/plans/plan_runner.h"
+#include "server/storage/tensor_store.h"
+
+namespace athanor {
+
+class ExecutorRunner final : public PlanRunner {
+ public:
+  // `device`, `ledger`, `pool` and `traffic` outlive the runner and its contexts. `parameters` are
+  // in the order of graph.ParameterIds(). Prepared weights are shared with the other plans of
+  // `pool`, unless it is null. Runs are counted in `traffic` unless it is null.
+  static absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
+      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
+      MemoryLedger* ledger, PreparedPool* pool, Traffic* traffic);
+
+  absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override;
+  absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
+                   absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
+                   const RunLimits& limits) override;
+  int64_t prepared_bytes() const override { return executable_->fixed_bytes(); }
+  void AddPrepared(Prepared* held) const override;
+  int64_t arena_bytes() const override { return arena_bytes_->load(); }
+  int64_t EstimateMicroseconds(absl::Span<const int64_t> dims) const override;
+
+ private:
+  struct Context;
+
+  // Where the plan's dims, inputs and outputs are among the graph's.
+  absl::Status MatchNames(const Graph& graph, const v1::Plan& plan);
+  absl::Status AddWork(const v1::Plan& plan);
+  std::vector<int64_t> PlanDims(absl::Span<const int64_t> dims) const;
+
+  std::shared_ptr<const Executable> executable_;
+  std::vector<int> dims_, inputs_, outputs_;  // by the plan's order
+  // A step's flops and moved bytes, and how often it runs.
+  struct Work {
+    int flops, bytes;
+    std::vector<int> turns;  // of the loops around it
+  };
+  SizeTable work_sizes_;
+  std::vector<Work> work_;  // by step
+  Traffic* traffic_ = nullptr;
+  // Shared with the contexts, which may outlive the runner.
+  std::shared_ptr<std::atomic<int64_t>> arena_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_H_

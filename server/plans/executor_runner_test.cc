@@ -1,0 +1,92 @@
+#include "server/plans/executor_runner.h"
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/plans/executor_runner_testing.h"
+
+namespace athanor {
+namespace {
+
+using Code = absl::StatusCode;
+
+class ExecutorRunnerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto runner = LoadRowPlan(2, device_.get(), traffic_.get());
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    runner_ = *std::move(runner);
+  }
+
+  absl::Status Run(RowCall& call, const RunLimits& limits = {}) {
+    auto context = runner_->NewContext();
+    if (!context.ok()) return context.status();
+    const int64_t dims[] = {call.rows};
+    const std::string_view inputs[] = {AsBytes(call.x), AsBytes(call.idx)};
+    const RunOutput outputs[] = {{0, call.y.data(), Bytes(call.y)},
+                                 {1, call.g.data(), Bytes(call.g)}};
+    return runner_->Run(**context, dims, inputs, outputs, limits);
+  }
+
+  template <typename T>
+  static int64_t Bytes(const std::vector<T>& v) {
+    return static_cast<int64_t>(v.size() * sizeof(T));
+  }
+  template <typename T>
+  static std::string_view AsBytes(const std::vector<T>& v) {
+    return {reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T)};
+  }
+
+  const std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(2);
+  const std::unique_ptr<Traffic> traffic_ = Traffic::Create().value();
+  std::shared_ptr<PlanRunner> runner_;
+};
+
+TEST_F(ExecutorRunnerTest, RunsThePlan) {
+  RowCall call(5);
+  ASSERT_TRUE(Run(call).ok());
+  EXPECT_TRUE(call.Right(2));
+}
+
+TEST_F(ExecutorRunnerTest, LoadingIsNoRequest) { EXPECT_EQ(traffic_->Read(), TrafficState{}); }
+
+TEST_F(ExecutorRunnerTest, EveryRunIsCountedAndNoneForEver) {
+  RowCall call(5);
+  EXPECT_TRUE(Run(call).ok());
+  EXPECT_EQ(traffic_->Read(), (TrafficState{1, 0}));
+
+  const std::atomic<bool> cancelled = true;
+  EXPECT_EQ(Run(call, {.cancelled = &cancelled}).code(), Code::kCancelled);
+  EXPECT_EQ(traffic_->Read(), (TrafficState{2, 0}));
+
+  EXPECT_EQ(Run(call, {.deadline = std::chrono::steady_clock::now()}).code(),
+            Code::kDeadlineExceeded);
+  EXPECT_EQ(traffic_->Read(), (TrafficState{3, 0}));
+
+  call.idx[2] = kWidth;
+  EXPECT_EQ(Run(call).code(), Code::kInvalidArgument);
+  EXPECT_EQ(traffic_->Read(), (TrafficState{4, 0}));
+}
+
+TEST_F(ExecutorRunnerTest, RunsAtOnceAreCountedOneByOne) {
+  constexpr int kThreads = 4, kRuns = 200;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kRuns; ++i) {
+        RowCall call(3);
+        if (!Run(call).ok() || !call.Right(2)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(traffic_->Read(), (TrafficState{kThreads * kRuns, 0}));
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,39 @@
+#include "server/plans/served_plan.h"
+
+namespace athanor {
+
+absl::Status ContextPool::MakeFirst() {
+  absl::StatusOr<std::unique_ptr<RunContext>> context = runner_->NewContext();
+  if (!context.ok()) return context.status();
+  MutexLock lock(mu_);
+  ++made_;
+  free_.push_back(*std::move(context));
+  return absl::OkStatus();
+}
+
+std::unique_ptr<RunContext> ContextPool::Take() {
+  if (!free_.empty()) {
+    std::unique_ptr<RunContext> context = std::move(free_.back());
+    free_.pop_back();
+    return context;
+  }
+  if (made_ >= max_) return nullptr;
+  // Too little memory for one more is no error: the run waits for a context that exists.
+  absl::StatusOr<std::unique_ptr<RunContext>> context = runner_->NewContext();
+  if (!context.ok()) return nullptr;
+  ++made_;
+  return *std::move(context);
+}
+
+ContextPool::Lease ContextPool::TryAcquire() {
+  MutexLock lock(mu_);
+  std::unique_ptr<RunContext> context = Take();
+  return context == nullptr ? Lease() : Lease(shared_from_this(), std::move(context));
+}
+
+void ContextPool::Return(std::unique_ptr<RunContext> context) {
+  MutexLock lock(mu_);
+  free_.push_back(std::move(context));
+}
+
+}  // namespace athanor

@@ -1,0 +1,40 @@
+// athanor.v1.CompileService: compile jobs. One file per call beside this one.
+#ifndef ATHANOR_SERVER_RPC_COMPILE_COMPILE_SERVICE_H_
+#define ATHANOR_SERVER_RPC_COMPILE_COMPILE_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "proto/athanor/v1/compile.grpc.pb.h"
+#include "server/core/core.h"
+
+namespace athanor {
+
+namespace internal {
+using RawCompile = v1::CompileService;
+using RawCompileService =
+    RawCompile::WithRawCallbackMethod_StartCompile<RawCompile::WithRawCallbackMethod_GetCompileJob<
+        RawCompile::WithRawCallbackMethod_ListCompileJobs<
+            RawCompile::WithRawCallbackMethod_CancelCompileJob<
+                RawCompile::WithRawCallbackMethod_WatchCompileJob<RawCompile::Service>>>>>;
+}  // namespace internal
+
+class CompileService final : public internal::RawCompileService {
+ public:
+  explicit CompileService(ServerCore* core) : core_(*core) {}
+
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+  using Reactor = grpc::ServerUnaryReactor;
+  Reactor* StartCompile(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* GetCompileJob(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ListCompileJobs(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* CancelCompileJob(Context* context, const Bytes* request, Bytes* reply) override;
+  grpc::ServerWriteReactor<Bytes>* WatchCompileJob(Context* context, const Bytes* request) override;
+
+ private:
+  ServerCore& core_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RPC_COMPILE_COMPILE_SERVICE_H_

@@ -1,0 +1,18 @@
+#include "server/rpc/call.h"
+#include "server/rpc/compile/compile_service.h"
+
+namespace athanor {
+
+grpc::ServerUnaryReactor* CompileService::GetCompileJob(Context* context, const Bytes* request,
+                                                        Bytes* reply) {
+  return AnswerUnary<v1::GetCompileJobRequest, v1::CompileJob>(
+      core_, {.name = "GetCompileJob"}, context, request, reply,
+      [this](const v1::GetCompileJobRequest& asked, v1::CompileJob* answer) {
+        auto job = core_.workers().Find(asked.id());
+        if (!job.ok()) return job.status();
+        *answer = (*job)->state();
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace athanor

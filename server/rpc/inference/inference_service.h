@@ -1,0 +1,41 @@
+// The Open Inference Protocol v2 service. One file per call beside this one.
+#ifndef ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_
+#define ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "proto/inference/open_inference_grpc.grpc.pb.h"
+#include "server/core/core.h"
+
+namespace athanor {
+
+namespace internal {
+using RawInference = inference::GRPCInferenceService;
+using RawInferenceService = RawInference::WithRawCallbackMethod_ServerLive<
+    RawInference::WithRawCallbackMethod_ServerReady<RawInference::WithRawCallbackMethod_ModelReady<
+        RawInference::WithRawCallbackMethod_ServerMetadata<
+            RawInference::WithRawCallbackMethod_ModelMetadata<
+                RawInference::WithRawCallbackMethod_ModelInfer<RawInference::Service>>>>>>;
+}  // namespace internal
+
+class InferenceService final : public internal::RawInferenceService {
+ public:
+  explicit InferenceService(ServerCore* core) : core_(*core) {}
+
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+  using Reactor = grpc::ServerUnaryReactor;
+  Reactor* ServerLive(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ServerReady(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ModelReady(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ServerMetadata(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ModelMetadata(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ModelInfer(Context* context, const Bytes* request, Bytes* reply) override;
+
+ private:
+  ServerCore& core_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_

@@ -1,0 +1,62 @@
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/datatype.h"
+#include "server/rpc/call.h"
+#include "server/rpc/inference/inference_service.h"
+
+namespace athanor {
+namespace {
+
+using Reply = inference::ModelMetadataResponse;
+
+void Describe(const std::string& name, const TensorType& type, Reply::TensorMetadata* tensor) {
+  tensor->set_name(name);
+  const DatatypeRow* datatype = DatatypeOf(type.dtype);
+  if (datatype != nullptr) tensor->set_datatype(std::string(datatype->name));
+  for (const Expr& size : type.shape) tensor->add_shape(size.constant().value_or(-1));
+}
+
+absl::Status Fill(ServerCore& core, const inference::ModelMetadataRequest& asked, Reply* answer) {
+  auto found = core.registry().Find(asked.name(), asked.version());
+  if (!found.ok()) return found.status();
+  const ModelVersion& version = **found;
+  if (absl::Status s = version.unusable(); !s.ok()) return s;
+  const Graph& graph = version.graph();
+  answer->set_name(version.name());
+  for (const auto& other : core.registry().List(version.name())) {
+    answer->add_versions(absl::StrCat(other->version()));
+  }
+  answer->set_platform("athanor");
+  for (NodeId id : graph.InputIds()) {
+    Describe(graph.node(id).name, graph.node(id).type, answer->add_inputs());
+  }
+  for (const Output& output : graph.outputs) {
+    Describe(output.name, graph.node(output.node).type, answer->add_outputs());
+  }
+  // The protocol's tensors have no parameters here.
+  const auto add_elements = [&](const auto& tensors, const std::vector<std::string>& elements,
+                                const char* what) {
+    for (size_t i = 0; i < elements.size(); ++i) {
+      if (elements[i].empty()) continue;
+      const std::string& name = tensors.Get(static_cast<int>(i)).name();
+      (*answer->mutable_properties())[absl::StrCat(what, ".", name, ".element")] = elements[i];
+    }
+  };
+  add_elements(answer->inputs(), version.input_elements(), "input");
+  add_elements(answer->outputs(), version.output_elements(), "output");
+  (*answer->mutable_properties())["version"] = absl::StrCat(version.version());
+  (*answer->mutable_properties())["graph_hash"] = version.graph_hash();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* InferenceService::ModelMetadata(Context* context, const Bytes* request,
+                                                          Bytes* reply) {
+  return AnswerUnary<inference::ModelMetadataRequest, Reply>(
+      core_, {.name = "ModelMetadata"}, context, request, reply,
+      [this](const inference::ModelMetadataRequest& asked, Reply* answer) {
+        return Fill(core_, asked, answer);
+      });
+}
+
+}  // namespace athanor

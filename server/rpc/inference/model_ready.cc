@@ -1,0 +1,18 @@
+#include "server/rpc/call.h"
+#include "server/rpc/inference/inference_service.h"
+
+namespace athanor {
+
+grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context, const Bytes* request,
+                                                       Bytes* reply) {
+  return AnswerUnary<inference::ModelReadyRequest, inference::ModelReadyResponse>(
+      core_, {.name = "ModelReady", .while_draining = true}, context, request, reply,
+      [this](const inference::ModelReadyRequest& asked, inference::ModelReadyResponse* answer) {
+        auto version = core_.registry().Find(asked.name(), asked.version());
+        if (!version.ok()) return version.status();
+        answer->set_ready(!core_.draining() && (*version)->plan() != nullptr);
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace athanor

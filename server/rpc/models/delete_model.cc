@@ -1,0 +1,25 @@
+#include "absl/strings/str_cat.h"
+#include "server/base/log.h"
+#include "server/rpc/call.h"
+#include "server/rpc/models/model_service.h"
+
+namespace athanor {
+
+grpc::ServerUnaryReactor* ModelService::DeleteModel(Context* context, const Bytes* request,
+                                                    Bytes* reply) {
+  return AnswerUnary<v1::DeleteModelRequest, v1::DeleteModelResponse>(
+      core_, {.name = "DeleteModel", .uses_disk = true}, context, request, reply,
+      [this](const v1::DeleteModelRequest& asked, v1::DeleteModelResponse* answer) {
+        auto deleted = core_.registry().Delete(asked.name(), asked.version());
+        if (!deleted.ok()) return deleted.status();
+        for (const auto& version : *deleted) {
+          core_.workers().CancelFor(*version);
+          answer->add_versions(absl::StrCat(version->version()));
+          LogInfo("model deleted", {{"model", version->name()}, {"version", version->version()}});
+        }
+        if (!core_.registry().Find(asked.name(), "").ok()) core_.requests().Forget(asked.name());
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace athanor

@@ -1,0 +1,18 @@
+#include "server/rpc/call.h"
+#include "server/rpc/models/model_service.h"
+
+namespace athanor {
+
+grpc::ServerUnaryReactor* ModelService::GetModel(Context* context, const Bytes* request,
+                                                 Bytes* reply) {
+  return AnswerUnary<v1::GetModelRequest, v1::Model>(
+      core_, {.name = "GetModel"}, context, request, reply,
+      [this](const v1::GetModelRequest& asked, v1::Model* answer) {
+        auto version = core_.registry().Find(asked.name(), asked.version());
+        if (!version.ok()) return version.status();
+        *answer = core_.registry().Describe(**version);
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace athanor

@@ -1,0 +1,46 @@
+// athanor.v1.ModelService: upload, look at, delete, choose what serves. One file per call beside
+// this one.
+#ifndef ATHANOR_SERVER_RPC_MODELS_MODEL_SERVICE_H_
+#define ATHANOR_SERVER_RPC_MODELS_MODEL_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "proto/athanor/v1/model.grpc.pb.h"
+#include "server/core/core.h"
+
+namespace athanor {
+
+namespace internal {
+using RawModel = v1::ModelService;
+using RawModelService =
+    RawModel::WithRawCallbackMethod_MissingTensors<RawModel::WithRawCallbackMethod_UploadModel<
+        RawModel::WithRawCallbackMethod_GetModel<RawModel::WithRawCallbackMethod_ListModels<
+            RawModel::WithRawCallbackMethod_DeleteModel<RawModel::WithRawCallbackMethod_PinPlan<
+                RawModel::WithRawCallbackMethod_Rollback<RawModel::WithRawCallbackMethod_GetPlan<
+                    RawModel::WithRawCallbackMethod_GetEGraph<RawModel::Service>>>>>>>>>;
+}  // namespace internal
+
+class ModelService final : public internal::RawModelService {
+ public:
+  explicit ModelService(ServerCore* core) : core_(*core) {}
+
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+  using Reactor = grpc::ServerUnaryReactor;
+  Reactor* MissingTensors(Context* context, const Bytes* request, Bytes* reply) override;
+  grpc::ServerReadReactor<Bytes>* UploadModel(Context* context, Bytes* reply) override;
+  Reactor* GetModel(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* GetPlan(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* GetEGraph(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ListModels(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* DeleteModel(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* PinPlan(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* Rollback(Context* context, const Bytes* request, Bytes* reply) override;
+
+ private:
+  ServerCore& core_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RPC_MODELS_MODEL_SERVICE_H_

@@ -1,0 +1,138 @@
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/log.h"
+#include "server/base/public_status.h"
+#include "server/models/upload.h"
+#include "server/models/version_batching.h"
+#include "server/rpc/call.h"
+#include "server/rpc/chunk_reads.h"
+#include "server/rpc/models/model_service.h"
+
+namespace athanor {
+namespace {
+
+constexpr char kMethod[] = "UploadModel";
+// What clients of this project send and read (model.proto).
+constexpr char kRefusalBytesKey[] = "athanor-max-refusal-bytes";
+constexpr char kRefusalsKey[] = "athanor-refusals-bin";
+constexpr int64_t kMostRefusalBytes = 1 << 20;
+
+// Works on messages on the disk queue, on the commit of a model that is imported on the import
+// queue.
+class UploadCall final : public ChunkReads {
+ public:
+  UploadCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
+      : ChunkReads(core, context, core.disk_queue(), "upload"),
+        reply_bytes_(reply),
+        upload_(&core.registry(), &core.ledger(), core.options(),
+                [context] { return context->IsCancelled(); }) {}
+
+  void OnDone() override {
+    // Removing temporary files is work for the disk queue too.
+    core_.disk_queue().Submit([this] { delete this; });
+  }
+
+ private:
+  void Work(bool ok) override {
+    if (!ok) {
+      End(context_->IsCancelled() ? absl::CancelledError("the upload was cancelled")
+                                  : upload_.CutOff());
+      return;
+    }
+    v1::UploadModelRequest message;
+    ServerLedger::Reservation held;
+    absl::Status status = ParseRequest(core_, bytes_, &message, &held);
+    if (status.ok() && message.has_header()) {
+      const auto& rules = message.header().disable_rules();
+      status = core_.workers().CheckRules("header.disable_rules", {rules.begin(), rules.end()});
+    }
+    if (status.ok() && message.has_commit() && upload_.imports()) {
+      core_.import_queue().Submit([this, message] { Go(upload_.Take(message)); });
+      return;
+    }
+    Go(status.ok() ? upload_.Take(message) : status);
+  }
+
+  // After a message.
+  void Go(const absl::Status& status) {
+    if (!status.ok()) {
+      End(status);
+    } else if (upload_.committed()) {
+      End(Acknowledge());
+    } else {
+      Read();
+    }
+  }
+
+  absl::Status Acknowledge() {
+    const std::shared_ptr<ModelVersion>& version = upload_.version();
+    v1::UploadModelResponse reply;
+    reply.set_name(version->name());
+    if (upload_.dry_run()) {
+      *reply.mutable_model() = version->Interface();
+      *reply.mutable_batching() = reply.model().batching();
+      return Reply(reply);
+    }
+    reply.set_version(absl::StrCat(version->version()));
+    *reply.mutable_batching() = version->batching().ToProto();
+    // The model is stored either way; a job can be started later.
+    auto job = core_.workers().Start(version);
+    if (job.ok()) {
+      reply.set_compile_job_id((*job)->id());
+    } else {
+      version->serving().Fail(job.status());
+    }
+    LogInfo("model uploaded", {{"request", RequestId(*context_)},
+                               {"model", version->name()},
+                               {"version", version->version()},
+                               {"job", reply.compile_job_id()}});
+    LogBatching(*version);
+    *reply.mutable_model() = core_.registry().Describe(*version);
+    return Reply(reply);
+  }
+
+  absl::Status Reply(const v1::UploadModelResponse& reply) {
+    const grpc::Status sent = SerializeReply(reply, reply_bytes_);
+    return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
+  }
+
+  // Where the client asks for them: by default it takes 8 KiB of metadata, more ends the call.
+  void AddRefusals() {
+    const auto asked = context_->client_metadata().find(kRefusalBytesKey);
+    int64_t bytes = 0;
+    if (upload_.refusals().empty() || asked == context_->client_metadata().end() ||
+        !absl::SimpleAtoi(absl::string_view(asked->second.data(), asked->second.size()), &bytes)) {
+      return;
+    }
+    bytes = std::min(bytes, kMostRefusalBytes);
+    const v1::Refusals refusals = RefusalsToProto(upload_.refusals(), bytes);
+    context_->AddTrailingMetadata(kRefusalsKey, refusals.SerializeAsString());
+  }
+
+  std::string WhatIsMissing() const override {
+    return absl::StrCat("; ", upload_.CutOff().message());
+  }
+
+  void End(const absl::Status& status) override {
+    core_.metrics().server().Count(Metric::kUploads, PublicStatus(status).code());
+    AddRefusals();
+    upload_.LetGo();
+    FinishUpload(EndCall(kMethod, *context_, status));
+  }
+
+  grpc::ByteBuffer* const reply_bytes_;
+  Upload upload_;
+};
+
+}  // namespace
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* ModelService::UploadModel(Context* context,
+                                                                     Bytes* reply) {
+  auto* call = new UploadCall(core_, context, reply);
+  call->Begin();
+  return call;
+}
+
+}  // namespace athanor

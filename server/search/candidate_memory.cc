@@ -1,0 +1,132 @@
+#include "server/search/candidate_memory.h"
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/cache/schema.h"
+#include "compiler/ir/graph/versions.h"
+#include "server/search/kernel_maker.h"
+#include "server/search/tuner_channel.h"
+
+namespace athanor {
+namespace {
+
+// Raised when measuring a kernel alone comes to other times than it did.
+constexpr int64_t kMeasureVersion = 1;
+
+// "1,64;8,64"
+std::string TextOf(const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes) {
+  return absl::StrJoin(sizes, ";", [](std::string* out, const internal::Sizes& values) {
+    absl::StrAppend(out, absl::StrJoin(values.values(), ","));
+  });
+}
+
+// What did not come from the candidate: no child to try it, or nothing to compare it with.
+bool SaysNothing(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
+}
+
+// The task's own kernel is the last: what packs its weights comes before.
+const v1::Kernel& OwnKernel(const v1::Plan& plan) {
+  return plan.kernels(plan.run(plan.run_size() - 1).kernel());
+}
+
+}  // namespace
+
+bool FasterThanBest(absl::Span<const double> seconds, const internal::SearchKernel& kernel) {
+  double is = 0, best = 0;
+  for (size_t s = 0; s < seconds.size(); ++s) {
+    const int size = static_cast<int>(s);
+    const double weight = kernel.size_weights().empty() ? 1 : kernel.size_weights(size);
+    is += weight * seconds[s];
+    best += weight * kernel.best_seconds(size);
+  }
+  return is < best;
+}
+
+CandidateMemory::CandidateMemory(Cache* cache, const internal::TargetReply* machine,
+                                 std::string clocks, const Graph& graph,
+                                 const PlanSearchOptions& options)
+    : cache_(*cache),
+      machine_(*machine),
+      clocks_(std::move(clocks)),
+      graph_hash_(CanonicalHash(graph)) {
+  const v1::Target& target = machine_.target();
+  compiler_ = HashOfFields({machine_.compiler_version(), CompileFlags::For(target).ToString(),
+                            target.triple(), target.cpu(), absl::StrJoin(target.features(), ","),
+                            target.blas(), absl::StrCat(kCodegenVersion),
+                            absl::StrCat(kSemanticsVersion), absl::StrCat(kCheckVersion)});
+  search_ = HashOfFields({compiler_, ToText(graph), absl::StrCat(options.seed),
+                          options.approximate ? "1" : "0", machine_.rule_set(),
+                          absl::StrCat(target.threads())});
+}
+
+CandidateMemory::Kernel CandidateMemory::Of(const internal::SearchKernel& kernel,
+                                            absl::Span<const int64_t> activation_bytes) const {
+  const v1::Plan& plan = kernel.check().plan();
+  Kernel of;
+  of.right = HashOfFields({compiler_, CheckKey(kernel.check(), kCheckVersion)});
+  of.about = FailureAbout(graph_hash_, absl::StrCat("kernel ", OwnKernel(plan).name()));
+  of.time.kernel = OwnKernel(plan).source_hash();
+  of.time.sizes = absl::StrCat(plan.plan_id(), " ", TextOf(kernel.sizes()));
+  of.time.flags = CompileFlags::For(machine_.target()).ToString();
+  of.time.context = absl::StrCat("weights=", kernel.weight_bytes(),
+                                 " activations=", absl::StrJoin(activation_bytes, ","),
+                                 " checks=", kCheckVersion, " codegen=", kCodegenVersion);
+  of.time.measure_version = kMeasureVersion;
+  of.time.made_under.target = machine_.target();
+  of.time.made_under.compiler_version = machine_.compiler_version();
+  of.time.made_under.libraries = machine_.target().blas();
+  of.time.made_under.clocks = clocks_;
+  return of;
+}
+
+std::optional<absl::StatusOr<std::vector<double>>> CandidateMemory::Find(
+    const Kernel& of, const internal::SearchKernel& kernel) const {
+  if (std::optional<TimingRow> row = cache_.FindTiming(of.time)) {
+    const bool whole = row->seconds.size() == static_cast<size_t>(kernel.sizes_size());
+    const bool may_serve =
+        kernel.best_seconds().empty() || (whole && FasterThanBest(row->seconds, kernel));
+    if (whole && (row->checked || !may_serve)) return std::move(row->seconds);
+    return std::nullopt;
+  }
+  for (const FailureKind kind : {FailureKind::kCompile, FailureKind::kCheck}) {
+    if (auto failed = cache_.FindFailure(of.right, kind)) return failed->status;
+  }
+  const std::string time = GateHash(of.time.Fields());
+  if (auto failed = cache_.FindFailure(time, FailureKind::kMeasure)) return failed->status;
+  return std::nullopt;
+}
+
+void CandidateMemory::PutFailure(const Kernel& of, FailureKind kind,
+                                 const absl::Status& status) const {
+  if (SaysNothing(status)) return;
+  const bool timed = kind == FailureKind::kMeasure;
+  cache_.PutFailure(timed ? GateHash(of.time.Fields()) : of.right, kind, {status, of.about});
+}
+
+std::string CandidateMemory::KeyOf(const internal::SearchPlan& plan) const {
+  return HashOfFields({search_, plan.plan().SerializeAsString(), TextOf(plan.sizes())});
+}
+
+std::optional<CandidateMemory::PlanFailure> CandidateMemory::FindFailure(
+    const internal::SearchPlan& plan) const {
+  const std::string key = KeyOf(plan);
+  for (const FailureKind kind : {FailureKind::kCompile, FailureKind::kCheck, FailureKind::kMeasure,
+                                 FailureKind::kPlanCheck}) {
+    if (auto failed = cache_.FindFailure(key, kind)) return PlanFailure{kind, failed->status};
+  }
+  return std::nullopt;
+}
+
+void CandidateMemory::PutFailure(const internal::SearchPlan& plan,
+                                 const PlanFailure& failure) const {
+  if (SaysNothing(failure.status)) return;
+  std::string what = absl::StrCat("plan ", plan.plan().plan_id());
+  if (!plan.about().empty()) absl::StrAppend(&what, " of ", plan.about());
+  cache_.PutFailure(KeyOf(plan), failure.kind, {failure.status, FailureAbout(graph_hash_, what)});
+}
+
+}  // namespace athanor

@@ -1,0 +1,54 @@
+// Kernel objects and their checks: out of the cache where it has them, else through a tuner
+// process, and then into the cache.
+//
+//   KernelMaker maker(&cache, &tuner, target, compiler_version);
+//   KernelObject object = maker.Compile(plan.kernels(0)).value();
+//   absl::Status passed = maker.Check(request, plan.kernels(0));
+//
+// Borrows everything; used by one thread at a time.
+#ifndef ATHANOR_SERVER_SEARCH_KERNEL_MAKER_H_
+#define ATHANOR_SERVER_SEARCH_KERNEL_MAKER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/cache/cache.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "server/plans/compile_backend.h"
+#include "server/search/tuner_process.h"
+
+namespace athanor {
+
+// Raised when checks find more than they did: those passed before are run again.
+inline constexpr int64_t kCheckVersion = 1;
+
+// The call ended with the child, not with a verdict: one more try is fair.
+bool WorthRetrying(const absl::Status& status);
+
+class KernelMaker {
+ public:
+  KernelMaker(Cache* cache, TunerProcess* tuner, const internal::TargetReply& machine)
+      : cache_(*cache), tuner_(*tuner), machine_(machine) {}
+
+  // A crash of the compiler costs one more try. Errors name the kernel.
+  absl::StatusOr<KernelObject> Compile(const v1::Kernel& kernel);
+  // Runs `request`, objects included, unless it is known to have passed; `about` is the kernel it
+  // is for. DATA_LOSS: a value is wrong.
+  absl::Status Check(const internal::CheckRequest& request, const v1::Kernel& about);
+  // Adds the objects of the request's plan.
+  absl::Status AddObjects(internal::CheckRequest* request);
+  Cache* cache() const { return &cache_; }
+  // A search has tried a kernel or a plan.
+  void CountCandidate() { ++cache_.work().candidates_measured; }
+
+ private:
+  Cache& cache_;
+  TunerProcess& tuner_;
+  const internal::TargetReply& machine_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_SEARCH_KERNEL_MAKER_H_

@@ -1,0 +1,320 @@
+#include "server/search/tuner_backend.h"
+
+#include <linux/landlock.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/cache/sqlite_file.h"
+#include "compiler/ir/value/message.h"
+#include "runtime/cpu/cpus.h"
+#include "server/base/disk.h"
+#include "server/base/log.h"
+#include "server/base/machine_id.h"
+#include "server/plans/executor_runner.h"
+#include "server/search/kernel_maker.h"
+#include "server/search/plan_verifier.h"
+#include "server/search/tuner_channel.h"
+#include "server/search/tuner_plan_search.h"
+
+namespace athanor {
+namespace {
+
+// The nodes that a kernel computes, as a message begins with them.
+std::string AboutKernel(const v1::Plan& plan, uint32_t kernel) {
+  for (const v1::Step& step : plan.run()) {
+    if (step.kernel() == kernel && !step.label().empty()) return absl::StrCat(step.label(), ": ");
+  }
+  return "";
+}
+
+// What builds and loads plans counts as a request: somebody waits for it, so searches give way to
+// it and measure beside none of it.
+class TunerBackend final : public CompileBackend {
+ public:
+  TunerBackend(TunerBackends* shared, absl::StatusOr<std::unique_ptr<TunerProcess>> tuner)
+      : shared_(*shared), tuner_(std::move(tuner)) {}
+
+  absl::StatusOr<internal::TargetReply> Machine() override {
+    if (auto known = shared_.known_machine()) return *std::move(known);
+    if (!tuner_.ok()) return tuner_.status();
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    return machine_;
+  }
+
+  absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) override {
+    const Traffic::Request waited_for(shared_.traffic());
+    if (!tuner_.ok()) return tuner_.status();
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    const auto lower = [&] {
+      return (*tuner_)->Lower(graph, machine_.target(), /*exact=*/false, plain);
+    };
+    absl::StatusOr<internal::LowerReply> lowered = lower();
+    // What the pipeline finds itself, the next child finds as well.
+    if (WorthRetrying(lowered.status()) && (*tuner_)->pid() < 0) {
+      LogWarn("graph lowered once more",
+              {{"graph", graph.name}, {"error", lowered.status().message()}});
+      lowered = lower();
+      if (WorthRetrying(lowered.status())) {
+        return absl::Status(lowered.status().code(),
+                            absl::StrCat(lowered.status().message(),
+                                         "; that was the second try, StartCompile makes another"));
+      }
+    }
+    if (!lowered.ok()) return lowered.status();
+    if (!lowered->plain_because().empty()) {
+      LogWarn("a baseline is made plain",
+              {{"graph", graph.name}, {"error", lowered->plain_because()}});
+    }
+    checks_ = std::move(*lowered->mutable_checks());
+    return std::move(*lowered->mutable_plan());
+  }
+
+  absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
+    const Traffic::Request waited_for(shared_.traffic());
+    if (!tuner_.ok()) return tuner_.status();
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    absl::StatusOr<KernelObject> object = Maker().Compile(plan.kernels(index));
+    if (!object.ok()) return Prefixed(AboutKernel(plan, index), object.status());
+    return object;
+  }
+
+  absl::Status Check(const Graph& graph, const v1::Plan& plan,
+                     absl::Span<const KernelObject> objects) override {
+    const Traffic::Request waited_for(shared_.traffic());
+    absl::flat_hash_map<std::string, const KernelObject*> by_source;
+    for (int i = 0; i < plan.kernels_size(); ++i) {
+      by_source[plan.kernels(i).source_hash()] = &objects[i];
+    }
+    KernelMaker maker = Maker();
+    for (internal::KernelCheck& check : std::exchange(checks_, {})) {
+      for (const v1::Kernel& kernel : check.request().plan().kernels()) {
+        auto object = by_source.find(kernel.source_hash());
+        if (object != by_source.end()) {
+          check.mutable_request()->add_objects(object->second->object);
+          continue;
+        }
+        absl::StatusOr<KernelObject> compiled = maker.Compile(kernel);
+        if (!compiled.ok()) return compiled.status();
+        check.mutable_request()->add_objects(std::move(compiled->object));
+      }
+      absl::Status passed = maker.Check(check.request(), plan.kernels(check.kernel()));
+      if (!passed.ok()) return Prefixed(AboutKernel(plan, check.kernel()), passed);
+    }
+    // A server that is killed once the plan serves has its kernels when it starts again.
+    constexpr std::chrono::seconds kMostWait{1};
+    shared_.cache()->Flush(kMostWait).IgnoreError();  // else it compiles them again
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph,
+                                                        PlanSearch::Found serving,
+                                                        const PlanSearchOptions& options) override {
+    if (!tuner_.ok()) return tuner_.status();
+    // The plan may have been lowered by another worker.
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
+                                             tuner_->get(), machine_, shared_.limits(), options);
+  }
+
+  absl::Status Verify(const Graph& graph, const PlanSearch::Found& plan) override {
+    const Traffic::Request waited_for(shared_.traffic());
+    if (!tuner_.ok()) return tuner_.status();
+    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    constexpr uint64_t kSeed = 1;
+    PlanVerifier verifier(graph, Maker(), tuner_->get(), machine_.target(), kSeed,
+                          plan.how.approximate());
+    for (bool prepared = false; !prepared;) {
+      absl::StatusOr<bool> done = verifier.Prepare();
+      if (!done.ok()) return done.status();
+      prepared = *done;
+    }
+    google::protobuf::RepeatedPtrField<internal::Sizes> sizes;
+    internal::Sizes* least = sizes.Add();
+    internal::Sizes* most = sizes.Add();
+    for (const v1::DimRange& dim : plan.plan.dims()) {
+      least->add_values(dim.min());
+      most->add_values(dim.max());
+    }
+    if (least->SerializeAsString() == most->SerializeAsString()) sizes.RemoveLast();
+    return verifier.Verify(plan, sizes);
+  }
+
+  size_t most_searches() const override { return kMaxTunerSearches; }
+
+  void Interrupt() override {
+    if (tuner_.ok()) (*tuner_)->Interrupt();
+  }
+  void ClearInterrupt() override {
+    if (tuner_.ok()) (*tuner_)->ClearInterrupt();
+  }
+
+ private:
+  // Once: searches refer to what it says for as long as they live.
+  absl::Status LearnMachine() {
+    if (machine_.has_target()) return absl::OkStatus();
+    absl::StatusOr<internal::TargetReply> machine = shared_.Target(**tuner_);
+    if (!machine.ok()) return machine.status();
+    machine_ = *std::move(machine);
+    return absl::OkStatus();
+  }
+
+  using Checks = google::protobuf::RepeatedPtrField<internal::KernelCheck>;
+
+  KernelMaker Maker() { return KernelMaker(shared_.cache(), tuner_->get(), machine_); }
+
+  TunerBackends& shared_;
+  const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner_;
+  internal::TargetReply machine_;  // see LearnMachine
+  Checks checks_;                  // of the plan lowered last
+  uint64_t searches_ = 0;
+};
+
+// Children of the same user could read this process's memory. Landlock, where there is any, lets
+// none of them look beyond itself; without it this process gives up core dumps, and debuggers of
+// its own user.
+void HideMemory() {
+  const long landlock = syscall(SYS_landlock_create_ruleset, nullptr, size_t{0},
+                                uint32_t{LANDLOCK_CREATE_RULESET_VERSION});
+  if (landlock <= 0 && prctl(PR_SET_DUMPABLE, 0) != 0) LogWarn("this process's memory is readable");
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const ServerOptions& options,
+                                                                     TunerOptions tuner) {
+  std::shared_ptr<TunerBackends> backends(new TunerBackends);
+  if (!options.cache.empty()) {
+    if (absl::Status s = CheckLocal(options.cache); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("--cache=", s.message()));
+    }
+  }
+  for (const std::string& folder :
+       {std::filesystem::path(options.cache).parent_path().string(), options.state_dir}) {
+    if (folder.empty()) continue;
+    if (absl::Status s = Disk().MakeDirectory(folder); !s.ok()) return s;
+  }
+  backends->threads_ =
+      options.threads > 0 ? options.threads : std::max<int64_t>(1, UsableCpus().size());
+  absl::StatusOr<std::unique_ptr<Traffic>> traffic = Traffic::Create();
+  if (!traffic.ok()) return traffic.status();
+  backends->traffic_ = *std::move(traffic);
+  HideMemory();
+  backends->tuner_options_ = std::move(tuner);
+  backends->tuner_options_.traffic = backends->traffic_.get();
+  backends->tuner_options_.turns = &backends->turns_;
+  backends->tuner_options_.scratch_folder = options.state_dir;
+  ThreadPoolOptions threads;
+  threads.threads = static_cast<int>(backends->threads_);
+  absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(threads);
+  if (!device.ok()) return device.status();
+  backends->device_ = *std::move(device);
+  absl::StatusOr<std::string> binary = FindTuner(backends->tuner_options_.binary);
+  if (!binary.ok()) return binary.status();
+  backends->cache_ =
+      Cache::Open({.path = options.cache,
+                   .limit_bytes = options.cache_limit,
+                   .leases = {.timeout = std::chrono::milliseconds(options.lease_timeout_ms)}},
+                  [](absl::string_view message) { LogWarn("cache", {{"warning", message}}); });
+  backends->machine_id_ = MachineFingerprint();
+  backends->tuner_id_ = BuildIdOf(*binary);
+  MutexLock lock(backends->mu_);
+  backends->target_ = backends->cache_->FindTarget(backends->machine_id_, backends->tuner_id_);
+  if (backends->target_.has_value()) {
+    backends->target_->mutable_target()->set_threads(static_cast<int32_t>(backends->threads_));
+    return backends;
+  }
+  absl::StatusOr<std::unique_ptr<TunerProcess>> first =
+      TunerProcess::Start(backends->NextOptions());
+  if (!first.ok()) return first.status();
+  backends->first_ = *std::move(first);
+  return backends;
+}
+
+TunerOptions TunerBackends::NextOptions() {
+  TunerOptions options = tuner_options_;
+  std::vector<int>& cpus = options.search_cpus;
+  if (!cpus.empty()) std::rotate(cpus.begin(), cpus.begin() + started_++ % cpus.size(), cpus.end());
+  return options;
+}
+
+PreparedPool* TunerBackends::pool(MemoryLedger* ledger) {
+  MutexLock lock(mu_);
+  std::unique_ptr<PreparedPool>& pool = pools_[ledger];
+  if (pool == nullptr) pool = std::make_unique<PreparedPool>(device_.get(), ledger);
+  return pool.get();
+}
+
+std::unique_ptr<CompileBackend> TunerBackends::New() {
+  std::unique_ptr<TunerProcess> first;
+  {
+    MutexLock lock(mu_);
+    first = std::move(first_);
+  }
+  if (first != nullptr) return std::make_unique<TunerBackend>(this, std::move(first));
+  return std::make_unique<TunerBackend>(this, TunerProcess::Create(NextOptions()));
+}
+
+absl::StatusOr<std::shared_ptr<PlanRunner>> TunerBackends::Load(
+    const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+    absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) {
+  const Traffic::Request waited_for(traffic());
+  return ExecutorRunner::Load(graph, plan, objects, parameters, device(), ledger, pool(ledger),
+                              traffic());
+}
+
+std::optional<internal::TargetReply> TunerBackends::known_machine() {
+  MutexLock lock(mu_);
+  return target_;
+}
+
+absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner) {
+  {
+    MutexLock lock(mu_);
+    if (asked_) return *target_;
+  }
+  absl::StatusOr<internal::TargetReply> reply = tuner.Target();
+  if (!reply.ok() && WorthRetrying(reply.status())) reply = tuner.Target();
+  if (!reply.ok()) return reply.status();
+  // Threads are this server's, not the machine's.
+  cache_->PutTarget(machine_id_, tuner_id_, *reply);
+  reply->mutable_target()->set_threads(static_cast<int32_t>(threads_));
+  LogInfo("target", {{"cpu", reply->target().cpu()},
+                     {"blas", reply->target().blas()},
+                     {"vector_bytes", reply->target().vector_bytes()},
+                     {"threads", threads_},
+                     {"compiler", reply->compiler_version()},
+                     {"sandbox", tuner.walls()}});
+  MutexLock lock(mu_);
+  target_ = *reply;
+  asked_ = true;
+  return *std::move(reply);
+}
+
+absl::StatusOr<std::vector<std::string>> TunerBackends::RuleNames() {
+  std::optional<internal::TargetReply> target;
+  {
+    MutexLock lock(mu_);
+    target = target_;
+  }
+  if (!target.has_value()) {
+    absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = TunerProcess::Start(NextOptions());
+    if (!tuner.ok()) return tuner.status();
+    absl::StatusOr<internal::TargetReply> reply = Target(**tuner);
+    if (!reply.ok()) return reply.status();
+    target = *std::move(reply);
+  }
+  std::vector<std::string> names(target->rules().begin(), target->rules().end());
+  names.insert(names.end(), target->rule_families().begin(), target->rule_families().end());
+  return names;
+}
+
+}  // namespace athanor

@@ -1,0 +1,85 @@
+// Compiling for real: a tuner process lowers, it or the cache gives the objects, the tuner
+// checks them, the runtime's executor runs the plan.
+//
+//   std::shared_ptr<TunerBackends> backends = TunerBackends::Create(options).value();
+//   std::unique_ptr<CompileBackend> backend = backends->New();
+//
+// Each backend owns one child process, started when it is needed. What they share (device, cache,
+// the machine's target, the page of running requests) lives here and outlives them.
+#ifndef ATHANOR_SERVER_SEARCH_TUNER_BACKEND_H_
+#define ATHANOR_SERVER_SEARCH_TUNER_BACKEND_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/cache/cache.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "runtime/cpu/device.h"
+#include "runtime/prepared_pool.h"
+#include "server/base/options.h"
+#include "server/base/traffic.h"
+#include "server/plans/compile_backend.h"
+#include "server/search/machine_limits.h"
+#include "server/search/measuring_turns.h"
+#include "server/search/tuner_process.h"
+
+namespace athanor {
+
+class TunerBackends final : public CompileBackends {
+ public:
+  // Starts the first child unless the cache knows what it would say of the machine: somebody will
+  // wait for it. Each child's background work begins at another of `tuner.search_cpus`.
+  // FAILED_PRECONDITION if there is no tuner binary.
+  static absl::StatusOr<std::shared_ptr<TunerBackends>> Create(const ServerOptions& options,
+                                                               TunerOptions tuner = {});
+
+  std::unique_ptr<CompileBackend> New() override;
+  absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
+      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters,
+      MemoryLedger* ledger) override;
+  // Of a child of its own where none was ever asked.
+  absl::StatusOr<std::vector<std::string>> RuleNames() override;
+  std::optional<internal::TargetReply> known_machine() override;
+  Cache* cache() override { return cache_.get(); }
+
+  // The machine, asked of `tuner` once: what the cache knows is believed as long as no child runs.
+  absl::StatusOr<internal::TargetReply> Target(TunerProcess& tuner);
+  // What it reaches with the serving threads.
+  MachineLimits* limits() { return &limits_; }
+  Device* device() { return device_.get(); }
+  // Where the plans that are charged to `ledger` share their prepared weights.
+  PreparedPool* pool(MemoryLedger* ledger) override;
+  Traffic* traffic() { return traffic_.get(); }
+
+ private:
+  TunerBackends() = default;
+
+  TunerOptions NextOptions();
+
+  int64_t threads_ = 1;
+  std::unique_ptr<Traffic> traffic_;
+  TunerOptions tuner_options_;
+  // What the cache knows a machine and its compiler by (restore/machine_id.h).
+  std::string machine_id_, tuner_id_;
+  std::atomic<size_t> started_ = 0;
+  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<Cache> cache_;
+  MachineLimits limits_;
+  MeasuringTurns turns_;
+  Mutex mu_;
+  std::map<MemoryLedger*, std::unique_ptr<PreparedPool>> pools_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);
+  std::optional<internal::TargetReply> target_ ABSL_GUARDED_BY(mu_);
+  bool asked_ ABSL_GUARDED_BY(mu_) = false;  // a child of this server said so
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_SEARCH_TUNER_BACKEND_H_

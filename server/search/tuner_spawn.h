@@ -1,0 +1,32 @@
+// How a process athanor-tuner begins: its arguments, its environment, and the descriptors it has.
+//
+//   absl::StatusOr<SpawnedTuner> child = SpawnTuner(FindTuner("").value(), options);
+#ifndef ATHANOR_SERVER_SEARCH_TUNER_SPAWN_H_
+#define ATHANOR_SERVER_SEARCH_TUNER_SPAWN_H_
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/search/tuner_process.h"
+
+namespace athanor {
+
+// The descriptors are the caller's to close.
+struct SpawnedTuner {
+  pid_t pid;
+  int socket;  // our end
+  int words;   // memory file: its standard error
+};
+
+// Returns when it has been spawned. UNAVAILABLE: this process has no descriptors left, or the
+// system starts no further one. Thread-safe.
+absl::StatusOr<SpawnedTuner> SpawnTuner(const std::string& binary, const TunerOptions& options);
+
+// -1 afterwards, and nothing of -1.
+void CloseFd(int* fd);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_SEARCH_TUNER_SPAWN_H_

@@ -1,0 +1,28 @@
+// The keys that sign what leaves the cache, and those whose signatures are believed.
+//
+//   absl::StatusOr<CacheKeys> keys = ReadCacheKeys(options);
+#ifndef ATHANOR_SERVER_STORAGE_CACHE_KEYS_H_
+#define ATHANOR_SERVER_STORAGE_CACHE_KEYS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "deploy/bazel/libs/ed25519.h"
+#include "server/base/options.h"
+
+namespace athanor {
+
+struct CacheKeys {
+  std::optional<Ed25519Key> signing;
+  std::vector<std::string> trusted;  // public keys, 32 bytes each
+};
+
+// Of the files that --cache_signing_key and --cache_trusted_keys name; a file of the latter may
+// hold several keys. INVALID_ARGUMENT names the flag and the file.
+absl::StatusOr<CacheKeys> ReadCacheKeys(const ServerOptions& options);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_STORAGE_CACHE_KEYS_H_

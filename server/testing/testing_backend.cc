@@ -1,0 +1,278 @@
+// The backends of tests: plans are run by the reference evaluator, searches follow a script.
+#include <cstring>
+#include <utility>
+
+#include "compiler/frontend/frontend.h"
+#include "deploy/bazel/libs/sha256.h"
+#include "server/keeper/plan_keeper.h"
+#include "server/testing/testing.h"
+
+namespace athanor {
+namespace {
+
+class EvaluatorRunner final : public PlanRunner {
+ public:
+  EvaluatorRunner(const Graph& graph, std::vector<Tensor> parameters,
+                  std::shared_ptr<TestControl> control)
+      : graph_(graph), parameters_(std::move(parameters)), control_(std::move(control)) {}
+
+  absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override {
+    return std::make_unique<RunContext>();
+  }
+
+  absl::Status Run(RunContext&, absl::Span<const int64_t> dims,
+                   absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
+                   const RunLimits& limits) override {
+    control_->PassRun();
+    Expr::Env env;
+    for (size_t i = 0; i < dims.size(); ++i) env[graph_.dims[i].name] = dims[i];
+    std::vector<Tensor> values;
+    const std::vector<NodeId> ids = graph_.InputIds();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const TensorType& type = graph_.node(ids[i]).type;
+      Tensor tensor{type.dtype, {}, std::string(inputs[i])};
+      for (const Expr& size : type.shape) tensor.shape.push_back(size.Evaluate(env).value());
+      values.push_back(std::move(tensor));
+    }
+    values.insert(values.end(), parameters_.begin(), parameters_.end());
+    absl::StatusOr<std::vector<Tensor>> results = Evaluate(graph_, values);
+    if (!results.ok()) return results.status();
+    for (const RunOutput& output : outputs) {
+      const Tensor& result = (*results)[output.output];
+      if (static_cast<int64_t>(result.bytes.size()) != output.bytes) {
+        return absl::InternalError("output has another size");
+      }
+      std::memcpy(output.data, result.bytes.data(), result.bytes.size());
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t prepared_bytes() const override { return 0; }
+  int64_t arena_bytes() const override { return 0; }
+  int64_t EstimateMicroseconds(absl::Span<const int64_t>) const override { return 1'000; }
+
+ private:
+  const Graph graph_;
+  const std::vector<Tensor> parameters_;
+  const std::shared_ptr<TestControl> control_;
+};
+
+constexpr char kPlainKernel[] = "plain reference";
+
+// Compiled code as far as this backend knows it: loaded with another plan it is an error.
+std::string ObjectOf(const v1::Plan& plan) { return "object of " + plan.plan_id(); }
+
+void SetDims(const Graph& graph, v1::Plan* plan) {
+  plan->clear_dims();
+  for (const Dim& dim : graph.dims) {
+    auto* range = plan->add_dims();
+    range->set_name(dim.name);
+    range->set_min(dim.min);
+    range->set_max(dim.max);
+  }
+}
+
+class ScriptedSearch final : public PlanSearch {
+ public:
+  // `interrupted` is the backend's.
+  ScriptedSearch(const Graph& graph, Found from, TestSearch script,
+                 std::shared_ptr<TestControl> control, const bool* interrupted)
+      : graph_(graph),
+        from_(std::move(from)),
+        script_(std::move(script)),
+        control_(std::move(control)),
+        interrupted_(interrupted) {}
+
+  absl::StatusOr<Step> Next() override {
+    if (absl::Status s = control_->PassSearch(interrupted_); !s.ok()) return s;
+    control_->Tell("step " + from_.plan.plan_id());
+    progress_.set_candidates(progress_.candidates() + 1);
+    Step step;
+    if (script_.first > 0 && !finishing_) {
+      --script_.first;
+      return step;
+    }
+    if (found_ < script_.plans && !finishing_) {
+      ++found_;
+      step.found = Another();
+    } else if (!script_.error.ok()) {
+      return script_.error;
+    } else if (finishing_) {
+      step.stop = v1::CompileJob::STOP_BUDGET;
+    } else if (!script_.endless) {
+      step.stop = script_.stop;
+    }
+    return step;
+  }
+  void Finish() override { finishing_ = !script_.deaf; }
+  void Until(std::chrono::steady_clock::time_point) override {}
+  void Taken(const absl::Status& taken) override {
+    control_->Tell((taken.ok() ? "taken " : "refused ") + offered_);
+    if (!taken.ok()) return;
+    progress_.set_best(progress_.plans_taken() == 0 ? 0.5 : progress_.best() / 2);
+    progress_.set_plans_taken(progress_.plans_taken() + 1);
+    taken_ = offered_;
+  }
+  const v1::SearchProgress& progress() const override { return progress_; }
+  std::vector<absl::StatusOr<std::string>> TakePictures() override {
+    return std::exchange(script_.pictures, {});
+  }
+  absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override {
+    if (script_.crowded-- > 0) return absl::AbortedError("no gaps to measure in");
+    const std::string best = taken_.empty() ? from_.plan.plan_id() : taken_;
+    control_->Tell("compare " + best + " with " + other.plan.plan_id());
+    v1::PlanComparison comparison;
+    comparison.set_plan_id(best);
+    comparison.set_against(other.plan.plan_id());
+    comparison.set_ratio(best == other.plan.plan_id() ? 1 : script_.compared);
+    comparison.set_low(comparison.ratio());
+    comparison.set_high(comparison.ratio());
+    return comparison;
+  }
+  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override {
+    if (script_.crowded-- > 0) return absl::AbortedError("no gaps to measure in");
+    v1::PlanCost cost;
+    cost.set_size("n=1");
+    for (int s = 0; s < plan.plan.run_size(); ++s) cost.add_steps()->set_seconds(0.25);
+    return std::vector<v1::PlanCost>{cost};
+  }
+
+ private:
+  Found Another() {
+    Found found = from_;
+    offered_ = control_->NextPlanId();
+    found.plan.set_plan_id(offered_);
+    found.plan.set_kind("search");
+    SetDims(graph_, &found.plan);
+    found.plan.mutable_kernels(0)->set_source(offered_);
+    for (KernelObject& kernel : found.objects) {
+      kernel.object = ObjectOf(found.plan);
+      control_->Keep(found.plan, kernel);
+    }
+    return found;
+  }
+
+  const Graph graph_;
+  const Found from_;
+  TestSearch script_;
+  const std::shared_ptr<TestControl> control_;
+  const bool* const interrupted_;
+  int found_ = 0;
+  bool finishing_ = false;
+  std::string offered_, taken_;
+  v1::SearchProgress progress_;
+};
+
+class EvaluatorBackend final : public CompileBackend {
+ public:
+  explicit EvaluatorBackend(std::shared_ptr<TestControl> control) : control_(std::move(control)) {}
+
+  absl::StatusOr<internal::TargetReply> Machine() override {
+    if (control_->cache() == nullptr) return absl::UnimplementedError("plans are not kept");
+    control_->AskMachine();
+    return control_->machine();
+  }
+
+  absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) override {
+    v1::Plan plan;
+    std::string what = CanonicalHash(graph) + (plain ? " plain" : "");
+    for (const Dim& dim : graph.dims) {
+      what += ' ' + dim.name + '=' + std::to_string(dim.min) + ".." + std::to_string(dim.max);
+    }
+    plan.set_plan_id("p-" + Sha256Hex(what).substr(0, 16));
+    plan.set_kind("baseline");
+    SetDims(graph, &plan);
+    plan.add_kernels()->set_name(plain ? kPlainKernel : "reference");
+    plan.mutable_kernels(0)->set_source(plan.plan_id());
+    plan.add_run();
+    control_->Tell((plain ? "lower plain " : "lower ") + plan.plan_id());
+    return plan;
+  }
+
+  absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int) override {
+    const absl::Status s = control_->PassCompile(&interrupted_);
+    const bool right = absl::IsDataLoss(s) && plan.kernels(0).name() == kPlainKernel;
+    if (!s.ok() && !right) return s;
+    const KernelObject object{ObjectOf(plan), false};
+    control_->Keep(plan, object);
+    return object;
+  }
+
+  absl::Status Check(const Graph&, const v1::Plan&, absl::Span<const KernelObject>) override {
+    return absl::OkStatus();
+  }
+
+  absl::Status Verify(const Graph&, const PlanSearch::Found& plan) override {
+    control_->Tell("verify " + plan.plan.plan_id());
+    return control_->verdict();
+  }
+
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph, PlanSearch::Found from,
+                                                        const PlanSearchOptions& options) override {
+    std::optional<TestSearch> script = control_->search();
+    if (!script.has_value()) {
+      return absl::UnimplementedError("the reference evaluator has no faster plans");
+    }
+    control_->Tell("search from " + from.plan.plan_id());
+    control_->SetSearchOptions(options);
+    return std::make_unique<ScriptedSearch>(graph, std::move(from), *std::move(script), control_,
+                                            &interrupted_);
+  }
+  size_t most_searches() const override { return TestControl::kMostSearches; }
+  void Interrupt() override { control_->SetInterrupted(&interrupted_, true); }
+  void ClearInterrupt() override { control_->SetInterrupted(&interrupted_, false); }
+
+ private:
+  const std::shared_ptr<TestControl> control_;
+  bool interrupted_ = false;  // under the control's lock
+};
+
+class EvaluatorBackends final : public CompileBackends {
+ public:
+  explicit EvaluatorBackends(std::shared_ptr<TestControl> control) : control_(std::move(control)) {}
+
+  std::unique_ptr<CompileBackend> New() override {
+    return std::make_unique<EvaluatorBackend>(control_);
+  }
+
+  absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
+      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger*) override {
+    for (const KernelObject& object : objects) {
+      if (object.object == ObjectOf(plan)) continue;
+      return absl::InternalError("plan " + plan.plan_id() + " was given the " + object.object);
+    }
+    std::vector<Tensor> tensors;
+    const std::vector<NodeId> ids = graph.ParameterIds();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const TensorType& type = graph.node(ids[i]).type;
+      Tensor tensor{
+          type.dtype,
+          {},
+          std::string(static_cast<const char*>(parameters[i]->data()), parameters[i]->bytes())};
+      for (const Expr& size : type.shape) tensor.shape.push_back(size.constant().value());
+      tensors.push_back(std::move(tensor));
+    }
+    return std::make_shared<EvaluatorRunner>(graph, std::move(tensors), control_);
+  }
+
+  absl::StatusOr<std::vector<std::string>> RuleNames() override {
+    return std::vector<std::string>{"double_not", "algebra", "fuse", "layout"};
+  }
+  std::optional<internal::TargetReply> known_machine() override {
+    if (cache() == nullptr || !control_->machine_known()) return std::nullopt;
+    return control_->machine();
+  }
+  Cache* cache() override { return control_->cache(); }
+
+ private:
+  const std::shared_ptr<TestControl> control_;
+};
+
+}  // namespace
+
+std::shared_ptr<CompileBackends> EvaluatorFactory(std::shared_ptr<TestControl> control) {
+  return std::make_shared<EvaluatorBackends>(std::move(control));
+}
+
+}  // namespace athanor

@@ -1,0 +1,35 @@
+// What error_bound.cc and the bounds of loops share. Private to error_bound*.cc.
+#ifndef ATHANOR_SERVER_TUNER_CHECK_ERROR_BOUND_INTERNAL_H_
+#define ATHANOR_SERVER_TUNER_CHECK_ERROR_BOUND_INTERNAL_H_
+
+#include <limits>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph/scan.h"
+
+namespace athanor {
+
+using Errors = std::vector<double>;  // by element
+inline constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
+// The graph without composites whose bounds are those of their decompositions.
+absl::StatusOr<Graph> Simplified(const Graph& graph);
+
+// Values and bounds of a graph's outputs from those of its inputs; without `input_errors` these are
+// exact. REQUIRES: `simple` is simplified.
+struct Bounded {
+  std::vector<Tensor> values;
+  std::vector<Errors> errors;
+};
+absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
+                                   absl::Span<const Errors> input_errors, const Expr::Env* given);
+
+// Of a Scan's result: step by step, as the reference evaluator; a state takes its bound along.
+absl::StatusOr<Errors> LoopBounds(const ScanView& scan, absl::Span<const Tensor* const> operands,
+                                  absl::Span<const Errors* const> errors, const Expr::Env& dims);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TUNER_CHECK_ERROR_BOUND_INTERNAL_H_

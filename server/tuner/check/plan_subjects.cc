@@ -1,0 +1,180 @@
+#include "server/tuner/check/plan_subjects.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/cpu/device.h"
+#include "runtime/executor.h"
+#include "runtime/prepared_pool.h"
+#include "server/tuner/run/scratch.h"
+#include "server/tuner/run/weight_turns.h"
+
+namespace athanor {
+namespace {
+
+// Runs that are not required begin as long as the references have not taken longer: processor time
+// of all threads, so that a busy machine checks as much as an idle one.
+constexpr double kOptionalSeconds = 1.0;
+constexpr unsigned char kNoise = 0x5a;
+
+double ProcessorSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+class SubjectRunner {
+ public:
+  SubjectRunner(const Graph& graph, const PlanRuns& runs, int threads,
+                const std::vector<bool>& planned, const std::vector<PlanMark>* references,
+                const SharedMemory* window)
+      : graph_(graph),
+        runs_(runs),
+        threads_(threads),
+        planned_(planned),
+        references_(references),
+        window_(window) {}
+
+  absl::Status RunAll(const std::vector<PlanSubject*>& subjects) const;
+
+ private:
+  absl::Status RunSet(Device* device, const std::vector<PlanSubject*>& subjects, int set) const;
+  absl::Status RunOne(const PlanSubject& subject, const Executable& plan,
+                      Executable::Context* context, int run) const;
+
+  const Graph& graph_;
+  const PlanRuns& runs_;
+  const int threads_;
+  const std::vector<bool>& planned_;
+  const std::vector<PlanMark>* const references_;
+  const SharedMemory* const window_;
+};
+
+absl::Status SubjectRunner::RunOne(const PlanSubject& subject, const Executable& plan,
+                                   Executable::Context* context, int r) const {
+  const PlanRun& run = runs_.runs()[r];
+  std::vector<int64_t> dims;
+  for (const SizeDim& dim : plan.dims()) {
+    auto size = run.dims.find(dim.name);
+    if (size == run.dims.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the plan's dim \"", dim.name, "\" is none of the candidate's"));
+    }
+    dims.push_back(size->second);
+  }
+  if (absl::Status s = plan.CheckDims(dims); !s.ok()) return s;
+  const std::vector<NodeId> ids = graph_.InputIds();
+  std::vector<absl::string_view> inputs;
+  for (int i = 0; i < plan.inputs(); ++i) {
+    auto id = std::find_if(ids.begin(), ids.end(), [&](NodeId n) {
+      return absl::string_view(graph_.node(n).name) == plan.input_name(i);
+    });
+    if (id == ids.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the plan's input \"", plan.input_name(i), "\" is none of the graph's"));
+    }
+    inputs.push_back(run.inputs[id - ids.begin()]);
+  }
+  std::vector<absl::Span<char>> outputs;
+  for (int i = 0; i < plan.outputs(); ++i) {
+    auto output = std::find_if(graph_.outputs.begin(), graph_.outputs.end(), [&](const Output& o) {
+      return absl::string_view(o.name) == plan.output_name(i);
+    });
+    if (output == graph_.outputs.end() ||
+        static_cast<size_t>(plan.outputs()) != graph_.outputs.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the plan's output \"", plan.output_name(i),
+                                                     "\" is none of the graph's, "
+                                                     "or it lacks one of them"));
+    }
+    const GuardedBytes& memory = subject.outputs[r][output - graph_.outputs.begin()];
+    std::memset(memory.data(), kNoise, memory.bytes());
+    outputs.push_back(absl::MakeSpan(memory.data(), memory.bytes()));
+  }
+  const absl::Status status = plan.Run(context, dims, inputs, outputs, {});
+  subject.marks[r].refused = IsIndexError(status);
+  subject.marks[r].ran = true;
+  return subject.marks[r].refused ? absl::OkStatus() : status;
+}
+
+absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject*>& subjects,
+                                   int set) const {
+  std::vector<ParameterView> parameters;
+  const std::vector<NodeId> ids = graph_.ParameterIds();
+  const bool shared = AreShared(runs_.turns());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    parameters.push_back({graph_.node(ids[i]).name, runs_.weights(set)[i], nullptr,
+                          shared ? WeightName(set, runs_.turns()[i]) : ""});
+  }
+  std::optional<ScratchDevice> large;
+  if (window_ != nullptr) large.emplace(device, window_->data(), window_->bytes());
+  PreparedPool pool(device, nullptr, large.has_value() ? &*large : nullptr);
+  const LoadOptions options{.pool = shared || large.has_value() ? &pool : nullptr, .poison = true};
+  std::vector<std::shared_ptr<const Executable>> plans;
+  std::vector<std::unique_ptr<Executable::Context>> contexts;
+  for (bool required : {true, false}) {
+    for (size_t r = 0; r < runs_.runs().size(); ++r) {
+      const PlanRun& run = runs_.runs()[r];
+      if (run.weights != set || run.required != required || !planned_[r]) continue;
+      if (references_ == nullptr && !required && ProcessorSeconds() > kOptionalSeconds) continue;
+      if (references_ != nullptr && !(*references_)[r].ran) continue;
+      for (size_t s = 0; s < subjects.size(); ++s) {
+        if (plans.size() == s) {
+          const internal::MeasuredPlan& plan = *subjects[s]->plan;
+          const std::vector<absl::string_view> objects(plan.objects().begin(),
+                                                       plan.objects().end());
+          auto loaded = Executable::Load(plan.plan(), objects, parameters, device, options);
+          if (!loaded.ok()) return loaded.status();
+          auto context = (*loaded)->NewContext();
+          if (!context.ok()) return context.status();
+          plans.push_back(*std::move(loaded));
+          contexts.push_back(*std::move(context));
+        }
+        absl::Status status =
+            RunOne(*subjects[s], *plans[s], contexts[s].get(), static_cast<int>(r));
+        if (status.ok()) continue;
+        return absl::Status(status.code(), absl::StrCat("at ", run.text, ": ", status.message()));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SubjectRunner::RunAll(const std::vector<PlanSubject*>& subjects) const {
+  absl::StatusOr<std::unique_ptr<CpuDevice>> device =
+      CpuDevice::Create({.threads = std::max(1, threads_), .pin = false});
+  if (!device.ok()) return device.status();
+  for (int set = 0; set < runs_.weight_sets(); ++set) {
+    absl::Status status = RunSet(device->get(), subjects, set);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunSubjects(const Graph& graph, const PlanRuns& runs, int threads,
+                         const std::vector<PlanSubject*>& subjects,
+                         const std::vector<bool>& planned, const std::vector<PlanMark>* references,
+                         const SharedMemory* window) {
+  return SubjectRunner(graph, runs, threads, planned, references, window).RunAll(subjects);
+}
+
+int64_t WindowBytes(const Graph& graph, const PlanRuns& runs,
+                    const std::vector<PlanSubject*>& subjects) {
+  ParameterHashes hashes;
+  const std::vector<NodeId> ids = graph.ParameterIds();
+  for (size_t i = 0; i < ids.size() && AreShared(runs.turns()); ++i) {
+    hashes[graph.node(ids[i]).name] = WeightName(0, runs.turns()[i]);
+  }
+  int64_t bytes = 0;
+  for (const PlanSubject* s : subjects) bytes += LargePreparedBytes(s->plan->plan(), hashes);
+  return bytes;
+}
+
+}  // namespace athanor

@@ -1,0 +1,211 @@
+#include "server/tuner/check/sampled_check.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/ir/sample/evaluate_at.h"
+#include "server/tuner/check/error_bound.h"
+#include "server/tuner/check/sample.h"
+#include "server/tuner/run/inputs.h"
+
+namespace athanor {
+namespace {
+
+using Positions = std::vector<int64_t>;
+
+// Elements visited for one output: 10 to 15 ms, bounds included.
+constexpr int64_t kVisits = 100'000;
+// For one element, where that is not enough.
+constexpr int64_t kVisitsForOne = 10 * kVisits;
+constexpr int64_t kMaxSamples = 512;
+constexpr int64_t kMinSpread = 4;
+// Indices looked at before a kernel runs.
+constexpr int64_t kIndexVisits = 200'000;
+
+Tensor Picked(const Tensor& like, absl::string_view bytes, const Positions& positions) {
+  const size_t size = DTypeBytes(like.dtype);
+  Tensor picked{like.dtype, like.shape, {}};
+  for (int64_t p : positions) picked.bytes.append(bytes.data() + p * size, size);
+  return picked;
+}
+
+class OutputSamples {
+ public:
+  OutputSamples(const SampledRun& run, size_t output, std::vector<int64_t> shape)
+      : run_(run), output_(output), shape_(std::move(shape)) {}
+
+  absl::Status Compare(SampleReport* report);
+
+ private:
+  const Output& output() const { return run_.graph.outputs[output_]; }
+  // Visited elements.
+  absl::StatusOr<int64_t> CompareAt(const Positions& positions, int64_t max_visited,
+                                    SampleReport* report);
+  absl::Status Judge(const Positions& positions, const Tensor& got, const Tensor& want,
+                     absl::Span<const double> bounds, SampleReport* report) const;
+  std::string ElementText(int64_t position) const;
+
+  const SampledRun& run_;
+  const size_t output_;
+  const std::vector<int64_t> shape_;
+};
+
+std::string OutputSamples::ElementText(int64_t position) const {
+  Positions at(shape_.size());
+  for (size_t i = shape_.size(); i-- > 0;) {
+    at[i] = position % shape_[i];
+    position /= shape_[i];
+  }
+  return absl::StrCat("[", absl::StrJoin(at, ","), "] of [", absl::StrJoin(shape_, ","), "]");
+}
+
+absl::Status OutputSamples::Judge(const Positions& positions, const Tensor& got, const Tensor& want,
+                                  absl::Span<const double> bounds, SampleReport* report) const {
+  const absl::StatusOr<double> worst = WithinBounds(got, want, bounds);
+  if (worst.ok()) {
+    report->worst_error = std::max(report->worst_error, *worst);
+    report->elements += std::count_if(bounds.begin(), bounds.end(), [](double b) {
+      return b != std::numeric_limits<double>::infinity();
+    });
+    return absl::OkStatus();
+  }
+  // Which of them, by its place in the output.
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const size_t size = DTypeBytes(got.dtype);
+    const Tensor one{got.dtype, {}, got.bytes.substr(i * size, size)};
+    const Tensor other{want.dtype, {}, want.bytes.substr(i * size, size)};
+    const absl::Status same = WithinBounds(one, other, bounds.subspan(i, 1)).status();
+    if (same.ok()) continue;
+    return absl::DataLossError(absl::StrCat("output \"", output().name, "\", element ",
+                                            ElementText(positions[i]), ": ", same.message()));
+  }
+  return worst.status();
+}
+
+absl::StatusOr<int64_t> OutputSamples::CompareAt(const Positions& positions, int64_t max_visited,
+                                                 SampleReport* report) {
+  std::vector<Positions> by_output(run_.graph.outputs.size());
+  by_output[output_] = positions;
+  absl::StatusOr<PartialGraph> part =
+      CutElements(run_.graph, run_.dims, by_output, run_.inputs, max_visited);
+  if (!part.ok()) return part.status();
+  part->graph.outputs = {part->graph.outputs[output_]};
+  absl::StatusOr<std::vector<Tensor>> want = Evaluate(part->graph, part->inputs);
+  if (!want.ok()) return want.status();
+  absl::StatusOr<std::vector<std::vector<double>>> bounds = ErrorBounds(part->graph, part->inputs);
+  if (!bounds.ok()) return bounds.status();
+  const Tensor got = Picked((*want)[0], run_.outputs[output_], positions);
+  if (absl::Status s = Judge(positions, got, (*want)[0], (*bounds)[0], report); !s.ok()) return s;
+  return part->visited;
+}
+
+absl::Status OutputSamples::Compare(SampleReport* report) {
+  Positions first = EdgePositions(shape_);
+  if (first.empty()) return absl::OkStatus();
+  const DType dtype = run_.graph.node(output().node).type.dtype;
+  const Positions suspects = SuspectPositions(run_.outputs[output_], dtype, run_.noise);
+  Positions both;
+  std::set_union(first.begin(), first.end(), suspects.begin(), suspects.end(),
+                 std::back_inserter(both));
+  absl::StatusOr<int64_t> visited = CompareAt(both, kVisits, report);
+  if (absl::IsResourceExhausted(visited.status())) {
+    // One element is better than none: a suspect, or the last.
+    const Positions one = {suspects.empty() ? first.back() : suspects.front()};
+    visited = CompareAt(one, kVisitsForOne, report);
+    if (absl::IsResourceExhausted(visited.status())) {
+      report->left_out.push_back(
+          absl::StrCat("output \"", output().name, "\": ", visited.status().message()));
+      return absl::OkStatus();
+    }
+    return visited.status();
+  }
+  if (!visited.ok()) return visited.status();
+  const int64_t each = *visited / static_cast<int64_t>(both.size()) + 1;
+  int64_t count = std::min((kVisits - *visited) / each, kMaxSamples);
+  // Elements need not cost alike.
+  for (; count >= kMinSpread; count /= 4) {
+    visited = CompareAt(SpreadPositions(shape_, count, run_.seed), kVisits, report);
+    if (!absl::IsResourceExhausted(visited.status())) return visited.status();
+  }
+  return absl::OkStatus();
+}
+
+// One use of indices: the node that holds them and how many there are to select from.
+struct IndexUse {
+  NodeId node;
+  int64_t extent;
+};
+
+std::vector<IndexUse> IndexUses(const Graph& graph, const Expr::Env& dims) {
+  std::vector<IndexUse> uses;
+  for (const Node& node : graph.nodes) {
+    if (node.op != Op::kGather && node.op != Op::kScatter && node.op != Op::kEmbeddingBag) continue;
+    const auto axis =
+        node.op == Op::kEmbeddingBag ? int64_t{0} : GetAttr<int64_t>(node.attrs, "axis");
+    const Expr& size = graph.node(node.inputs[0]).type.shape[axis];
+    uses.push_back({node.inputs[1], size.Evaluate(dims).value_or(0)});
+  }
+  return uses;
+}
+
+}  // namespace
+
+absl::StatusOr<SampleReport> CompareSamples(const SampledRun& run) {
+  SampleReport report;
+  for (size_t o = 0; o < run.graph.outputs.size(); ++o) {
+    const Output& output = run.graph.outputs[o];
+    absl::StatusOr<std::vector<int64_t>> shape =
+        ConcreteShape(run.graph.node(output.node).type.shape, run.dims);
+    if (!shape.ok()) return shape.status();
+    const absl::Status same = OutputSamples(run, o, *std::move(shape)).Compare(&report);
+    if (absl::IsOutOfRange(same)) {
+      return absl::DataLossError(
+          absl::StrCat("an index out of range goes unnoticed: ", same.message()));
+    }
+    if (!same.ok()) return same;
+  }
+  return report;
+}
+
+absl::StatusOr<bool> IndicesInRange(const Graph& graph, const Expr::Env& dims,
+                                    absl::Span<const absl::string_view> inputs) {
+  bool all = true;
+  for (const IndexUse& use : IndexUses(graph, dims)) {
+    const Node& node = graph.node(use.node);
+    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(node.type.shape, dims);
+    if (!shape.ok()) return shape.status();
+    int64_t elements = 1;
+    for (int64_t size : *shape) elements *= size;
+    // Inputs repeat their first elements.
+    if (node.op == Op::kInput || node.op == Op::kParameter)
+      elements = std::min(elements, kMaxDrawn);
+    if (elements > kIndexVisits) {
+      all = false;
+      continue;
+    }
+    Graph indices = graph;
+    indices.outputs = {{"indices", use.node}};
+    std::vector<Positions> positions(1, Positions(elements));
+    std::iota(positions[0].begin(), positions[0].end(), 0);
+    absl::StatusOr<std::vector<Tensor>> values =
+        EvaluateAt(indices, dims, positions, inputs, kIndexVisits);
+    if (absl::IsResourceExhausted(values.status())) {
+      all = false;
+      continue;
+    }
+    if (!values.ok()) return values.status();
+    for (int64_t i = 0; i < elements; ++i) {
+      const Scalar index = LoadScalar((*values)[0], i);
+      if (index.u < static_cast<uint64_t>(use.extent)) continue;  // negative ones are above it
+      return absl::OutOfRangeError(absl::StrCat(graph.Describe(use.node), ": index ", i,
+                                                " is outside [0, ", use.extent, ")"));
+    }
+  }
+  return all;
+}
+
+}  // namespace athanor

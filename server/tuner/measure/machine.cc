@@ -1,0 +1,196 @@
+#include "server/tuner/measure/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+#include "compiler/codegen/cpu/clang.h"
+#include "runtime/cpu/cpus.h"
+#include "runtime/cpu/device.h"
+#include "server/search/tuner_channel.h"
+#include "server/tuner/measure/pacer.h"
+#include "server/tuner/run/host_target.h"
+
+namespace athanor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of all limits in turn. Sleep lies between them: where another process computes, threads that have
+// slept have the better claim to their cores for the next milliseconds.
+constexpr int kTurns = 25;
+constexpr std::chrono::milliseconds kApart{4};
+constexpr int64_t kChunk = 256 << 10;   // bytes of one work item
+constexpr int64_t kMemory = 192 << 20;  // beyond the caches of most machines
+constexpr int64_t kParts = 12;          // read in turn
+constexpr int64_t kSteps = 4'000;       // of the reduction of one arithmetic item
+constexpr int64_t kSums = 16;           // independent ones
+constexpr int64_t kItems = 32;          // for each thread
+
+// Both have the calling convention of runtime/kernel_abi.h.
+constexpr char kArithmetic[] = R"(
+typedef float V __attribute__((vector_size($BYTES)));
+void athanor_kernel(void* const* buffers, const long* sizes, long begin, long end, void* scratch,
+                    void* error) {
+  for (long item = begin; item < end; ++item) {
+    V* out = (V*)buffers[0] + item * $SUMS;
+    V x = out[0] + 0.5f, y = out[1] + 0.25f, sums[$SUMS];
+    for (int i = 0; i < $SUMS; ++i) sums[i] = out[i];
+    for (long n = 0; n < sizes[0]; ++n)
+      for (int i = 0; i < $SUMS; ++i) sums[i] = __builtin_elementwise_fma(sums[i], x, y);
+    for (int i = 0; i < $SUMS; ++i) out[i] = sums[i];
+  }
+}
+)";
+
+constexpr char kRead[] = R"(
+typedef float V __attribute__((vector_size($BYTES)));
+void athanor_kernel(void* const* buffers, const long* sizes, long begin, long end, void* scratch,
+                    void* error) {
+  for (long item = begin; item < end; ++item) {
+    const V* in = (const V*)((const char*)buffers[1] + item * sizes[0]);
+    V a = in[0], b = in[1], c = in[2], d = in[3];
+    for (long again = 0; again < sizes[1]; ++again) {
+      for (long n = 4; n < sizes[0] / $BYTES; n += 4) {
+        a += in[n];
+        b += in[n + 1];
+        c += in[n + 2];
+        d += in[n + 3];
+      }
+    }
+    ((V*)buffers[0])[item] = a + b + c + d;
+  }
+}
+)";
+
+absl::StatusOr<std::string> CompileFor(const char* source, const v1::Target& target) {
+  const CompileFlags flags = CompileFlags::For(target);
+  const std::string text = absl::StrReplaceAll(
+      source,
+      {{"$BYTES", std::to_string(target.vector_bytes())}, {"$SUMS", std::to_string(kSums)}});
+  return CompileToSharedObject(
+      text, ToCpuTarget(target),
+      {.opt_level = flags.opt_level, .prefer_vector_width = flags.prefer_vector_width});
+}
+
+// What one of the limits is measured by: a launch that computes or reads so much.
+struct Load {
+  const DeviceKernel& kernel;
+  const char* in;
+  int64_t size, grid;    // of an item; items
+  int64_t parts, times;  // of the input, taken in turn; each item is done so often
+  int64_t amount;        // operations or bytes of a launch
+  double* limit;         // the best so far
+  int64_t rounds;        // of a turn; the first wakes threads and fills the cache
+  int64_t done = 0;
+};
+
+class Reach {
+ public:
+  Reach(DeviceQueue* queue, char* out, Pacer* pacer) : queue_(*queue), out_(out), pacer_(*pacer) {}
+
+  void Round(Load* load) {
+    pacer_.Yield(last_);
+    const int64_t sizes[] = {load->size, load->times};
+    const int64_t part = load->done++ % load->parts;
+    void* const buffers[] = {out_, const_cast<char*>(load->in) + part * load->grid * load->size};
+    KernelError error;
+    const Clock::time_point start = Clock::now();
+    queue_.Launch(load->kernel, {.buffers = buffers,
+                                 .sizes = sizes,
+                                 .grid = load->grid,
+                                 .work = int64_t{1} << 40,
+                                 .error = &error});
+    queue_.Wait();
+    last_ = std::chrono::duration<double>(Clock::now() - start).count();
+    *load->limit = std::max(*load->limit, static_cast<double>(load->amount) / last_);
+  }
+
+ private:
+  DeviceQueue& queue_;
+  char* const out_;
+  Pacer& pacer_;
+  double last_ = 0;  // seconds of the last round
+};
+
+struct Limits {
+  double read = 0, cache = 0, near = 0, flops = 0;
+};
+
+absl::Status Measure(const internal::MachineRequest& request, const std::string& arithmetic,
+                     const std::string& read, const TrafficReader& traffic, Limits* limits) {
+  const int threads = std::max(1, request.threads());
+  const std::unique_ptr<PacerView> view = MakePacerView(&traffic);
+  Pacer pacer({.cores = UsableCores(), .threads = threads}, view.get());
+  // A CPU for each: threads that are woken on one beside other work share it for whole rounds.
+  auto device = CpuDevice::Create({.threads = threads, .pin = true});
+  if (!device.ok()) return device.status();
+  const std::vector<int> cpus = UsableCpus();
+  if (static_cast<int>(cpus.size()) >= threads) UseCpus({cpus.front()});
+  auto fma = (*device)->LoadKernel(arithmetic), sum = (*device)->LoadKernel(read);
+  if (!fma.ok()) return fma.status();
+  if (!sum.ok()) return sum.status();
+  const int64_t vector = request.target().vector_bytes(), items = kItems * threads;
+  constexpr int64_t kPart = kMemory / kParts;
+  const int64_t cached =
+      std::clamp<int64_t>(request.target().l3_bytes() / 4, kChunk * 8, 8 << 20) / kChunk * kChunk;
+  // A piece per thread that its second-level cache holds, so often that the launch does not count.
+  const int64_t l2 = request.target().l2_bytes() > 0 ? request.target().l2_bytes() : 512 << 10;
+  const int64_t own = std::clamp<int64_t>(l2 / 4, 16 << 10, kChunk);
+  constexpr int64_t kTimes = 64;
+  const int64_t near = kMemory + cached, all = near + own * threads;
+  auto out =
+      (*device)->Allocate(MemoryKind::kArena, std::max(items, kMemory / kChunk) * kSums * vector);
+  auto memory = (*device)->Allocate(MemoryKind::kArena, all);
+  if (!out.ok()) return out.status();
+  if (!memory.ok()) return memory.status();
+  auto queue = (*device)->NewQueue(0);
+  if (!queue.ok()) return queue.status();
+  // Pages that were never written are all one page of zeros. What a cache is to hold lies apart.
+  char* const in = static_cast<char*>((*memory)->data());
+  std::fill_n(in, all, 1);
+  Load loads[] = {
+      {**fma, in, kSteps, items, 1, 1, 2 * vector / 4 * kSums * kSteps * items, &limits->flops, 2},
+      {**sum, in, kChunk, kPart / kChunk, kParts, 1, kPart, &limits->read, 2},
+      {**sum, in + kMemory, kChunk, cached / kChunk, 1, 1, cached, &limits->cache, 4},
+      {**sum, in + near, own, threads, 1, kTimes, own * threads * kTimes, &limits->near, 4},
+  };
+  Reach reach(queue->get(), static_cast<char*>((*out)->data()), &pacer);
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (turn > 0) std::this_thread::sleep_for(kApart);
+    for (Load& load : loads) {
+      for (int64_t round = 0; round < load.rounds; ++round) reach.Round(&load);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<internal::MachineReply> MeasureMachine(const internal::MachineRequest& request,
+                                                      const IsolationLimits& limits,
+                                                      const TrafficReader& traffic) {
+  absl::StatusOr<std::string> arithmetic = CompileFor(kArithmetic, request.target());
+  if (!arithmetic.ok()) return arithmetic.status();
+  absl::StatusOr<std::string> read = CompileFor(kRead, request.target());
+  if (!read.ok()) return read.status();
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(sizeof(Limits));
+  if (!memory.ok()) return memory.status();
+  Limits* found = new (memory->data()) Limits();
+  absl::Status status = RunIsolated("measuring the machine", limits, [&] {
+    return Measure(request, *arithmetic, *read, traffic, found);
+  });
+  if (!status.ok()) return status;
+  internal::MachineReply reply;
+  reply.set_read_bytes_per_second(found->read);
+  reply.set_cache_bytes_per_second(found->cache);
+  reply.set_near_bytes_per_second(found->near);
+  reply.set_f32_flops_per_second(found->flops);
+  return reply;
+}
+
+}  // namespace athanor

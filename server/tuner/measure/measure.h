@@ -1,0 +1,37 @@
+// Times plans against each other: all of them in one process of their own (isolated.h), in turn
+// within each round, so that whatever disturbs the machine disturbs all.
+//
+//   internal::MeasureReply times = MeasurePlans(request, {.timeout = 5s}, traffic).value();
+//   // times.plans(0).sizes(1).seconds(): median of one call of the first plan at the second sizes
+//
+// A sample is as many calls as take about kSample, so that the clock's grain does not matter; it is
+// taken between requests (pacer.h) and before `end`, and one call is the least that can be taken.
+// Weights are copied, prepared and first touched without such pauses, at the priority of this
+// process (yielding.h). What is less than its model is measured as many equal layers of one, so
+// that a kernel alone finds weights, inputs and outputs where it would in a plan (layers.h).
+// Weights of a model of more than 512 MiB take turns (weight_turns.h), and what plans prepare from
+// them is shared; large ones of more than 192 MiB are addresses over 96 MiB of memory
+// (walked_memory.h). A plan slower than its limit is given up after its first calls.
+#ifndef ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
+#define ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
+
+#include <chrono>
+
+#include "absl/status/statusor.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "server/base/traffic.h"
+#include "server/tuner/run/isolated.h"
+
+namespace athanor {
+
+// INVALID_ARGUMENT: the request does not fit together. ABORTED: the requests of `traffic` left no
+// gaps to measure in, or there was no time for the fewest rounds. Besides, the runtime's errors and
+// RunIsolated's.
+absl::StatusOr<internal::MeasureReply> MeasurePlans(
+    const internal::MeasureRequest& request, const IsolationLimits& limits,
+    const TrafficReader& traffic,
+    std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max());
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_

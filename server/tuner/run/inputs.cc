@@ -1,0 +1,351 @@
+#include "server/tuner/run/inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/graph/input_value.h"
+#include "compiler/ir/sample/compare.h"
+
+namespace athanor {
+namespace {
+
+constexpr int64_t kMaxCheckBytes = int64_t{1} << 30;
+// Of bags, whose offsets cannot repeat.
+constexpr int64_t kMaxBags = int64_t{1} << 22;
+
+// What a value is used for, found from its uses back to the graph's inputs.
+struct Role {
+  std::optional<int64_t> index_limit;  // selects in [0, limit)
+  std::optional<int64_t> offsets_of;   // begins of bags over this many ids
+  bool mask = false;                   // added to scores
+  int64_t terms = 0;                   // of the longest contraction it is an operand of
+  bool factor = false, term = false;   // of products, of sums
+};
+
+void Narrow(Role* role, int64_t limit) {
+  role->index_limit = std::min(limit, role->index_limit.value_or(limit));
+}
+
+int64_t SizeOf(const Expr& size, const Expr::Env& dims) { return size.Evaluate(dims).value_or(0); }
+
+void PassBack(const Role& from, Role* to) {
+  if (from.index_limit) Narrow(to, *from.index_limit);
+  if (from.offsets_of) to->offsets_of = from.offsets_of;
+  to->mask = to->mask || from.mask;
+  to->terms = std::max(to->terms, from.terms);
+  to->factor = to->factor || from.factor;
+  to->term = to->term || from.term;
+}
+
+// How many products each result of a contraction sums.
+int64_t TermsOf(const Graph& graph, const Node& node, const Expr::Env& dims) {
+  const absl::StatusOr<ContractSpec> spec =
+      ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
+  if (!spec.ok()) return 1;
+  int64_t terms = 1;
+  for (size_t axis = 0; axis < spec->lhs.size(); ++axis) {
+    if (spec->result.find(spec->lhs[axis]) != std::string::npos) continue;
+    const int64_t size = SizeOf(graph.node(node.inputs[0]).type.shape[axis], dims);
+    if (__builtin_mul_overflow(terms, std::max<int64_t>(size, 1), &terms)) return 1;
+  }
+  return terms;
+}
+
+// Of a convolution by w [M, C/group, K...].
+int64_t WindowTerms(const Shape& w, const Expr::Env& dims) {
+  int64_t terms = 1;
+  for (size_t axis = 1; axis < w.size(); ++axis) {
+    const int64_t size = SizeOf(w[axis], dims);
+    if (__builtin_mul_overflow(terms, std::max<int64_t>(size, 1), &terms)) return 1;
+  }
+  return terms;
+}
+
+std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
+  std::vector<Role> roles(graph.nodes.size());
+  for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
+    const Node& node = graph.node(n);
+    const auto shape = [&](int operand) -> const Shape& {
+      return graph.node(node.inputs[operand]).type.shape;
+    };
+    switch (node.op) {
+      case Op::kGather:
+      case Op::kScatter: {
+        const auto axis = GetAttr<int64_t>(node.attrs, "axis");
+        Narrow(&roles[node.inputs[1]], SizeOf(shape(0)[axis], dims));
+        if (node.op == Op::kGather) PassBack(roles[n], &roles[node.inputs[0]]);
+        break;
+      }
+      case Op::kEmbeddingBag:
+        Narrow(&roles[node.inputs[1]], SizeOf(shape(0)[0], dims));
+        roles[node.inputs[2]].offsets_of = SizeOf(shape(1)[0], dims);
+        break;
+      case Op::kConv:
+        for (NodeId operand : node.inputs) roles[operand].terms = WindowTerms(shape(1), dims);
+        break;
+      case Op::kContract:
+        for (NodeId operand : node.inputs) roles[operand].terms = TermsOf(graph, node, dims);
+        break;
+      case Op::kMul:
+        for (NodeId operand : node.inputs) roles[operand].factor = true;
+        break;
+      case Op::kAdd:
+        for (NodeId operand : node.inputs) roles[operand].term = true;
+        break;
+      case Op::kLayerNorm:
+      case Op::kRmsNorm:
+        roles[node.inputs[1]].factor = true;
+        if (node.op == Op::kLayerNorm) roles[node.inputs[2]].term = true;
+        break;
+      case Op::kAttention:
+        if (node.inputs.size() > 3) roles[node.inputs[3]].mask = true;
+        break;
+      case Op::kIndexMap:
+      case Op::kCast:
+        PassBack(roles[n], &roles[node.inputs[0]]);
+        break;
+      case Op::kSelect:
+        PassBack(roles[n], &roles[node.inputs[1]]);
+        PassBack(roles[n], &roles[node.inputs[2]]);
+        break;
+      default:
+        break;
+    }
+  }
+  return roles;
+}
+
+// SplitMix64 (Steele, Lea and Flood 2014): short, and the same on every standard library.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t Bits() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  double Uniform(double low, double high) {
+    return low + (high - low) * std::ldexp(static_cast<double>(Bits() >> 11), -53);
+  }
+  // Both ends included; the range is far below 2^64, so the remainder is even enough.
+  int64_t Between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(Bits() % static_cast<uint64_t>(high - low + 1));
+  }
+  // Nearly: the sum of four uniform values, with mean 0 and deviation 1.
+  double Normal() {
+    const uint64_t bits = Bits();
+    const int64_t sum = static_cast<int64_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
+                                             (bits >> 32 & 0xffff) + (bits >> 48));
+    return static_cast<double>(sum - 2 * 0xffff) * (1.7320508 / 0x10000);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// Of the float dtypes of more than a byte.
+int LargestExponent(DType dtype) {
+  return dtype == DType::kF64 ? 1023 : dtype == DType::kF16 ? 15 : 127;
+}
+
+double SmallestNormal(DType dtype) { return std::ldexp(1.0, 1 - LargestExponent(dtype)); }
+
+class Filler {
+ public:
+  Filler(uint64_t seed, const DrawOptions& options) : random_(seed), options_(options) {}
+
+  // The first elements of a tensor of this size.
+  Tensor Draw(const Role& role, DType dtype, int64_t elements, bool parameter) {
+    const bool offsets = role.offsets_of && !IsFloat(dtype);
+    Tensor drawn = Tensor::Zeros(dtype, {offsets ? elements : std::min(elements, kMaxDrawn)});
+    if (offsets) {
+      Offsets(*role.offsets_of, &drawn);
+      return drawn;
+    }
+    const double scale = std::exp2(random_.Uniform(-4, 2));
+    const bool weight = parameter && options_.model_weights;
+    const bool special = !parameter && !role.mask && !role.index_limit && IsFloat(dtype);
+    for (int64_t i = 0; i < drawn.elements(); ++i) {
+      if (dtype == DType::kBool) {
+        StoreScalar(drawn, i, Scalar::Unsigned(dtype, random_.Bits() & 1));
+      } else if (IsFloat(dtype)) {
+        double value = weight ? Weight(role, dtype, scale) : Float(role, dtype, scale);
+        if (special && options_.special == SpecialFloats::kExtremes) value = Extreme(value, dtype);
+        if (special && options_.special == SpecialFloats::kEnds) value = Small(value, dtype);
+        StoreScalar(drawn, i, Scalar::Float(dtype, value));
+      } else {
+        const int64_t value = role.index_limit ? Index(*role.index_limit) : Integer();
+        StoreScalar(drawn, i,
+                    IsSigned(dtype) ? Scalar::Signed(dtype, value)
+                                    : Scalar::Unsigned(dtype, static_cast<uint64_t>(value)));
+      }
+    }
+    if (special && drawn.elements() > 0) AddLargeOrNonFinite(&drawn);
+    return drawn;
+  }
+
+ private:
+  double Weight(const Role& role, DType dtype, double scale) {
+    if (role.terms > 0) return random_.Normal() / std::sqrt(static_cast<double>(role.terms));
+    if (role.factor) return 1 + random_.Normal() / 8;
+    if (role.term) return random_.Normal() / 8;
+    return Float(role, dtype, scale);
+  }
+
+  double Extreme(double value, DType dtype) {
+    const int kind = static_cast<int>(random_.Bits() % 16);
+    if (kind < 3) return kind == 0 ? -0.0 : 0.0;
+    if (kind < 5) return std::ldexp(value, 6);
+    if (kind < 6) return std::ldexp(value, dtype == DType::kF16 ? -14 : -100);
+    return value;
+  }
+
+  double Small(double value, DType dtype) {
+    const int kind = static_cast<int>(random_.Bits() % 16);
+    if (kind >= 4 || DTypeBytes(dtype) == 1) return value;
+    const double least = kind < 2 ? SmallestNormal(dtype) : UnitInLastPlace(dtype, 0);
+    return kind % 2 == 0 ? least : -least;
+  }
+
+  // No more than one large number: whether a sum overflows does not hang on its order then.
+  void AddLargeOrNonFinite(Tensor* drawn) {
+    if (DTypeBytes(drawn->dtype) == 1) return;  // not every storage dtype has them
+    const int64_t last = drawn->elements() - 1;
+    const auto put = [&](double value) {
+      StoreScalar(*drawn, random_.Between(0, last), Scalar::Float(drawn->dtype, value));
+    };
+    const double infinity = std::numeric_limits<double>::infinity();
+    if (options_.special == SpecialFloats::kEnds) {
+      const double half = std::ldexp(1 - UnitRoundoff(drawn->dtype), LargestExponent(drawn->dtype));
+      put((random_.Bits() & 1) != 0 ? half : -half);
+    }
+    if (options_.special == SpecialFloats::kNaN) put(std::numeric_limits<double>::quiet_NaN());
+    if (options_.special == SpecialFloats::kInfinities) {
+      put(infinity);
+      put(-infinity);
+    }
+  }
+
+  double Float(const Role& role, DType dtype, double scale) {
+    const int kind = static_cast<int>(random_.Bits() % 20);
+    if (role.mask && kind < 5) return -std::numeric_limits<double>::infinity();
+    if (role.index_limit) return static_cast<double>(Index(*role.index_limit));
+    if (dtype == DType::kF8E8M0) return std::exp2(static_cast<double>(random_.Between(-6, 6)));
+    const double normal = random_.Normal();
+    if (kind == 0) return std::signbit(normal) ? -0.0 : 0.0;
+    if (kind == 1) return std::nearbyint(4 * normal);
+    if (kind < 4 && DTypeBytes(dtype) > 1) return normal * std::exp2(random_.Uniform(-10, 4));
+    return normal * scale;
+  }
+
+  // Ends of the range and neighbours of what came before are more likely than chance.
+  int64_t Index(int64_t limit) {
+    if (limit <= 1) return 0;
+    const int kind = static_cast<int>(random_.Bits() % 8);
+    if (kind == 0) return last_ = 0;
+    if (kind == 1) return last_ = limit - 1;
+    if (kind == 2 && last_ < limit) return last_;
+    return last_ = random_.Between(0, limit - 1);
+  }
+
+  int64_t Integer() {
+    if (options_.choice == IndexChoice::kZero) return 0;
+    if (options_.choice == IndexChoice::kSmall) return random_.Between(0, 3);
+    return (random_.Bits() & 1) != 0 ? random_.Between(-8, 8)
+                                     : static_cast<int64_t>(random_.Bits());
+  }
+
+  // Bags of uneven length, some empty; the first begins at 0.
+  void Offsets(int64_t ids, Tensor* tensor) {
+    std::vector<int64_t> begins(tensor->elements());
+    for (int64_t& begin : begins) begin = random_.Between(0, ids);
+    std::sort(begins.begin(), begins.end());
+    if (!begins.empty()) begins[0] = 0;
+    for (size_t i = 0; i < begins.size(); ++i) {
+      StoreScalar(*tensor, static_cast<int64_t>(i),
+                  IsSigned(tensor->dtype)
+                      ? Scalar::Signed(tensor->dtype, begins[i])
+                      : Scalar::Unsigned(tensor->dtype, static_cast<uint64_t>(begins[i])));
+    }
+  }
+
+  Random random_;
+  const DrawOptions& options_;
+  int64_t last_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,
+                                                   uint64_t seed, const DrawOptions& options) {
+  const std::vector<Role> roles = FindRoles(graph, dims);
+  std::vector<NodeId> ids;
+  if (options.inputs) ids = graph.InputIds();
+  if (options.parameters) {
+    const std::vector<NodeId> parameters = graph.ParameterIds();
+    ids.insert(ids.end(), parameters.begin(), parameters.end());
+  }
+  std::vector<DrawnInput> inputs;
+  for (NodeId id : ids) {
+    const TensorType& type = graph.node(id).type;
+    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(type.shape, dims);
+    if (!shape.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(graph.Describe(id), ": ", shape.status().message()));
+    }
+    int64_t elements = 1;
+    for (int64_t size : *shape) {
+      if (!__builtin_mul_overflow(elements, size, &elements)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(graph.Describe(id), ": more elements than an integer counts"));
+    }
+    if (roles[id].offsets_of && elements > kMaxBags) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          graph.Describe(id), ": offsets of ", elements, " bags; a check has at most ", kMaxBags));
+    }
+    // A generator of its own per tensor: one more input changes no other.
+    Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), options);
+    const bool parameter = graph.node(id).op == Op::kParameter;
+    // What an input's value says is all that it takes.
+    const Tensor* value = ValueOf(graph.node(id));
+    Tensor drawn = value == nullptr ? filler.Draw(roles[id], type.dtype, elements, parameter)
+                                    : Tensor{type.dtype, {elements}, value->bytes};
+    inputs.push_back({*std::move(shape), std::move(drawn)});
+  }
+  return inputs;
+}
+
+absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
+                                                 uint64_t seed, IndexChoice choice) {
+  absl::StatusOr<std::vector<DrawnInput>> inputs = DrawInputs(graph, dims, seed, choice);
+  if (!inputs.ok()) return inputs.status();
+  std::vector<Tensor> tensors;
+  for (DrawnInput& input : *inputs) {
+    Tensor tensor = std::move(input.drawn);
+    const size_t drawn = tensor.bytes.size();
+    tensor.shape = std::move(input.shape);
+    const auto bytes = static_cast<double>(tensor.elements()) * DTypeBytes(tensor.dtype);
+    if (bytes > static_cast<double>(kMaxCheckBytes)) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", tensors.size(), " of \"", graph.name,
+                                                     "\": ", bytes, " bytes are more than the ",
+                                                     kMaxCheckBytes, " that a check may hold"));
+    }
+    tensor.bytes.resize(static_cast<size_t>(bytes));
+    for (size_t i = drawn; i < tensor.bytes.size(); i += drawn) {
+      std::memcpy(tensor.bytes.data() + i, tensor.bytes.data(),
+                  std::min(drawn, tensor.bytes.size() - i));
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+}  // namespace athanor

@@ -1,0 +1,89 @@
+// Runs untrusted code in a process of its own that can only leave bytes behind.
+//
+//   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(bytes);
+//   absl::Status status = RunIsolated({.timeout = 1s}, [&] { ...; return absl::OkStatus(); });
+//
+// The forked process shares nothing with its parent but SharedMemory made before.
+#ifndef ATHANOR_SERVER_TUNER_RUN_ISOLATED_H_
+#define ATHANOR_SERVER_TUNER_RUN_ISOLATED_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace athanor {
+
+// Zeroed pages that a forked process and its parent both see.
+class SharedMemory {
+ public:
+  static absl::StatusOr<SharedMemory> Create(size_t bytes);
+  // Those of a file, from `offset` on; nullopt: no address space.
+  static std::optional<SharedMemory> OfFile(int fd, int64_t offset, size_t bytes);
+  SharedMemory(SharedMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  SharedMemory& operator=(SharedMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~SharedMemory();
+
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  SharedMemory(char* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  char* data_;
+  size_t bytes_;
+};
+
+// `bytes` of memory that end where a page that cannot be touched begins: one element too far is a
+// SIGSEGV, not a surprise. In shared memory, so a forked process can write it; data() is unaligned.
+class GuardedBytes {
+ public:
+  static absl::StatusOr<GuardedBytes> Create(size_t bytes);
+  // In memory that `create` makes, of the bytes it is asked for.
+  static absl::StatusOr<GuardedBytes> Create(
+      size_t bytes, absl::FunctionRef<absl::StatusOr<SharedMemory>(size_t)> create);
+  char* data() const { return memory_.data() + offset_; }
+  size_t bytes() const { return bytes_; }
+  absl::string_view view() const { return {data(), bytes_}; }
+  // From now on, in this process and those forked from it, writing is a SIGSEGV too.
+  void Freeze();
+  // The bytes between the page's start and data() are as Create left them.
+  bool MarginIntact() const;
+
+ private:
+  GuardedBytes(SharedMemory memory, size_t offset, size_t bytes)
+      : memory_(std::move(memory)), offset_(offset), bytes_(bytes) {}
+  SharedMemory memory_;
+  size_t offset_;
+  size_t bytes_;
+};
+
+class Scratch;
+
+struct IsolationLimits {
+  std::chrono::milliseconds timeout{10000};
+  int64_t memory_bytes = int64_t{4} << 30;  // resident, beyond what this process holds
+  // Where checks have what is large (scratch.h); null: in memory.
+  Scratch* scratch = nullptr;
+};
+
+// The status of `body`, or why it could give none: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory),
+// INTERNAL (it crashed, or left early), UNAVAILABLE (no process could be made, or somebody else
+// ended it), FAILED_PRECONDITION (the system lacks what confines it). `what` names the code for
+// messages. REQUIRES: this process's other threads wait meanwhile.
+absl::Status RunIsolated(absl::string_view what, const IsolationLimits& limits,
+                         absl::FunctionRef<absl::Status()> body);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TUNER_RUN_ISOLATED_H_

@@ -1,0 +1,152 @@
+#include "server/tuner/sandbox/sandbox.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/tuner/sandbox/allowed_calls.h"
+#include "server/tuner/sandbox/path_wall.h"
+#include "server/tuner/sandbox/privileges.h"
+
+namespace athanor {
+namespace {
+
+// What the compiler and those who watch processes look up.
+constexpr const char* kSystemPaths[] = {"/proc", "/sys/devices/system/cpu"};
+// Set in a tuner process whose paths are walled, for the processes that it forks.
+bool paths_are_walled = false;
+
+absl::Status CloseFrom(unsigned first) {
+  if (syscall(SYS_close_range, first, ~0u, 0u) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("a kernel's process would keep its descriptors: close_range (Linux 5.9): ",
+                   std::strerror(errno)));
+}
+
+absl::Status Limit(int resource, uint64_t value, bool hard, const char* name) {
+  rlimit limit{value, hard ? value : RLIM_INFINITY};
+  rlimit now;
+  // The hard limit can only go down.
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &now) == 0) {
+    limit.rlim_max = std::min<rlim_t>(limit.rlim_max, now.rlim_max);
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, limit.rlim_max);
+  }
+  if (setrlimit(static_cast<__rlimit_resource>(resource), &limit) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("limit ", name, ": ", std::strerror(errno)));
+}
+
+// SIGXCPU says what SIGKILL, which follows a second later, would not.
+absl::Status LimitCpu(int64_t seconds) {
+  absl::Status status = Limit(RLIMIT_CPU, seconds + 1, true, "RLIMIT_CPU");
+  rlimit limit;
+  if (!status.ok() || getrlimit(RLIMIT_CPU, &limit) != 0) return status;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, seconds);
+  setrlimit(RLIMIT_CPU, &limit);  // only down: never refused
+  return status;
+}
+
+// Threads of work that gives way (yielding.h) may come back to this process's own priority without
+// the capability.
+void AllowOwnPriority() {
+  const int nice = getpriority(PRIO_PROCESS, 0);
+  const auto most = static_cast<rlim_t>(20 - nice);
+  const rlimit limit{most, most};
+  setrlimit(RLIMIT_NICE, &limit);  // refused to most users: then they do not
+}
+
+}  // namespace
+
+absl::Status DieWith(pid_t parent) {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    return absl::FailedPreconditionError("prctl(PR_SET_PDEATHSIG) fails");
+  }
+  // It may have died before.
+  if (getppid() != parent) return absl::FailedPreconditionError("the parent process is gone");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
+  absl::Status status = Limit(RLIMIT_CORE, 0, true, "RLIMIT_CORE");
+  if (status.ok()) status = Limit(RLIMIT_FSIZE, limits.file_bytes, true, "RLIMIT_FSIZE");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+  // Sanitizers reserve more address space than any limit has.
+  if (status.ok() && limits.memory_bytes > 0) {
+    status = Limit(RLIMIT_AS, limits.memory_bytes, false, "RLIMIT_AS");
+  }
+#endif
+#endif
+  // Whether kernels could be confined, said once and before there is one.
+  if (status.ok()) status = CloseFrom(~0u);
+  if (!status.ok()) return status;
+  AllowOwnPriority();
+  absl::StatusOr<std::string> who = DropPrivileges(limits.another_user);
+  if (!who.ok()) return who.status();
+  // Not before: both end with a change of user.
+  if (status = DieWith(limits.parent); !status.ok()) return status;
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    return absl::FailedPreconditionError("prctl(PR_SET_NO_NEW_PRIVS) fails");
+  }
+  absl::StatusOr<int> landlock = 0;
+  if (limits.wall_paths) {
+    std::vector<std::string> paths = LibraryPaths();
+    paths.insert(paths.end(), std::begin(kSystemPaths), std::end(kSystemPaths));
+    landlock = WallPaths(paths);
+  }
+  if (!landlock.ok()) return landlock.status();
+  paths_are_walled = *landlock > 0;
+  // A kernel's process is of the same user; Landlock keeps it from its parent's memory.
+  if (!paths_are_walled && prctl(PR_SET_DUMPABLE, 0) != 0) {
+    return absl::FailedPreconditionError("prctl(PR_SET_DUMPABLE) fails");
+  }
+  if (status = FilterTunerCalls(); !status.ok()) return status;
+  return absl::StrCat(
+      "system calls of a list, no file to write, ", *who, ", ",
+      paths_are_walled ? absl::StrCat("reads libraries and system files (Landlock ", *landlock, ")")
+                       : "reads what that user may: this kernel has no Landlock");
+}
+
+absl::Status ConfineKernel(int64_t cpu_seconds) {
+  absl::Status status = LimitCpu(cpu_seconds);
+  if (status.ok()) status = Limit(RLIMIT_NOFILE, 32, true, "RLIMIT_NOFILE");
+  rlimit free_address_space;
+  getrlimit(RLIMIT_AS, &free_address_space);
+  free_address_space.rlim_cur = free_address_space.rlim_max;
+  setrlimit(RLIMIT_AS, &free_address_space);
+  if (status.ok()) status = CloseFrom(0);
+  if (status.ok() && paths_are_walled) {
+    std::vector<std::string> paths = LibraryPaths();
+    paths.push_back("/proc/self/");
+    status = WallPaths(paths).status();
+  }
+  return status.ok() ? FilterKernelCalls() : status;
+}
+
+void WidenAddressSpace(int64_t bytes) {
+  rlimit limit;
+  // As wide as it can be, as a kernel's process is, which may set no limit.
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur + bytes, limit.rlim_max);
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+void LimitCpuFromNow(int64_t seconds) {
+  rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  rlimit limit;
+  getrlimit(RLIMIT_CPU, &limit);
+  limit.rlim_cur =
+      std::min<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds, limit.rlim_max);
+  setrlimit(RLIMIT_CPU, &limit);
+}
+
+}  // namespace athanor
