@@ -177,6 +177,20 @@ def run_ruff() -> Result:
     return Result(failures=["ruff check"]) if status else Result(passed=1)
 
 
+def run_format() -> Result:
+    """Whether each C++ file is as clang-format writes it: one case, or a failed one each."""
+    listed = subprocess.run(["git", "ls-files", "*.cc", "*.h"], cwd=ROOT, check=True,
+                            capture_output=True, text=True).stdout.split()
+    checked = subprocess.run(["clang-format-19", "--dry-run", "--Werror", *listed], cwd=ROOT,
+                             check=False, capture_output=True, text=True)
+    files = sorted({line.split(":")[0] for line in checked.stderr.splitlines()
+                    if "[-Wclang-format-violations]" in line})
+    failures = [f"{file}: not formatted; clang-format-19 -i {file}" for file in files]
+    if checked.returncode != 0 and not failures:
+        failures.append(f"clang-format-19: exit status {checked.returncode}")
+    return Result(passed=0 if failures else 1, failures=failures)
+
+
 # The ordinary run also builds what is not a test. A test joins a sanitizer run by the
 # tag `asan` or `tsan` in its BUILD file. Under asan fuzzers run for a time, and random
 # expressions, which cost 40 times as much there, are fewer; deploy/README.md has the
@@ -184,6 +198,7 @@ def run_ruff() -> Result:
 SUITES: dict[str, Callable[[float | None], Result]] = {
     "bazel": lambda _: run_bazel("--nobuild_tests_only"),
     "ruff": lambda _: run_ruff(),
+    "format": lambda _: run_format(),
     "python": lambda _: run_pytest("clients/python", "tests/models"),
     "e2e": lambda _: run_pytest("tests/e2e"),
     "onnx": lambda _: run_pytest("tests/onnx"),

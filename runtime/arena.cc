@@ -30,8 +30,7 @@ absl::StatusOr<Arena> Arena::Reserve(int64_t bytes) {
   const bool huge = bytes >= kHugeArena;
   const int64_t page = huge ? kHugePage : PageBytes();
   const auto exhausted = [&](absl::string_view why) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("arena of ", bytes, " bytes: ", why));
+    return absl::ResourceExhaustedError(absl::StrCat("arena of ", bytes, " bytes: ", why));
   };
   if (bytes > std::numeric_limits<int64_t>::max() - 2 * page) {
     return exhausted("no such address space");
@@ -75,8 +74,8 @@ void Arena::Decommit(int64_t offset, int64_t bytes) {
   const int64_t page = PageBytes();
   const int64_t first = (offset + page - 1) / page * page;
   // Nothing lies behind the end, so its page goes with what is before it.
-  const int64_t end = offset + bytes == bytes_ ? (bytes_ + page - 1) / page * page
-                                               : (offset + bytes) / page * page;
+  const int64_t end =
+      offset + bytes == bytes_ ? (bytes_ + page - 1) / page * page : (offset + bytes) / page * page;
   if (end > first) madvise(data_ + first, end - first, MADV_DONTNEED);
 }
 

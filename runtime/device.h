@@ -54,8 +54,8 @@ class DeviceKernel {
 struct LaunchArguments {
   void* const* buffers = nullptr;
   const int64_t* sizes = nullptr;
-  int64_t grid = 0;  // work items [0, grid); at least 1
-  int64_t work = 0;  // flops and moved bytes: small launches are not shared out
+  int64_t grid = 0;         // work items [0, grid); at least 1
+  int64_t work = 0;         // flops and moved bytes: small launches are not shared out
   bool one_thread = false;  // debugging: work items in order on one thread
   // Required, code 0 before: takes the error of the lowest failed item.
   KernelError* error = nullptr;
@@ -68,8 +68,7 @@ class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
   // Allocates nothing. `error` is written by the time Wait() returns.
-  virtual void Launch(const DeviceKernel& kernel,
-                      const LaunchArguments& launch) = 0;
+  virtual void Launch(const DeviceKernel& kernel, const LaunchArguments& launch) = 0;
   // Returns when all launches so far have finished.
   virtual void Wait() = 0;
 };
@@ -87,15 +86,13 @@ class Device {
   virtual DeviceCapability capability() const = 0;
   // Address space for `bytes`, committed on use and zero at first; at least 1
   // byte. RESOURCE_EXHAUSTED if there is none.
-  virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
-      MemoryKind kind, int64_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind,
+                                                                 int64_t bytes) = 0;
   // A finished kernel object, copied. INVALID_ARGUMENT or FAILED_PRECONDITION
   // if it does not load here.
-  virtual absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(
-      absl::string_view object) = 0;
+  virtual absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) = 0;
   // `scratch_bytes` per thread: the most any launch in this queue needs.
-  virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(
-      int64_t scratch_bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) = 0;
 };
 
 }  // namespace athanor

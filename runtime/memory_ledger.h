@@ -34,8 +34,7 @@ class MemoryLedger {
 // thread-safe.
 class MemoryCharge {
  public:
-  MemoryCharge(MemoryLedger* ledger, MemoryKind kind)
-      : ledger_(ledger), kind_(kind) {}
+  MemoryCharge(MemoryLedger* ledger, MemoryKind kind) : ledger_(ledger), kind_(kind) {}
   MemoryCharge(const MemoryCharge&) = delete;
   MemoryCharge& operator=(const MemoryCharge&) = delete;
   ~MemoryCharge() { Clear(); }

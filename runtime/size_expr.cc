@@ -22,10 +22,8 @@ int64_t FloorDivide(int64_t a, int64_t b) {
 }
 
 absl::StatusOr<SizeRange> Checked(__int128 min, __int128 max) {
-  if (min < std::numeric_limits<int64_t>::min() ||
-      max > std::numeric_limits<int64_t>::max()) {
-    return absl::InvalidArgumentError(
-        "a size leaves 64 bits within the dims' ranges");
+  if (min < std::numeric_limits<int64_t>::min() || max > std::numeric_limits<int64_t>::max()) {
+    return absl::InvalidArgumentError("a size leaves 64 bits within the dims' ranges");
   }
   return SizeRange{static_cast<int64_t>(min), static_cast<int64_t>(max)};
 }
@@ -33,21 +31,17 @@ absl::StatusOr<SizeRange> Checked(__int128 min, __int128 max) {
 absl::StatusOr<SizeRange> Multiply(const SizeRange& a, const SizeRange& b) {
   const __int128 corners[] = {__int128{a.min} * b.min, __int128{a.min} * b.max,
                               __int128{a.max} * b.min, __int128{a.max} * b.max};
-  return Checked(*std::min_element(corners, corners + 4),
-                 *std::max_element(corners, corners + 4));
+  return Checked(*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4));
 }
 
 absl::StatusOr<SizeRange> Divide(const SizeRange& a, const SizeRange& b) {
   if (b.max <= 0) {
-    return absl::InvalidArgumentError(
-        "a size is divided by what is never positive");
+    return absl::InvalidArgumentError("a size is divided by what is never positive");
   }
   const int64_t least = std::max<int64_t>(b.min, 1);
-  const int64_t corners[] = {
-      FloorDivide(a.min, least), FloorDivide(a.min, b.max),
-      FloorDivide(a.max, least), FloorDivide(a.max, b.max)};
-  SizeRange range{*std::min_element(corners, corners + 4),
-                  *std::max_element(corners, corners + 4)};
+  const int64_t corners[] = {FloorDivide(a.min, least), FloorDivide(a.min, b.max),
+                             FloorDivide(a.max, least), FloorDivide(a.max, b.max)};
+  SizeRange range{*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)};
   if (b.min <= 0) {
     range = {std::min<int64_t>(range.min, 0), std::max<int64_t>(range.max, 0)};
   }
@@ -66,8 +60,7 @@ class SizeTable::Compiler {
   absl::StatusOr<SizeRange> Sum(const v1::SizeExpr& expr, int nesting) {
     if (nesting > kMaxNesting) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a size nests divisions, minima and maxima deeper than ",
-                       kMaxNesting));
+          absl::StrCat("a size nests divisions, minima and maxima deeper than ", kMaxNesting));
     }
     if (expr.terms().empty()) return Constant(0);
     SizeRange sum;
@@ -88,17 +81,14 @@ class SizeTable::Compiler {
   }
 
  private:
-  void Emit(Code code, int64_t operand = 0) {
-    table_.code_.push_back({code, operand});
-  }
+  void Emit(Code code, int64_t operand = 0) { table_.code_.push_back({code, operand}); }
 
   SizeRange Constant(int64_t value) {
     Emit(Code::kConst, value);
     return {value, value};
   }
 
-  absl::StatusOr<SizeRange> Product(const v1::SizeExpr::Term& term,
-                                    int nesting) {
+  absl::StatusOr<SizeRange> Product(const v1::SizeExpr::Term& term, int nesting) {
     const bool coefficient = term.coefficient() != 1 || term.factors().empty();
     SizeRange product{1, 1};
     if (coefficient) product = Constant(term.coefficient());
@@ -113,8 +103,7 @@ class SizeTable::Compiler {
     return product;
   }
 
-  absl::StatusOr<SizeRange> Factor(const v1::SizeExpr::Factor& factor,
-                                   int nesting) {
+  absl::StatusOr<SizeRange> Factor(const v1::SizeExpr::Factor& factor, int nesting) {
     switch (factor.kind_case()) {
       case v1::SizeExpr::Factor::kSymbol:
         return Symbol(factor.symbol());
@@ -134,24 +123,20 @@ class SizeTable::Compiler {
   absl::StatusOr<SizeRange> Symbol(const std::string& name) {
     const std::vector<SizeDim>& dims = table_.dims_;
     const auto dim =
-        std::find_if(dims.begin(), dims.end(),
-                     [&](const SizeDim& d) { return d.name == name; });
+        std::find_if(dims.begin(), dims.end(), [&](const SizeDim& d) { return d.name == name; });
     if (dim == dims.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a size names dim '", name, "'; the dims are [",
-                       absl::StrJoin(dims, ", ",
-                                     [](std::string* out, const SizeDim& d) {
-                                       absl::StrAppend(out, d.name);
-                                     }),
-                       "]"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a size names dim '", name, "'; the dims are [",
+          absl::StrJoin(dims, ", ",
+                        [](std::string* out, const SizeDim& d) { absl::StrAppend(out, d.name); }),
+          "]"));
     }
     constant_ = false;
     Emit(Code::kDim, dim - dims.begin());
     return SizeRange{dim->min, dim->max};
   }
 
-  absl::StatusOr<SizeRange> Pair(Code code, const v1::SizeExpr::Pair& pair,
-                                 int nesting) {
+  absl::StatusOr<SizeRange> Pair(Code code, const v1::SizeExpr::Pair& pair, int nesting) {
     absl::StatusOr<SizeRange> a = Sum(pair.a(), nesting + 1);
     if (!a.ok()) return a;
     absl::StatusOr<SizeRange> b = Sum(pair.b(), nesting + 1);
@@ -180,8 +165,7 @@ absl::StatusOr<int> SizeTable::Add(const v1::SizeExpr& expr) {
     code_.erase(code_.begin() + begin, code_.end());
     return range.status();
   }
-  entries_.push_back(
-      {begin, static_cast<int>(code_.size()), *range, compiler.constant()});
+  entries_.push_back({begin, static_cast<int>(code_.size()), *range, compiler.constant()});
   ids_.emplace(std::move(key), size() - 1);
   return size() - 1;
 }
@@ -219,8 +203,7 @@ int64_t SizeTable::Execute(const Entry& entry, const int64_t* dims) const {
   return *top;
 }
 
-void SizeTable::Evaluate(absl::Span<const int64_t> dims,
-                         absl::Span<int64_t> values) const {
+void SizeTable::Evaluate(absl::Span<const int64_t> dims, absl::Span<int64_t> values) const {
   for (size_t i = 0; i < entries_.size(); ++i) {
     values[i] = Execute(entries_[i], dims.data());
   }

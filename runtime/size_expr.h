@@ -55,8 +55,7 @@ class SizeTable {
   // Writes the value of expression i to values[i]. Dividing by a size of zero
   // gives zero: it only happens where a dim is 0 and there is nothing to do.
   // REQUIRES: dims within their ranges, in order; values.size() == size().
-  void Evaluate(absl::Span<const int64_t> dims,
-                absl::Span<int64_t> values) const;
+  void Evaluate(absl::Span<const int64_t> dims, absl::Span<int64_t> values) const;
   int64_t EvaluateOne(int id, absl::Span<const int64_t> dims) const;
 
   static constexpr int kMaxNesting = 16;  // of floor_div, min and max

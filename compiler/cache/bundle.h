@@ -75,7 +75,7 @@ struct BundleTerms {
   std::vector<std::string> trusted_keys;  // Ed25519PublicKey; none: no binaries
   int64_t max_records = 1000000;
   int64_t max_bytes = int64_t{1} << 30;  // of all records, serialised
-  std::string max_bytes_by;               // what says so, for the error: "--max_import_bytes"
+  std::string max_bytes_by;              // what says so, for the error: "--max_import_bytes"
 };
 
 // Takes a bundle's chunks in order and holds its records until it is whole. Not thread-safe.

@@ -1,7 +1,8 @@
 // Plans and ended searches as rows, and as the records of bundles. For the files of this folder.
 //
 //   CacheRow row = PlanCacheRow(key.Fields(), plan);          // on its way to the file
-//   *record.mutable_plan() = CachedPlanOf(view).value();      // read, on its way to another machine
+//   *record.mutable_plan() = CachedPlanOf(view).value();      // read, on its way to another
+//   machine
 #ifndef ATHANOR_COMPILER_CACHE_PLAN_RECORDS_H_
 #define ATHANOR_COMPILER_CACHE_PLAN_RECORDS_H_
 

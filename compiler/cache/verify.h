@@ -12,8 +12,8 @@
 namespace athanor {
 
 // Every checksum, that bodies parse, that keys have their length, and SQLite's own check of the
-// file. With `quarantine` bad rows go there, indexes that do not fit are made anew, and a file that is
-// damaged otherwise is moved aside and begun anew. REQUIRES: file.db(), a cache file.
+// file. With `quarantine` bad rows go there, indexes that do not fit are made anew, and a file that
+// is damaged otherwise is moved aside and begun anew. REQUIRES: file.db(), a cache file.
 absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quarantine);
 
 }  // namespace athanor

@@ -32,8 +32,8 @@ void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
 std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,
                                int lanes);
 
-// What an epilogue knows of its lanes: those beyond `below` (of LanesBelow) are masked, so they need
-// no place of their own and must not be told from those of the next row.
+// What an epilogue knows of its lanes: those beyond `below` (of LanesBelow) are masked, so they
+// need no place of their own and must not be told from those of the next row.
 void BoundLanes(kir::Emitter& e, const std::optional<Expr>& below, int lanes);
 
 }  // namespace athanor

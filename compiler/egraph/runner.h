@@ -92,7 +92,7 @@ class Runner {
   size_t iteration_ = 0;    // over all runs
   size_t match_bytes_ = 0;  // of the matches at hand
   Limits limits_;           // of this run
-  Stopwatch watch_;  // of the run
+  Stopwatch watch_;         // of the run
   Report report_;
 };
 

@@ -39,9 +39,11 @@ absl::StatusOr<std::string_view> NarrowTo(const Field& field, std::string_view d
   for (int i = 0; i < field.size(); ++i) {
     const auto narrow = static_cast<Narrow>(field[i]);
     if (static_cast<int64_t>(narrow) != static_cast<int64_t>(field[i])) {
-      return Invalid("element ", i, " is ", field[i], ", which ", datatype, " cannot hold; it must "
-                     "be in [", +std::numeric_limits<Narrow>::min(), ", ",
-                     +std::numeric_limits<Narrow>::max(), "]");
+      return Invalid("element ", i, " is ", field[i], ", which ", datatype,
+                     " cannot hold; it must "
+                     "be in [",
+                     +std::numeric_limits<Narrow>::min(), ", ", +std::numeric_limits<Narrow>::max(),
+                     "]");
     }
     out[i] = narrow;
   }
@@ -74,18 +76,30 @@ absl::StatusOr<std::string_view> ContentsBytes(const inference::InferTensorConte
     return Invalid(wanted, " has ", count, " elements; the shape needs ", elements);
   }
   switch (datatype.dtype) {
-    case DType::kBool: return ViewOf(contents.bool_contents());
-    case DType::kI8: return NarrowTo<int8_t>(contents.int_contents(), datatype.name, owned);
-    case DType::kI16: return NarrowTo<int16_t>(contents.int_contents(), datatype.name, owned);
-    case DType::kI32: return ViewOf(contents.int_contents());
-    case DType::kI64: return ViewOf(contents.int64_contents());
-    case DType::kU8: return NarrowTo<uint8_t>(contents.uint_contents(), datatype.name, owned);
-    case DType::kU16: return NarrowTo<uint16_t>(contents.uint_contents(), datatype.name, owned);
-    case DType::kU32: return ViewOf(contents.uint_contents());
-    case DType::kU64: return ViewOf(contents.uint64_contents());
-    case DType::kF32: return ViewOf(contents.fp32_contents());
-    case DType::kF64: return ViewOf(contents.fp64_contents());
-    default: return std::string_view();  // raw only, and `elements` is 0
+    case DType::kBool:
+      return ViewOf(contents.bool_contents());
+    case DType::kI8:
+      return NarrowTo<int8_t>(contents.int_contents(), datatype.name, owned);
+    case DType::kI16:
+      return NarrowTo<int16_t>(contents.int_contents(), datatype.name, owned);
+    case DType::kI32:
+      return ViewOf(contents.int_contents());
+    case DType::kI64:
+      return ViewOf(contents.int64_contents());
+    case DType::kU8:
+      return NarrowTo<uint8_t>(contents.uint_contents(), datatype.name, owned);
+    case DType::kU16:
+      return NarrowTo<uint16_t>(contents.uint_contents(), datatype.name, owned);
+    case DType::kU32:
+      return ViewOf(contents.uint_contents());
+    case DType::kU64:
+      return ViewOf(contents.uint64_contents());
+    case DType::kF32:
+      return ViewOf(contents.fp32_contents());
+    case DType::kF64:
+      return ViewOf(contents.fp64_contents());
+    default:
+      return std::string_view();  // raw only, and `elements` is 0
   }
 }
 

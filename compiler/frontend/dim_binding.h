@@ -5,7 +5,8 @@
 //   DimBinding binding = DimBinding::Create(graph).value();
 //   std::vector<int64_t> dims;
 //   binding.Bind({{2, 128}, {2, 128}}, &dims);   // dims == {2, 128}
-//   binding.Bind({{2, 128}, {3, 128}}, &dims);   // refused: input "mask": axis 0 is 3; it must be b
+//   binding.Bind({{2, 128}, {3, 128}}, &dims);   // refused: input "mask": axis 0 is 3; it must be
+//   b
 //
 // Immutable after Create, so thread-safe.
 #ifndef ATHANOR_COMPILER_FRONTEND_DIM_BINDING_H_

@@ -40,7 +40,8 @@ class Reader {
 
   absl::Status Spend() {
     if (--left_ >= 0) return absl::OkStatus();
-    return Invalid("size expression has more than ", limits_.max_size, " terms and factors (--max_expr_size)");
+    return Invalid("size expression has more than ", limits_.max_size,
+                   " terms and factors (--max_expr_size)");
   }
 
   absl::StatusOr<Expr> Product(const v1::SizeExpr::Term& term, int depth) {
@@ -64,13 +65,18 @@ class Reader {
                          " must be a letter, '_' or '$', then letters, digits, '_', '$' or '.'");
         }
         return Expr::Symbol(factor.symbol());
-      case v1::SizeExpr::Factor::kFloorDiv: return Apply(FloorDiv, factor.floor_div(), depth);
-      case v1::SizeExpr::Factor::kMin: return Apply(MinOf, factor.min(), depth);
-      case v1::SizeExpr::Factor::kMax: return Apply(MaxOf, factor.max(), depth);
-      case v1::SizeExpr::Factor::KIND_NOT_SET: break;
+      case v1::SizeExpr::Factor::kFloorDiv:
+        return Apply(FloorDiv, factor.floor_div(), depth);
+      case v1::SizeExpr::Factor::kMin:
+        return Apply(MinOf, factor.min(), depth);
+      case v1::SizeExpr::Factor::kMax:
+        return Apply(MaxOf, factor.max(), depth);
+      case v1::SizeExpr::Factor::KIND_NOT_SET:
+        break;
     }
-    return Invalid("size expression has a factor without a kind; "
-                   "it must be symbol, floor_div, min or max");
+    return Invalid(
+        "size expression has a factor without a kind; "
+        "it must be symbol, floor_div, min or max");
   }
 
   absl::StatusOr<Expr> Apply(Expr (*function)(const Expr&, const Expr&),
@@ -112,10 +118,18 @@ v1::SizeExpr ExprToProto(const Expr& expr) {
     for (const AtomRef& atom : term.monomial) {
       v1::SizeExpr::Factor* factor = out->add_factors();
       switch (atom->kind) {
-        case Atom::Kind::kSymbol: factor->set_symbol(atom->symbol); break;
-        case Atom::Kind::kFloorDiv: *factor->mutable_floor_div() = PairOf(*atom); break;
-        case Atom::Kind::kMin: *factor->mutable_min() = PairOf(*atom); break;
-        case Atom::Kind::kMax: *factor->mutable_max() = PairOf(*atom); break;
+        case Atom::Kind::kSymbol:
+          factor->set_symbol(atom->symbol);
+          break;
+        case Atom::Kind::kFloorDiv:
+          *factor->mutable_floor_div() = PairOf(*atom);
+          break;
+        case Atom::Kind::kMin:
+          *factor->mutable_min() = PairOf(*atom);
+          break;
+        case Atom::Kind::kMax:
+          *factor->mutable_max() = PairOf(*atom);
+          break;
       }
     }
   }

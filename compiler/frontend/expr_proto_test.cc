@@ -39,10 +39,10 @@ std::string ErrorOf(const v1::SizeExpr& message, const ExprLimits& limits = {}) 
 }
 
 TEST(ExprProtoTest, EveryKindOfExpressionSurvivesTheRoundTrip) {
-  for (const char* text : {"0", "7", "-3", "b", "$2", "2*b + 3", "b*b*s - 4*s", "floordiv(b, 4)",
-                           "min(b, 7) + max(s, b*2)", "3*floordiv($0 + 5, s)*b",
-                           "floordiv(min(b, s), 3)", "9223372036854775807*b",
-                           "-9223372036854775808"}) {
+  for (const char* text :
+       {"0", "7", "-3", "b", "$2", "2*b + 3", "b*b*s - 4*s", "floordiv(b, 4)",
+        "min(b, 7) + max(s, b*2)", "3*floordiv($0 + 5, s)*b", "floordiv(min(b, s), 3)",
+        "9223372036854775807*b", "-9223372036854775808"}) {
     const Expr expr = Expr::Parse(text).value();
     absl::StatusOr<Expr> back = ExprFromProto(ExprToProto(expr));
     ASSERT_TRUE(back.ok()) << text << ": " << back.status();

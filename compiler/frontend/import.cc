@@ -83,9 +83,7 @@ class Importer {
     return Cat("node ", Quoted(node.name()), " (", Printable(node.op()), "): ");
   }
   // An op's name without quotes, unless it needs them.
-  static std::string Printable(const std::string& op) {
-    return ParseOp(op) ? op : Quoted(op);
-  }
+  static std::string Printable(const std::string& op) { return ParseOp(op) ? op : Quoted(op); }
 
   const v1::Graph& message_;
   const GraphLimits limits_;
@@ -223,8 +221,8 @@ absl::Status Importer::Cycle(const std::vector<int>& missing) const {
   std::vector<int> visited_at(missing.size(), -1);
   std::vector<int> path;
   const auto is_stuck = [&](int i) { return missing[i] > 0; };
-  int at = static_cast<int>(std::find_if(missing.begin(), missing.end(),
-                                         [](int n) { return n > 0; }) - missing.begin());
+  int at = static_cast<int>(
+      std::find_if(missing.begin(), missing.end(), [](int n) { return n > 0; }) - missing.begin());
   while (visited_at[at] < 0) {
     visited_at[at] = static_cast<int>(path.size());
     path.push_back(at);
@@ -258,8 +256,10 @@ absl::StatusOr<Node> Importer::ReadDeclared(const v1::GraphNode& node, Op op,
   absl::StatusOr<TensorType> type = ReadType(node);
   if (!type.ok()) return type.status();
   if (op == Op::kInput && DatatypeOf(type->dtype) == nullptr) {
-    return Unimplemented("an input of dtype ", DTypeName(type->dtype), " cannot travel in a "
-                         "request; declare it u8 and Bitcast it to ", DTypeName(type->dtype));
+    return Unimplemented("an input of dtype ", DTypeName(type->dtype),
+                         " cannot travel in a "
+                         "request; declare it u8 and Bitcast it to ",
+                         DTypeName(type->dtype));
   }
   if (op == Op::kParameter) {
     if (node.content_hash().size() != kHashBytes) {
@@ -318,8 +318,7 @@ absl::Status Importer::CheckStatedType(const v1::GraphNode& node,
                  ", but its operands and attributes give ", TypeToString(inferred));
 }
 
-absl::StatusOr<Node> Importer::ReadInferred(int position, Op op,
-                                            const NodeChecker& checker) const {
+absl::StatusOr<Node> Importer::ReadInferred(int position, Op op, const NodeChecker& checker) const {
   const v1::GraphNode& node = message_.nodes(position);
   absl::StatusOr<Attrs> attrs = ReadAttrs(node, OpInfo(op));
   if (!attrs.ok()) return attrs.status();
@@ -349,8 +348,8 @@ absl::Status Importer::AddNodes() {
     if (op != Op::kInput && !message.element().empty()) {
       return Invalid(Describe(position), "has an element; only an Input and an output have one");
     }
-    absl::StatusOr<Node> node = IsDeclared(op) ? ReadDeclared(message, op, checker)
-                                               : ReadInferred(position, op, checker);
+    absl::StatusOr<Node> node =
+        IsDeclared(op) ? ReadDeclared(message, op, checker) : ReadInferred(position, op, checker);
     if (!node.ok()) return Prefixed(Describe(position), node.status());
     ids_[position] = static_cast<NodeId>(graph_.nodes.size());
     graph_.nodes.push_back(*std::move(node));
@@ -367,7 +366,8 @@ absl::Status Importer::AddOutputs() {
     const NodeId id = ids_[it->second];
     const DType dtype = graph_.node(id).type.dtype;
     if (DatatypeOf(dtype) == nullptr) {
-      return Unimplemented(what, " has dtype ", DTypeName(dtype), ", which cannot travel in a "
+      return Unimplemented(what, " has dtype ", DTypeName(dtype),
+                           ", which cannot travel in a "
                            "reply; Bitcast it to u8 or Cast it to f16");
     }
     if (absl::Status s = CheckElement(output.element(), dtype); !s.ok()) {

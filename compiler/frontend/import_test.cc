@@ -176,8 +176,9 @@ TEST(BadGraphTest, LongCyclesAreShownInPart) {
 TEST(BadGraphTest, MissingInputs) {
   GraphMessage m = Good();
   NodeOf(m, "sum").set_inputs(1, "wife");
-  ExpectInvalid(m, "node \"sum\" (Add): operand 1 is \"wife\", but the graph has no node of that "
-                   "name; did you mean \"wide\"?");
+  ExpectInvalid(m,
+                "node \"sum\" (Add): operand 1 is \"wife\", but the graph has no node of that "
+                "name; did you mean \"wide\"?");
   NodeOf(m, "sum").mutable_inputs()->RemoveLast();
   ExpectInvalid(m, "node \"sum\" (Add): has 1 operands; Add takes 2");
   GraphMessage output = Good();
@@ -271,8 +272,9 @@ TEST(BadGraphTest, StorageDTypesDoNotTravel) {
 TEST(BadGraphTest, ShapesThatDoNotFit) {
   GraphMessage m = Good();
   *NodeOf(m, "x").mutable_shape(1) = ExprToProto(3);
-  ExpectInvalid(m, "node \"sum\" (Add): axis 1 of operand 0 has size 3, axis 1 of operand 1 has "
-                   "size 2; they must be equal");
+  ExpectInvalid(m,
+                "node \"sum\" (Add): axis 1 of operand 0 has size 3, axis 1 of operand 1 has "
+                "size 2; they must be equal");
   *NodeOf(m, "x").mutable_shape(1) = ExprToProto(Expr::Symbol("b"));
   ExpectInvalid(m, "must be equal for every size of the dims, which is not proved");
 }
@@ -380,8 +382,9 @@ TEST(BadGraphTest, ContentHashes) {
 TEST(BadGraphTest, ParametersOfVaryingShape) {
   GraphMessage m = Good();
   *NodeOf(m, "bias").mutable_shape(0) = ExprToProto(Expr::Symbol("b"));
-  ExpectInvalid(m, "node \"bias\" (Parameter): axis 0 has size b; a parameter's shape must be "
-                   "constant");
+  ExpectInvalid(m,
+                "node \"bias\" (Parameter): axis 0 has size b; a parameter's shape must be "
+                "constant");
 }
 
 TEST(BadGraphTest, StatedTypesThatContradict) {
@@ -389,8 +392,9 @@ TEST(BadGraphTest, StatedTypesThatContradict) {
   m.Typed("f32", {"b", "2"});
   EXPECT_TRUE(ImportGraph(m.graph).ok());
   m.node().set_dtype("f64");
-  ExpectInvalid(m, "node \"y\" (Relu): is stated to be f64[b, 2], but its operands and attributes "
-                   "give f32[b, 2]");
+  ExpectInvalid(m,
+                "node \"y\" (Relu): is stated to be f64[b, 2], but its operands and attributes "
+                "give f32[b, 2]");
   m.node().set_dtype("f32");
   *m.node().mutable_shape(1) = ExprToProto(Expr::Symbol("q"));
   ExpectInvalid(m, "is stated to be f32[b, q]");
@@ -468,7 +472,9 @@ TEST(BadGraphTest, InvalidUtf8) {
 }
 
 TEST(BadGraphTest, BytesThatAreNoGraph) {
-  const absl::Status status = ImportGraph(std::string_view("\x0a\x05" "ab")).status();
+  const absl::Status status = ImportGraph(std::string_view("\x0a\x05"
+                                                           "ab"))
+                                  .status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(status.message()).find("athanor.v1.Graph: name is cut off"), 0u);
   std::string bytes = Good().graph.SerializeAsString();

@@ -69,15 +69,24 @@ std::string Wrong(bool offsets, std::string_view bytes, int64_t size) {
 
 std::string WrongOf(DType dtype, bool offsets, std::string_view bytes, int64_t size) {
   switch (dtype) {
-    case DType::kI8: return Wrong<int8_t>(offsets, bytes, size);
-    case DType::kU8: return Wrong<uint8_t>(offsets, bytes, size);
-    case DType::kI16: return Wrong<int16_t>(offsets, bytes, size);
-    case DType::kU16: return Wrong<uint16_t>(offsets, bytes, size);
-    case DType::kI32: return Wrong<int32_t>(offsets, bytes, size);
-    case DType::kU32: return Wrong<uint32_t>(offsets, bytes, size);
-    case DType::kI64: return Wrong<int64_t>(offsets, bytes, size);
-    case DType::kU64: return Wrong<uint64_t>(offsets, bytes, size);
-    default: return "";  // no op takes other dtypes as indices
+    case DType::kI8:
+      return Wrong<int8_t>(offsets, bytes, size);
+    case DType::kU8:
+      return Wrong<uint8_t>(offsets, bytes, size);
+    case DType::kI16:
+      return Wrong<int16_t>(offsets, bytes, size);
+    case DType::kU16:
+      return Wrong<uint16_t>(offsets, bytes, size);
+    case DType::kI32:
+      return Wrong<int32_t>(offsets, bytes, size);
+    case DType::kU32:
+      return Wrong<uint32_t>(offsets, bytes, size);
+    case DType::kI64:
+      return Wrong<int64_t>(offsets, bytes, size);
+    case DType::kU64:
+      return Wrong<uint64_t>(offsets, bytes, size);
+    default:
+      return "";  // no op takes other dtypes as indices
   }
 }
 
@@ -116,8 +125,8 @@ absl::Status IndexChecks::Check(absl::Span<const int64_t> dims,
   Expr::Env env;
   for (size_t i = 0; i < dims_.size(); ++i) env[dims_[i]] = dims[i];
   for (const Row& row : rows_) {
-    const std::optional<int64_t> size = row.size.constant() ? row.size.constant()
-                                                            : row.size.Evaluate(env);
+    const std::optional<int64_t> size =
+        row.size.constant() ? row.size.constant() : row.size.Evaluate(env);
     if (!size) return absl::InternalError(Cat("size ", row.size.ToString(), " has no value"));
     const std::string wrong = WrongOf(row.dtype, row.offsets, inputs[row.input], *size);
     if (wrong.empty()) continue;

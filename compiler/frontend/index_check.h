@@ -34,9 +34,9 @@ class IndexChecks {
     int input;
     std::string name;
     DType dtype;
-    Expr size;          // indices are in [0, size); bag offsets in [0, size]
-    bool offsets;       // of an EmbeddingBag: start with 0 and never decrease
-    std::string node;   // that selects, as messages name it
+    Expr size;         // indices are in [0, size); bag offsets in [0, size]
+    bool offsets;      // of an EmbeddingBag: start with 0 and never decrease
+    std::string node;  // that selects, as messages name it
   };
   std::vector<std::string> dims_;
   std::vector<Row> rows_;

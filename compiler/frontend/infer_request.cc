@@ -19,12 +19,18 @@ constexpr std::string_view kParameters[] = {"wait", "timeout_us", "priority", "t
 
 std::string_view TypeName(InferParameter::ParameterChoiceCase choice) {
   switch (choice) {
-    case InferParameter::kBoolParam: return "a bool";
-    case InferParameter::kInt64Param: return "an int64";
-    case InferParameter::kStringParam: return "a string";
-    case InferParameter::kDoubleParam: return "a double";
-    case InferParameter::kUint64Param: return "a uint64";
-    case InferParameter::PARAMETER_CHOICE_NOT_SET: return "nothing";
+    case InferParameter::kBoolParam:
+      return "a bool";
+    case InferParameter::kInt64Param:
+      return "an int64";
+    case InferParameter::kStringParam:
+      return "a string";
+    case InferParameter::kDoubleParam:
+      return "a double";
+    case InferParameter::kUint64Param:
+      return "a uint64";
+    case InferParameter::PARAMETER_CHOICE_NOT_SET:
+      return "nothing";
   }
   return "nothing";
 }
@@ -66,9 +72,12 @@ std::vector<std::string_view> ViewsOf(absl::Span<const std::string> names) {
 // The name that numpy and others give the dtype of a row.
 std::string CastHint(const DatatypeRow& row) {
   switch (row.dtype) {
-    case DType::kBool: return "bool";
-    case DType::kBF16: return "bfloat16";
-    default: break;
+    case DType::kBool:
+      return "bool";
+    case DType::kBF16:
+      return "bfloat16";
+    default:
+      break;
   }
   const std::string bits = Cat(DTypeBytes(row.dtype) * 8);
   if (IsFloat(row.dtype)) return "float" + bits;
@@ -86,8 +95,8 @@ absl::Status CheckBools(std::string_view bytes) {
 // Of a carrier of one byte.
 absl::Status CheckElements(const onnx::ElemRow& row, std::string_view bytes) {
   for (size_t i = 0; i < bytes.size(); ++i) {
-    const int value = row.carrier == DType::kI8 ? static_cast<int8_t>(bytes[i])
-                                                : static_cast<uint8_t>(bytes[i]);
+    const int value =
+        row.carrier == DType::kI8 ? static_cast<int8_t>(bytes[i]) : static_cast<uint8_t>(bytes[i]);
     if (value >= row.low && value <= row.high) continue;
     return Invalid("element ", i, " is ", value, "; ", row.name, " has ", row.low, " to ",
                    row.high);
@@ -134,8 +143,8 @@ RequestBinder::RequestBinder(const Graph& graph, DimBinding dims,
 absl::Status RequestBinder::CheckDatatype(const InputTensor& tensor, const Input& input) const {
   if (tensor.datatype() == input.datatype->name) return absl::OkStatus();
   const std::string prefix = Cat("input ", Quoted(input.name), ": datatype is ");
-  const std::string right = Cat("; the model takes ", input.datatype->name, " (",
-                                DTypeName(input.datatype->dtype), ")");
+  const std::string right =
+      Cat("; the model takes ", input.datatype->name, " (", DTypeName(input.datatype->dtype), ")");
   const DatatypeRow* sent = FindDatatype(tensor.datatype());
   if (sent == nullptr) {
     return Invalid(prefix, Quoted(tensor.datatype()), ", which no tensor here has", right);
@@ -179,7 +188,8 @@ absl::Status RequestBinder::CheckRawCount(const ModelInferRequest& request) cons
   if (request.raw_input_contents().empty()) return absl::OkStatus();
   for (const InputTensor& tensor : request.inputs()) {
     if (!HasContents(tensor.contents())) continue;
-    return Invalid("input ", Quoted(tensor.name()), " has contents, and the request has "
+    return Invalid("input ", Quoted(tensor.name()),
+                   " has contents, and the request has "
                    "raw_input_contents too; send all inputs in one of the two ways");
   }
   if (request.raw_input_contents_size() == request.inputs_size()) return absl::OkStatus();
@@ -282,13 +292,16 @@ absl::Status RequestBinder::AddTap(const std::string& name, RequestOptions* opti
       names.resize(std::max<size_t>(names.size(), inner.node + 1));
       names[inner.node] = known;
     }
-    return Invalid("parameter taps names ", Quoted(name), ", which is no node of the model; it "
-                   "must be names of nodes, separated by commas", DidYouMean(name, names));
+    return Invalid("parameter taps names ", Quoted(name),
+                   ", which is no node of the model; it "
+                   "must be names of nodes, separated by commas",
+                   DidYouMean(name, names));
   }
   const Inner& inner = it->second;
   if (DatatypeOf(inner.dtype) == nullptr) {
     return Unimplemented("parameter taps names ", Quoted(name), " of dtype ",
-                         DTypeName(inner.dtype), ", which cannot travel in a reply; name a Cast of "
+                         DTypeName(inner.dtype),
+                         ", which cannot travel in a reply; name a Cast of "
                          "it to f16 or a Bitcast to u8");
   }
   if (std::find(options->taps.begin(), options->taps.end(), inner.node) != options->taps.end()) {
@@ -304,13 +317,13 @@ absl::Status RequestBinder::ReadTaps(std::string_view names, const RequestLimits
   std::string name;
   for (size_t i = 0; i <= names.size(); ++i) {
     if (i < names.size() && names[i] != ',') {
-      const bool escaped = names[i] == '\\' && i + 1 < names.size() &&
-                           (names[i + 1] == ',' || names[i + 1] == '\\');
+      const bool escaped =
+          names[i] == '\\' && i + 1 < names.size() && (names[i + 1] == ',' || names[i + 1] == '\\');
       name += names[escaped ? ++i : i];
       continue;
     }
     if (static_cast<int64_t>(options->taps.size()) == limits.max_taps) {
-      return Invalid("parameter taps names more than ", limits.max_taps, 
+      return Invalid("parameter taps names more than ", limits.max_taps,
                      " nodes, the most allowed (--max_taps)");
     }
     if (absl::Status s = AddTap(name, options); !s.ok()) return s;

@@ -32,8 +32,8 @@ namespace athanor {
 struct RequestOptions {
   enum class Wait : uint8_t { kBaseline, kNone };
   Wait wait = Wait::kBaseline;
-  int64_t timeout_us = 0;  // 0: none
-  int64_t priority = 0;    // 0: the server's default; else 1 is served first
+  int64_t timeout_us = 0;    // 0: none
+  int64_t priority = 0;      // 0: the server's default; else 1 is served first
   std::vector<NodeId> taps;  // in the order asked for, each once; their dtypes can travel
 };
 
@@ -44,11 +44,11 @@ struct RequestLimits {
 
 // Valid as long as the request it was made from lives unchanged.
 struct BoundRequest {
-  std::vector<int64_t> dims;             // in the order of graph.dims
+  std::vector<int64_t> dims;  // in the order of graph.dims
   // Dense little-endian bytes of each input, in the order of graph.InputIds(); no alignment is
   // promised. They view the request where its bytes are already right, else `converted`.
   std::vector<std::string_view> inputs;
-  std::vector<int> outputs;              // positions in graph.outputs, in the order asked for
+  std::vector<int> outputs;  // positions in graph.outputs, in the order asked for
   RequestOptions options;
   std::vector<std::unique_ptr<char[]>> converted;
 };

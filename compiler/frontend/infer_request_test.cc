@@ -84,8 +84,9 @@ TEST(InferRequestTest, OutputsComeInTheOrderAskedFor) {
 TEST(InferRequestTest, WrongDatatypeNamesBothAndTheCast) {
   RequestMessage m = Good();
   m.request.mutable_inputs(1)->set_datatype("FP64");
-  EXPECT_EQ(ErrorOf(m), "input \"x\": datatype is FP64 (f64); the model takes FP32 (f32): cast the "
-                        "array to float32 before sending it");
+  EXPECT_EQ(ErrorOf(m),
+            "input \"x\": datatype is FP64 (f64); the model takes FP32 (f32): cast the "
+            "array to float32 before sending it");
   m.request.mutable_inputs(1)->set_datatype("BYTES");
   EXPECT_NE(ErrorOf(m).find("\"BYTES\", which no tensor here has; the model takes FP32"),
             std::string::npos);
@@ -193,8 +194,9 @@ TEST(InferRequestTest, RawAndContentsExcludeEachOther) {
 TEST(InferRequestTest, UnknownParameters) {
   RequestMessage m = Good();
   m.parameter("timeout").set_int64_param(5);
-  EXPECT_EQ(ErrorOf(m), "parameter \"timeout\" is unknown; the parameters are wait, timeout_us, "
-                        "priority, taps");
+  EXPECT_EQ(ErrorOf(m),
+            "parameter \"timeout\" is unknown; the parameters are wait, timeout_us, "
+            "priority, taps");
   m = Good();
   (*m.tensor().mutable_parameters())["shared_memory_region"].set_string_param("r");
   EXPECT_NE(ErrorOf(m).find("input \"x\" has parameter \"shared_memory_region\""),
@@ -322,8 +324,10 @@ TEST(InferRequestTest, BagOffsets) {
   const NodeId table = builder.Parameter("table", {DType::kF32, {30, 4}}).value();
   const NodeId ids = builder.Input("ids", {DType::kI64, {Expr::Symbol("n")}}).value();
   const NodeId offsets = builder.Input("offsets", {DType::kI64, {Expr::Symbol("b")}}).value();
-  builder.Output("y", builder.Add(Op::kEmbeddingBag, {table, ids, offsets},
-                                  {{"mode", AttrValue(std::string("sum"))}}, "bag").value());
+  builder.Output("y", builder
+                          .Add(Op::kEmbeddingBag, {table, ids, offsets},
+                               {{"mode", AttrValue(std::string("sum"))}}, "bag")
+                          .value());
   const auto error = [&](const std::vector<int64_t>& ids, const std::vector<int64_t>& offsets) {
     RequestMessage m;
     m.Tensor("ids", "INT64", {static_cast<int64_t>(ids.size())}).Raw(Bytes(ids));
@@ -362,8 +366,7 @@ TEST(InferRequestTest, ElementsBelowAByteHaveTheirRange) {
     return std::string(binder.Bind(m.request).status().message());
   };
   EXPECT_EQ(error(DType::kI8, "int4", "\xf8\x07"), "");
-  EXPECT_EQ(error(DType::kI8, "int4", "\x01\x08"),
-            "input \"x\": element 1 is 8; int4 has -8 to 7");
+  EXPECT_EQ(error(DType::kI8, "int4", "\x01\x08"), "input \"x\": element 1 is 8; int4 has -8 to 7");
   EXPECT_EQ(error(DType::kI8, "int2", "\xfd"), "input \"x\": element 0 is -3; int2 has -2 to 1");
   EXPECT_EQ(error(DType::kU8, "uint2", "\x04"), "input \"x\": element 0 is 4; uint2 has 0 to 3");
   EXPECT_EQ(error(DType::kU8, "float6e2m3", "\x40"),
@@ -395,14 +398,29 @@ template <typename T>
 void Fill(inference::InferTensorContents* c, const DatatypeRow& row, const std::vector<T>& values) {
   for (T v : values) {
     switch (row.contents) {
-      case Contents::kBool: c->add_bool_contents(v); break;
-      case Contents::kInt: c->add_int_contents(v); break;
-      case Contents::kInt64: c->add_int64_contents(v); break;
-      case Contents::kUint: c->add_uint_contents(v); break;
-      case Contents::kUint64: c->add_uint64_contents(v); break;
-      case Contents::kFp32: c->add_fp32_contents(v); break;
-      case Contents::kFp64: c->add_fp64_contents(v); break;
-      case Contents::kRawOnly: break;
+      case Contents::kBool:
+        c->add_bool_contents(v);
+        break;
+      case Contents::kInt:
+        c->add_int_contents(v);
+        break;
+      case Contents::kInt64:
+        c->add_int64_contents(v);
+        break;
+      case Contents::kUint:
+        c->add_uint_contents(v);
+        break;
+      case Contents::kUint64:
+        c->add_uint64_contents(v);
+        break;
+      case Contents::kFp32:
+        c->add_fp32_contents(v);
+        break;
+      case Contents::kFp64:
+        c->add_fp64_contents(v);
+        break;
+      case Contents::kRawOnly:
+        break;
     }
   }
 }
@@ -447,16 +465,14 @@ TEST(InferRequestTest, WrongTypedContents) {
   using C = inference::InferTensorContents;
   EXPECT_EQ(ContentsErrorOf("INT8", [](C& c) { c.add_int_contents(0), c.add_int_contents(128); }),
             "input \"x\": element 1 is 128, which INT8 cannot hold; it must be in [-128, 127]");
-  EXPECT_EQ(ContentsErrorOf("UINT16",
-                            [](C& c) { c.add_uint_contents(65536), c.add_uint_contents(0); }),
-            "input \"x\": element 0 is 65536, which UINT16 cannot hold; it must be in [0, 65535]");
+  EXPECT_EQ(
+      ContentsErrorOf("UINT16", [](C& c) { c.add_uint_contents(65536), c.add_uint_contents(0); }),
+      "input \"x\": element 0 is 65536, which UINT16 cannot hold; it must be in [0, 65535]");
   EXPECT_EQ(ContentsErrorOf("FP32", [](C& c) { c.add_fp32_contents(1); }),
             "input \"x\": fp32_contents has 1 elements; the shape needs 2");
-  EXPECT_EQ(ContentsErrorOf("FP32",
-                            [](C& c) { c.add_fp64_contents(1), c.add_fp64_contents(1); }),
+  EXPECT_EQ(ContentsErrorOf("FP32", [](C& c) { c.add_fp64_contents(1), c.add_fp64_contents(1); }),
             "input \"x\": contents are in fp64_contents; FP32 travels in fp32_contents");
-  EXPECT_EQ(ContentsErrorOf("FP16",
-                            [](C& c) { c.add_fp32_contents(1), c.add_fp32_contents(1); }),
+  EXPECT_EQ(ContentsErrorOf("FP16", [](C& c) { c.add_fp32_contents(1), c.add_fp32_contents(1); }),
             "input \"x\": FP16 travels in raw_input_contents only");
 }
 

@@ -19,7 +19,7 @@ struct ArenaValue {
   int first = -1, last = -1;     // steps, inclusive; -1: never touched
   std::vector<int> may_replace;  // values of this size that it may lie over, byte for byte, if they
                                  // die where it is born
-  int64_t offset = 0;  // result, a multiple of 64
+  int64_t offset = 0;            // result, a multiple of 64
 
   void Touch(int step) {
     first = first < 0 ? step : std::min(first, step);

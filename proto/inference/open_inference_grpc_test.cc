@@ -1,8 +1,7 @@
-// Compares our protocol file with a table written down from the public specification (Open Inference
-// Protocol v2): what is on the wire is the name of the service and its calls, and the number, type
-// and label of each field. Names count too: JSON transcoding and reflection clients use them.
-#include "proto/inference/open_inference_grpc.pb.h"
-
+// Compares our protocol file with a table written down from the public specification (Open
+// Inference Protocol v2): what is on the wire is the name of the service and its calls, and the
+// number, type and label of each field. Names count too: JSON transcoding and reflection clients
+// use them.
 #include <map>
 #include <set>
 #include <string>
@@ -11,6 +10,7 @@
 #include "google/protobuf/descriptor.pb.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
+#include "proto/inference/open_inference_grpc.pb.h"
 
 namespace inference {
 namespace {
@@ -193,7 +193,8 @@ TEST(OpenInferenceTest, ServiceHasTheSixUnaryCalls) {
 TEST(OpenInferenceTest, ReadsAForeignRequest) {
   const std::string wire(
       "\x0a\x01m"
-      "\x2a\x0d\x0a\x01x\x12\x04" "FP32\x1a\x02\x01\x02"
+      "\x2a\x0d\x0a\x01x\x12\x04"
+      "FP32\x1a\x02\x01\x02"
       "\x3a\x08\x00\x00\x80\x3f\x00\x00\x00\x40",
       3 + 15 + 10);
   ModelInferRequest request;

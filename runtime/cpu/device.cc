@@ -44,8 +44,7 @@ class CpuQueue : public DeviceQueue {
   CpuQueue(ThreadPool& pool, Arena scratch, int64_t stride)
       : pool_(pool), scratch_(std::move(scratch)), stride_(stride) {}
 
-  void Launch(const DeviceKernel& kernel,
-              const LaunchArguments& launch) override {
+  void Launch(const DeviceKernel& kernel, const LaunchArguments& launch) override {
     const CpuKernel entry = static_cast<const CpuDeviceKernel&>(kernel).entry();
     if (launch.one_thread || launch.work < CpuDevice::kSharedWork) {
       Run(entry, launch, 0, 0, launch.grid);
@@ -59,11 +58,9 @@ class CpuQueue : public DeviceQueue {
   void Wait() override {}
 
  private:
-  void Run(CpuKernel entry, const LaunchArguments& launch, int thread,
-           int64_t begin, int64_t end) {
+  void Run(CpuKernel entry, const LaunchArguments& launch, int thread, int64_t begin, int64_t end) {
     KernelError error;
-    entry(launch.buffers, launch.sizes, begin, end,
-          scratch_.data() + thread * stride_, &error);
+    entry(launch.buffers, launch.sizes, begin, end, scratch_.data() + thread * stride_, &error);
     if (error.code == 0) return;
     MutexLock lock(mu_);
     if (launch.error->code == 0 || error.item < launch.error->item) {
@@ -79,10 +76,8 @@ class CpuQueue : public DeviceQueue {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(
-    const ThreadPoolOptions& options) {
-  absl::StatusOr<std::unique_ptr<ThreadPool>> pool =
-      ThreadPool::Create(options);
+absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(const ThreadPoolOptions& options) {
+  absl::StatusOr<std::unique_ptr<ThreadPool>> pool = ThreadPool::Create(options);
   if (!pool.ok()) return pool.status();
   return std::unique_ptr<CpuDevice>(new CpuDevice(*std::move(pool)));
 }
@@ -91,35 +86,31 @@ DeviceCapability CpuDevice::capability() const {
   return {.host_memory = true, .threads = pool_->threads()};
 }
 
-absl::StatusOr<std::unique_ptr<DeviceMemory>> CpuDevice::Allocate(
-    MemoryKind kind, int64_t bytes) {
+absl::StatusOr<std::unique_ptr<DeviceMemory>> CpuDevice::Allocate(MemoryKind kind, int64_t bytes) {
   absl::StatusOr<Arena> arena = Arena::Reserve(bytes);
   if (!arena.ok()) return arena.status();
   return std::make_unique<CpuMemory>(*std::move(arena));
 }
 
-absl::StatusOr<std::unique_ptr<DeviceKernel>> CpuDevice::LoadKernel(
-    absl::string_view object) {
+absl::StatusOr<std::unique_ptr<DeviceKernel>> CpuDevice::LoadKernel(absl::string_view object) {
   absl::StatusOr<std::unique_ptr<CpuModule>> module = CpuModule::Load(object);
   if (!module.ok()) return module.status();
   absl::StatusOr<void*> symbol = (*module)->Symbol(kCpuKernelSymbol);
   if (!symbol.ok()) {
     return absl::InvalidArgumentError(symbol.status().message());
   }
-  return std::make_unique<CpuDeviceKernel>(
-      *std::move(module), reinterpret_cast<CpuKernel>(*symbol));
+  return std::make_unique<CpuDeviceKernel>(*std::move(module),
+                                           reinterpret_cast<CpuKernel>(*symbol));
 }
 
-absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuDevice::NewQueue(
-    int64_t scratch_bytes) {
+absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuDevice::NewQueue(int64_t scratch_bytes) {
   const int64_t threads = pool_->threads();
-  if (scratch_bytes >
-      std::numeric_limits<int64_t>::max() / threads - kScratchAlignment) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "scratch of ", scratch_bytes, " bytes for ", threads, " threads"));
+  if (scratch_bytes > std::numeric_limits<int64_t>::max() / threads - kScratchAlignment) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("scratch of ", scratch_bytes, " bytes for ", threads, " threads"));
   }
-  const int64_t stride = (scratch_bytes + kScratchAlignment - 1) /
-                         kScratchAlignment * kScratchAlignment;
+  const int64_t stride =
+      (scratch_bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
   absl::StatusOr<Arena> scratch = Arena::Reserve(stride * threads);
   if (!scratch.ok()) return scratch.status();
   return std::make_unique<CpuQueue>(*pool_, *std::move(scratch), stride);

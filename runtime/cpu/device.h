@@ -21,17 +21,13 @@ namespace athanor {
 class CpuDevice : public Device {
  public:
   // Errors are those of ThreadPool::Create.
-  static absl::StatusOr<std::unique_ptr<CpuDevice>> Create(
-      const ThreadPoolOptions& options);
+  static absl::StatusOr<std::unique_ptr<CpuDevice>> Create(const ThreadPoolOptions& options);
 
   absl::string_view name() const override { return "cpu"; }
   DeviceCapability capability() const override;
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
-      MemoryKind kind, int64_t bytes) override;
-  absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(
-      absl::string_view object) override;
-  absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(
-      int64_t scratch_bytes) override;
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override;
+  absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override;
 
   // A kernel that is linked into this program, for tests and tools.
   static std::unique_ptr<DeviceKernel> WrapKernel(CpuKernel entry);
@@ -41,8 +37,7 @@ class CpuDevice : public Device {
   static constexpr int64_t kSharedWork = 64 << 10;
 
  protected:
-  explicit CpuDevice(std::unique_ptr<ThreadPool> pool)
-      : pool_(std::move(pool)) {}
+  explicit CpuDevice(std::unique_ptr<ThreadPool> pool) : pool_(std::move(pool)) {}
 
  private:
   const std::unique_ptr<ThreadPool> pool_;

@@ -33,28 +33,25 @@ bool Fits(uint64_t offset, uint64_t size, size_t total) {
 
 // The system's loader maps what the headers announce without looking at the
 // file's length; a page behind its end then ends the process with SIGBUS.
-absl::Status CheckComplete(absl::string_view object,
-                           const ElfW(Ehdr) & header) {
+absl::Status CheckComplete(absl::string_view object, const ElfW(Ehdr) & header) {
   if (header.e_phentsize != sizeof(ElfW(Phdr))) {
-    return Malformed(absl::StrCat("program headers of ", header.e_phentsize,
-                                  " bytes, expected ", sizeof(ElfW(Phdr))));
+    return Malformed(absl::StrCat("program headers of ", header.e_phentsize, " bytes, expected ",
+                                  sizeof(ElfW(Phdr))));
   }
   const uint64_t programs = uint64_t{header.e_phnum} * header.e_phentsize;
   const uint64_t sections = uint64_t{header.e_shnum} * header.e_shentsize;
   if (!Fits(header.e_phoff, programs, object.size()) ||
       !Fits(header.e_shoff, sections, object.size())) {
     return Malformed(
-        absl::StrCat("truncated: ", object.size(),
-                     " bytes do not hold the headers it announces"));
+        absl::StrCat("truncated: ", object.size(), " bytes do not hold the headers it announces"));
   }
   bool dynamic = false;
   for (int i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) segment;
-    std::memcpy(&segment, object.data() + header.e_phoff + i * sizeof(segment),
-                sizeof(segment));
+    std::memcpy(&segment, object.data() + header.e_phoff + i * sizeof(segment), sizeof(segment));
     if (!Fits(segment.p_offset, segment.p_filesz, object.size())) {
-      return Malformed(absl::StrCat("truncated: ", object.size(),
-                                    " bytes do not hold segment ", i));
+      return Malformed(
+          absl::StrCat("truncated: ", object.size(), " bytes do not hold segment ", i));
     }
     dynamic |= segment.p_type == PT_DYNAMIC;
   }
@@ -64,26 +61,22 @@ absl::Status CheckComplete(absl::string_view object,
 
 absl::Status CheckHeader(absl::string_view object) {
   ElfW(Ehdr) header;
-  if (object.size() < SELFMAG ||
-      std::memcmp(object.data(), ELFMAG, SELFMAG) != 0) {
+  if (object.size() < SELFMAG || std::memcmp(object.data(), ELFMAG, SELFMAG) != 0) {
     return Malformed("not an ELF file");
   }
   if (object.size() < sizeof(header)) {
-    return Malformed(absl::StrCat("truncated: ", object.size(),
-                                  " bytes do not hold an ELF header"));
+    return Malformed(
+        absl::StrCat("truncated: ", object.size(), " bytes do not hold an ELF header"));
   }
   std::memcpy(&header, object.data(), sizeof(header));
   const ElfW(Ehdr)& own = __ehdr_start;
   if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||
-      header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
-      header.e_machine != own.e_machine) {
+      header.e_ident[EI_DATA] != own.e_ident[EI_DATA] || header.e_machine != own.e_machine) {
     return Malformed(absl::StrCat("built for ELF machine ", header.e_machine,
-                                  ", this program is for machine ",
-                                  own.e_machine));
+                                  ", this program is for machine ", own.e_machine));
   }
   if (header.e_type != ET_DYN) {
-    return Malformed(absl::StrCat("ELF type ", header.e_type,
-                                  ", expected a shared object (3)"));
+    return Malformed(absl::StrCat("ELF type ", header.e_type, ", expected a shared object (3)"));
   }
   return CheckComplete(object, header);
 }
@@ -117,14 +110,13 @@ absl::Status WriteAll(int fd, absl::string_view bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CpuModule>> CpuModule::Load(
-    absl::string_view object) {
+absl::StatusOr<std::unique_ptr<CpuModule>> CpuModule::Load(absl::string_view object) {
   absl::Status status = CheckHeader(object);
   if (!status.ok()) return status;
   const int fd = memfd_create("athanor-kernel", MFD_CLOEXEC);
   if (fd < 0) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "file descriptor for a kernel object: ", std::strerror(errno)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("file descriptor for a kernel object: ", std::strerror(errno)));
   }
   absl::Cleanup closer = [fd] { close(fd); };
   status = WriteAll(fd, object);
@@ -135,8 +127,7 @@ absl::StatusOr<std::unique_ptr<CpuModule>> CpuModule::Load(
   if (handle == nullptr) {
     absl::string_view reason = dlerror();
     if (absl::ConsumePrefix(&reason, path)) absl::ConsumePrefix(&reason, ": ");
-    return absl::FailedPreconditionError(
-        absl::StrCat("kernel object does not load: ", reason));
+    return absl::FailedPreconditionError(absl::StrCat("kernel object does not load: ", reason));
   }
   std::unique_ptr<CpuModule> module(new CpuModule(handle));
   status = module->SetLibraryFunctions();
@@ -150,9 +141,9 @@ absl::Status CpuModule::SetLibraryFunctions() {
     if (!variable.ok()) continue;  // not called
     CpuGemm gemm = BlasGemm(name);
     if (gemm == nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "kernel object calls '", name,
-          "', which OpenBLAS computes; this machine has no ", kBlasFile));
+      return absl::FailedPreconditionError(
+          absl::StrCat("kernel object calls '", name,
+                       "', which OpenBLAS computes; this machine has no ", kBlasFile));
     }
     *static_cast<CpuGemm*>(*variable) = gemm;
   }
@@ -167,11 +158,9 @@ absl::StatusOr<void*> CpuModule::Symbol(const std::string& name) const {
   link_map *own = nullptr, *defining = nullptr;
   Dl_info info;
   if (address == nullptr || dlinfo(handle_, RTLD_DI_LINKMAP, &own) != 0 ||
-      dladdr1(address, &info, reinterpret_cast<void**>(&defining),
-              RTLD_DL_LINKMAP) == 0 ||
+      dladdr1(address, &info, reinterpret_cast<void**>(&defining), RTLD_DL_LINKMAP) == 0 ||
       own != defining) {
-    return absl::NotFoundError(
-        absl::StrCat("kernel object defines no symbol '", name, "'"));
+    return absl::NotFoundError(absl::StrCat("kernel object defines no symbol '", name, "'"));
   }
   return address;
 }

@@ -27,8 +27,7 @@ class CpuModule {
   // architecture. FAILED_PRECONDITION if this machine lacks a library or symbol
   // the object needs; the message names it. RESOURCE_EXHAUSTED if memory or
   // file descriptors run out.
-  static absl::StatusOr<std::unique_ptr<CpuModule>> Load(
-      absl::string_view object);
+  static absl::StatusOr<std::unique_ptr<CpuModule>> Load(absl::string_view object);
 
   CpuModule(const CpuModule&) = delete;
   CpuModule& operator=(const CpuModule&) = delete;

@@ -43,8 +43,7 @@ int Call(const CpuModule& module, const std::string& name) {
   return symbol.ok() ? reinterpret_cast<int (*)()>(*symbol)() : -1;
 }
 
-void ExpectRefused(const std::string& object, absl::StatusCode code,
-                   const std::string& text) {
+void ExpectRefused(const std::string& object, absl::StatusCode code, const std::string& text) {
   const absl::Status status = CpuModule::Load(object).status();
   EXPECT_EQ(status.code(), code) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(text));
@@ -53,8 +52,7 @@ void ExpectRefused(const std::string& object, absl::StatusCode code,
 
 size_t OpenDescriptors() {
   size_t count = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     (void)entry;
     ++count;
   }
@@ -135,8 +133,7 @@ TEST(CpuModuleTest, MissingSymbolIsNamed) {
   for (const char* name : {"Answer", "", "erff"}) {  // erff is libm's
     const absl::Status status = module->Symbol(name).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << name;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(absl::StrCat("'", name, "'")));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("'", name, "'")));
   }
 }
 
@@ -146,19 +143,15 @@ TEST(CpuModuleTest, RefusesWhatIsNotElf) {
       "\x7f"
       "EL",
       absl::StatusCode::kInvalidArgument, "not an ELF file");
-  ExpectRefused(std::string(5000, 'x'), absl::StatusCode::kInvalidArgument,
-                "not an ELF file");
+  ExpectRefused(std::string(5000, 'x'), absl::StatusCode::kInvalidArgument, "not an ELF file");
 }
 
 TEST(CpuModuleTest, RefusesEveryTruncation) {
   const std::string whole = Object("module_one");
-  for (size_t size = SELFMAG; size < whole.size();
-       size += size < 1024 ? 1 : 97) {
-    ExpectRefused(whole.substr(0, size), absl::StatusCode::kInvalidArgument,
-                  "truncated");
+  for (size_t size = SELFMAG; size < whole.size(); size += size < 1024 ? 1 : 97) {
+    ExpectRefused(whole.substr(0, size), absl::StatusCode::kInvalidArgument, "truncated");
   }
-  ExpectRefused(whole.substr(0, whole.size() - 1),
-                absl::StatusCode::kInvalidArgument, "truncated");
+  ExpectRefused(whole.substr(0, whole.size() - 1), absl::StatusCode::kInvalidArgument, "truncated");
 }
 
 TEST(CpuModuleTest, RefusesHeadersThatPointOutside) {
@@ -190,8 +183,8 @@ TEST(CpuModuleTest, RefusesARelocatableObject) {
 }
 
 TEST(CpuModuleTest, UndefinedSymbolIsNamed) {
-  ExpectRefused(Object("module_undefined"),
-                absl::StatusCode::kFailedPrecondition, "AbsentFunction");
+  ExpectRefused(Object("module_undefined"), absl::StatusCode::kFailedPrecondition,
+                "AbsentFunction");
 }
 
 TEST(CpuModuleTest, ManyThreadsLoadAndUnload) {

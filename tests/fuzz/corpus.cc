@@ -91,10 +91,17 @@ std::string Corpus::MutateBundle(const std::string& bytes, Mutator* mutator) con
   const size_t i = mutator->Below(chunks.size());
   const auto at = chunks.begin() + static_cast<int64_t>(i);
   switch (mutator->Below(8)) {
-    case 0: chunks.erase(at); break;
-    case 1: chunks.insert(at, v1::CacheBundleChunk(chunks[mutator->Below(chunks.size())])); break;
-    case 2: std::swap(chunks[i], chunks[mutator->Below(chunks.size())]); break;
-    default: mutator->Mutate(donors, &chunks[i]);
+    case 0:
+      chunks.erase(at);
+      break;
+    case 1:
+      chunks.insert(at, v1::CacheBundleChunk(chunks[mutator->Below(chunks.size())]));
+      break;
+    case 2:
+      std::swap(chunks[i], chunks[mutator->Below(chunks.size())]);
+      break;
+    default:
+      mutator->Mutate(donors, &chunks[i]);
   }
   return SerializeBundle(chunks);
 }

@@ -68,7 +68,7 @@ class Corpus {
   std::vector<std::unique_ptr<google::protobuf::Message>> graph_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> request_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> bundle_messages_;  // chunks
-  std::vector<std::unique_ptr<::onnx::ModelProto>> onnx_models_;  // of onnx_inputs_
+  std::vector<std::unique_ptr<::onnx::ModelProto>> onnx_models_;             // of onnx_inputs_
 };
 
 }  // namespace athanor

@@ -21,11 +21,16 @@ int OnlyTarget() {
 
 const std::vector<Input>& SeedsOf(const Corpus& corpus, Mutator* mutator) {
   switch (OnlyTarget()) {
-    case 0: return corpus.graph_inputs();
-    case kBundleTarget: return corpus.bundle_inputs();
-    case kCacheTarget: return corpus.cache_inputs();
-    case kOnnxTarget: return corpus.onnx_inputs();
-    default: break;
+    case 0:
+      return corpus.graph_inputs();
+    case kBundleTarget:
+      return corpus.bundle_inputs();
+    case kCacheTarget:
+      return corpus.cache_inputs();
+    case kOnnxTarget:
+      return corpus.onnx_inputs();
+    default:
+      break;
   }
   const uint64_t kind = mutator->Below(8);
   return kind == 0   ? corpus.bundle_inputs()

@@ -1,8 +1,8 @@
-// Mutates valid graphs, requests, bundles, cache files and ONNX models for ATHANOR_FUZZ_SECONDS (4 by default),
-// or ATHANOR_FUZZ_RUNS of each, and runs the targets on them. An input that crashes, hangs or fails
-// is written to a file, whose path is printed; ATHANOR_FUZZ_INPUT=<file> runs only that one.
-// ATHANOR_FUZZ_FIRST=<number> takes other inputs, ATHANOR_FUZZ_ONNX=<folder> more ONNX models to
-// start from (onnx_corpus.py).
+// Mutates valid graphs, requests, bundles, cache files and ONNX models for ATHANOR_FUZZ_SECONDS (4
+// by default), or ATHANOR_FUZZ_RUNS of each, and runs the targets on them. An input that crashes,
+// hangs or fails is written to a file, whose path is printed; ATHANOR_FUZZ_INPUT=<file> runs only
+// that one. ATHANOR_FUZZ_FIRST=<number> takes other inputs, ATHANOR_FUZZ_ONNX=<folder> more ONNX
+// models to start from (onnx_corpus.py).
 #include <pthread.h>
 #include <sys/resource.h>
 

@@ -18,13 +18,12 @@ constexpr int64_t kIntegers[] = {
     0,         1,         2,         3,         4,         -1,        -2,        7,
     16,        64,        127,       128,       255,       256,       65535,     INT32_MAX,
     INT32_MIN, 1LL << 31, 1LL << 32, 1LL << 40, 1LL << 62, INT64_MAX, INT64_MIN, INT64_MIN + 1};
-constexpr double kDoubles[] = {0.0,  -0.0, 1.0,  -1.0,    0.5,   1e-5,   1e300,
-                               -1e300, 5e-324, INFINITY, -INFINITY, NAN};
-constexpr const char* kStrings[] = {"",    "$0",  "$1",  "$99", "b",   "s",    "n",   "mk,kn->mn",
-                                    "k,k->", "add", "mul", "max", "tanh", "left", "set", "\xff",
-                                    "a b",
-                                    "axis", "map", "fill", "value", "spec", "causal", "FP32",
-                                    "INT64", "BF16", "BOOL", "wait", "taps"};
+constexpr double kDoubles[] = {0.0,   -0.0,   1.0,    -1.0,     0.5,       1e-5,
+                               1e300, -1e300, 5e-324, INFINITY, -INFINITY, NAN};
+constexpr const char* kStrings[] = {
+    "",      "$0",   "$1",     "$99",  "b",     "s",    "n",    "mk,kn->mn", "k,k->", "add",
+    "mul",   "max",  "tanh",   "left", "set",   "\xff", "a b",  "axis",      "map",   "fill",
+    "value", "spec", "causal", "FP32", "INT64", "BF16", "BOOL", "wait",      "taps"};
 
 // Every message in the tree below `root`, itself included.
 void Collect(Message* root, std::vector<Message*>* out) {
@@ -53,7 +52,8 @@ void CollectStrings(const Message& message, std::vector<std::string>* out) {
     for (int i = 0; i < size; ++i) {
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
         CollectStrings(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
-                                            : reflection.GetMessage(message, field), out);
+                                            : reflection.GetMessage(message, field),
+                       out);
       } else if (field->type() == FieldDescriptor::TYPE_STRING) {
         out->push_back(field->is_repeated() ? reflection.GetRepeatedString(message, field, i)
                                             : reflection.GetString(message, field));
@@ -73,7 +73,8 @@ void CollectOfType(const Message& message, const Descriptor* type,
     const int size = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
     for (int i = 0; i < size; ++i) {
       CollectOfType(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
-                                         : reflection.GetMessage(message, field), type, out);
+                                         : reflection.GetMessage(message, field),
+                    type, out);
     }
   }
 }
@@ -82,10 +83,14 @@ void CollectOfType(const Message& message, const Descriptor* type,
 
 int64_t Mutator::AnyInteger(int64_t old) {
   switch (Below(4)) {
-    case 0: return static_cast<int64_t>(static_cast<uint64_t>(old) + Below(5) - 2);
-    case 1: return static_cast<int64_t>(Below(8));
-    case 2: return static_cast<int64_t>(static_cast<uint64_t>(old) ^ (uint64_t{1} << Below(64)));
-    default: return kIntegers[Below(std::size(kIntegers))];
+    case 0:
+      return static_cast<int64_t>(static_cast<uint64_t>(old) + Below(5) - 2);
+    case 1:
+      return static_cast<int64_t>(Below(8));
+    case 2:
+      return static_cast<int64_t>(static_cast<uint64_t>(old) ^ (uint64_t{1} << Below(64)));
+    default:
+      return kIntegers[Below(std::size(kIntegers))];
   }
 }
 
@@ -101,9 +106,12 @@ std::string Mutator::AnyString(const Field& field, const std::string& old) {
     return bytes;
   }
   switch (Below(5)) {
-    case 0: return std::string(OpTable()[Below(OpTable().size())].name);
-    case 1: return std::string(kDTypes[Below(std::size(kDTypes))].name);
-    case 2: return kStrings[Below(std::size(kStrings))];
+    case 0:
+      return std::string(OpTable()[Below(OpTable().size())].name);
+    case 1:
+      return std::string(kDTypes[Below(std::size(kDTypes))].name);
+    case 2:
+      return kStrings[Below(std::size(kStrings))];
     case 3:
       if (OneIn(4)) {
         std::string text = old;
@@ -111,7 +119,8 @@ std::string Mutator::AnyString(const Field& field, const std::string& old) {
         return text;
       }
       [[fallthrough]];
-    default: return strings_.empty() ? "" : strings_[Below(strings_.size())];
+    default:
+      return strings_.empty() ? "" : strings_[Below(strings_.size())];
   }
 }
 
@@ -132,21 +141,30 @@ void Mutator::SetScalar(const Field& field, int index, Message* message) {
     case FieldDescriptor::CPPTYPE_INT32:
       ATHANOR_SET(Int32, static_cast<int32_t>(AnyInteger(old)));
       break;
-    case FieldDescriptor::CPPTYPE_INT64: ATHANOR_SET(Int64, AnyInteger(old)); break;
+    case FieldDescriptor::CPPTYPE_INT64:
+      ATHANOR_SET(Int64, AnyInteger(old));
+      break;
     case FieldDescriptor::CPPTYPE_UINT32:
       ATHANOR_SET(UInt32, static_cast<uint32_t>(AnyInteger(old)));
       break;
     case FieldDescriptor::CPPTYPE_UINT64:
       ATHANOR_SET(UInt64, static_cast<uint64_t>(AnyInteger(static_cast<int64_t>(old))));
       break;
-    case FieldDescriptor::CPPTYPE_DOUBLE: ATHANOR_SET(Double, AnyDouble(old)); break;
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      ATHANOR_SET(Double, AnyDouble(old));
+      break;
     case FieldDescriptor::CPPTYPE_FLOAT:
       ATHANOR_SET(Float, static_cast<float>(AnyDouble(old)));
       break;
-    case FieldDescriptor::CPPTYPE_BOOL: ATHANOR_SET(Bool, !old); break;
-    case FieldDescriptor::CPPTYPE_STRING: ATHANOR_SET(String, AnyString(field, old)); break;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      ATHANOR_SET(Bool, !old);
+      break;
+    case FieldDescriptor::CPPTYPE_STRING:
+      ATHANOR_SET(String, AnyString(field, old));
+      break;
     case FieldDescriptor::CPPTYPE_ENUM:
-    case FieldDescriptor::CPPTYPE_MESSAGE: break;
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      break;
   }
 #undef ATHANOR_SET
 }
@@ -162,15 +180,32 @@ void Mutator::AddElement(const Field& field, absl::Span<const Message* const> do
       if (!found.empty() && !OneIn(8)) element->CopyFrom(*found[Below(found.size())]);
       return;
     }
-    case FieldDescriptor::CPPTYPE_INT32: r.AddInt32(message, &field, 0); break;
-    case FieldDescriptor::CPPTYPE_INT64: r.AddInt64(message, &field, 0); break;
-    case FieldDescriptor::CPPTYPE_UINT32: r.AddUInt32(message, &field, 0); break;
-    case FieldDescriptor::CPPTYPE_UINT64: r.AddUInt64(message, &field, 0); break;
-    case FieldDescriptor::CPPTYPE_DOUBLE: r.AddDouble(message, &field, 0); break;
-    case FieldDescriptor::CPPTYPE_FLOAT: r.AddFloat(message, &field, 0); break;
-    case FieldDescriptor::CPPTYPE_BOOL: r.AddBool(message, &field, false); break;
-    case FieldDescriptor::CPPTYPE_STRING: r.AddString(message, &field, ""); break;
-    case FieldDescriptor::CPPTYPE_ENUM: return;
+    case FieldDescriptor::CPPTYPE_INT32:
+      r.AddInt32(message, &field, 0);
+      break;
+    case FieldDescriptor::CPPTYPE_INT64:
+      r.AddInt64(message, &field, 0);
+      break;
+    case FieldDescriptor::CPPTYPE_UINT32:
+      r.AddUInt32(message, &field, 0);
+      break;
+    case FieldDescriptor::CPPTYPE_UINT64:
+      r.AddUInt64(message, &field, 0);
+      break;
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      r.AddDouble(message, &field, 0);
+      break;
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      r.AddFloat(message, &field, 0);
+      break;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      r.AddBool(message, &field, false);
+      break;
+    case FieldDescriptor::CPPTYPE_STRING:
+      r.AddString(message, &field, "");
+      break;
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return;
   }
   SetScalar(field, r.FieldSize(*message, &field) - 1, message);
 }
@@ -186,8 +221,11 @@ void Mutator::MutateRepeated(const Field& field, absl::Span<const Message* const
       r.SwapElements(message, &field, index, size - 1);
       r.RemoveLast(message, &field);
       break;
-    case 1: r.SwapElements(message, &field, index, static_cast<int>(Below(size))); break;
-    default: SetScalar(field, index, message);
+    case 1:
+      r.SwapElements(message, &field, index, static_cast<int>(Below(size)));
+      break;
+    default:
+      SetScalar(field, index, message);
   }
 }
 
@@ -237,11 +275,20 @@ void Mutator::MutateBytes(std::string* bytes) {
   const size_t at = Below(bytes->size());
   const size_t length = 1 + Below(std::min<size_t>(bytes->size() - at, 8));
   switch (Below(5)) {
-    case 0: (*bytes)[at] = static_cast<char>(Below(256)); break;
-    case 1: (*bytes)[at] = static_cast<char>((*bytes)[at] ^ (1 << Below(8))); break;
-    case 2: bytes->resize(at); break;
-    case 3: bytes->insert(at, bytes->substr(at, length)); break;
-    default: bytes->erase(at, length);
+    case 0:
+      (*bytes)[at] = static_cast<char>(Below(256));
+      break;
+    case 1:
+      (*bytes)[at] = static_cast<char>((*bytes)[at] ^ (1 << Below(8)));
+      break;
+    case 2:
+      bytes->resize(at);
+      break;
+    case 3:
+      bytes->insert(at, bytes->substr(at, length));
+      break;
+    default:
+      bytes->erase(at, length);
   }
 }
 

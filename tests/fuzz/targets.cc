@@ -17,10 +17,10 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kMaxElements = 2048;     // of one tensor that is evaluated
-constexpr int64_t kMaxWork = 1 << 21;  // of one node: no op does more than its result's elements
-                                       // times those of its two largest operands
-constexpr int64_t kMaxSteps = 32;      // of a loop
+constexpr int64_t kMaxElements = 2048;  // of one tensor that is evaluated
+constexpr int64_t kMaxWork = 1 << 21;   // of one node: no op does more than its result's elements
+                                        // times those of its two largest operands
+constexpr int64_t kMaxSteps = 32;       // of a loop
 constexpr int64_t kMaxRowWork = kMaxWork / 64;  // where a graph is evaluated many times
 constexpr size_t kMaxDims = 4;                  // of a graph, whose rows are tried
 constexpr size_t kMaxMessage = 2048 + 16;
@@ -82,10 +82,10 @@ Tensor SmallTensor(DType dtype, const std::vector<int64_t>& shape, std::mt19937*
   uint32_t value = 0;
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     if (value < 3) value += (*random)() % 2;
-    const Scalar scalar = dtype == DType::kBool  ? Scalar::Unsigned(dtype, (*random)() % 2)
-                    : IsUnsigned(dtype)    ? Scalar::Unsigned(dtype, value)
-                    : IsSigned(dtype)      ? Scalar::Signed(dtype, value)
-                                           : Scalar::Float(dtype, 0.5 * value);
+    const Scalar scalar = dtype == DType::kBool ? Scalar::Unsigned(dtype, (*random)() % 2)
+                          : IsUnsigned(dtype)   ? Scalar::Unsigned(dtype, value)
+                          : IsSigned(dtype)     ? Scalar::Signed(dtype, value)
+                                                : Scalar::Float(dtype, 0.5 * value);
     StoreScalar(tensor, i, scalar);
   }
   return tensor;
@@ -209,14 +209,29 @@ void FillContents(const Tensor& tensor, inference::InferTensorContents* contents
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     const Scalar s = LoadScalar(tensor, i);
     switch (DatatypeOf(tensor.dtype)->contents) {
-      case Contents::kBool: contents->add_bool_contents(s.u != 0); break;
-      case Contents::kInt: contents->add_int_contents(static_cast<int32_t>(s.i)); break;
-      case Contents::kInt64: contents->add_int64_contents(s.i); break;
-      case Contents::kUint: contents->add_uint_contents(static_cast<uint32_t>(s.u)); break;
-      case Contents::kUint64: contents->add_uint64_contents(s.u); break;
-      case Contents::kFp32: contents->add_fp32_contents(static_cast<float>(s.f)); break;
-      case Contents::kFp64: contents->add_fp64_contents(s.f); break;
-      case Contents::kRawOnly: break;
+      case Contents::kBool:
+        contents->add_bool_contents(s.u != 0);
+        break;
+      case Contents::kInt:
+        contents->add_int_contents(static_cast<int32_t>(s.i));
+        break;
+      case Contents::kInt64:
+        contents->add_int64_contents(s.i);
+        break;
+      case Contents::kUint:
+        contents->add_uint_contents(static_cast<uint32_t>(s.u));
+        break;
+      case Contents::kUint64:
+        contents->add_uint64_contents(s.u);
+        break;
+      case Contents::kFp32:
+        contents->add_fp32_contents(static_cast<float>(s.f));
+        break;
+      case Contents::kFp64:
+        contents->add_fp64_contents(s.f);
+        break;
+      case Contents::kRawOnly:
+        break;
     }
   }
 }
@@ -237,9 +252,7 @@ std::optional<SmallInputs> SmallInputsOf(const Graph& graph) {
   return inputs;
 }
 
-bool IsSmallAt(const Graph& graph, const Expr::Env& dims) {
-  return IsSmall(graph, dims, kMaxWork);
-}
+bool IsSmallAt(const Graph& graph, const Expr::Env& dims) { return IsSmall(graph, dims, kMaxWork); }
 
 std::string CheckImported(const ImportedGraph& imported, FuzzStats* stats) {
   if (absl::Status s = Verify(imported.graph, FuzzLimits()); !s.ok()) {

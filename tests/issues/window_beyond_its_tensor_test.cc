@@ -1,5 +1,5 @@
-// Found by fuzz_test: a pool's window is stated, so it may be far larger than what it lies over, and
-// the reference visited each of its positions.
+// Found by fuzz_test: a pool's window is stated, so it may be far larger than what it lies over,
+// and the reference visited each of its positions.
 #include "compiler/ir/ops/reference_testing.h"
 #include "gtest/gtest.h"
 

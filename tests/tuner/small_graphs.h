@@ -30,7 +30,8 @@ inline constexpr const char* kSmallGraphs[] = {
        %4 = IndexMap(%3) {map=map[b, 33]($0)} %5 = Mul(%0, %4) output "y" = %5 output "r" = %3)",
     R"(%0 = Input "x" : f64[b, 9, s] %1 = MaxReduce(%0) {axes=[0, 2]} %2 = Exp(%0)
        %3 = SumReduce(%2) {axes=[2]} output "m" = %1 output "s" = %3)",
-    // Layers that would have their stream with its axes in another order: attention over heads, with
+    // Layers that would have their stream with its axes in another order: attention over heads,
+    // with
     // an output inside; contractions along the wrong axis, of a value that several use.
     R"(%0 = Input "x" : f32[b, s, 4, 8] %1 = IndexMap(%0) {map=map[b, 4, s, 8]($0, $2, $1, $3)}
        %2 = Attention(%1, %1, %1) {scale=0.5} %3 = IndexMap(%2) {map=map[b, s, 4, 8]($0, $2, $1, $3)}

@@ -110,7 +110,8 @@ absl::Status NodeChecker::CheckSize(int axis, const Expr& size, int64_t* bytes) 
 absl::Status NodeChecker::CheckType(const TensorType& type) const {
   if (!IsKnown(type.dtype)) return Invalid("dtype ", static_cast<int>(type.dtype), " is unknown");
   if (static_cast<int64_t>(type.shape.size()) > limits_.max_rank) {
-    return Invalid("rank ", type.shape.size(), " is too high; ", LimitIs(limits_.max_rank, "max_rank"));
+    return Invalid("rank ", type.shape.size(), " is too high; ",
+                   LimitIs(limits_.max_rank, "max_rank"));
   }
   int64_t bytes = DTypeBytes(type.dtype);
   for (size_t i = 0; i < type.shape.size(); ++i) {
@@ -158,7 +159,8 @@ absl::Status NodeChecker::CheckTensorAttr(const Tensor& value) const {
   }
   TensorType type{value.dtype, {}};
   if (static_cast<int64_t>(value.shape.size()) > limits_.max_rank) {
-    return Invalid("rank ", value.shape.size(), " is too high; ", LimitIs(limits_.max_rank, "max_rank"));
+    return Invalid("rank ", value.shape.size(), " is too high; ",
+                   LimitIs(limits_.max_rank, "max_rank"));
   }
   for (int64_t size : value.shape) type.shape.push_back(size);
   if (absl::Status s = CheckType(type); !s.ok()) return s;
@@ -191,7 +193,8 @@ absl::Status NodeChecker::CheckGraphAttr(const SubGraph& body) const {
   for (NodeId n = 0; n < static_cast<NodeId>(body->nodes.size()); ++n) {
     const Node& node = body->nodes[n];
     if (node.op == Op::kParameter) {
-      return Invalid(body->Describe(n), ": a weight is captured, as an operand of the node around "
+      return Invalid(body->Describe(n),
+                     ": a weight is captured, as an operand of the node around "
                      "the graph");
     }
     if (node.op == Op::kInput && !node.attrs.empty()) {
@@ -212,23 +215,29 @@ absl::Status NodeChecker::CheckAttr(const AttrSpec& spec, const AttrValue& value
                    AttrTypeName(spec.type));
   }
   switch (type) {
-    case AttrType::kString: return CheckName("text", std::get<std::string>(value), limits_);
+    case AttrType::kString:
+      return CheckName("text", std::get<std::string>(value), limits_);
     case AttrType::kDType:
       if (IsKnown(std::get<DType>(value))) return absl::OkStatus();
       return Invalid("is dtype ", static_cast<int>(std::get<DType>(value)), ", which is unknown");
     case AttrType::kInts:
       if (static_cast<int64_t>(std::get<std::vector<int64_t>>(value).size()) > limits_.max_rank) {
-        return Invalid("holds ", std::get<std::vector<int64_t>>(value).size(),
-                       " axes; ", LimitIs(limits_.max_rank, "max_rank"));
+        return Invalid("holds ", std::get<std::vector<int64_t>>(value).size(), " axes; ",
+                       LimitIs(limits_.max_rank, "max_rank"));
       }
       return absl::OkStatus();
-    case AttrType::kShape: return CheckShapeAttr(std::get<Shape>(value));
-    case AttrType::kIndexMap: return CheckMapAttr(std::get<IndexMap>(value));
-    case AttrType::kTensor: return CheckTensorAttr(std::get<Tensor>(value));
-    case AttrType::kGraph: return CheckGraphAttr(std::get<SubGraph>(value));
+    case AttrType::kShape:
+      return CheckShapeAttr(std::get<Shape>(value));
+    case AttrType::kIndexMap:
+      return CheckMapAttr(std::get<IndexMap>(value));
+    case AttrType::kTensor:
+      return CheckTensorAttr(std::get<Tensor>(value));
+    case AttrType::kGraph:
+      return CheckGraphAttr(std::get<SubGraph>(value));
     case AttrType::kBool:
     case AttrType::kInt:
-    case AttrType::kFloat: return absl::OkStatus();
+    case AttrType::kFloat:
+      return absl::OkStatus();
   }
   return absl::OkStatus();
 }

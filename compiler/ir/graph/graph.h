@@ -1,5 +1,5 @@
-// A graph: what the user sends, after validation. Nodes are stored in topological order, operands by
-// index; each node has one result.
+// A graph: what the user sends, after validation. Nodes are stored in topological order, operands
+// by index; each node has one result.
 //
 //   Graph g;  g.dims = {{"b", 1, 64}};
 //   GraphBuilder b(&g);
@@ -40,7 +40,8 @@ struct Node {
   std::vector<NodeId> inputs;
   Attrs attrs;
   TensorType type;
-  std::string name;  // the user's name; unique and required for Input and Parameter, else may be empty
+  std::string
+      name;  // the user's name; unique and required for Input and Parameter, else may be empty
 };
 
 struct Output {
@@ -103,18 +104,19 @@ class GraphBuilder {
 
 // Everything later stages rely on: topological order, arity, attributes of the right type, inferred
 // types equal to stored ones, unique names, dims declared once with sane bounds, every size
-// provably non-negative with a byte count inside int64 over the whole dim box, parameters of constant
-// shape, outputs present. Safe on malformed graphs from anywhere; INVALID_ARGUMENT, or UNIMPLEMENTED
-// for an op that does not take a dtype.
+// provably non-negative with a byte count inside int64 over the whole dim box, parameters of
+// constant shape, outputs present. Safe on malformed graphs from anywhere; INVALID_ARGUMENT, or
+// UNIMPLEMENTED for an op that does not take a dtype.
 absl::Status Verify(const Graph& graph, const GraphLimits& limits = {});
 // What an uploaded graph needs beyond Verify: every dim it uses follows from the inputs' shapes.
 absl::Status VerifyBindable(const Graph& graph);
 
 // Names and ids dropped, nodes no output needs dropped, equal nodes merged, defaults of attributes
-// written out, Contract letters renamed in order of appearance, dims renamed d0, d1, ... in an order
-// free of their names, unused dims dropped, nodes ordered by depth-first search from the outputs.
-// Inputs and parameters come first, keep their relative order and are never dropped or merged.
-// `dim_names`, if given, receives the former names of d0, d1, ... REQUIRES: Verify(graph).ok().
+// written out, Contract letters renamed in order of appearance, dims renamed d0, d1, ... in an
+// order free of their names, unused dims dropped, nodes ordered by depth-first search from the
+// outputs. Inputs and parameters come first, keep their relative order and are never dropped or
+// merged. `dim_names`, if given, receives the former names of d0, d1, ... REQUIRES:
+// Verify(graph).ok().
 Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names = nullptr);
 // SHA-256 as 64 hex digits over the canonical form; dim bounds are not in it (DESIGN §6.1).
 std::string CanonicalHash(const Graph& graph);
@@ -131,11 +133,13 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
 // As Evaluate, but returns every node's value (taps, kernel checks).
 absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph, absl::Span<const Tensor> inputs,
                                                 const Expr::Env* dims = nullptr);
-// The sizes of a shape at these dims; INVALID_ARGUMENT names an axis that has none or a negative one.
+// The sizes of a shape at these dims; INVALID_ARGUMENT names an axis that has none or a negative
+// one.
 absl::StatusOr<std::vector<int64_t>> ConcreteShape(const Shape& shape, const Expr::Env& dims);
 // Solves dims from concrete input shapes; names the input and axis that does not fit.
 // `shapes` are the inputs', or the inputs' and then the parameters'.
-absl::StatusOr<Expr::Env> BindDims(const Graph& graph, absl::Span<const std::vector<int64_t>> shapes);
+absl::StatusOr<Expr::Env> BindDims(const Graph& graph,
+                                   absl::Span<const std::vector<int64_t>> shapes);
 
 }  // namespace athanor
 

@@ -61,16 +61,26 @@ const OpRow& OpInfo(Op op) {
 
 std::string_view AttrTypeName(AttrType type) {
   switch (type) {
-    case AttrType::kBool: return "bool";
-    case AttrType::kInt: return "int";
-    case AttrType::kFloat: return "float";
-    case AttrType::kString: return "string";
-    case AttrType::kDType: return "dtype";
-    case AttrType::kInts: return "ints";
-    case AttrType::kShape: return "shape";
-    case AttrType::kIndexMap: return "index map";
-    case AttrType::kTensor: return "tensor";
-    case AttrType::kGraph: return "graph";
+    case AttrType::kBool:
+      return "bool";
+    case AttrType::kInt:
+      return "int";
+    case AttrType::kFloat:
+      return "float";
+    case AttrType::kString:
+      return "string";
+    case AttrType::kDType:
+      return "dtype";
+    case AttrType::kInts:
+      return "ints";
+    case AttrType::kShape:
+      return "shape";
+    case AttrType::kIndexMap:
+      return "index map";
+    case AttrType::kTensor:
+      return "tensor";
+    case AttrType::kGraph:
+      return "graph";
   }
   return "unknown";
 }

@@ -27,25 +27,19 @@
 namespace athanor {
 
 // Order is part of the canonical hash's meaning only through names, so rows may be reordered.
-#define ATHANOR_OPS(X)                                                                        \
-  /* leaves */ X(Input) X(Parameter) X(Constant) X(Iota) X(RandomBits)                        \
-  /* elementwise, one operand */                                                              \
-  X(Log2) X(Exp2) X(Sin) X(Sqrt) X(Recip) X(Exp) X(Log) X(Tanh) X(Erf) X(Floor) X(Round)      \
-  X(Cos) X(Tan) X(Asin) X(Acos) X(Atan) X(Sinh) X(Cosh) X(Asinh) X(Acosh) X(Atanh) X(Log1p)   \
-  X(Expm1)                                                                                    \
-  X(Not) X(Cast) X(Bitcast)                                                                   \
-  /* elementwise, two operands */                                                             \
-  X(Add) X(Mul) X(Mod) X(Div) X(TruncDiv) X(FloorDiv) X(Pow) X(Min) X(Max) X(And) X(Or)       \
-  X(Xor) X(Shift) X(LessThan)                                                                 \
-  /* elementwise, three operands */ X(Select)                                                 \
-  /* movement and indexing */ X(IndexMap) X(Gather) X(Scatter)                                \
-  /* reductions */ X(SumReduce) X(MaxReduce) X(MulReduce)                                     \
-  /* composites */                                                                            \
-  X(Conv) X(Pool)                                                                             \
-  X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm) X(RmsNorm)           \
-  X(Attention) X(EmbeddingBag)                                                                \
-  X(Sort) X(TopK) X(Cumulate) X(Rotary) X(Dequantize)                                         \
-  /* control */ X(Scan)
+#define ATHANOR_OPS(X)                                                                             \
+  /* leaves */ X(Input) X(Parameter) X(Constant) X(Iota)                                           \
+      X(RandomBits) /* elementwise, one operand */                                                 \
+      X(Log2) X(Exp2) X(Sin) X(Sqrt) X(Recip) X(Exp) X(Log) X(Tanh) X(Erf) X(Floor) X(Round)       \
+          X(Cos) X(Tan) X(Asin) X(Acos) X(Atan) X(Sinh) X(Cosh) X(Asinh) X(Acosh) X(Atanh)         \
+              X(Log1p) X(Expm1) X(Not) X(Cast) X(Bitcast) /* elementwise, two operands */          \
+      X(Add) X(Mul) X(Mod) X(Div) X(TruncDiv) X(FloorDiv) X(Pow) X(Min) X(Max) X(And) X(Or) X(Xor) \
+          X(Shift) X(LessThan) /* elementwise, three operands */ X(                                \
+              Select) /* movement and indexing */ X(IndexMap) X(Gather)                            \
+              X(Scatter) /* reductions */ X(SumReduce) X(MaxReduce) X(MulReduce) /* composites */  \
+      X(Conv) X(Pool) X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm)       \
+          X(RmsNorm) X(Attention) X(EmbeddingBag) X(Sort) X(TopK) X(Cumulate) X(Rotary)            \
+              X(Dequantize) /* control */ X(Scan)
 
 enum class Op : uint8_t {
 #define ATHANOR_X(name) k##name,
@@ -60,20 +54,20 @@ struct TensorType {
   Shape shape;
   bool operator==(const TensorType&) const = default;
 };
-std::string ShapeToString(const Shape& shape);      // "[b, 64]"
+std::string ShapeToString(const Shape& shape);     // "[b, 64]"
 std::string TypeToString(const TensorType& type);  // "f32[b, 64]"
 
-// Every movement: output element $0..$r-1 of shape `shape` is the operand's element at `coordinates`
-// (one expression per operand axis, over $i and dims). A coordinate outside the operand gives the
-// node's `fill`; a map without `fill` must be provably inside.
+// Every movement: output element $0..$r-1 of shape `shape` is the operand's element at
+// `coordinates` (one expression per operand axis, over $i and dims). A coordinate outside the
+// operand gives the node's `fill`; a map without `fill` must be provably inside.
 struct IndexMap {
   Shape shape;
   std::vector<Expr> coordinates;
   bool operator==(const IndexMap&) const = default;
 };
 
-// A graph inside a graph: the body of a Scan. It has no dims of its own, its sizes are over those of
-// the graph around it (scan.h). Shared and never changed.
+// A graph inside a graph: the body of a Scan. It has no dims of its own, its sizes are over those
+// of the graph around it (scan.h). Shared and never changed.
 struct Graph;
 class SubGraph {
  public:
@@ -130,8 +124,8 @@ struct OpRow {
   // without the node's name: the caller prefixes it. `bounds` holds the graph's dims.
   absl::StatusOr<TensorType> (*infer)(absl::Span<const TensorType> inputs, const Attrs& attrs,
                                       const Bounds& bounds);
-  // The slow, obvious implementation of `semantics`. Shapes are concrete; `result` has its dtype and
-  // shape set and zeroed bytes. OUT_OF_RANGE names an index outside its tensor.
+  // The slow, obvious implementation of `semantics`. Shapes are concrete; `result` has its dtype
+  // and shape set and zeroed bytes. OUT_OF_RANGE names an index outside its tensor.
   absl::Status (*reference)(absl::Span<const Tensor* const> inputs, const Attrs& attrs,
                             const Expr::Env& dims, Tensor* result);
   // Error bound in units in the last place of the result; 0 is the correctly rounded value, bit for
@@ -147,9 +141,9 @@ const OpRow& OpInfo(Op op);
 std::string_view OpName(Op op);
 std::optional<Op> ParseOp(std::string_view name);
 
-// A contraction's axes: one letter per axis, as in "bmk,bkn->bmn". A letter in both operands but not
-// in the result is summed; letters in both and in the result are batch axes. Each operand has each
-// letter at most once; a letter only in one operand and not in the result is summed too.
+// A contraction's axes: one letter per axis, as in "bmk,bkn->bmn". A letter in both operands but
+// not in the result is summed; letters in both and in the result are batch axes. Each operand has
+// each letter at most once; a letter only in one operand and not in the result is summed too.
 struct ContractSpec {
   std::string lhs, rhs, result;
   static absl::StatusOr<ContractSpec> Parse(std::string_view spec);

@@ -119,10 +119,18 @@ class Mutator {
     const size_t length = std::min(Below(12), text->size() - at);
     const std::string_view piece = kPieces[Below(std::size(kPieces))];
     switch (Below(5)) {
-      case 0: text->replace(at, length, piece); break;
-      case 1: text->insert(at, piece); break;
-      case 2: text->erase(at, length); break;
-      case 3: text->insert(at, text->substr(Below(text->size() + 1), Below(40))); break;
+      case 0:
+        text->replace(at, length, piece);
+        break;
+      case 1:
+        text->insert(at, piece);
+        break;
+      case 2:
+        text->erase(at, length);
+        break;
+      case 3:
+        text->insert(at, text->substr(Below(text->size() + 1), Below(40)));
+        break;
       default:
         if (at < text->size()) (*text)[at] = static_cast<char>(Below(256));
     }

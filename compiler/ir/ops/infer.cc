@@ -14,11 +14,16 @@ struct ClassText {
 
 ClassText TextOf(DTypeClass dtype_class) {
   switch (dtype_class) {
-    case DTypeClass::kFloats: return {"f16, bf16, f32 or f64", "f32"};
-    case DTypeClass::kIntegers: return {"integers (i8 to u64)", "i64"};
-    case DTypeClass::kNumeric: return {"integers and f16, bf16, f32 or f64", "f32"};
-    case DTypeClass::kLogical: return {"bool and integers", "i64"};
-    case DTypeClass::kComputing: return {"every dtype but the storage-only f8 types", "f32"};
+    case DTypeClass::kFloats:
+      return {"f16, bf16, f32 or f64", "f32"};
+    case DTypeClass::kIntegers:
+      return {"integers (i8 to u64)", "i64"};
+    case DTypeClass::kNumeric:
+      return {"integers and f16, bf16, f32 or f64", "f32"};
+    case DTypeClass::kLogical:
+      return {"bool and integers", "i64"};
+    case DTypeClass::kComputing:
+      return {"every dtype but the storage-only f8 types", "f32"};
   }
   return {"no dtype", "f32"};
 }
@@ -28,11 +33,16 @@ ClassText TextOf(DTypeClass dtype_class) {
 bool InClass(DType dtype, DTypeClass dtype_class) {
   if (!Computes(dtype)) return false;
   switch (dtype_class) {
-    case DTypeClass::kFloats: return IsFloat(dtype);
-    case DTypeClass::kIntegers: return IsInteger(dtype);
-    case DTypeClass::kNumeric: return dtype != DType::kBool;
-    case DTypeClass::kLogical: return !IsFloat(dtype);
-    case DTypeClass::kComputing: return true;
+    case DTypeClass::kFloats:
+      return IsFloat(dtype);
+    case DTypeClass::kIntegers:
+      return IsInteger(dtype);
+    case DTypeClass::kNumeric:
+      return dtype != DType::kBool;
+    case DTypeClass::kLogical:
+      return !IsFloat(dtype);
+    case DTypeClass::kComputing:
+      return true;
   }
   return false;
 }

@@ -20,8 +20,8 @@
 
 namespace athanor {
 
-#define ATHANOR_X(name)                                                                        \
-  absl::Status Reference##name(absl::Span<const Tensor* const> inputs, const Attrs& attrs,     \
+#define ATHANOR_X(name)                                                                    \
+  absl::Status Reference##name(absl::Span<const Tensor* const> inputs, const Attrs& attrs, \
                                const Expr::Env& dims, Tensor* result);
 ATHANOR_OPS(ATHANOR_X)
 #undef ATHANOR_X

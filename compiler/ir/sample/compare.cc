@@ -22,14 +22,22 @@ struct Precision {
 
 Precision PrecisionOf(DType dtype) {
   switch (dtype) {
-    case DType::kF16: return {11, -14};
-    case DType::kBF16: return {8, -126};
-    case DType::kF32: return {24, -126};
-    case DType::kF64: return {53, -1022};
-    case DType::kF8E4M3: return {4, -6};
-    case DType::kF8E5M2: return {3, -14};
-    case DType::kF8E8M0: return {1, -127};
-    default: return {64, 0};  // integers: exact
+    case DType::kF16:
+      return {11, -14};
+    case DType::kBF16:
+      return {8, -126};
+    case DType::kF32:
+      return {24, -126};
+    case DType::kF64:
+      return {53, -1022};
+    case DType::kF8E4M3:
+      return {4, -6};
+    case DType::kF8E5M2:
+      return {3, -14};
+    case DType::kF8E8M0:
+      return {1, -127};
+    default:
+      return {64, 0};  // integers: exact
   }
 }
 

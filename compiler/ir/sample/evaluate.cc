@@ -73,8 +73,7 @@ absl::Status CheckValue(const Graph& graph, NodeId id, std::string_view bytes) {
 // Checks the caller's tensors and solves the dims. Byte counts come last: only a shape that fits
 // its declaration is known to have a count.
 absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const NodeId> ids,
-                                        absl::Span<const Tensor> inputs,
-                                        const Expr::Env* given) {
+                                        absl::Span<const Tensor> inputs, const Expr::Env* given) {
   if (ids.size() != inputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the graph takes ", ids.size(), " tensors (inputs, then parameters), got ", inputs.size()));
@@ -162,8 +161,7 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
   return outputs;
 }
 
-absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph,
-                                                absl::Span<const Tensor> inputs,
+absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph, absl::Span<const Tensor> inputs,
                                                 const Expr::Env* dims) {
   absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs, dims);
   if (!evaluator.ok()) return evaluator.status();

@@ -88,10 +88,14 @@ T Load(const Tensor& tensor, int64_t index) {
 
 uint64_t LoadBits(const Tensor& tensor, int64_t index) {
   switch (DTypeBytes(tensor.dtype)) {
-    case 1: return Load<uint8_t>(tensor, index);
-    case 2: return Load<uint16_t>(tensor, index);
-    case 4: return Load<uint32_t>(tensor, index);
-    default: return Load<uint64_t>(tensor, index);
+    case 1:
+      return Load<uint8_t>(tensor, index);
+    case 2:
+      return Load<uint16_t>(tensor, index);
+    case 4:
+      return Load<uint32_t>(tensor, index);
+    default:
+      return Load<uint64_t>(tensor, index);
   }
 }
 
@@ -104,40 +108,58 @@ int64_t SignExtend(uint64_t bits, int bytes) {
 
 double DecodeFloat(DType dtype, uint64_t bits) {
   switch (dtype) {
-    case DType::kF64: return std::bit_cast<double>(bits);
-    case DType::kF32: return std::bit_cast<float>(static_cast<uint32_t>(bits));
-    case DType::kF16: return DecodeSmall(kF16Format, bits);
-    case DType::kBF16: return DecodeSmall(kBF16Format, bits);
-    case DType::kF8E4M3: return DecodeSmall(kF8E4M3Format, bits);
-    case DType::kF8E5M2: return DecodeSmall(kF8E5M2Format, bits);
+    case DType::kF64:
+      return std::bit_cast<double>(bits);
+    case DType::kF32:
+      return std::bit_cast<float>(static_cast<uint32_t>(bits));
+    case DType::kF16:
+      return DecodeSmall(kF16Format, bits);
+    case DType::kBF16:
+      return DecodeSmall(kBF16Format, bits);
+    case DType::kF8E4M3:
+      return DecodeSmall(kF8E4M3Format, bits);
+    case DType::kF8E5M2:
+      return DecodeSmall(kF8E5M2Format, bits);
     case DType::kF8E8M0:
       return bits == kF8E8M0Nan ? std::numeric_limits<double>::quiet_NaN()
                                 : std::ldexp(1.0, static_cast<int>(bits) - kF8E8M0Bias);
-    default: return std::numeric_limits<double>::quiet_NaN();  // not a float format
+    default:
+      return std::numeric_limits<double>::quiet_NaN();  // not a float format
   }
 }
 
 uint64_t EncodeFloat(DType dtype, double value) {
   switch (dtype) {
-    case DType::kF64: return std::bit_cast<uint64_t>(value);
-    case DType::kF32: return std::bit_cast<uint32_t>(static_cast<float>(value));
-    case DType::kF16: return EncodeSmall(kF16Format, value);
-    case DType::kBF16: return EncodeSmall(kBF16Format, value);
-    case DType::kF8E4M3: return EncodeSmall(kF8E4M3Format, value);
-    case DType::kF8E5M2: return EncodeSmall(kF8E5M2Format, value);
-    case DType::kF8E8M0: return EncodeF8E8M0(value);
-    default: return 0;  // not a float format
+    case DType::kF64:
+      return std::bit_cast<uint64_t>(value);
+    case DType::kF32:
+      return std::bit_cast<uint32_t>(static_cast<float>(value));
+    case DType::kF16:
+      return EncodeSmall(kF16Format, value);
+    case DType::kBF16:
+      return EncodeSmall(kBF16Format, value);
+    case DType::kF8E4M3:
+      return EncodeSmall(kF8E4M3Format, value);
+    case DType::kF8E5M2:
+      return EncodeSmall(kF8E5M2Format, value);
+    case DType::kF8E8M0:
+      return EncodeF8E8M0(value);
+    default:
+      return 0;  // not a float format
   }
 }
 
 Scalar LoadScalar(const Tensor& tensor, int64_t index) {
   const uint64_t bits = LoadBits(tensor, index);
   switch (DTypeInfo(tensor.dtype).kind) {
-    case DTypeKind::kFloat: return Scalar::Float(tensor.dtype, DecodeFloat(tensor.dtype, bits));
+    case DTypeKind::kFloat:
+      return Scalar::Float(tensor.dtype, DecodeFloat(tensor.dtype, bits));
     case DTypeKind::kSigned:
       return Scalar::Signed(tensor.dtype, SignExtend(bits, DTypeBytes(tensor.dtype)));
-    case DTypeKind::kBool: return Scalar::Unsigned(tensor.dtype, bits != 0);
-    case DTypeKind::kUnsigned: break;
+    case DTypeKind::kBool:
+      return Scalar::Unsigned(tensor.dtype, bits != 0);
+    case DTypeKind::kUnsigned:
+      break;
   }
   return Scalar::Unsigned(tensor.dtype, bits);
 }
@@ -145,9 +167,14 @@ Scalar LoadScalar(const Tensor& tensor, int64_t index) {
 void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value) {
   uint64_t bits = value.u;  // signed values too: the low bytes of two's complement are the wrap
   switch (DTypeInfo(tensor.dtype).kind) {
-    case DTypeKind::kFloat: bits = EncodeFloat(tensor.dtype, value.f); break;
-    case DTypeKind::kBool: bits = value.u != 0; break;
-    default: break;
+    case DTypeKind::kFloat:
+      bits = EncodeFloat(tensor.dtype, value.f);
+      break;
+    case DTypeKind::kBool:
+      bits = value.u != 0;
+      break;
+    default:
+      break;
   }
   const size_t bytes = DTypeBytes(tensor.dtype);
   std::memcpy(tensor.bytes.data() + index * bytes, &bits, bytes);  // little-endian

@@ -37,9 +37,13 @@ struct Tensor {
     return n;
   }
   template <typename T>
-  T* data() { return reinterpret_cast<T*>(bytes.data()); }
+  T* data() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
   template <typename T>
-  const T* data() const { return reinterpret_cast<const T*>(bytes.data()); }
+  const T* data() const {
+    return reinterpret_cast<const T*>(bytes.data());
+  }
   bool operator==(const Tensor&) const = default;
 };
 
@@ -53,9 +57,24 @@ struct Scalar {
     uint64_t u;
   };
   Scalar() : f(0) {}
-  static Scalar Float(DType t, double v) { Scalar s; s.dtype = t; s.f = v; return s; }
-  static Scalar Signed(DType t, int64_t v) { Scalar s; s.dtype = t; s.i = v; return s; }
-  static Scalar Unsigned(DType t, uint64_t v) { Scalar s; s.dtype = t; s.u = v; return s; }
+  static Scalar Float(DType t, double v) {
+    Scalar s;
+    s.dtype = t;
+    s.f = v;
+    return s;
+  }
+  static Scalar Signed(DType t, int64_t v) {
+    Scalar s;
+    s.dtype = t;
+    s.i = v;
+    return s;
+  }
+  static Scalar Unsigned(DType t, uint64_t v) {
+    Scalar s;
+    s.dtype = t;
+    s.u = v;
+    return s;
+  }
 };
 
 // Reads or writes element `index` (row-major). Writing rounds floats to nearest even and wraps

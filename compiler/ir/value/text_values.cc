@@ -73,10 +73,14 @@ std::optional<uint64_t> ParseFloat(DType dtype, std::string_view text) {
 std::string ElementText(const Tensor& tensor, int64_t index) {
   const Scalar value = LoadScalar(tensor, index);
   switch (DTypeInfo(tensor.dtype).kind) {
-    case DTypeKind::kFloat: return FloatText(tensor.dtype, BitsOf(tensor, index));
-    case DTypeKind::kSigned: return Cat(value.i);
-    case DTypeKind::kBool: return value.u ? "true" : "false";
-    case DTypeKind::kUnsigned: break;
+    case DTypeKind::kFloat:
+      return FloatText(tensor.dtype, BitsOf(tensor, index));
+    case DTypeKind::kSigned:
+      return Cat(value.i);
+    case DTypeKind::kBool:
+      return value.u ? "true" : "false";
+    case DTypeKind::kUnsigned:
+      break;
   }
   return Cat(value.u);
 }
@@ -85,7 +89,9 @@ bool AppendElement(DType dtype, std::string_view text, std::string* bytes) {
   const int width = DTypeBytes(dtype);
   std::optional<uint64_t> bits;
   switch (DTypeInfo(dtype).kind) {
-    case DTypeKind::kFloat: bits = ParseFloat(dtype, text); break;
+    case DTypeKind::kFloat:
+      bits = ParseFloat(dtype, text);
+      break;
     case DTypeKind::kBool:
       if (text == "true" || text == "false") bits = text == "true";
       break;

@@ -32,9 +32,7 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
-  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
-    return mu_.try_lock();
-  }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mu_.try_lock(); }
 
  private:
   friend class MutexLock;
@@ -44,8 +42,7 @@ class ABSL_LOCKABLE Mutex {
 // Holds a Mutex for a scope; may be released and taken again inside it.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
-  explicit MutexLock(Mutex& mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu)
-      : lock_(mu.mu_) {}
+  explicit MutexLock(Mutex& mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu) : lock_(mu.mu_) {}
   ~MutexLock() ABSL_UNLOCK_FUNCTION() = default;
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
@@ -66,8 +63,7 @@ class CondVar {
 
   // False when `deadline` passed before a notification.
   template <typename Clock, typename Duration>
-  bool WaitUntil(MutexLock& lock,
-                 std::chrono::time_point<Clock, Duration> deadline) {
+  bool WaitUntil(MutexLock& lock, std::chrono::time_point<Clock, Duration> deadline) {
     return cv_.wait_until(lock.lock_, deadline) == std::cv_status::no_timeout;
   }
 

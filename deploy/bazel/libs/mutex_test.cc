@@ -83,8 +83,7 @@ TEST(CondVarTest, WaitEndsAtItsDeadlineWithTheLockHeld) {
   Mutex mu;
   CondVar cv;
   MutexLock lock(mu);
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
   while (cv.WaitUntil(lock, deadline)) {
   }
   EXPECT_GE(std::chrono::steady_clock::now(), deadline);

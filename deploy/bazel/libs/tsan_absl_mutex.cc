@@ -35,30 +35,27 @@ ATHANOR_NO_TSAN void Mutex::Lock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 ATHANOR_NO_TSAN void Mutex::Unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  static auto* const next =
-      Next<void(Mutex*)>("_ZN4absl7debian35Mutex6UnlockEv");
+  static auto* const next = Next<void(Mutex*)>("_ZN4absl7debian35Mutex6UnlockEv");
   __tsan_release(this);
   next(this);
 }
 
 ATHANOR_NO_TSAN bool Mutex::TryLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  static auto* const next =
-      Next<bool(Mutex*)>("_ZN4absl7debian35Mutex7TryLockEv");
+  static auto* const next = Next<bool(Mutex*)>("_ZN4absl7debian35Mutex7TryLockEv");
   const bool held = next(this);
   if (held) __tsan_acquire(this);
   return held;
 }
 
 ATHANOR_NO_TSAN void CondVar::Wait(Mutex* mu) {
-  static auto* const next = Next<void(CondVar*, Mutex*)>(
-      "_ZN4absl7debian37CondVar4WaitEPNS0_5MutexE");
+  static auto* const next =
+      Next<void(CondVar*, Mutex*)>("_ZN4absl7debian37CondVar4WaitEPNS0_5MutexE");
   __tsan_release(mu);
   next(this, mu);
   __tsan_acquire(mu);
 }
 
-ATHANOR_NO_TSAN bool CondVar::WaitWithTimeout(Mutex* mu,
-                                              absl::Duration timeout) {
+ATHANOR_NO_TSAN bool CondVar::WaitWithTimeout(Mutex* mu, absl::Duration timeout) {
   static auto* const next = Next<bool(CondVar*, Mutex*, absl::Duration)>(
       "_ZN4absl7debian37CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE");
   __tsan_release(mu);

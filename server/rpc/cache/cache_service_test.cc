@@ -444,7 +444,8 @@ TEST_F(CacheServiceTest, AnImportKeepsToItsLimits) {
   Fill(from);
   const grpc::Status refused = Import(to, ExportAll(from, false));
   EXPECT_EQ(refused.error_code(), StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(refused.error_message(), AllOf(HasSubstr("record "), HasSubstr("at most 400 (--max_import_bytes)")));
+  EXPECT_THAT(refused.error_message(),
+              AllOf(HasSubstr("record "), HasSubstr("at most 400 (--max_import_bytes)")));
   EXPECT_EQ(RowsOf(to, "recipes"), 0);
   // A call is over a little after its client has heard so.
   while (to.server->core().active_calls() > 0) std::this_thread::yield();
