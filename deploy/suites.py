@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
+import hashlib
 import json
 import pathlib
 import signal
@@ -19,13 +21,17 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What the Python suites start; the ordinary run has built them already.
 BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
             "//clients/bench:athanor-bench", "//tests/conformance:onnx_cases"]
+# Of a sanitizer's targets, built and tested at a time where time is short.
+SLICE = 12
+# What was committed so long before the newest commit counts as changed.
+CHANGED_HOURS = 12
 
 
 @dataclasses.dataclass
@@ -112,14 +118,14 @@ def merge(total: Result, part: Result) -> None:
     total.failures += part.failures
 
 
-def run_bazel(*options: str) -> Result:
-    """One `bazel test` over the whole tree."""
+def run_bazel(*options: str, targets: Sequence[str] = ("//...",)) -> Result:
+    """One `bazel test` over `targets`."""
     with tempfile.TemporaryDirectory() as folder:
         events = pathlib.Path(folder, "events.json")
         command = ["bazel", "test", "--keep_going", "--test_summary=terse",
                    "--show_progress", "--show_progress_rate_limit=30", "--curses=no",
                    "--ui_event_filters=-info", f"--build_event_json_file={events}",
-                   *options, "//..."]
+                   *options, *targets]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         result = read_events(events) if events.exists() else Result()
     if status != 0 and not result.failures:
@@ -127,28 +133,72 @@ def run_bazel(*options: str) -> Result:
     return result
 
 
-def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
-    """One `bazel test` of what carries a sanitizer's tag, if it can be built before `deadline`.
+def query(expression: str) -> set[str]:
+    """Labels that `bazel query` finds; names it does not know are left out."""
+    found = subprocess.run(["bazel", "query", "--keep_going", "--ui_event_filters=-info,-error",
+                            expression], cwd=ROOT, check=False, capture_output=True, text=True)
+    return set(found.stdout.split())
 
-    `deadline` is a time of the monotonic clock; None: building may take as long as it takes.
+
+def changed_files() -> list[str]:
+    """Files that the commits of the last hours before the newest one changed."""
+    def git(*args: str) -> str:
+        return subprocess.run(["git", *args], cwd=ROOT, check=False, capture_output=True,
+                              text=True).stdout
+    newest = git("log", "-1", "--format=%ct").strip()
+    if not newest:
+        return []
+    since = int(newest) - CHANGED_HOURS * 3600
+    names = git("log", f"--since={since}", "--name-only", "--format=").split("\n")
+    return sorted({name for name in names if name and (ROOT / name).is_file()})
+
+
+def in_turn(targets: set[str], affected: set[str], seed: str) -> list[str]:
+    """Those affected by what changed first; within both, in an order of each `seed`'s own."""
+    def place(target: str) -> tuple[bool, bytes]:
+        return target not in affected, hashlib.sha256((seed + target).encode()).digest()
+    return sorted(targets, key=place)
+
+
+def built(config: str, targets: Sequence[str], deadline: float) -> bool:
+    """Whether the targets were built before `deadline`, or could not be: the test says why."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return False
+    command = ["bazel", "build", "--keep_going", "--ui_event_filters=-info", f"--config={config}",
+               *targets]
+    with subprocess.Popen(command, cwd=ROOT) as building:
+        try:
+            building.wait(timeout=left)
+        except subprocess.TimeoutExpired:
+            # Killed, it would leave its server at work, for whose end the next command waits.
+            building.send_signal(signal.SIGINT)
+            building.wait()
+            return False
+    return True
+
+
+def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
+    """`bazel test` of what carries a sanitizer's tag, as far as it is built before `deadline`.
+
+    `deadline` is a time of the monotonic clock; None: all is tested, however long that takes.
+    Otherwise a few targets are built and tested at a time: first those that depend on what
+    changed, then the others, another order each day. Those left out are skipped by name.
     """
-    flags = [f"--config={config}", f"--test_tag_filters={config}"]
-    if deadline is not None:
-        build = ["bazel", "build", "--keep_going", "--build_tests_only",
-                 f"--build_tag_filters={config}", "--ui_event_filters=-info", *flags, *options,
-                 "//..."]
-        skipped = Result(skipped=[f"{config}: not built in time; deploy/test {config} runs it"])
-        if time.monotonic() >= deadline:
-            return skipped
-        with subprocess.Popen(build, cwd=ROOT) as building:
-            try:
-                building.wait(timeout=deadline - time.monotonic())
-            except subprocess.TimeoutExpired:
-                # Killed, it would leave its server at work, for whose end the next command waits.
-                building.send_signal(signal.SIGINT)
-                building.wait()
-                return skipped
-    return run_bazel(*flags, *options)
+    flags = [f"--config={config}", *options]
+    if deadline is None:
+        return run_bazel(f"--test_tag_filters={config}", *flags)
+    targets = query(f'attr(tags, "\\b{config}\\b", tests(//...))')
+    changed = " ".join(changed_files())
+    affected = targets & query(f"rdeps(//..., set({changed}))") if changed else set()
+    order = in_turn(targets, affected, datetime.date.today().isoformat())
+    result = Result()
+    while order and built(config, order[:SLICE], deadline):
+        merge(result, run_bazel(*flags, targets=order[:SLICE]))
+        order = order[SLICE:]
+    result.skipped += [f"{label}: not built in time; deploy/test {config} runs all"
+                       for label in order]
+    return result
 
 
 def run_pytest(*paths: str) -> Result:
@@ -194,7 +244,7 @@ def run_format() -> Result:
 # The ordinary run also builds what is not a test. A test joins a sanitizer run by the
 # tag `asan` or `tsan` in its BUILD file. Under asan fuzzers run for a time, and random
 # expressions, which cost 40 times as much there, are fewer; deploy/README.md has the
-# long form. Each is given until when it may build (`run_sanitizer`).
+# long form. Each is given until when it may build.
 SUITES: dict[str, Callable[[float | None], Result]] = {
     "bazel": lambda _: run_bazel("--nobuild_tests_only"),
     "ruff": lambda _: run_ruff(),
@@ -234,8 +284,8 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", metavar="SUITE",
                         help="one of: " + ", ".join(SUITES))
     parser.add_argument("--minutes", type=float,
-                        help="a sanitizer suite that is not built so long after the start is left "
-                        "out, by name; for CI, where an empty object cache takes longer")
+                        help="sanitizer targets that are not built so long after the start are "
+                        "left out, by name; for CI, where an empty object cache takes longer")
     parser.add_argument("--list", action="store_true", help="print the suites")
     args = parser.parse_args()
     unknown = [name for name in args.suites if name not in SUITES]

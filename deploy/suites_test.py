@@ -92,11 +92,35 @@ class SuitesTest(unittest.TestCase):
         self.assertEqual(suites.run_suite("empty", None).failures,
                          ["empty: the suite ran no test"])
 
+    def test_targets_that_changed_come_first_and_the_order_is_another_each_day(self):
+        targets = {f"//a:{i}_test" for i in range(50)}
+        affected = {"//a:7_test", "//a:11_test", "//gone:x_test"}
+        days = [suites.in_turn(targets, affected, day) for day in ("2026-01-01", "2026-01-02")]
+        for order in days:
+            self.assertEqual(set(order), targets)
+            self.assertEqual(set(order[:2]), {"//a:7_test", "//a:11_test"})
+        self.assertNotEqual(*days)
+
+    def bazel(self, script: str) -> None:
+        """Puts a program of that name first on the path; it may use `folder` and `args`."""
+        bazel = self.write("bazel", f"""#!{sys.executable}
+import json, pathlib, signal, sys, time
+folder, args = pathlib.Path({str(self.folder)!r}), sys.argv[1:]
+if args[0] == "query":
+    if "rdeps" not in args[-1]:
+        print("\\n".join(f"//a:{{i}}_test" for i in range(30)))
+    sys.exit()
+{script}
+""")
+        bazel.chmod(0o755)
+        path = f"{self.folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        patched = unittest.mock.patch.dict(os.environ, {"PATH": path})
+        patched.start()
+        self.addCleanup(patched.stop)
+
     def test_build_that_takes_too_long_is_interrupted_and_left_out_by_name(self):
         # Bazel's client cancels what its server builds on the first interrupt.
-        bazel = self.write("bazel", f"""#!{sys.executable}
-import pathlib, signal, sys, time
-folder = pathlib.Path({str(self.folder)!r})
+        self.bazel("""
 def stop(*_):
     (folder / "interrupted").touch()
     sys.exit(8)
@@ -104,17 +128,39 @@ signal.signal(signal.SIGINT, stop)
 (folder / "started").touch()
 time.sleep(600)
 """)
-        bazel.chmod(0o755)
-        path = f"{self.folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        with unittest.mock.patch.dict(os.environ, {"PATH": path}):
-            late = suites.run_sanitizer("asan", time.monotonic())
-            self.assertFalse((self.folder / "started").exists())
-            cut = suites.run_sanitizer("asan", time.monotonic() + 2)
+        late = suites.run_sanitizer("asan", time.monotonic())
+        self.assertFalse((self.folder / "started").exists())
+        cut = suites.run_sanitizer("asan", time.monotonic() + 2)
         self.assertTrue((self.folder / "interrupted").exists())
         for result in (late, cut):
-            self.assertEqual(result.skipped,
-                             ["asan: not built in time; deploy/test asan runs it"])
+            self.assertEqual(len(result.skipped), 30)
+            self.assertIn("//a:7_test: not built in time; deploy/test asan runs all",
+                          result.skipped)
             self.assertEqual((result.passed, result.failures), (0, []))
+
+    def test_targets_are_tested_a_few_at_a_time_until_time_is_over(self):
+        # Tests that pass, each of one case; the second build takes too long.
+        self.write("good.xml", GOOD)
+        self.bazel("""
+labels = [arg for arg in args if arg.startswith("//")]
+if args[0] == "build":
+    if (folder / "built").exists():
+        time.sleep(600)
+    (folder / "built").touch()
+    sys.exit()
+events, = (arg.partition("=")[2] for arg in args if arg.startswith("--build_event_json_file"))
+with open(events, "w") as out:
+    for label in labels:
+        print(json.dumps({"id": {"testResult": {"label": label}}, "testResult": {
+            "testActionOutput": [{"name": "test.xml", "uri": (folder / "good.xml").as_uri()}]}}),
+            file=out)
+        print(json.dumps({"id": {"testSummary": {"label": label}},
+                          "testSummary": {"overallStatus": "PASSED"}}), file=out)
+""")
+        result = suites.run_sanitizer("asan", time.monotonic() + 5)
+        self.assertEqual(result.failures, [])
+        self.assertEqual(result.passed, 2 * suites.SLICE)
+        self.assertEqual(len(result.skipped), 30 - suites.SLICE)
 
 
 if __name__ == "__main__":

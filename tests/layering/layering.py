@@ -1,8 +1,10 @@
-"""Checks every #include of a source tree against the table of layers.bzl."""
+"""Checks every #include of a source tree against the table of layers.bzl, and that documents name
+files that exist."""
 
 from __future__ import annotations
 
 import ast
+import fnmatch
 import pathlib
 import re
 from collections.abc import Iterator
@@ -12,6 +14,11 @@ SOURCE_SUFFIXES = {".h", ".cc", ".inc", ".cu", ".mm"}
 OPEN = "deploy/bazel/libs"
 _CPP_INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*(["<])([^">]+)[">]')
 _PROTO_IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?(")([^"]+)"')
+_LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
+_QUOTED_PATH = re.compile(r"`([\w./*-]+\.(?:bzl|cc|h|kir|md|proto|py))`")
+# Names that stand for any file of their kind, files of other projects, and one that is planned.
+_PLACEHOLDER = re.compile(
+    r"(?:.*/)?(?:x\.|x_|_test|command_x\.)|onnx/backend/|generate\.proto$")
 
 
 class Table:
@@ -164,3 +171,57 @@ def check_tree(table: Table, root: pathlib.Path) -> tuple[list[str], int]:
         count += 1
         found += check_file(table, root, path)
     return found, count
+
+
+def document_problems(root: pathlib.Path) -> tuple[list[str], int]:
+    """What Markdown files under `root` refer to that does not exist, and how many were read.
+
+    A link has to lead from its document to a file, and its fragment to a heading there. A quoted
+    path has to be the end of some file's path: documents name files from their own folder, from a
+    layer or from the root. CHANGELOG.md tells of files that were.
+    """
+    files = [path for top in sorted(root.iterdir())
+             if not top.name.startswith(".") and not top.is_symlink()
+             for path in ([top] if top.is_file() else sorted(top.rglob("*"))) if path.is_file()]
+    ends = {"/".join(parts[i:]) for parts in (path.relative_to(root).parts for path in files)
+            for i in range(len(parts))}
+    documents = [path for path in files if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+    found = []
+    for path in documents:
+        place, fenced = path.relative_to(root).as_posix(), False
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            fenced ^= line.startswith("```")
+            if fenced:
+                continue
+            for match in _LINK.finditer(line):
+                if reason := _link_problem(path, match[1], match[2]):
+                    found.append(f"{place}:{number}: {reason}")
+            for match in _QUOTED_PATH.finditer(line):
+                if not (_PLACEHOLDER.match(match[1]) or _ends_a_path(match[1], ends)):
+                    found.append(f"{place}:{number}: there is no file {match[1]}")
+    return found, len(documents)
+
+
+def _ends_a_path(name: str, ends: set[str]) -> bool:
+    """Whether `name`, which may be a pattern, is the end of a path."""
+    name = re.sub(r"^(\.\.?/)+", "", name)
+    return bool(fnmatch.filter(ends, name)) if "*" in name else name in ends
+
+
+def _link_problem(document: pathlib.Path, target: str, fragment: str | None) -> str | None:
+    """Why a link of `document` leads nowhere."""
+    if "://" in target or target.startswith("mailto:"):
+        return None
+    path = document.parent / target if target else document
+    if not path.exists():
+        return f"the link to {target} leads nowhere"
+    if fragment and path.suffix == ".md":
+        headings = re.findall(r"^#+ (.*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if fragment[1:] not in {_slug(heading) for heading in headings}:
+            return f"{path.name} has no heading for {fragment}"
+    return None
+
+
+def _slug(heading: str) -> str:
+    """A heading's fragment, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")

@@ -1,4 +1,5 @@
-"""The tree keeps to the table of layers, and the scanner would notice if not."""
+"""The tree keeps to the table of layers, its documents name files that exist, and the scanners
+would notice if not."""
 
 import os
 import pathlib
@@ -123,6 +124,46 @@ class LayeringTest(unittest.TestCase):
                 self.assertTrue(found[0].startswith(path + ":"), found[0])
                 if not path.startswith("misc"):
                     self.assertIn(":2: ", found[0])
+
+    def documents(self, files: dict[str, str]) -> list[str]:
+        """Problems of the documents of a tree made of `files` (path: text)."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for path, text in files.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            return layering.document_problems(root)[0]
+
+    def test_documents_name_files_that_exist(self):
+        found, count = layering.document_problems(repository_root())
+        self.assertGreater(count, 40)
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_references_that_lead_somewhere_pass(self):
+        self.assertEqual(self.documents({
+            "docs/a.md": "# Two words, `x`\n"
+                         "[one](b/c.md#two-words-x) [here](#two-words-x) [there](b)\n"
+                         "[far](https://example.org/none.md) `no/path/at/all` `x_test.cc`\n"
+                         "```\n`gone.h`\n```\n",
+            "docs/b/c.md": "## Two words, `x`\n`d/e.h`, `e.h`, `../src/d/*.h` and `a.md`\n",
+            "src/d/e.h": "",
+            "CHANGELOG.md": "`gone.h`\n",
+        }), [])
+
+    def test_planted_dead_references_are_caught(self):
+        for text, reason in {
+            "[one](gone.md)": "gone.md leads nowhere",
+            "[one](../a.h)": "../a.h leads nowhere",
+            "[one](#none)": "has no heading for #none",
+            "`gone.h`": "no file gone.h",
+            "`other/a.h`": "no file other/a.h",
+            "`src/*.py`": "no file src/*.py",
+        }.items():
+            with self.subTest(text=text):
+                found = self.documents({"docs/a.md": "# A\n" + text + "\n", "src/a.h": ""})
+                self.assertEqual(len(found), 1, found)
+                self.assertIn("docs/a.md:2: ", found[0])
+                self.assertIn(reason, found[0])
 
 
 if __name__ == "__main__":
