@@ -254,6 +254,9 @@ Runners::Runners(RequestQueue* queue, ServerLedger* ledger, int threads) : queue
       Staging staging(ledger);
       while (std::optional<Batch> batch = queue_.Next()) {
         RunBatch(*std::move(batch), queue_, staging);
+        // Where all cores compute, a thread that reads or answers a call waits for one run, not
+        // for the system's slice of several.
+        std::this_thread::yield();
       }
     });
     pthread_setname_np(threads_.back().native_handle(), "run");
