@@ -6,7 +6,7 @@ import importlib.util
 import pathlib
 import sys
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "compiler" / "frontend" / "onnx"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "compiler" / "frontend" / "onnx" / "schema"
 
 
 def test_schema_types_are_the_packages() -> None:
