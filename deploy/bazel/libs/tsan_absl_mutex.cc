@@ -1,8 +1,7 @@
-// Makes the locks of Debian's Abseil, and so gRPC's, visible to
-// ThreadSanitizer: these definitions take the place of the library's, tell the
-// sanitizer what happens before what, and call on. Without them whatever we
-// hand to gRPC on one thread and get back on another looks like a race. Empty
-// in any other build.
+// Makes the locks of Debian's Abseil, and so of gRPC, visible to ThreadSanitizer. These definitions
+// replace the library's, tell the sanitizer what happens before what, and call the originals.
+// Without them everything handed to gRPC on one thread and received on another looks like a race.
+// Empty in any other build.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 
@@ -15,7 +14,7 @@ extern "C" void __tsan_release(void* address);
 
 namespace {
 
-// The library's own definition of a function of the given mangled name.
+// Returns the library's own definition of the function with this mangled name.
 template <typename Function>
 Function* Next(const char* mangled) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, mangled));
