@@ -24,12 +24,12 @@ inline constexpr int kEd25519SignatureBytes = 64;
 // A private key. Immutable, so thread-safe; copies share it.
 class Ed25519Key {
  public:
-  // Reads a private key. INVALID_ARGUMENT: no PEM private key, an encrypted one, or one of another
-  // algorithm. No message contains any part of `pem`.
+  // INVALID_ARGUMENT: no PEM private key, an encrypted one, or one of another algorithm. No message
+  // holds any part of `pem`.
   static absl::StatusOr<Ed25519Key> FromPem(absl::string_view pem);
 
   const std::string& public_key() const { return public_key_; }  // 32 bytes
-  // Returns a signature of 64 bytes. INTERNAL: OpenSSL ran out of memory.
+  // 64 bytes. INTERNAL: OpenSSL could not, for want of memory.
   absl::StatusOr<std::string> Sign(absl::string_view message) const;
 
  private:
@@ -40,10 +40,10 @@ class Ed25519Key {
   std::string public_key_;
 };
 
-// Returns the 32 bytes of a PEM public key. INVALID_ARGUMENT: no key, or one of another algorithm.
+// 32 bytes of a PEM public key. INVALID_ARGUMENT: there is none, or one of another algorithm.
 absl::StatusOr<std::string> Ed25519PublicKey(absl::string_view pem);
 
-// Checks a signature. Returns false also for a key or signature of the wrong length.
+// False also for a key or signature of another length.
 bool Ed25519Verify(absl::string_view public_key, absl::string_view message,
                    absl::string_view signature);
 

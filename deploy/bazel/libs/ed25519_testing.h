@@ -1,4 +1,4 @@
-// Makes Ed25519 keys for tests from 32 bytes of seed: the standard's known keys, or made-up ones.
+// Ed25519 keys for tests, from 32 bytes of seed: known keys of the standard, or made-up ones.
 //
 //   Ed25519Key::FromPem(Ed25519PrivatePem(std::string(32, 'a')))->public_key()
 #ifndef ATHANOR_DEPLOY_BAZEL_LIBS_ED25519_TESTING_H_
@@ -10,10 +10,10 @@
 
 namespace athanor {
 
-// Return PEM texts as OpenSSL writes them.
+// PEM texts as OpenSSL writes them.
 std::string Ed25519PrivatePem(absl::string_view seed);
 std::string Ed25519PublicPem(absl::string_view public_key);
-std::string X25519PrivatePem(absl::string_view seed);  // an algorithm that cannot sign
+std::string X25519PrivatePem(absl::string_view seed);  // of an algorithm that signs nothing
 
 }  // namespace athanor
 

@@ -57,7 +57,7 @@ TEST(MutexTest, ExcludesOtherThreads) {
   EXPECT_EQ(count, 4000);
 }
 
-// Reports whether another thread could take `mu` now.
+// Whether another thread can take `mu` now.
 bool Free(Mutex& mu) {
   bool taken = false;
   std::thread([&] {

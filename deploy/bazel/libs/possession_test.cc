@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// clients/python/tests/test_calls.py checks the same values.
+// clients/python/tests/test_calls.py has the same.
 TEST(PossessionTest, AsEveryClientComputesIt) {
   const std::string nonce(32, '\x01');
   EXPECT_EQ(absl::BytesToHexString(SealOf("bytes")),
@@ -34,7 +34,7 @@ TEST(PossessionTest, ProofsDependOnEverything) {
   EXPECT_NE(PossessionProof(nonce, Sha256Of("bytes"), SealOf("bytes!")), proof);
 }
 
-// The suffix must not begin with SHA-256's padding, or a hash could be extended to a seal.
+// What goes on from a hash without the bytes behind it is no seal.
 TEST(PossessionTest, TheSuffixIsNotSha256sPadding) { EXPECT_NE(kSealSuffix[0], '\x80'); }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace athanor {
 
 inline constexpr int kSha256Bytes = 32;
 
-// Computes a digest of bytes that arrive in pieces. Not thread-safe.
+// Of bytes that come in pieces. Not thread-safe.
 class Sha256 {
  public:
   Sha256();
@@ -24,10 +24,9 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   Sha256& Update(absl::string_view bytes);
-  // Returns the digest of the bytes so far followed by `suffix`; more bytes may follow. REQUIRES:
-  // Finish() was not called.
+  // As of what came so far with `suffix` behind it; more may come. REQUIRES: no Finish() yet
   std::string With(absl::string_view suffix) const;
-  std::string Finish();  // 32 bytes; call once
+  std::string Finish();  // 32 bytes; once
 
  private:
   evp_md_ctx_st* context_;

@@ -1,7 +1,8 @@
-// Makes the locks of Debian's Abseil, and so of gRPC, visible to ThreadSanitizer. These definitions
-// replace the library's, tell the sanitizer what happens before what, and call the originals.
-// Without them everything handed to gRPC on one thread and received on another looks like a race.
-// Empty in any other build.
+// Makes the locks of Debian's Abseil, and so gRPC's, visible to
+// ThreadSanitizer: these definitions take the place of the library's, tell the
+// sanitizer what happens before what, and call on. Without them whatever we
+// hand to gRPC on one thread and get back on another looks like a race. Empty
+// in any other build.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 
@@ -14,7 +15,7 @@ extern "C" void __tsan_release(void* address);
 
 namespace {
 
-// Returns the library's own definition of the function with this mangled name.
+// The library's own definition of a function of the given mangled name.
 template <typename Function>
 Function* Next(const char* mangled) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, mangled));
