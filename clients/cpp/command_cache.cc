@@ -169,40 +169,46 @@ absl::Status Import(Context* context, const Options& options) {
 
 void AddCache(CLI::App* app, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* cache = app->add_subcommand(
-      "cache", "Shows, checks, cleans and moves what the server remembers between its runs");
+  CLI::App* cache =
+      app->add_subcommand("cache", "Shows, checks, cleans, exports and imports the server's cache");
   cache->require_subcommand(1);
   const auto add = [&](const char* name, const char* about, auto run) {
     CLI::App* command = cache->add_subcommand(name, about);
     command->callback([=] { context->run = [=] { return run(context, *options); }; });
     return command;
   };
-  add("stat", "What it holds, and what it was good for since the server started",
+  add("stat", "Shows what the cache holds, and its hits and misses since the server started",
       [](Context* c, const Options&) { return Stat(c); });
-  add("explain", "What was looked up for a model's plans, and why it was found or not", Explain)
+  add("explain", "Shows the lookups for a model's plans, and why each one hit or missed", Explain)
       ->add_option("MODEL", options->model, "NAME or NAME/VERSION")
       ->required();
-  add("verify", "Looks at every row; exit status 1 where one is bad", Verify)
-      ->add_flag("--quarantine", options->quarantine, "bad rows are put aside at once");
-  CLI::App* gc = add("gc", "Removes what is of least use", CollectGarbage);
+  add("verify", "Checks every row; exit status 1 if one is bad", Verify)
+      ->add_flag("--quarantine", options->quarantine,
+                 "quarantine bad rows, so that they are not read again");
+  CLI::App* gc = add("gc", "Removes the least useful rows", CollectGarbage);
   gc->add_option("--limit", options->limit,
-                 "what may stay, as in 512MiB; else the server's limit (--cache_limit)")
+                 "size to shrink the cache to, such as 512MiB; default: the server's limit "
+                 "(--cache_limit)")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
-  gc->add_flag("--failures", options->failures, "all failures too, not only the expired");
-  gc->add_flag("--quarantine", options->quarantine, "what was put aside as damaged, too");
-  gc->add_flag("--dry_run", options->dry_run, "only says what would go");
+  gc->add_flag("--failures", options->failures,
+               "also remove all remembered failures, not only expired ones");
+  gc->add_flag("--quarantine", options->quarantine, "also remove quarantined rows");
+  gc->add_flag("--dry_run", options->dry_run, "remove nothing; only report what would be removed");
   CLI::App* give =
-      add("export", "Writes its recipes to a file, or all that serves a model", Export);
-  give->add_option("FILE", options->file, "the bundle")->required();
+      add("export", "Writes the cache's recipes, plans or kernels to a bundle file", Export);
+  give->add_option("FILE", options->file, "bundle file to write")->required();
   CLI::Option* binaries =
       give->add_flag("--binaries", options->binaries,
-                     "plans and compiled kernels too; the server signs them (--cache_signing_key)");
+                     "also export plans and compiled kernels, signed by the server "
+                     "(--cache_signing_key)");
   give->add_option("--model", options->model,
-                   "only the plans and kernels of NAME, or of NAME/VERSION; with --binaries")
+                   "export only the plans and kernels of this model, NAME or NAME/VERSION")
       ->needs(binaries);
-  add("import", "Takes in the recipes, and signed plans and kernels, of a bundle: all or none",
+  add("import",
+      "Adds the recipes, and signed plans and kernels, of a bundle to the cache: all or "
+      "none",
       Import)
-      ->add_option("FILE", options->file, "what export wrote")
+      ->add_option("FILE", options->file, "bundle file to read, written by export")
       ->required();
 }
 

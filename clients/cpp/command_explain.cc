@@ -160,33 +160,37 @@ absl::Status Explain(Context* context, const Options& options) {
 
 void AddExplain(CLI::App* app, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app->add_subcommand("explain", "Shows what serves a model and what each kernel takes");
+  CLI::App* command = app->add_subcommand(
+      "explain", "Shows the plan that serves a model and the time of each kernel");
   command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
   CLI::Option* egraph = command->add_option(
       "--egraph", options->egraph,
-      "prints nothing but the e-graph of this region of the latest search (its regions are "
-      "numbered from 0) in Graphviz' language: ... --egraph 0 | dot -Tsvg > region.svg; refused "
-      "above 300 e-nodes");
+      "print only the e-graph of one region of the latest search, given by its number "
+      "from 0, in Graphviz's DOT language: ... --egraph 0 | dot -Tsvg > region.svg; "
+      "refused above 300 e-nodes");
   egraph->check(CLI::NonNegativeNumber);
   command
-      ->add_option("--out", options->out,
-                   "a directory for the plan: its genome, KIR and source of each kernel, a "
-                   "picture (plan.svg), plan.json")
+      ->add_option(
+          "--out", options->out,
+          "directory to write the plan to: genome, KIR and source of each kernel, a drawing "
+          "(plan.svg), plan.json")
       ->excludes(egraph);
   command
       ->add_flag("--rules", options->rules,
-                 "also a table of what each rule did in the latest search: matches, how often it "
-                 "fired, was refused, was banned for finding more than its budget, failed, and "
-                 "its time (in --json always)")
+                 "also print a table of each rule in the latest search: matches, times it fired, "
+                 "was refused, was banned for exceeding its budget, and failed, and its time "
+                 "(always part of --json)")
       ->excludes(egraph);
   CLI::Option* ablate = command->add_flag(
       "--ablate", options->ablate,
-      "searches once more without each family of rules that the latest search applied, and without "
-      "each rule that its best genome came by, and times what that comes to beside what serves, "
-      "which stays");
+      "measure the worth of rules: search again without each family that the latest "
+      "search applied, and without each rule that led to its best genome, and compare "
+      "each result with the serving plan, which stays");
   ablate->excludes(egraph);
-  command->add_option("--budget", options->budget, "of each of these searches; else the model's")
+  command
+      ->add_option(
+          "--budget", options->budget,
+          "extent of each search of --ablate, as for athanor compile; default: the model's")
       ->needs(ablate);
   command->callback([=] { context->run = [=] { return Explain(context, *options); }; });
 }

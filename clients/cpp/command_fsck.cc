@@ -44,9 +44,9 @@ void AddFsck(CLI::App* app, Context* context) {
   auto state_dir = std::make_shared<std::string>();
   CLI::App* command = app->add_subcommand(
       "fsck",
-      "Reads all that a server's state directory holds while no server uses it: rows, weights, "
-      "pinned plans; exit status 1 where something is damaged");
-  command->add_option("--state_dir", *state_dir, "the directory, as the server has it")
+      "Checks a server's state directory while no server uses it: rows, weights, pinned "
+      "plans; exit status 1 if something is damaged");
+  command->add_option("--state_dir", *state_dir, "state directory of the server")
       ->envname("ATHANOR_STATE_DIR")
       ->required();
   command->callback([=] { context->run = [=] { return Check(context, *state_dir); }; });

@@ -69,33 +69,39 @@ absl::Status Watch(Context* context, const std::string& text) {
 
 void AddCompile(CLI::App* app, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand("compile", "Compiles a stored model again");
+  CLI::App* command =
+      app->add_subcommand("compile", "Compiles a stored model again and follows the job");
   command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
   command->add_option("--budget", options->budget, kBudgetHelp);
   command
       ->add_option("--disable_rules", options->disable_rules,
-                   "rules, or families of rules, not to be used")
+                   "rules, or families of rules, that the search must not use, separated by commas")
       ->delimiter(',');
   command->add_flag("--approximate", options->approximate,
-                    "rules that change results beyond rounding may be used");
-  command->add_option("--seed", options->seed, "of the search's random choices; 0: the server's");
+                    "let the search use rules that change results beyond rounding");
+  command->add_option("--seed", options->seed,
+                      "seed of the search's random choices; 0, the default: the server's");
   CLI::Option* keep = command->add_flag(
-      "--keep", options->keep, "a faster plan is kept, to be pinned; what serves is left alone");
+      "--keep", options->keep,
+      "keep a faster plan, to be pinned later, and leave the serving plan in place");
   command
-      ->add_flag(
-          "--compare", options->compare,
-          "searches from the baseline, times what it finds beside what serves, keeps nothing")
+      ->add_flag("--compare", options->compare,
+                 "search from the baseline, compare the result with the serving plan, and keep "
+                 "nothing")
       ->excludes(keep);
-  command->add_option("--buckets", options->buckets,
-                      "ranges of a dim, as in b=1-1,2-64; repeatable");
-  command->add_flag("--no_wait", options->no_wait, "return once the job is queued");
+  command->add_option(
+      "--buckets", options->buckets,
+      "ranges into which the bounds of a dim are cut (b=1-1,2-64); repeatable; default: "
+      "the model's");
+  command->add_flag("--no_wait", options->no_wait, "return as soon as the job is queued");
   command->callback([=] { context->run = [=] { return Compile(context, *options); }; });
 }
 
 void AddWatch(CLI::App* app, Context* context) {
   auto name = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand("watch", "Shows a compile job until it has ended");
-  command->add_option("MODEL", *name, "NAME, NAME/VERSION, or the id of a job")->required();
+  CLI::App* command = app->add_subcommand("watch", "Follows a compile job until it ends");
+  command->add_option("MODEL", *name, "the model, as NAME or NAME/VERSION, or a job's id")
+      ->required();
   command->callback([=] { context->run = [=] { return Watch(context, *name); }; });
 }
 

@@ -75,7 +75,7 @@ absl::Status Status(Context* context) {
 void AddModels(CLI::App* app, Context* context) {
   auto name = std::make_shared<std::string>();
   CLI::App* command = app->add_subcommand("models", "Lists all versions of all models, or of one");
-  command->add_option("MODEL", *name, "only this one");
+  command->add_option("MODEL", *name, "list only the versions of this model");
   command->callback([=] { context->run = [=] { return Models(context, *name); }; });
 }
 

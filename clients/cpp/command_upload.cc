@@ -186,39 +186,51 @@ absl::Status Upload(Context* context, const Options& options) {
 
 void AddUpload(CLI::App* app, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand("upload", "Stores a model and shows how it is compiled");
+  CLI::App* command = app->add_subcommand("upload", "Stores a model and follows its compile job");
   command
-      ->add_option("FILE", options->file,
-                   "a bundle (.athanor, of the SDK's Graph.save) or ONNX (.onnx, with its files of "
-                   "external data beside it)")
+      ->add_option(
+          "FILE", options->file,
+          "the model: a bundle (.athanor, written by the SDK's Graph.save) or ONNX (.onnx, "
+          "next to its files of external data)")
       ->required();
-  command->add_option("--name", options->name, "of the model; else the file's without its suffix");
-  command->add_option("--format", options->format, "athanor or onnx; else by the file's suffix");
+  command->add_option("--name", options->name,
+                      "name of the model; default: the file's name without its suffix");
+  command->add_option("--format", options->format,
+                      "format of the file, athanor or onnx; default: by its suffix");
   command->add_option("--budget", options->budget, kBudgetHelp);
   command
-      ->add_option("--disable_rules", options->disable_rules,
-                   "rules, or families of rules, that its searches do not use")
+      ->add_option(
+          "--disable_rules", options->disable_rules,
+          "rules, or families of rules, that searches of the model must not use, separated "
+          "by commas")
       ->delimiter(',');
   command->add_flag("--approximate", options->approximate,
-                    "its searches may use rules that change results beyond rounding");
-  command->add_flag("--deterministic", options->deterministic,
-                    "one plan serves until another is pinned; searches run when asked for");
+                    "let searches use rules that change results beyond rounding");
+  command->add_flag(
+      "--deterministic", options->deterministic,
+      "serve the same plan until another is pinned; search only when asked to (athanor "
+      "compile)");
   command->add_option("--batch_dim", options->batch_dim,
-                      "the dim by which requests may be joined into one call, if its rows are "
-                      "proved independent");
-  command->add_option("--buckets", options->buckets,
-                      "ranges of a dim, as in b=1-1,2-64; repeatable");
-  command->add_option("--dim", options->dims,
-                      "of ONNX: bounds of a dim, as in batch=1:64; its size, as in seq=128; or an "
-                      "expression over others, as in \"total=past + seq\"; repeatable");
-  command->add_option("--value", options->values,
-                      "of ONNX: contents of an input that the graph's structure depends on, as in "
-                      "axes=1,2 or axes=@axes.npy; requests must carry the same; repeatable");
+                      "dim along which requests may be batched, if rows along it are proved "
+                      "independent; default: no batching");
+  command->add_option(
+      "--buckets", options->buckets,
+      "ranges into which the bounds of a dim are cut (b=1-1,2-64); repeatable; default: "
+      "one range, for ONNX the server's choice");
+  command->add_option(
+      "--dim", options->dims,
+      "for ONNX: bounds of a dim (batch=1:64), its size (seq=128), or an expression "
+      "over other dims (\"total=past + seq\"); repeatable");
+  command->add_option(
+      "--value", options->values,
+      "for ONNX: contents of an input on which the graph's structure depends (axes=1,2 "
+      "or axes=@axes.npy); requests must then send the same contents; repeatable");
   command->add_option("--random_seed", options->random_seed,
-                      "of ONNX: for ops that draw numbers and state no seed");
+                      "for ONNX: seed of random ops that have none of their own");
   command->add_flag("--check", options->check,
-                    "only says whether the server would take it, and why not, node by node");
-  command->add_flag("--no_wait", options->no_wait, "return once the model is stored");
+                    "store nothing; report whether the server would accept the model, and if not, "
+                    "why, node by node");
+  command->add_flag("--no_wait", options->no_wait, "return as soon as the model is stored");
   command->callback([=] { context->run = [=] { return Upload(context, *options); }; });
 }
 

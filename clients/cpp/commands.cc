@@ -102,14 +102,17 @@ absl::StatusOr<v1::DimBuckets> ParseBuckets(const std::string& text) {
 int RunCli(int argc, char** argv) {
   CLI::App app("Uploads, calls and watches models on an Athanor server.", "athanor");
   Context context;
-  app.add_option("--address", context.address, "HOST:PORT of the server")
+  app.add_option("--address", context.address, "address of the server, as HOST:PORT")
       ->envname("ATHANOR_ADDRESS")
       ->capture_default_str();
-  app.add_option("--tls_ca", context.tls_ca, "PEM file of the certificates to trust; uses TLS")
+  app.add_option("--tls_ca", context.tls_ca,
+                 "file with the root certificates to trust (PEM); connects with TLS; default: no "
+                 "TLS")
       ->check(CLI::ExistingFile);
-  app.add_option("--timeout", context.timeout_s, "seconds until a call gives up; 0: never")
+  app.add_option("--timeout", context.timeout_s,
+                 "seconds after which a call gives up; 0, the default: never")
       ->check(kNotNegative);
-  app.add_flag("--json", context.json, "one JSON object per line");
+  app.add_flag("--json", context.json, "print one JSON object per line instead of text");
   app.require_subcommand(1);
   app.fallthrough();  // the options above may also follow the command
   app.footer(kFooter);

@@ -48,10 +48,10 @@ struct Context {
 };
 
 inline constexpr char kBudgetHelp[] =
-    "how long to search: a time (30s), a number of measured candidates (200c), fast (the cost "
-    "model "
-    "chooses) or exhaust (all is measured), alone or within a limit (exhaust:5m), 0 for none; else "
-    "the model's or the server's";
+    "extent of the search: a time (30s), a number of measured candidates (200c), fast "
+    "(the cost model chooses) or exhaust (measure everything), the last two also "
+    "with a limit (exhaust:5m), or 0 for no search; default: the model's, else the "
+    "server's";
 
 void AddUpload(CLI::App* app, Context* context);
 void AddModels(CLI::App* app, Context* context);
