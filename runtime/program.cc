@@ -128,7 +128,7 @@ class Builder {
         return absl::OkStatus();
       default:
         return absl::InvalidArgumentError(
-            absl::StrCat("kind ", static_cast<int>(from.kind()), " is none this runtime knows"));
+            absl::StrCat("kind ", static_cast<int>(from.kind()), " is unknown to this runtime"));
     }
   }
 

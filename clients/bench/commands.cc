@@ -16,9 +16,9 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFooter[] =
-    "Exit status: 0 done; 1 the server refused or could not be reached, or no call "
-    "was answered; 2 the\ncommand line or a file is wrong; 3 a service level was "
-    "missed.";
+    "Exit status: 0 done; 1 the server refused or could not be reached, or no call was answered; "
+    "2\n"
+    "the command line or a file is wrong; 3 a service level was missed.";
 
 absl::StatusOr<Results> ReadStore(const std::string& path, int64_t id) {
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path, Access::kRead);

@@ -72,8 +72,9 @@ absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open
     phase.concurrency = flags.concurrency.value_or(1);
     if (*open) {
       if (flags.concurrency.has_value()) {
-        return Bad("--concurrency", absl::StrCat(*flags.concurrency),
-                   "calls at a --rate wait for nobody; --max_outstanding limits them");
+        return Bad(
+            "--concurrency", absl::StrCat(*flags.concurrency),
+            "limits closed loops only, and --rate makes an open loop; use --max_outstanding");
       }
       if (absl::Status s = ParseRate("--rate", flags.rate, &phase); !s.ok()) return s;
     }
@@ -81,7 +82,7 @@ absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open
   }
   if (*open || flags.concurrency.has_value() || !flags.duration.empty()) {
     return Bad("--phase", flags.phases[0],
-               "says all of it: leave out --rate, --concurrency and --duration");
+               "sets the whole load: leave out --rate, --concurrency and --duration");
   }
   std::vector<Phase> phases;
   for (const std::string& text : flags.phases) {
@@ -89,7 +90,7 @@ absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open
     absl::StatusOr<Phase> phase = ParsePhase(text, &has_rate);
     if (!phase.ok()) return phase.status();
     if (!phases.empty() && has_rate != *open) {
-      return Bad("--phase", text, "phases have a rate all of them, or a concurrency all of them");
+      return Bad("--phase", text, "must set a rate in all phases or a concurrency in all phases");
     }
     *open = has_rate;
     phases.push_back(*phase);
@@ -168,11 +169,11 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   if (!arrival.ok()) return arrival.status();
   plan.load.arrival = *arrival;
   if (flags.burstiness != 1 && *arrival != Arrival::kGamma) {
-    return Bad("--burstiness", absl::StrCat(flags.burstiness), "is of --arrival gamma");
+    return Bad("--burstiness", absl::StrCat(flags.burstiness), "needs --arrival gamma");
   }
   if (flags.max_outstanding.has_value() && !open) {
     return Bad("--max_outstanding", absl::StrCat(*flags.max_outstanding),
-               "a closed loop has --concurrency calls out");
+               "limits open loops only; a closed loop has --concurrency calls in progress");
   }
   const client::ModelName model = client::ParseModelName(flags.model);
   plan.load.model = model.name;

@@ -168,7 +168,7 @@ absl::StatusOr<Values> ValuesOf(const Metadata& input, const client::ClientDType
     }
   }
   if (!Ordered(*values.range, dtype.kind)) {
-    return Bad("--input", said, "its ends are the wrong way round or no finite numbers");
+    return Bad("--input", said, "its ends must be finite numbers in ascending order");
   }
   return values;
 }

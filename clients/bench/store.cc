@@ -261,8 +261,8 @@ absl::StatusOr<json> Store::Run(int64_t id) {
   std::vector<int64_t> ids;
   Statement all(db_, "SELECT id FROM runs ORDER BY id");
   while (all.Step() == SQLITE_ROW) ids.push_back(all.IntColumn(0));
-  return absl::NotFoundError(absl::StrCat(path_, ": no run ", id, "; there ",
-                                          ids.empty() ? "are none" : "are ",
+  return absl::NotFoundError(absl::StrCat(path_, ": no run ", id, "; the file has ",
+                                          ids.empty() ? "no runs" : "runs ",
                                           absl::StrJoin(ids, ", ")));
 }
 

@@ -72,7 +72,7 @@ TEST(StoreTest, RunsAndCallsComeBackAfterTheFileIsOpenedAgain) {
 TEST(StoreTest, AnUnknownRunIsRefusedWithThoseThatThereAre) {
   auto store = Store::Open(Path("unknown"));
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_THAT(std::string((*store)->Run(1).status().message()), HasSubstr("there are none"));
+  EXPECT_THAT(std::string((*store)->Run(1).status().message()), HasSubstr("the file has no runs"));
   ASSERT_TRUE((*store)->Add(Summary("one"), nullptr).ok());
   const absl::Status status = (*store)->Run(7).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);

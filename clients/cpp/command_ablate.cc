@@ -86,8 +86,8 @@ absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchPr
     if (!job.ok()) return job.status();
     if (!job->has_comparison()) {
       return absl::FailedPreconditionError(
-          absl::StrCat("job ", job->id(), " without ", disabled.empty() ? "anything" : disabled,
-                       " disabled came to no plan to compare: ", StopReasonText(job->stop_reason()),
+          absl::StrCat("job ", job->id(), " with ", disabled.empty() ? "nothing" : disabled,
+                       " disabled found no plan to compare: ", StopReasonText(job->stop_reason()),
                        job->error().empty() ? "" : ": ", job->error()));
     }
     lines.push_back(RowText(disabled, *job));

@@ -156,7 +156,7 @@ absl::Status Import(Context* context, const Options& options) {
       return chunk;
     }
     if (ended) return std::nullopt;
-    return Usage(absl::StrCat(options.file, ": is no bundle: what follows chunk ", chunks,
+    return Usage(absl::StrCat(options.file, ": is not a bundle: the data after chunk ", chunks,
                               " cannot be read"));
   };
   auto kept = context->client().ImportCache(next, context->call());

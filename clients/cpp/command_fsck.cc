@@ -30,10 +30,10 @@ absl::Status Check(Context* context, const std::string& state_dir) {
   if (!done.ok()) return done;
   if (damaged > 0) {
     return absl::DataLossError(
-        absl::StrCat(state_dir, ": ", damaged, " of ", checked, " things looked at are damaged"));
+        absl::StrCat(state_dir, ": ", damaged, " of ", checked, " items checked are damaged"));
   }
   if (!context->json) {
-    context->out().Line(absl::StrCat(state_dir, ": ", checked, " things looked at, none damaged"));
+    context->out().Line(absl::StrCat(state_dir, ": ", checked, " items checked, none damaged"));
   }
   return absl::OkStatus();
 }

@@ -72,7 +72,7 @@ absl::Status AddOnnx(const Options& options, Source* source, UploadRequest* requ
 
 absl::Status AddBundle(const Options& options, Source* source, UploadRequest* request) {
   if (!options.dims.empty() || !options.values.empty() || options.random_seed.has_value()) {
-    return absl::InvalidArgumentError("--dim, --value and --random_seed are of ONNX models only");
+    return absl::InvalidArgumentError("--dim, --value and --random_seed apply to ONNX models only");
   }
   absl::StatusOr<std::string> bytes = ReadFile(options.file);
   if (!bytes.ok()) return bytes.status();

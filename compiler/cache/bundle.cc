@@ -412,7 +412,7 @@ absl::Status BundleReader::TakeHeader(v1::CacheBundleHeader header) {
         key_bytes == 0 ? std::string("bundle: it holds binaries and is not signed")
                        : Cat("bundle: it holds binaries, and the key that signs it, ",
                              std::string(absl::BytesToHexString(header_.public_key())),
-                             ", is none of the ", terms_.trusted_keys.size(), " trusted here"));
+                             ", is not among the ", terms_.trusted_keys.size(), " trusted here"));
   }
   link_ = LinkOf(kDomain, header_);
   state_ = State::kRecords;

@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<int>> RequestBinder::MatchInputs(
     if (it == input_positions_.end()) {
       std::vector<std::string_view> names;
       for (const Input& input : inputs_) names.push_back(input.name);
-      return Invalid("input ", Quoted(tensor.name()), " is none of the model's; it takes ",
+      return Invalid("the model has no input ", Quoted(tensor.name()), "; it has ",
                      names.empty() ? std::string("none") : JoinNames(names));
     }
     const Input& input = inputs_[it->second];
@@ -270,7 +270,7 @@ absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,
   for (const auto& output : request.outputs()) {
     auto it = output_positions_.find(output.name());
     if (it == output_positions_.end()) {
-      return Invalid("output ", Quoted(output.name()), " is none of the model's; it has ",
+      return Invalid("the model has no output ", Quoted(output.name()), "; it has ",
                      JoinNames(ViewsOf(outputs_)));
     }
     if (asked[it->second]) {

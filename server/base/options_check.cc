@@ -32,7 +32,7 @@ absl::Status CheckDevice(absl::string_view device) {
         absl::StrCat("--device=", device, ": this build has no such backend; it has: auto, cpu"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--device=", device, ": unknown device; there are: auto, cpu"));
+      absl::StrCat("--device=", device, ": unknown device; must be auto or cpu"));
 }
 
 }  // namespace
@@ -55,11 +55,11 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   static constexpr absl::string_view kLevels[] = {"debug", "info", "warn", "error"};
   if (std::find(std::begin(kLevels), std::end(kLevels), options->log_level) == std::end(kLevels)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--log_level=", options->log_level, ": there are: debug, info, warn, error"));
+        absl::StrCat("--log_level=", options->log_level, ": must be debug, info, warn or error"));
   }
   if (options->log_format != "text" && options->log_format != "json") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--log_format=", options->log_format, ": there are: text, json"));
+        absl::StrCat("--log_format=", options->log_format, ": must be text or json"));
   }
   if (absl::Status s = ParseSearchBudget(options->search_budget).status(); !s.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--search_budget: ", s.message()));

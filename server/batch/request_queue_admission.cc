@@ -122,8 +122,8 @@ absl::Status RequestQueue::Admit(const Ticket& ticket) {
   if (evicted != nullptr && evicted->Take()) {
     evicted->Refuse(absl::ResourceExhaustedError(absl::StrCat(
         ticket.model, ": ", options_.max_queue,
-        " requests wait, the most allowed (--max_queue), most of them of this client, whose newest "
-        "made room for another client's; try again later")));
+        " requests wait, the most allowed (--max_queue); this client has most of them, and its "
+        "newest was dropped to admit another client's; try again later")));
   }
   return absl::OkStatus();
 }

@@ -353,7 +353,7 @@ def test_tampered_foreign_and_unsigned_bundles_are_refused(servers, keys,
         assert "is no bundle" in cli(two, "cache", "import", bad, status=2)
         assert client.cache_stat().tiers["kernels"].rows == 0
     with three.client() as client:
-        with pytest.raises(athanor.PermissionDenied, match="is none of the 1 trusted here"):
+        with pytest.raises(athanor.PermissionDenied, match="is not among the 1 trusted here"):
             client.cache_import(good)
         with pytest.raises(athanor.FailedPrecondition, match="--cache_signing_key"):
             client.cache_export(tmp_path / "none.bundle", binaries=True)

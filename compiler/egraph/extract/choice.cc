@@ -67,7 +67,7 @@ absl::Status ChoiceWalk::OnUnusable(ClassId id) {
   const NodeId n = choice_.Get(id);
   return absl::FailedPreconditionError(
       n.valid()
-          ? absl::StrCat("class ", id.value, ": the chosen node ", n.value, " is none of its nodes")
+          ? absl::StrCat("class ", id.value, ": the chosen node ", n.value, " is not in this class")
           : absl::StrCat("class ", id.value, ": no node is chosen"));
 }
 

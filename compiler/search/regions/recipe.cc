@@ -160,8 +160,8 @@ absl::StatusOr<Graph> FormFor(const Recipe& recipe, const Graph& region) {
     if (node.op != Op::kInput && node.op != Op::kParameter) continue;
     const auto leaf = leaves.find(node.name);
     if (leaf == leaves.end() || leaf->second->op != node.op || !(leaf->second->type == node.type)) {
-      return Invalid(OpName(node.op), " ", Quoted(node.name), " : ", TypeToString(node.type),
-                     " is none of the region's");
+      return Invalid("the region has no ", OpName(node.op), " ", Quoted(node.name), " : ",
+                     TypeToString(node.type));
     }
     node.attrs = leaf->second->attrs;
   }

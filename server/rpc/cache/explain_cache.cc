@@ -50,8 +50,8 @@ absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& ask
     *bucket.mutable_bucket() = ranges;
   }
   if (!answer->buckets().empty()) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("bucket: ", version.Describe(), " has none of ",
-                                          TextOf(asked.bucket()), "; there is ",
+  return absl::NotFoundError(absl::StrCat("bucket: ", version.Describe(), " has no bucket ",
+                                          TextOf(asked.bucket()), "; it has ",
                                           absl::StrJoin(there, ", ")));
 }
 

@@ -37,13 +37,13 @@ absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& ke
   }
   if (!asked.model().empty() && !asked.binaries()) {
     return absl::InvalidArgumentError(
-        "binaries: false, and what is kept of one model are plans and kernels, which hold code: "
-        "ask "
-        "for binaries; recipes are not kept by model, without one all are exported");
+        "binaries: must be true for an export of one model, since the cache keeps only plans and "
+        "kernels by model, and these hold code; ask for binaries, or leave out the model to export "
+        "all recipes");
   }
   if (asked.binaries() && !keys.signing) {
     return absl::FailedPreconditionError(
-        "binaries: they leave a server only signed, and this one has no key to sign with "
+        "binaries: exports with binaries must be signed, and this server has no signing key "
         "(--cache_signing_key)");
   }
   return absl::OkStatus();

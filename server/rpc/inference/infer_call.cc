@@ -218,7 +218,7 @@ void InferCall::Expire() {
   } else {
     if (turn_ != nullptr) core_.requests().Remove(*turn_);
     End(absl::DeadlineExceededError(
-        Cat(version_->Describe(), ": the request waited ", waited, " for its turn")));
+        Cat(version_->Describe(), ": the request waited ", waited, " in the queue")));
   }
 }
 
@@ -354,7 +354,7 @@ absl::Status InferCall::BeginRun() {
   if (Clock::now() >= deadline_) {
     return absl::DeadlineExceededError(Cat(version_->Describe(), ": the request waited ",
                                            Microseconds(Clock::now() - arrived_) / 1000,
-                                           " ms for its turn"));
+                                           " ms in the queue"));
   }
   for (size_t i = 0; i < wanted_.size(); ++i) {
     std::string* raw = reply_.add_raw_output_contents();

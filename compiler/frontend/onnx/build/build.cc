@@ -169,7 +169,7 @@ NodeId OpBuilder::AddNode(Op op, std::vector<NodeId> inputs, Attrs attrs) {
   if (op == Op::kConstant) {
     literal_bytes_ += static_cast<int64_t>(GetAttr<Tensor>(attrs, "value").bytes.size());
     if (literal_bytes_ > kMaxLiteralBytes) {
-      Fail(absl::ResourceExhaustedError(Cat("what is computed of constants takes more than ",
+      Fail(absl::ResourceExhaustedError(Cat("the values computed from constants take more than ",
                                             kMaxLiteralBytes,
                                             " bytes up to here, the most that "
                                             "an import makes; store it as initializers")));

@@ -285,7 +285,8 @@ absl::StatusOr<Importer::Target> Importer::CheckedAge(const NodeProto& node, int
     return target;
   }
   if (FindSchema("", node.op_type(), kOldestOpset) == target.schema) return target;
-  return Unimplemented("opset ", imported, " is older than what is read, ", kOldestOpset,
+  return Unimplemented("opset ", imported, " is older than the oldest supported one, ",
+                       kOldestOpset,
                        ", and the op has changed since; convert the model to a newer opset");
 }
 

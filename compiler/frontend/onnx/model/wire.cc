@@ -132,7 +132,7 @@ class Lifter {
       case kLength:
         break;
       default:
-        return Malformed(number, "a group, or a wire type that there is none of,");
+        return Malformed(number, "a group or an unknown wire type");
     }
     if (!Varint(&value)) return Malformed(number, "its length");
     if (value > static_cast<uint64_t>(Left())) {

@@ -47,7 +47,7 @@ absl::StatusOr<Vocabulary> VocabularyOf(const HandlerContext& c) {
       if (gram >= columns.size() || columns[gram] < 0 || columns[gram] >= kMaxKnownElements) {
         return Invalid("attribute ngram_indexes must have a column from 0 to ",
                        kMaxKnownElements - 1, " for each n-gram; that of n-gram ", gram,
-                       " is missing or is none");
+                       " is missing or is no such column");
       }
       grams.columns.push_back(columns[gram]);
       vocabulary.columns = std::max(vocabulary.columns, columns[gram] + 1);
