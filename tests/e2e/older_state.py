@@ -1,8 +1,9 @@
 """State directories that an earlier server wrote, kept as text in ``testdata``.
 
 A cache belongs to a machine: its rows are keyed by the CPU and the compiler. `restore` moves the
-kept rows to the machine at hand, with keys and checksums computed here, as ``compiler/cache/keys.h``
-and ``rows.h`` describe them. So any machine finds out when a key or a row has changed its format.
+kept rows to the machine at hand. It computes their keys and checksums itself, as
+``compiler/cache/keys.h`` and ``rows.h`` describe them, so any machine finds out when a key or a
+row has changed its format.
 
 ``python older_state.py NAME`` keeps the state that the built server writes: run it after a change
 of schema, on a machine with AVX-512.
