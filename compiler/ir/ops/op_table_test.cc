@@ -16,7 +16,7 @@ constexpr Op kAllOps[] = {
 #undef ATHANOR_X
 };
 
-// One inference: operand types, the text that follows the operands in the text form, and the
+// An inference: operand types, the text that follows the operands in the text form, and the
 // expected result type or, after "!", a part of the expected error.
 struct Case {
   Op op;

@@ -81,7 +81,7 @@ Tensor Indices(DType dtype, std::vector<int64_t> shape, int64_t limit, std::mt19
   return t;
 }
 
-// One operand: by default values of the case's dtype; else of another dtype, or given.
+// An operand: by default values of the case's dtype; else of another dtype, or given.
 struct Operand {
   std::vector<int64_t> shape;
   int64_t index_limit = 0;  // not 0: indices, of i32
