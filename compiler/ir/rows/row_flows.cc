@@ -67,6 +67,8 @@ Flow Scattered(const Graph& graph, const Node& node) {
   return flow;
 }
 
+// Takes x [N, C, D...] and w [M, C/group, K...] to [N, M, out...]. The group of a row of w depends on
+// the number of rows, so M is mixed.
 Flow Convolved(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   for (std::vector<int>& axes : flow) std::fill(axes.begin(), axes.end(), kMixed);
