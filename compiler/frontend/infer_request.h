@@ -34,8 +34,8 @@ struct RequestOptions {
   Wait wait = Wait::kBaseline;
   int64_t timeout_us = 0;  // 0: no timeout
   int64_t priority = 0;    // 1 is served first; 0: the server's default
-  std::vector<NodeId>
-      taps;  // in the order asked for, each once; the protocol can carry their dtypes
+  // In the order asked for, each once; the protocol can carry their dtypes.
+  std::vector<NodeId> taps;
 };
 
 // Limits on what a request may ask for.

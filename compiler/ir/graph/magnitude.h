@@ -57,10 +57,9 @@ class MagnitudeFinder {
 
 // Returns the node's magnitude; nullopt unless it is a Parameter that has one.
 std::optional<int> MagnitudeOf(const Node& parameter);
-// Returns INVALID_ARGUMENT for a magnitude on a dtype that has none, or outside [-1100, 1100].
+// Sets a Parameter's magnitude, or removes it.
 void SetMagnitude(std::optional<int> magnitude, Node* parameter);
-// Returns INVALID_ARGUMENT for a magnitude on a dtype that has none, or one far beyond what the
-// dtype holds.
+// Returns INVALID_ARGUMENT for a magnitude on a dtype that has none, or outside [-1100, 1100].
 absl::Status CheckMagnitude(const TensorType& type, const Attrs& attrs);
 
 }  // namespace athanor

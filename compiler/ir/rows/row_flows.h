@@ -11,8 +11,8 @@ namespace athanor {
 
 // The result's axis that each operand's axis becomes, position by position: flow[operand][axis].
 using Flow = std::vector<std::vector<int>>;
-inline constexpr int kMixed =
-    -1;  // the axis' elements are combined in the result, or it has no such axis
+// The axis' elements are combined in the result, or it has no such axis.
+inline constexpr int kMixed = -1;
 
 Flow Alike(const Graph& graph, const Node& node);
 Flow AcrossAxis(const Graph& graph, const Node& node);

@@ -122,7 +122,7 @@ Value SizeData(OpBuilder& b, const Expr& size) {
 Value VectorData(OpBuilder& b, absl::Span<const Expr> sizes) {
   const auto count = static_cast<int64_t>(sizes.size());
   Tensor numbers = Tensor::Zeros(DType::kI64, {count});
-  std::map<Expr, std::vector<int64_t>> places;  // by what is not a number
+  std::map<Expr, std::vector<int64_t>> places;  // by the part that is not a number
   for (int64_t i = 0; i < count; ++i) {
     int64_t number = 0;
     for (const Expr::Term& term : sizes[i].terms()) {

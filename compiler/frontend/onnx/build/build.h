@@ -27,7 +27,7 @@
 
 namespace athanor::onnx {
 
-// How a cast treats values that its type cannot hold; only for casts to f8, f4 and e8m0.
+// Treatment of values that a cast's target type cannot hold; only for casts to f8, f4 and e8m0.
 struct CastMode {
   bool saturate = true;
   enum class Round : uint8_t { kUp, kDown, kNearest } round = Round::kUp;  // to float8e8m0
@@ -50,8 +50,8 @@ class OpBuilder {
   // --- nodes and literals
   NodeId Node(const Value& v);       // makes a node from `known` if there is none yet
   Value At(NodeId node, Elem elem);  // wraps a node as a value
-  Value Raw(Op op, absl::Span<const Value> inputs, Attrs attrs,
-            Elem elem);  // adds one row without changes
+  // Adds one row without changes.
+  Value Raw(Op op, absl::Span<const Value> inputs, Attrs attrs, Elem elem);
   // Adds a node whose value has no sources.
   Value OfNodes(Op op, std::vector<NodeId> inputs, Attrs attrs, Elem elem);
   // Adds an Input that stands for a value inside a loop's step (build_scan.h). It is not part of
@@ -104,8 +104,8 @@ class OpBuilder {
   Value Reshape(const Value& x, Shape shape);  // the numbers of elements must be provably equal
   Value Permute(const Value& x, absl::Span<const int> axes);
   Value Squeeze(const Value& x, absl::Span<const int> axes);
-  Value Unsqueeze(const Value& x,
-                  absl::Span<const int> axes);  // `axes` are positions in the result
+  // `axes` are positions in the result.
+  Value Unsqueeze(const Value& x, absl::Span<const int> axes);
   Value Slice(const Value& x, int axis, Expr begin, Expr size, int64_t step = 1);
   Value Concat(absl::Span<const Value> parts, int axis);
   Value Reverse(const Value& x, int axis);

@@ -198,7 +198,7 @@ TEST(BuildCastTest, PowersOfTwo) {
   EXPECT_EQ(codes({false, Round::kUp})[10], 255);
   EXPECT_EQ(codes({false, Round::kNearest})[10], 255);
   EXPECT_EQ(codes({false, Round::kDown})[10], 254);
-  // One last place of f64 is enough to round up.
+  // A single last place of f64 is enough to round up.
   const Tensor above = Of(DType::kF64, {2}, {1 + 0x1p-52, 1});
   EXPECT_EQ(CodesOf(CastTo(Elem::kDouble, Elem::kFloat8E8M0, above)), (std::vector<int>{128, 127}));
   const Tensor back = CastTo(Elem::kFloat8E8M0, Elem::kFloat, Codes(Elem::kFloat8E8M0, 256));

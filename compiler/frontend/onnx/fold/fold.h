@@ -22,11 +22,11 @@ class Folder {
  public:
   struct Limits {
     int64_t max_bytes = 64 << 20;  // bytes of all folded values together
-    int64_t max_work =
-        200'000'000;  // elements visited by all folds together; failed attempts count too
+    // Elements visited by all folds together; failed attempts count too.
+    int64_t max_work = 200'000'000;
     int64_t max_result_bytes = 1 << 16;  // bytes of one folded value
-    int64_t max_node_work =
-        20'000'000;  // elements visited by one node, between two calls of `cancelled`
+    // Elements visited by one node, between two calls of `cancelled`.
+    int64_t max_node_work = 20'000'000;
   };
   // `cancelled` is called before each node that is evaluated; after the first true nothing more is
   // folded.

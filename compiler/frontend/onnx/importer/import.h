@@ -36,11 +36,11 @@ struct ImportLimits {
   // elements (kMaxFewElements) are known; above four times the limit, the import ends.
   int64_t max_known_elements = 1 << 18;
   int64_t max_unrolled_nodes = 50'000;  // nodes made by Loop, Scan and recurrent ops
-  int64_t max_inlined_nodes =
-      200'000;           // ONNX nodes visited; functions and branches count each time
+  // ONNX nodes visited; functions and branches count each time.
+  int64_t max_inlined_nodes = 200'000;
   int max_nesting = 16;  // nesting depth of sub-graphs and functions
-  int64_t max_copied_bytes =
-      32 << 20;  // bytes of copied function nodes, with the attributes of their calls
+  // Bytes of copied function nodes, with the attributes of their calls.
+  int64_t max_copied_bytes = 32 << 20;
   int64_t max_refusals = 1'000;  // further refusals are only counted
 };
 

@@ -159,8 +159,8 @@ int64_t Importer::MostKnown() const {
 
 absl::Status Importer::CountKnown(const NodeContext& context, const Value& value) {
   if (value.known == nullptr) return absl::OkStatus();
-  for (int i = 0; i < context.inputs();
-       ++i) {  // Identity's operands are counted where they are made
+  // Identity's operands are counted where they are made.
+  for (int i = 0; i < context.inputs(); ++i) {
     if (context.Has(i) && context.In(i).known == value.known) return absl::OkStatus();
   }
   const Known& known = *value.known;

@@ -35,8 +35,8 @@ struct Frame {
   using Attributes = std::map<std::string_view, const ::onnx::AttributeProto*, std::less<>>;
 
   const Opsets* opsets = nullptr;  // opsets of the model or the function
-  const Attributes* attributes =
-      nullptr;       // attributes of the function's call; null outside functions
+  // Attributes of the function's call; null outside functions.
+  const Attributes* attributes = nullptr;
   std::string path;  // such as "loop1/body/"
   int depth = 0;
   bool check_only = false;  // builds nothing, since the values may be wrong
@@ -185,8 +185,8 @@ class Importer {
   std::vector<std::string> notes_;      // each once, first those of outputs
   std::set<std::string> noted_;
   int64_t output_notes_ = 0, notes_left_out_ = 0;
-  std::map<std::string, int64_t, std::less<>>
-      names_;  // names of our nodes, with the number of requests for each
+  // Names of our nodes, with the number of requests for each.
+  std::map<std::string, int64_t, std::less<>> names_;
 
   std::map<const ::onnx::TensorProto*, Value> tensors_;
   std::map<const GraphProto*, GraphInfo> infos_;

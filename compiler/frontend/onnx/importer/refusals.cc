@@ -11,7 +11,7 @@
 namespace athanor::onnx {
 namespace {
 
-constexpr size_t kMostNames = 8;  // of a group's nodes
+constexpr size_t kMostNames = 8;  // number of a group's nodes that are named
 
 // Nodes that are refused for the same reason.
 struct Group {

@@ -259,7 +259,7 @@ Known KnownOf(Tensor literal) {
   if (!IsFloat(literal.dtype)) {
     for (int64_t i = 0; i < literal.elements(); ++i) {
       const Scalar scalar = LoadScalar(literal, i);
-      if (scalar.i < 0 && !IsSigned(literal.dtype)) {  // of 64 bits
+      if (scalar.i < 0 && !IsSigned(literal.dtype)) {  // a u64 beyond int64
         known.sizes.clear();
         break;
       }

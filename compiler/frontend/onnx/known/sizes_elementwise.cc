@@ -34,7 +34,7 @@ constexpr std::string_view kOps[] = {"Identity",
                                      "And",
                                      "Or"};
 
-// One element of each operand, both over `divisor`.
+// An element of each operand, both over `divisor`.
 struct Pair {
   const Expr& a;
   const Expr& b;

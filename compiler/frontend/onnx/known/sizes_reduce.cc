@@ -60,8 +60,8 @@ Values KnownReduction(const SizeCall& call, std::string_view op) {
   }
   Cells result{cells->elem, std::move(shape), {}, 1};
   for (const std::optional<Expr>& sum : sums) {
-    if (!sum && op != "ReduceSum" && op != "ReduceProd")
-      return std::nullopt;  // a reduction of no elements
+    // A reduction of no elements.
+    if (!sum && op != "ReduceSum" && op != "ReduceProd") return std::nullopt;
     result.sizes.push_back(sum ? *sum : Expr(op == "ReduceProd" ? 1 : 0));
   }
   return One(FromCells(std::move(result), call.bounds));

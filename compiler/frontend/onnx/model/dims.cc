@@ -108,8 +108,8 @@ class DimReader {
   const GraphLimits limits_;
   std::vector<Text> texts_;
   std::map<std::pair<std::string, bool>, int> text_index_;
-  std::vector<std::vector<std::pair<int64_t, int>>>
-      axes_;  // by input: a number, or an index into texts_ if >= 0
+  // By input: a number, or an index into texts_ if >= 0.
+  std::vector<std::vector<std::pair<int64_t, int>>> axes_;
   std::map<std::string, std::string> symbol_texts_;  // symbol to the file's text
   std::map<std::string, const DimGiven*> given_by_symbol_;
   Substitution equals_;        // as given
@@ -146,8 +146,8 @@ absl::Status DimReader::ReadInput(const ::onnx::ValueInfoProto& input) {
     if (dim.has_dim_value() && dim.dim_value() < -1) {
       return Invalid("axis ", axes.size(), " has the negative size ", dim.dim_value());
     }
-    if (dim.dim_value() >= 0 &&
-        dim.has_dim_value()) {  // some exporters write -1 for an unknown size
+    // Some exporters write -1 for an unknown size.
+    if (dim.dim_value() >= 0 && dim.has_dim_value()) {
       axes.push_back({dim.dim_value(), -1});
     } else if (!IsValidUtf8(dim.dim_param())) {
       return Invalid("axis ", axes.size(), " has the dim_param ", Quoted(dim.dim_param()),

@@ -23,8 +23,8 @@
 namespace athanor::onnx {
 
 inline constexpr int64_t kNewestOpset = 28;
-inline constexpr int64_t kOldestOpset =
-    6;  // also reads ops of opsets 1 to 5 that opset 6 did not change
+// Also reads ops of opsets 1 to 5 that opset 6 did not change.
+inline constexpr int64_t kOldestOpset = 6;
 inline constexpr int64_t kNewestIr = 14;
 inline constexpr int64_t kOldestIr = 3;
 

@@ -59,8 +59,8 @@ class Captures {
     if (seen_.insert(name).second) names_.push_back(name);
   }
 
-  absl::flat_hash_map<std::string_view, int>
-      made_;  // number of enclosing graphs that define the name
+  // Number of enclosing graphs that define the name.
+  absl::flat_hash_map<std::string_view, int> made_;
   absl::flat_hash_set<std::string_view> seen_;
   std::vector<std::string_view> names_;
 };
@@ -80,8 +80,8 @@ class Sorter {
   }
 
  private:
-  static constexpr int kInput = -1, kInitialiser = -2,
-                       kBoth = -3;  // makers of a name other than nodes
+  // Makers of a name other than nodes.
+  static constexpr int kInput = -1, kInitialiser = -2, kBoth = -3;
 
   std::string Text(int node) const {
     const NodeProto& n = graph_.node(node);

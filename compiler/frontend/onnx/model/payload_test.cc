@@ -135,7 +135,7 @@ TEST(PayloadTest, RawDataOfEveryType) {
       if (elements > 0) {
         EXPECT_EQ(*ReadLifted(proto), *read) << row.name;
       }
-      // One byte too many, one byte too few.
+      // A byte too many, a byte too few.
       TensorProto longer = proto;
       longer.mutable_raw_data()->push_back(0);
       EXPECT_NE(ErrorOf(longer).find("bytes; "), std::string::npos) << row.name << elements;

@@ -44,8 +44,8 @@ class TypeTable {
 
  private:
   TypeTable() {
-    std::vector<const Descriptor*> types = {
-        ::onnx::ModelProto::descriptor()};  // all types that can hold a tensor
+    // All types that can hold a tensor.
+    std::vector<const Descriptor*> types = {::onnx::ModelProto::descriptor()};
     for (size_t i = 0; i < types.size(); ++i) {
       ForEachChild(types[i], [&](uint32_t, const Descriptor* child) {
         if (std::find(types.begin(), types.end(), child) == types.end()) types.push_back(child);

@@ -46,8 +46,8 @@ int Compare(const ::athanor::Scalar& a, const ::athanor::Scalar& b) {
 class Slices {
  public:
   Slices(const Tensor& tensor, int axis) : tensor_(tensor), count_(tensor.shape[axis]) {
-    if (tensor.bytes.empty())
-      return;  // the other axes may have any size, with a product beyond int64
+    // The other axes may have any size, with a product beyond int64.
+    if (tensor.bytes.empty()) return;
     for (int i = 0; i < axis; ++i) outer_ *= tensor.shape[i];
     for (size_t i = axis + 1; i < tensor.shape.size(); ++i) inner_ *= tensor.shape[i];
   }

@@ -65,7 +65,7 @@ Value PositionsOf(OpBuilder& b, const Sampling& sampling, const Value& normal, c
   return Reflect(b, x, BordersOf(b, sampling, x.elem, size));
 }
 
-// One neighbour of a position along one axis: its position, whether it is inside, and its weight.
+// A neighbour of a position along one axis: its position, whether it is inside, and its weight.
 struct Tap {
   Value at, inside, weight;
 };
@@ -95,7 +95,7 @@ std::vector<Tap> TapsOf(OpBuilder& b, const Sampling& sampling, const Value& x, 
   return taps;
 }
 
-// One neighbour along all axes together.
+// A neighbour along all axes together.
 struct Corner {
   Value at;  // row-major
   Value inside, weight;

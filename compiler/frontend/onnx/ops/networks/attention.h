@@ -16,7 +16,7 @@
 namespace athanor::onnx {
 
 struct AttentionSpec {
-  std::optional<double> scale;  // of the scores; default 1/sqrt(size)
+  std::optional<double> scale;  // scale of the scores; default 1/sqrt(size)
   double softcap = 0;           // > 0: scores become softcap * tanh(scores / softcap)
   bool causal = false;          // query i sees only keys j <= i + (keys - queries)
   // Both broadcast to [batch, heads, queries, keys]: a bool mask, and floats that are added.
@@ -24,7 +24,7 @@ struct AttentionSpec {
   // Shape [heads, 1, 1]: for each head an additional score in the softmax, whose weight goes to no
   // key.
   std::optional<Value> sink;
-  std::optional<Elem> precision;  // of the softmax, if higher than that of the sums
+  std::optional<Elem> precision;  // type of the softmax, if higher than that of the sums
   // A row whose keys are all hidden by `allowed`, or by -inf in `bias`, gives zeros, as in ONNX.
 };
 
