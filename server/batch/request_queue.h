@@ -37,7 +37,7 @@ namespace athanor {
 struct QueueOptions {
   int64_t max_queue = 256;          // most waiting requests of one model
   int64_t max_client_percent = 50;  // share of it for one client while others wait too
-  // longest predicted wait of an admitted request; 0: no limit
+  // Longest predicted wait of an admitted request; 0: no limit.
   std::chrono::microseconds max_delay{0};
   std::chrono::microseconds batch_delay{0};  // longest time that a request waits for others to join
   int threads = 1;                           // number of runner threads

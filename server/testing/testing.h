@@ -36,13 +36,13 @@ struct TestSearch {
   int plans = 0;
   v1::CompileJob::StopReason stop = v1::CompileJob::STOP_EXHAUSTED;
   absl::Status error;  // the search fails with it unless OK
-  // after the plans, takes steps without finding anything until its time is up
+  // After the plans, takes steps without finding anything until its time is up.
   bool endless = false;
   bool deaf = false;  // ignores Finish and Until
-  // number of first comparisons or costs that find no gap between requests to measure in
+  // Number of first comparisons or costs that find no gap between requests to measure in.
   int crowded = 0;
   double compared = 0.5;  // its best plan's time relative to any other plan's
-  // pictures of regions, available after the first step
+  // Pictures of regions, available after the first step.
   std::vector<absl::StatusOr<std::string>> pictures = {};
 };
 

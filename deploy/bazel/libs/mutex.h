@@ -1,4 +1,4 @@
-// Std::mutex with annotations for Clang's thread-safety analysis. libstdc++'s own mutex has none,
+// std::mutex with annotations for Clang's thread-safety analysis. libstdc++'s own mutex has none,
 // and Abseil's is not instrumented for ThreadSanitizer. These three classes add nothing but the
 // annotations.
 //
