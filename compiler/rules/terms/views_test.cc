@@ -25,7 +25,7 @@ struct Views {
         b.Add(Op::kIndexMap, {last}, {{"map", IndexMap{std::move(shape), std::move(coordinates)}}})
             .value();
   }
-  // The composed graph, checked to have the same values.
+  // Returns the composed graph, after checking that it has the same values.
   Graph Composed() {
     g.outputs = {{"y", last}};
     Graph c = ComposeViews(g);
@@ -99,7 +99,7 @@ TEST(ViewsTest, WhatIsInsideWithoutAProofIsGuarded) {
   }
 }
 
-// A loop of one step around `body`, whose result is its output.
+// Wraps `body` in a loop of one step, whose result is the body's output.
 Graph LoopAround(Graph body, const TensorType& type) {
   Graph g;
   g.dims = {{"b", 1, 8}};
