@@ -10,8 +10,9 @@
 
 namespace athanor {
 
-// One group: Contract("ncKO,mcK->nmO") of the windows and w. Several groups: the same with the
-// groups as a batch axis. If each group has one channel in and out: products summed over K.
+// Several groups: Contract("ncKO,mcK->nmO") of the windows and w with the groups as a batch axis; a
+// single group: without that axis. If each group has one channel in and out: products summed over
+// K.
 NodeId ExpandConv(Expansion& x, const Node& node, absl::Span<const NodeId> inputs);
 // Takes the maximum or sum over K. A mean divides by a product of vectors, one per axis, since each
 // axis decides on its own whether a position counts.
