@@ -27,10 +27,10 @@ const char* StopReasonText(StopReason reason);
 struct RuleReport {
   std::string name;
   uint32_t tag = 0;
-  uint64_t matches = 0;  // found and within the budget
-  uint64_t applied = 0;  // without an error
+  uint64_t matches = 0;  // matches found within the budget
+  uint64_t applied = 0;  // matches applied without an error
   uint64_t errors = 0;   // matches that were not, or not fully, applied
-  uint64_t nodes = 0;    // added
+  uint64_t nodes = 0;    // nodes added
   uint64_t unions = 0;   // requested unions that changed something, without those from congruence
   // Changes that the analysis refused, including congruences caused by this rule.
   uint64_t refused = 0;

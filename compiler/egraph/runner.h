@@ -47,7 +47,7 @@ struct Limits {
 struct RunOptions {
   Limits limits;
   uint64_t match_limit = 1000;   // matches of a rule in one iteration; see Rule::match_limit
-  uint32_t ban_length = 5;       // iterations
+  uint32_t ban_length = 5;       // in iterations
   bool incremental = true;       // false: every iteration matches everything
   bool share = true;             // see MatchOptions::share
   std::function<bool()> cancel;  // called as often as the time is checked; true stops the run

@@ -43,9 +43,9 @@ struct Refusal {
   enum class Kind {
     kNode,        // Add: the analysis has no value for the node
     kUnion,       // Union: the values of two classes do not merge
-    kCongruence,  // Rebuild: two nodes became the same, the values of their classes do not merge;
+    kCongruence,  // Rebuild: two nodes became equal, but the values of their classes do not merge;
                   // both nodes stay. An earlier union was wrong.
-    kValue,       // Rebuild: a node's new value does not merge into that of its class
+    kValue,       // Rebuild: a node's new value does not merge into its class's value
   };
   Kind kind;
   Cause cause;  // origin of the change, or of the union that led to it
@@ -160,14 +160,14 @@ class EGraph {
 
  private:
   enum class State : uint32_t {
-    kLive,    // in the hash-cons
+    kLive,    // stored in the hash-cons
     kShadow,  // equal to a live node of another class with which the analysis refused to unite it
     kDead,
   };
   struct Node {
     OpId op;
     PayloadId payload;
-    ClassId cls;  // canonical when clean
+    ClassId cls;  // id of its class; canonical when clean
     uint32_t first_child;
     uint32_t num_children : 24;
     State state : 2;

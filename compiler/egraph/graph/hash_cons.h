@@ -45,7 +45,7 @@ class HashCons {
       hole = (hole + 1) & mask();
     }
     for (size_t i = (hole + 1) & mask(); slots_[i].node.valid(); i = (i + 1) & mask()) {
-      // An entry may move into the hole unless its home lies cyclically behind the hole.
+      // An entry may move into the hole unless its home slot lies cyclically after the hole.
       if (((i - slots_[i].hash) & mask()) >= ((i - hole) & mask())) {
         slots_[hole] = slots_[i];
         hole = i;

@@ -71,7 +71,7 @@ enum class Window : uint8_t { kAll, kNew, kOld };
 struct Column {
   enum class Use : uint8_t {
     kBind,  // sets the register
-    kKey,   // equals the register, which an earlier step set: rows can be looked up by it
+    kKey,   // equals the register, which an earlier step set; rows can be looked up by it
     kSame,  // equals the register, which this step sets
   };
   Use use;

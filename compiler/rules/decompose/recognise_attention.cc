@@ -1,5 +1,5 @@
-// The attention row: a softmax of scores contracted with values, in the forms that the
-// decomposition rows of Softmax and Attention have and that people write.
+// The attention row: matches a softmax of scores contracted with values, in the forms of the
+// decomposition rows of Softmax and Attention, and in forms that people write.
 //
 //   s = scale * contract(q, k)         scale: Mul or Div by a scalar, also of a masked s or
 //                                      s - max(s), of q or k where it is at least 1, or none
@@ -8,9 +8,9 @@
 //   e = exp(s - repeat(max(s)))
 //   contract(e / repeat(sum(e)), v)    or e * recip, or contract(e, v) / repeat(sum(e))
 //
-// Maxima and sums may keep axes of size 1 on the way to where they are repeated.
-// Attention gives zeros for a query with no key left, softmax gives NaN: a mask that may hide every
-// key is recognised only with ExpandAttention's selects around it.
+// Maxima and sums may keep axes of size 1 until they are repeated. Attention gives zeros for a
+// query without visible keys, but softmax gives NaN. So a mask that may hide every key is
+// recognised only with ExpandAttention's selects around it.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -237,7 +237,7 @@ bool AttentionMatch::IsNone(const Lettered& v) {
 bool AttentionMatch::MatchExps() {
   Take(exps_);
   Lettered difference = Below(Input(exps_, 0));
-  // exp(f * (s - max(s))); a negative factor would make the maximum the minimum.
+  // Matches exp(f * (s - max(s))). A negative factor would turn the maximum into a minimum.
   scale_ = PassFactors(&difference);
   if (!(scale_ >= kLeastMoved && scale_ <= 1)) return false;
   Take(difference);
@@ -405,7 +405,7 @@ bool AttentionMatch::MayHideAll() const {
   if (mask_.node >= 0 && !finite_mask_) return true;
   // The first query sees only the first keys - queries + 1 keys.
   if (causal_ && !site_.bounds.NonNegative(keys - queries)) return true;
-  // Without keys the sum is 0 / 0 if the division comes last.
+  // Without keys, the sum is 0 / 0 if the division comes last.
   return divided_last_ && !site_.bounds.NonNegative(keys - 1);
 }
 

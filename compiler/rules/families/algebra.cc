@@ -124,7 +124,7 @@ void IntegralOnceExample(ExampleBuilder& e) {
                      {e.x().Add(e.Coin() ? Op::kFloor : Op::kRound, {x})}));
 }
 
-// --- Bounds by numbers ---
+// --- Bounds by constants ---
 
 // Returns the neutral element of `op` (Min or Max) in a dtype.
 double Extreme(Op op, DType dtype) {
@@ -224,7 +224,7 @@ std::optional<Tensor> SumOfNumbers(const Tensor& s, const Tensor& t) {
   const Scalar a = LoadScalar(s, 0), b = LoadScalar(t, 0);
   Tensor sum = Tensor::Zeros(s.dtype, {});
   if (!IsFloat(s.dtype)) {
-    StoreScalar(sum, 0, Scalar::Unsigned(s.dtype, a.u + b.u));  // the low bytes are the wrap
+    StoreScalar(sum, 0, Scalar::Unsigned(s.dtype, a.u + b.u));  // the low bytes are the wrapped sum
     return sum;
   }
   if (!(a.f > 0 && b.f > 0) && !(a.f < 0 && b.f < 0)) return std::nullopt;

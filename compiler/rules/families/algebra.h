@@ -17,7 +17,7 @@ std::vector<RuleRow> SelectionRows();    // algebra_select.cc: selects and casts
 std::vector<RuleRow> ReductionRows();    // algebra_reduce.cc: sums and maxima
 std::vector<RuleRow> ContractionRows();  // algebra_contract.cc: one contraction
 std::vector<RuleRow> BoundedRows();      // algebra_bounded.cc: sums of products regrouped
-std::vector<RuleRow> SharingRows();      // algebra_share.cc: contractions with an operand in common
+std::vector<RuleRow> SharingRows();      // algebra_share.cc: contractions with a common operand
 
 // Part of the family `layout`.
 std::vector<RuleRow> ContractionLayoutRows();  // algebra_contract.cc: letters and views

@@ -79,7 +79,7 @@ TEST(ViewsTest, WhatIsInsideWithoutAProofIsGuarded) {
   const Expr b = Expr::Symbol("b");
   Views v;
   v.Map({b, 8, 6}, {A(0), A(2), A(1)});
-  // (b - 1)^2 / b is below b.
+  // (b - 1)^2 / b is less than b.
   const TensorType type = v.g.node(v.last).type;
   v.g.nodes.push_back({Op::kIndexMap,
                        {v.last},
@@ -126,7 +126,7 @@ TEST(ViewsTest, LoopsInLoopsAreGuardedToo) {
   body.nodes = {
       {Op::kInput, {}, {}, {DType::kI64, {}}, "step"},
       {Op::kInput, {}, {}, type, "x"},
-      // (b - 1)^2 / b is below b.
+      // (b - 1)^2 / b is less than b.
       {Op::kIndexMap, {1}, {{"map", IndexMap{{b}, {FloorDiv(A(0) * A(0), b)}}}}, type, ""}};
   body.outputs = {{"y", 2}};
   Graph g = LoopAround(LoopAround(std::move(body), type), type);
