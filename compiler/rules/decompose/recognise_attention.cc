@@ -33,7 +33,8 @@ class AttentionMatch {
   const Node& node(const Lettered& v) const { return site_.node(v.node); }
   const Node& node(NodeId n) const { return site_.node(n); }
   Lettered Input(const Lettered& v, int i) const { return {node(v).inputs[i], v.letters}; }
-  // Adds a node to the pattern.
+  // Take adds a node to the pattern. Below and Source go below permutations (Source also below
+  // repetitions), and add those.
   Lettered Take(Lettered v) {
     if (v.node != root_) inner_.push_back(v.node);
     return v;
