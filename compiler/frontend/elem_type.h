@@ -18,7 +18,7 @@
 namespace athanor::onnx {
 
 enum class Carry : uint8_t {
-  kSame,    // our dtype is the type
+  kSame,    // our dtype is the same type
   kBits,    // our dtype is the type, but cannot be sent: requests carry its bits as u8
   kCode,    // u8 codes; Cast, QuantizeLinear and DequantizeLinear encode and decode them
   kNarrow,  // values of a wider integer, all within [low, high]

@@ -38,7 +38,7 @@ struct RequestOptions {
   std::vector<NodeId> taps;
 };
 
-// Limits on what a request may ask for.
+// Limits on a request.
 struct RequestLimits {
   int64_t max_taps = 64;
 };

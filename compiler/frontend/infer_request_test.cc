@@ -32,7 +32,7 @@ Graph ModelGraph() {
 
 RequestBinder Binder(const Graph& graph) { return RequestBinder::Create(graph).value(); }
 
-// A graph that returns its one input.
+// A graph that returns its only input.
 Graph Identity(DType dtype, Shape shape) {
   Graph graph;
   GraphBuilder builder(&graph);

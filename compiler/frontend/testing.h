@@ -1,4 +1,4 @@
-// Messages for tests, written briefly.
+// Short builders of messages for tests.
 //
 //   GraphMessage m;
 //   m.Dim("b", 1, 64).Input("x", "f32", {"b", "16"}).Node("y", "Relu", {"x"}).Output("y", "y");

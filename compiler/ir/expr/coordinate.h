@@ -22,7 +22,7 @@ class Coordinate {
   // INVALID_ARGUMENT names a symbol that is neither a dim nor an axis below `rank`.
   static absl::StatusOr<Coordinate> Compile(const Expr& e, const Expr::Env& dims, int rank);
 
-  // nullopt if a divisor is not positive or the value leaves int64.
+  // Returns nullopt if a divisor is not positive or the value is outside int64.
   std::optional<int64_t> Evaluate(absl::Span<const int64_t> axes) const;
 
  private:

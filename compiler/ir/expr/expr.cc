@@ -14,7 +14,7 @@ using Term = Expr::Term;
 using Monomial = Expr::Monomial;
 
 constexpr size_t kMaxTerms = 4096;
-constexpr size_t kMaxProducts = 1 << 16;  // before equal terms merge
+constexpr size_t kMaxProducts = 1 << 16;  // counted before equal terms are merged
 constexpr size_t kMaxDegree = 64;
 constexpr size_t kMaxKey = 64 << 10;
 constexpr size_t kMaxName = 256;

@@ -57,15 +57,16 @@ class Expr {
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
   // `name` must satisfy IsSymbolName; anything else gives an overflowed expression.
   static Expr Symbol(std::string_view name);
-  // A letter, '_' or '$', then letters, digits, '_', '$' and '.'; at most 256 bytes.
+  // Accepts a letter, '_' or '$', then letters, digits, '_', '$' and '.'; at most 256 bytes.
   static bool IsSymbolName(std::string_view name);
-  // The coordinate of output axis `i` of an index map: the symbol "$i".
+  // Returns the coordinate of output axis `i` of an index map: the symbol "$i".
   static Expr Axis(int i);
 
   static Expr Of(AtomRef atom);
   static Expr Of(Term term);
 
-  // Terms ordered by monomial (higher degree first, then by atom keys), no zero coefficients.
+  // Returns the terms, ordered by monomial (higher degree first, then by atom keys), without zero
+  // coefficients.
   const std::vector<Term>& terms() const { return *terms_; }
   // True if a coefficient left the int64 range, or the expression passed a size limit (4096 terms,
   // degree 64, 64 KiB of text in one atom). The value is then meaningless, and every expression
@@ -74,19 +75,20 @@ class Expr {
 
   std::optional<int64_t> constant() const;  // nullopt unless the polynomial is a constant
   bool IsConstant(int64_t value) const { return constant() == value; }
-  // The symbol's name if the expression is exactly one symbol.
+  // Returns the symbol's name if the expression is exactly one symbol.
   std::optional<std::string> symbol() const;
   void CollectSymbols(std::set<std::string>* symbols) const;
   bool Uses(std::string_view symbol) const;
 
-  // nullopt if a symbol is missing, a divisor is not positive, or a product of atoms or the result
-  // leaves int64.
+  // Returns nullopt if a symbol is missing, a divisor is not positive, or a product of atoms or the
+  // result is outside int64.
   using Env = std::map<std::string, int64_t, std::less<>>;
   std::optional<int64_t> Evaluate(const Env& env) const;
-  // Simultaneous substitution.
+  // Substitutes all symbols simultaneously.
   Expr Substitute(const std::map<std::string, Expr, std::less<>>& values) const;
 
-  // `a + b*symbol` with a, b free of `symbol`; nullopt if not of that form.
+  // Returns a and b of `a + b*symbol`, which are free of `symbol`; nullopt if the expression has
+  // another form.
   struct Affine;
   std::optional<Affine> AsAffine(std::string_view symbol) const;
 
@@ -114,7 +116,8 @@ class Expr {
   static Expr FromSorted(std::vector<Term> terms);
   // Takes terms in any order, with any repetition.
   static Expr FromTerms(std::vector<Term> terms);
-  // a + coefficient * monomial * b: one merge, since a monomial keeps the order of terms.
+  // Computes a + coefficient * monomial * b in one merge, since a monomial keeps the order of
+  // terms.
   static Expr AddScaled(const Expr& a, int64_t coefficient, const Monomial& monomial,
                         const Expr& b);
 
@@ -151,7 +154,7 @@ class Bounds {
   void Set(std::string_view symbol, Expr lower, Expr upper);
   void SetExtent(std::string_view symbol, const Expr& extent) { Set(symbol, 0, extent - 1); }
 
-  // True only if proved.
+  // Returns true only if it is proved.
   bool NonNegative(const Expr& e) const;
   bool Less(const Expr& a, const Expr& b) const { return NonNegative(b - a - 1); }
   bool ProvablyEqual(const Expr& a, const Expr& b) const { return Simplify(a - b) == Expr(0); }
@@ -188,7 +191,8 @@ class Bounds {
   std::map<std::string, Range, std::less<>> ranges_;
 };
 
-// Symbols as sums of digit symbols, the digits as expressions over the symbols, and the bounds.
+// Symbols as sums of digit symbols (`split`), the digits as expressions over the symbols (`merge`),
+// and the digits' bounds.
 struct Bounds::Digits {
   std::map<std::string, Expr, std::less<>> split, merge;
   Bounds bounds;

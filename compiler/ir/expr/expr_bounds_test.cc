@@ -151,7 +151,7 @@ TEST(ExprIndexTest, RandomReshapesGiveTheLoops) {
       loops.push_back(Expr::Axis(i));
       bounds.SetExtent("$" + std::to_string(i), space.extents[i]);
     }
-    // Merge two neighbours, then split all again.
+    // Merges two neighbours, then splits all axes again.
     const int at = static_cast<int>(random() % (rank - 1));
     Space merged = space;
     std::vector<Expr> coordinates = loops;

@@ -14,7 +14,7 @@ using expr_internal::Magnitude;
 using Term = Expr::Term;
 using Monomial = Expr::Monomial;
 
-constexpr size_t kMaxDivisionWork = 1 << 14;  // terms read
+constexpr size_t kMaxDivisionWork = 1 << 14;  // number of terms read
 constexpr int kMaxRounds = 64;
 
 // Returns a / b if every factor of b is a factor of a.
@@ -126,7 +126,7 @@ Division Divide(const Expr& a, const Expr& b) {
     changed |= Unnest(&d);
     if (!changed) break;
   }
-  // A proper fraction.
+  // The remainder is a proper fraction of the divisor.
   const std::optional<int64_t> n = d.remainder.constant(), m = d.divisor.constant();
   if (n && m && *n >= 0 && *n < *m) d.remainder = 0;
   return d;

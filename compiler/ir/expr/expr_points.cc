@@ -34,7 +34,7 @@ bool Bounds::Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) c
     const std::optional<int64_t> lo = lower.Evaluate(*env), hi = upper.Evaluate(*env);
     int64_t width;
     if (!lo || !hi || __builtin_sub_overflow(*hi, *lo, &width) || width < 0) return false;
-    width = std::min<int64_t>(width, 1 << 20);  // a dim without a maximum
+    width = std::min<int64_t>(width, 1 << 20);  // keeps values small for a dim without a maximum
     const uint64_t offset = choice == 1 || pick % 4 == 1   ? width
                             : choice == 0 || pick % 4 == 0 ? 0
                                                            : (pick >> 2) % (width + 1);

@@ -155,7 +155,7 @@ TEST(ExprPropertyTest, NormalFormHasTheValueOfTheTree) {
       const std::optional<int64_t> expected = Direct(*tree, env);
       if (!expected) continue;
       const std::optional<int64_t> actual = e.Evaluate(env);
-      // Unnesting and products of divisors keep positive divisors positive.
+      // Unnesting and merging divisors keeps positive divisors positive.
       ASSERT_TRUE(actual.has_value()) << text << " seed " << seed;
       ASSERT_EQ(*actual, *expected) << text << " seed " << seed;
       ++compared;

@@ -14,7 +14,7 @@ using expr_internal::HasComposite;
 using expr_internal::Isolate;
 using Term = Expr::Term;
 
-constexpr size_t kMaxSubsetTerms = 5;  // 32 choices of representatives
+constexpr size_t kMaxSubsetTerms = 5;  // gives 32 choices of representatives
 constexpr int kMaxRewrites = 8;
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(BindDims, SolvesSymbolsAndLinearSizes) {
   const absl::StatusOr<Expr::Env> env = BindDims(graph, Shapes{{5, 3}, {11}, {21, 4, 8}});
   ASSERT_TRUE(env.ok()) << env.status();
   EXPECT_EQ(*env, (Expr::Env{{"b", 5}, {"c", 3}, {"d", 7}}));
-  // The first input that holds a dim alone may come last.
+  // The first input whose axis is a dim alone may come last.
   const Graph later = Inputs({"[b + c]", "[c]"});
   EXPECT_EQ(*BindDims(later, Shapes{{9}, {0}}), (Expr::Env{{"b", 9}, {"c", 0}}));
   EXPECT_EQ(*BindDims(Inputs({"[8 - c]"}), Shapes{{6}}), (Expr::Env{{"c", 2}}));

@@ -40,8 +40,8 @@ struct Node {
   std::vector<NodeId> inputs;
   Attrs attrs;
   TensorType type;
-  std::string
-      name;  // the user's name; unique and required for Input and Parameter, else may be empty
+  // Unique and required for Input and Parameter, otherwise may be empty.
+  std::string name;
 };
 
 struct Output {
@@ -63,7 +63,7 @@ struct Graph {
   std::string Describe(NodeId id) const;
 };
 
-// Limits on what a graph from outside may hold.
+// Limits on a graph from outside.
 struct GraphLimits {
   int64_t max_nodes = 100'000;
   int max_rank = 16;
@@ -125,7 +125,7 @@ Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names = nul
 // §6.1).
 std::string CanonicalHash(const Graph& graph);
 
-// The text form; ParseGraph reads what ToText prints.
+// Prints and parses the text form; ParseGraph reads what ToText prints.
 std::string ToText(const Graph& graph);
 absl::StatusOr<Graph> ParseGraph(std::string_view text, const GraphLimits& limits = {});
 

@@ -83,7 +83,7 @@ TEST(MagnitudeTest, OneInfinityOrNaNLeavesNone) {
   }
 }
 
-// Every pattern of the narrow dtypes.
+// Tries every bit pattern of the narrow dtypes.
 TEST(MagnitudeTest, HoldsOfEveryElement) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {

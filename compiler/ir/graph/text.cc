@@ -22,7 +22,8 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kMaxListed = 64;  // elements of a literal; larger ones are in hexadecimal
+// Largest number of elements that are listed; larger literals are hexadecimal.
+constexpr int64_t kMaxListed = 64;
 
 std::string Literal(const std::string& text) { return "\"" + absl::Utf8SafeCEscape(text) + "\""; }
 

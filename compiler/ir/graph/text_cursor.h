@@ -1,4 +1,4 @@
-// A reading position in a text: skips white space and `#` comments, takes words, names, numbers and
+// A reading position in a text. Skips white space and `#` comments, takes words, names, numbers and
 // expressions, and reports errors by line. Private to text_*.cc.
 //
 //   TextCursor in("dim b in [1, 64]");

@@ -189,7 +189,7 @@ TEST(Text, DeclarationsByThemselves) {
   }
 }
 
-// Every bit pattern of the narrow dtypes, and edges of the wide ones.
+// Tries every bit pattern of the narrow dtypes, and edge values of the wide ones.
 TEST(Text, EveryElementReadsBackBitForBit) {
   for (const DTypeRow& row : kDTypes) {
     std::vector<uint64_t> patterns;

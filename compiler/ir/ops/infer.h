@@ -1,5 +1,4 @@
-// Type inference of the ops: the functions behind the op table's `infer` column, and what they
-// share.
+// Type inference of the ops: the functions of the op table's `infer` column, and their helpers.
 //
 //   InferContract({f32[b, 8], f32[8, 3]}, {{"spec", "mk,kn->mn"}}, bounds) is f32[b, 3]
 //
@@ -21,7 +20,7 @@ namespace athanor {
 
 using TypeSpan = absl::Span<const TensorType>;
 
-// The sets of dtypes that rows take.
+// Sets of dtypes that ops accept.
 enum class DTypeClass : uint8_t {
   kFloats,     // f16 bf16 f32 f64
   kIntegers,   // i8 to u64

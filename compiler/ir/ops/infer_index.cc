@@ -20,7 +20,7 @@ absl::Status CheckFill(const Attrs& attrs, DType dtype) {
 absl::Status CheckInside(const IndexMap& map, const Shape& operand, const Bounds& dims) {
   Bounds bounds = dims;
   for (size_t i = 0; i < map.shape.size(); ++i) {
-    if (map.shape[i].IsConstant(0)) return absl::OkStatus();  // no output element at all
+    if (map.shape[i].IsConstant(0)) return absl::OkStatus();  // there is no output element
     bounds.SetExtent(Expr::Axis(static_cast<int>(i)).ToString(), map.shape[i]);
   }
   for (size_t i = 0; i < operand.size(); ++i) {

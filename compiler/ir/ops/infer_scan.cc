@@ -1,4 +1,4 @@
-// Inference of Scan, and its parts.
+// Inference of Scan, and the parts of a Scan.
 #include <map>
 #include <string>
 

@@ -51,8 +51,8 @@ void SoftmaxRow(Real* row, int64_t length, int64_t stride) {
   for (int64_t i = 0; i < length; ++i) row[i * stride] /= sum;
 }
 
-// Element strides of a mask over [batch axes..., Lq, Lk]: aligned at the last axis, zero where the
-// mask lacks the axis or has one element.
+// Returns the element strides of a mask over [batch axes..., Lq, Lk]: aligned at the last axis;
+// zero if the mask lacks the axis or has one element.
 std::vector<int64_t> BroadcastStrides(const Tensor& mask, absl::Span<const int64_t> shape) {
   const std::vector<int64_t> own = Strides(mask.shape);
   const size_t missing = shape.size() - mask.shape.size();
@@ -193,7 +193,7 @@ ATHANOR_REFERENCE(Silu) {
 
 ATHANOR_REFERENCE(Gelu) {
   if (GetAttrOr<std::string>(attrs, "approximate", "none") == "tanh") {
-    // x/2 * (1 + tanh(u)) as x / (1 + exp(-2u)), which does not cancel for negative u.
+    // Computes x/2 * (1 + tanh(u)) as x / (1 + exp(-2u)), which does not cancel for negative u.
     return Map(inputs, result, [](auto x) {
       using Real = decltype(x);
       const Real two_over_sqrt_pi = 2 * std::numbers::inv_sqrtpi_v<Real>;
@@ -202,7 +202,7 @@ ATHANOR_REFERENCE(Gelu) {
       return GateLimit(x, x / (1 + std::exp(-2 * u)));
     });
   }
-  // x/2 * (1 + erf(x/sqrt(2))), which does not cancel when written with erfc.
+  // Computes x/2 * (1 + erf(x/sqrt(2))) with erfc, which does not cancel.
   return Map(inputs, result, [](auto x) {
     using Real = decltype(x);
     return GateLimit(x, x / 2 * std::erfc(-x / std::numbers::sqrt2_v<Real>));

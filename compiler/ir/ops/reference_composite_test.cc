@@ -60,7 +60,7 @@ TEST(ReferenceCompositeTest, Norms) {
                          1.9537212848015508,   2.7378890331074537,   0.49702363544407846,
                          1.2601790392113368,   -0.05262161506903362, -0.258690856933376,
                          0.0003573551015825238};
-    // epsilon is rounded to f32 for f32, which moves the result by less than 1e-12.
+    // For f32, epsilon is rounded to f32, which moves the result by less than 1e-12.
     const absl::Status same =
         CompareTensors(layer, Of(t, {2, 5}, want), 2 * UnitRoundoff(t), 1e-12);
     EXPECT_TRUE(same.ok()) << same;
@@ -127,7 +127,7 @@ Tensor Expanded(const Tensor& t, Shape leading) {
   return RunOp(Op::kIndexMap, {t}, {{"map", map}});
 }
 
-// A batch of two with three heads, its mask given for all, per batch, or per head.
+// A batch of two with three heads; the mask is shared by all, or given per batch or per head.
 TEST(ReferenceCompositeTest, AttentionMaskBroadcastsItsLeadingAxes) {
   const auto [q, k, v] = Case(DType::kF64);
   const Tensor mask = Of(DType::kBool, {3, 4}, {1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1});

@@ -94,7 +94,8 @@ struct TruncDivFunction {
   uint64_t operator()(uint64_t a, uint64_t b) const { return b == 0 ? 0 : a / b; }
   int64_t operator()(int64_t a, int64_t b) const {
     if (b == 0) return 0;
-    if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));  // the minimum stays
+    // The integer minimum stays.
+    if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));
     return a / b;
   }
 };

@@ -153,7 +153,7 @@ TEST(ReferenceElementwiseTest, IntegersWrapAndAreExact) {
   EXPECT_EQ(Run2(Op::kMul, DType::kU8, 16, 17), 16);
   const Tensor big = Tensor::Of<int64_t>(DType::kI64, {}, {(int64_t{1} << 40) + 1});
   EXPECT_EQ(LoadScalar(RunOp(Op::kMul, {big, big}), 0).i,
-            (int64_t{1} << 41) + 1);  // 2^80 wraps away
+            (int64_t{1} << 41) + 1);  // 2^80 disappears by wrapping
   EXPECT_EQ(LoadScalar(RunOp(Op::kAdd, {big, big}), 0).i, (int64_t{1} << 41) + 2);
   EXPECT_EQ(LoadScalar(RunOp(Op::kNot, {big}), 0).i, -(int64_t{1} << 40) - 2);
   EXPECT_EQ(Run1(Op::kNot, DType::kBool, 0), 1);

@@ -8,8 +8,8 @@
 namespace athanor {
 namespace {
 
-// Element strides of cos and sin over x's leading axes and L: aligned at the last axis, zero where
-// they have one element.
+// Returns the element strides of cos and sin over x's leading axes and L: aligned at the last axis;
+// zero if they have one element.
 std::vector<int64_t> AngleStrides(const Tensor& cos, size_t rank) {
   const std::vector<int64_t> own = Strides(cos.shape);
   const size_t missing = rank - cos.shape.size();

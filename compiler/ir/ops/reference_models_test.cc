@@ -19,9 +19,9 @@ TEST(ReferenceModelsTest, RotatesPairs) {
   for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     const Tensor x = Of(t, {1, 6}, {1, 2, 3, 4, 5, 6});
     const Tensor cos = Of(t, {1, 2}, {0, 2}), sin = Of(t, {1, 2}, {1, 10});
-    // (1, 3) by (0, 1), (2, 4) by (2, 10); 5 and 6 stay.
+    // Rotates (1, 3) by (0, 1) and (2, 4) by (2, 10); 5 and 6 stay.
     EXPECT_EQ(Rotated(x, cos, sin, false), (Values{-3, -36, 1, 28, 5, 6})) << DTypeName(t);
-    // (1, 2) and (3, 4).
+    // Rotates (1, 2) and (3, 4).
     EXPECT_EQ(Rotated(x, cos, sin, true), (Values{-2, 1, -34, 38, 5, 6})) << DTypeName(t);
   }
 }

@@ -152,7 +152,7 @@ TEST(ReferenceReduceTest, ContractEdges) {
   EXPECT_EQ(
       ValuesOf(Contract(Of(DType::kI8, {2}, {100, 50}), Of(DType::kI8, {2}, {2, 2}), "k,k->")),
       (Values{44}));
-  // Sums are wider than f32: 1e8 + 1 - 1e8.
+  // Sums are computed in a wider type than f32: 1e8 + 1 - 1e8.
   EXPECT_EQ(ValuesOf(Contract(Of(DType::kF32, {3}, {1e8, 1, -1e8}), Of(DType::kF32, {3}, {1, 1, 1}),
                               "k,k->")),
             (Values{1}));

@@ -19,7 +19,7 @@ Values Order(const Tensor& x, int64_t axis, bool descending) {
   return ValuesOf(order);
 }
 
-// Expected values are numpy.argsort's, kind="stable".
+// Expected values are those of numpy.argsort with kind="stable".
 TEST(ReferenceSortTest, OrdersAlongAnyAxis) {
   const Tensor x = Of(DType::kF32, {2, 3, 2}, {3, 1, 2, 9, 3, 0, 5, 5, 4, 5, 6, 4});
   EXPECT_EQ(Order(x, 0, false), (Values{0, 0, 0, 1, 0, 0, 1, 1, 1, 0, 1, 1}));

@@ -17,7 +17,9 @@ namespace athanor {
 
 struct WindowPlaces {
   std::vector<int64_t> kernel, strides, dilations, begin;  // by spatial axis
-  std::vector<int64_t> counted;                            // likewise, or empty
+  // A mean also counts positions outside x that are below these sizes, measured from where the
+  // padding begins; by spatial axis, or empty.
+  std::vector<int64_t> counted;
 
   // Returns INVALID_ARGUMENT if a size has no value at these dims.
   static absl::StatusOr<WindowPlaces> Of(const Attrs& attrs, std::vector<int64_t> kernel,

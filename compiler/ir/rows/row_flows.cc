@@ -43,7 +43,7 @@ Flow Reduced(const Graph& graph, const Node& node) {
   return {axes};
 }
 
-// result[p, i, s] = data[p, indices[i], s].
+// Computes result[p, i, s] = data[p, indices[i], s].
 Flow Gathered(const Graph& graph, const Node& node) {
   const auto axis = static_cast<int>(GetAttr<int64_t>(node.attrs, "axis"));
   const int selected = static_cast<int>(graph.node(node.inputs[1]).type.shape.size());
@@ -67,8 +67,8 @@ Flow Scattered(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// Takes x [N, C, D...] and w [M, C/group, K...] to [N, M, out...]. The group of a row of w depends on
-// the number of rows, so M is mixed.
+// Takes x [N, C, D...] and w [M, C/group, K...] to [N, M, out...]. The group of a row of w depends
+// on the number of rows, so M is mixed.
 Flow Convolved(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   for (std::vector<int>& axes : flow) std::fill(axes.begin(), axes.end(), kMixed);
@@ -76,7 +76,7 @@ Flow Convolved(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// x [N, C, D...]; [N, C, out...].
+// Takes x [N, C, D...] to [N, C, out...].
 Flow Pooled(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   std::fill(flow[0].begin() + 2, flow[0].end(), kMixed);
@@ -96,7 +96,8 @@ Flow Contracted(const Graph&, const Node& node) {
   return flow;
 }
 
-// q [..., Lq, D], k [..., Lk, D], v [..., Lk, Dv], mask [Lq, Lk] or [..., Lq, Lk]; [..., Lq, Dv].
+// Takes q [..., Lq, D], k [..., Lk, D], v [..., Lk, Dv] and mask [Lq, Lk] or [..., Lq, Lk] to [...,
+// Lq, Dv].
 Flow Attended(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   const int rank = static_cast<int>(flow[0].size());
@@ -116,7 +117,7 @@ Flow Attended(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// x [..., L, D], cos and sin [L, R/2] or [..., L, R/2]; x's shape.
+// Takes x [..., L, D], cos and sin [L, R/2] or [..., L, R/2] to x's shape.
 Flow Rotated(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   const int rank = static_cast<int>(flow[0].size());

@@ -9,7 +9,8 @@
 
 namespace athanor {
 
-// The result's axis that each operand's axis becomes, position by position: flow[operand][axis].
+// Maps each operand's axis to the result's axis that it becomes, position by position:
+// flow[operand][axis].
 using Flow = std::vector<std::vector<int>>;
 // The axis' elements are combined in the result, or it has no such axis.
 inline constexpr int kMixed = -1;

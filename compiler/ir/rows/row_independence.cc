@@ -20,7 +20,7 @@ struct Walk {
   const Graph& graph;
   const std::string dim;
   const Bounds bounds;     // bounds of the dims
-  std::vector<Rows> rows;  // by node, of those walked
+  std::vector<Rows> rows;  // by node, of the visited nodes
   // Inside a Scan's body: the rows of its Inputs, in order.
   const std::vector<Rows>* given = nullptr;
 
@@ -193,7 +193,7 @@ absl::StatusOr<Rows> ProveIndexMap(const Walk& walk, const Node& node, const Row
   return result;
 }
 
-// Sizes in the attributes are those of spatial axes.
+// Sizes in the attributes belong to spatial axes; they must not vary with the dim.
 absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowRule& rule) {
   for (const auto& [name, value] : node.attrs) {
     const auto* shape = std::get_if<Shape>(&value);

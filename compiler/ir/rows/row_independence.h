@@ -44,7 +44,7 @@ struct RowProof {
   std::vector<Rows> inputs, outputs;
 };
 
-// Time is linear in nodes, but for the proofs that IndexMaps need. Pure, thread-safe.
+// Takes time linear in nodes, except for the proofs that IndexMaps need. Pure, thread-safe.
 // REQUIRES: Verify(graph).ok().
 RowProof ProveRowIndependent(const Graph& graph, std::string_view dim);
 

@@ -126,7 +126,7 @@ class RandomGraph {
     return Map(v, shape, at);
   }
 
-  // Along one axis: reversed, shifted, repeated, cut or longer.
+  // Reverses, shifts, repeats, cuts or extends along one axis.
   absl::StatusOr<NodeId> Shift(NodeId v) {
     if (RankOf(v) == 0) return Permute(v);
     const int axis = Below(RankOf(v));

@@ -38,7 +38,7 @@ const Case kIndependent[] = {
     {R"(%0 = Input "x" : f32[b, 3] %1 = Cos(%0) %2 = Tan(%0) %3 = Asin(%1) %4 = Acos(%1) %5 = Atan(%2)
         %6 = Sinh(%3) %7 = Cosh(%4) %8 = Asinh(%5) %9 = Acosh(%7) %10 = Atanh(%1) %11 = Log1p(%9)
         %12 = Expm1(%6) output "a" = %8 output "b" = %10 output "c" = %11 output "d" = %12)"},
-    // Along other axes: softmax, norms, reductions.
+    // Softmax, norms and reductions along other axes.
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = Parameter "g" : f32[6] %2 = Softmax(%0) {axis=1}
         %3 = LayerNorm(%2, %1, %1) {epsilon=1e-5} %4 = RmsNorm(%3, %1) {epsilon=1e-5}
         %5 = SumReduce(%4) {axes=[1]} %6 = MaxReduce(%4) {axes=[1, 2]} %7 = MulReduce(%4) {axes=[2]}
@@ -100,7 +100,8 @@ const Case kIndependent[] = {
     {R"(%0 = Input "x" : f32[b, 6, s] %1 = IndexMap(%0) {map=map[6, s, b]($2, $0, $1)} %2 = Constant {value=i32[2] {1, 1}}
         %3 = Gather(%1, %2) {axis=0} %4 = Scatter(%1, %2, %3) {axis=0, mode="max"}
         %5 = IndexMap(%4) {map=map[b, s, 6]($2, $1, $0)} output "y" = %5)"},
-    // Attention over a batch, over heads, with masks for all and for each, along no rows' axis.
+    // Attention over a batch and over heads, with shared and separate masks; rows lie on none of
+    // its axes.
     {R"(%0 = Input "x" : f32[b, s, 8] %1 = IndexMap(%0) {map=map[b, 2, s, 4]($0, $2, 4*$1 + $3)}
         %2 = Attention(%1, %1, %1) {causal=true} %3 = IndexMap(%2) {map=map[b, s, 8]($0, floordiv($2, 4), $1, mod($2, 4))}
         output "y" = %3)"},
@@ -364,7 +365,7 @@ TEST(RowIndependenceTest, SaysWhereRowsAre) {
   EXPECT_FALSE(proof.outputs[1].any());
 }
 
-// Each elementwise op in each dtype that it takes, with one and with three elements per row.
+// Tests each elementwise op in each dtype that it takes, with one and with three elements per row.
 TEST(RowIndependenceTest, ElementwiseOpsInEveryDType) {
   std::mt19937 rng(2);
   for (const OpRow& row : OpTable()) {

@@ -106,8 +106,8 @@ TEST(CompareTest, ContractToleranceIsItsFormula) {
   EXPECT_EQ(ContractTolerance(DType::kF32, 100, kInf, 1), 0);
 }
 
-// A contraction summed in f32, in order and in reverse, stays within the bound; a wrong element
-// does not, though it is small beside the sum of the magnitudes.
+// A contraction summed in f32, in order and in reverse, stays within the bound. A wrong element
+// does not, even if it is small compared with the sum of the magnitudes.
 TEST(CompareTest, ContractionBoundHoldsForAnyOrderAndRefusesAWrongTerm) {
   const int64_t length = 997;
   std::vector<double> a, b;

@@ -28,7 +28,7 @@ bool Rounds(Op op) {
 Positions PlacesIn(const Positions& wanted, const Positions& positions) {
   Positions places;
   places.reserve(positions.size());
-  size_t next = 0;  // runs of neighbours are common
+  size_t next = 0;  // checked first, since runs of neighbours are common
   for (int64_t position : positions) {
     if (next >= wanted.size() || wanted[next] != position) {
       next = std::lower_bound(wanted.begin(), wanted.end(), position) - wanted.begin();

@@ -39,7 +39,7 @@ namespace athanor {
 struct PartialGraph {
   Graph graph;                 // no dims; the outputs of the whole, each a list of elements
   std::vector<Tensor> inputs;  // inputs of `graph`, in order
-  int64_t visited = 0;         // elements read or computed: the cost, to a constant factor
+  int64_t visited = 0;         // elements read or computed: the cost, up to a constant factor
 };
 
 // `positions[o]` are the wanted elements of output o: row-major, in any order, repeated or none.

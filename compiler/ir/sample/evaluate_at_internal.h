@@ -71,14 +71,14 @@ class Cutter {
   absl::StatusOr<PartialGraph> CutNode(NodeId node, const Positions& positions);
 
  private:
-  // An operand of a node of the part: elements of `node` arranged in `shape`.
+  // An operand in the part: elements of `node` arranged in `shape`.
   struct Pulled {
     NodeId node;
     std::vector<int64_t> shape;
     Positions positions;
   };
   using Handle = int;  // index into pulled_
-  // Adds a node's counterpart to the part: a list of its wanted elements.
+  // Adds a node's counterpart to the part: a list of the node's wanted elements.
   using Recipe = std::function<absl::StatusOr<NodeId>()>;
 
   absl::Status Start();
@@ -101,7 +101,7 @@ class Cutter {
   // Pulls an operand and returns the recipe that adds it; position -1 gives `outside`, a scalar.
   Recipe PullOr(NodeId node, std::vector<int64_t> shape, Positions positions,
                 const Tensor& outside);
-  Handle PullIfInexact(NodeId node, const Positions& positions);  // -1 where exact
+  Handle PullIfInexact(NodeId node, const Positions& positions);  // -1 if the node is exact
   absl::Status Depend(NodeId node);
   absl::Status DependIota(NodeId node);
   absl::Status DependRandomBits(NodeId node);

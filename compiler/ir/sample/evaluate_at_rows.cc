@@ -16,7 +16,7 @@
 namespace athanor {
 namespace {
 
-// Data and its indices around an axis, as [outer, extent, inner] and [outer, count, inner].
+// View of data and its indices around an axis, as [outer, extent, inner] and [outer, count, inner].
 struct AxisView {
   AxisView(absl::Span<const int64_t> data, int64_t axis, int64_t indices)
       : extent(data[axis]), count(indices), inner(Product(data.subspan(axis + 1))) {}

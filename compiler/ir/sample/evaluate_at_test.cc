@@ -84,7 +84,7 @@ Tensor Indices(DType dtype, std::vector<int64_t> shape, int64_t limit, std::mt19
 // An operand: by default values of the case's dtype; else of another dtype, or given.
 struct Operand {
   std::vector<int64_t> shape;
-  int64_t index_limit = 0;  // not 0: indices, of i32
+  int64_t index_limit = 0;  // not 0: the operand holds indices, i32
   std::vector<double> given = {};
   std::vector<DType> dtype = {};
 };

@@ -1,9 +1,9 @@
-// Composing error messages from strings and numbers.
+// Composes error messages from strings and numbers.
 //
 //   return Invalid("operand ", 1, " has dtype ", DTypeName(t));
 //
-// Debian's Abseil has a string_view of its own that std::string_view does not convert to; these
-// helpers take both the standard's types and plain numbers.
+// Debian's Abseil has its own string_view, to which std::string_view does not convert. These
+// helpers take the standard's types and plain numbers.
 #ifndef ATHANOR_COMPILER_IR_VALUE_MESSAGE_H_
 #define ATHANOR_COMPILER_IR_VALUE_MESSAGE_H_
 

@@ -10,7 +10,7 @@ namespace athanor {
 namespace {
 
 // A binary floating-point format of at most 16 bits with subnormals. `infinity` is the code of
-// +infinity, or of the only NaN where the format has no infinity (f8e4m3).
+// +infinity, or of the only NaN if the format has no infinity (f8e4m3).
 struct SmallFloat {
   int mantissa_bits;
   int bias;

@@ -85,8 +85,9 @@ void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value);
 // Returns the identity of Max for the dtype: -inf, the least integer, false.
 Scalar LowestScalar(DType dtype);
 
-// Conversions between storage formats and double, exact where representable, else to nearest even;
-// f8e4m3 saturates nowhere: it has no infinity, overflow gives NaN. f8e8m0 holds powers of two.
+// Convert between storage formats and double: exact if representable, otherwise rounded to nearest
+// even. f8e4m3 does not saturate: it has no infinity, and overflow gives NaN. f8e8m0 holds powers
+// of two.
 double DecodeFloat(DType dtype, uint64_t bits);
 uint64_t EncodeFloat(DType dtype, double value);
 

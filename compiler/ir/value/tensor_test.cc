@@ -76,8 +76,8 @@ TEST(TensorTest, F16RoundsToNearestEvenEverywhere) {
   }
 }
 
-// 1 + 2^-8 + 2^-40 is above halfway between two bf16 values; through f32 it would become halfway
-// and then go to the even one below.
+// 1 + 2^-8 + 2^-40 is above halfway between two bf16 values. Rounded to f32 first, it would be
+// halfway and then go to the even value below.
 TEST(TensorTest, NoDoubleRounding) {
   const double above_half = 1 + std::ldexp(1, -8) + std::ldexp(1, -40);
   EXPECT_EQ(EncodeFloat(DType::kBF16, above_half), 0x3f81u);

@@ -1,4 +1,4 @@
-// Casts between element types against ml_dtypes (testdata/casts.txt) and against the definition.
+// Compares casts between element types with ml_dtypes (testdata/casts.txt) and with the definition.
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -57,7 +57,7 @@ bool IsLinear(Op op) {
 }
 
 // Returns approximately the number of elements that the reference evaluator visits for a node:
-// those of the result and of every operand, and the pairs.
+// those of the result and of every operand and, unless the op is linear, of the pairs of both.
 std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
   if (node.op == Op::kScan) return std::nullopt;  // its steps have no bound
   std::optional<int64_t> work = Elements(node.type.shape, limit);

@@ -199,7 +199,7 @@ Values KnownSplit(const SizeCall& call) {
     if (count == 0 || (call.version() < 18 && n % count != 0)) return std::nullopt;
     const int64_t piece = (n + count - 1) / count;
     parts.emplace(count, piece);
-    parts->back() = n - piece * (count - 1);  // dropped below if negative
+    parts->back() = n - piece * (count - 1);  // negative: the results are not known
   }
   int64_t left = n;
   for (int64_t part : *parts) {

@@ -20,8 +20,8 @@ using ::onnx::TensorProto;
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
 
-// Number of bytes in which a rewritten length is always encoded. Protobuf accepts as many for a
-// length.
+// A rewritten length is always encoded in this many bytes, because its value is known only later.
+// Protobuf accepts lengths of this size.
 constexpr int kLengthBytes = 5;
 
 void AppendVarint(uint64_t value, std::string* out) {

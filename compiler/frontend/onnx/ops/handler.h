@@ -78,7 +78,7 @@ class HandlerContext {
   virtual absl::StatusOr<std::vector<double>> Numbers(int i, std::string_view what) const = 0;
   // Accepts a scalar or a vector of one element.
   virtual absl::StatusOr<Expr> OneSize(int i, std::string_view what) const = 0;
-  // Returns the axis counted from 0. REQUIRES for success: -rank <= axis < rank.
+  // Returns the axis counted from 0; an error unless -rank <= axis < rank.
   virtual absl::StatusOr<int> Axis(int64_t axis, int rank) const = 0;
   virtual absl::StatusOr<std::vector<int>> Axes(absl::Span<const int64_t> axes, int rank) const = 0;
 

@@ -1,4 +1,4 @@
-// Models of a few lines, imported and evaluated; for tests.
+// Small models for tests, imported and evaluated.
 //
 //   TestModel m(/*opset=*/21);
 //   m.Input("x", Elem::kFloat, {"b", 3}).Node("Relu", {"x"}, {"y"}).Output("y", Elem::kFloat);

@@ -89,7 +89,7 @@ Value ThresholdedReluOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
   return b.Select(b.Less(FloatAttr(c, x, "alpha"), x), x, NumberLike(c, x, 0));
 }
-// log(1 + exp(x)) without overflow.
+// Computes log(1 + exp(x)) without overflow.
 Value SoftplusOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
   const Value rest = b.Unary(Op::kLog1p, b.Unary(Op::kExp, b.Neg(b.Abs(x))));

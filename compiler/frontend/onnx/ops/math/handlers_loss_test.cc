@@ -70,7 +70,7 @@ TEST(HandlersLossTest, SoftmaxCrossEntropyWithItsLogProbabilities) {
   ExpectNear(ValuesOf(y[1]), {1 - log_sum, 2 - log_sum, 4 - log_sum});
 }
 
-// --- drawn numbers
+// --- random numbers
 
 OneNode Draw(const std::string& op) { return OneNode(op, 22).Attr("shape", Ints{200, 100}); }
 

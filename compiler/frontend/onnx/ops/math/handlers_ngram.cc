@@ -80,7 +80,7 @@ Value Counts(OpBuilder& b, const Value& x, const Grams& grams, int64_t apart) {
   return b.Reduce(Op::kSumReduce, b.Cast(hit, Elem::kInt64), {2}, /*keepdims=*/false);
 }
 
-// Returns f32 [rows, grams] by column; a column without an n-gram is 0.
+// Sums `counts`, f32 [rows, grams], by column: [rows, width]. A column without an n-gram is 0.
 Value ByColumn(OpBuilder& b, const Value& counts, const std::vector<int64_t>& columns,
                int64_t width) {
   const Value none = b.Splat(b.Scalar(Elem::kFloat, 0), {counts.shape[0], 1});

@@ -28,7 +28,7 @@ Numbers Normal(const Numbers& x, int size, double epsilon = kEpsilon, bool mean 
   }
   return y;
 }
-// y[i] * scale[(i / stride) % n] + bias[...].
+// Computes y[i] * scale[(i / stride) % n] + bias[...].
 Numbers Affine(Numbers y, const Numbers& scale, const Numbers& bias, int stride) {
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t at = i / stride % scale.size();

@@ -183,7 +183,7 @@ TEST(QLinearMatMulTest, ParametersByRowAndColumn) {
                 .Out(Elem::kInt32)
                 .Values(),
             (Numbers{-1 - 20, -9 - 8}));
-  // [[2, 4]] by rows 1 and 2 times [[1, 10], [1, 10]].
+  // Dequantised, A is [[2, 4], [1, 2]] and B is [[1, 10], [1, 10]].
   EXPECT_EQ(OneNode("QLinearMatMul", 10)
                 .In(kU8, {2, 2}, {4, 6, 4, 6})
                 .In(kF, {2}, {1, 0.5})

@@ -192,9 +192,9 @@ TEST(LoopTest, AConditionThatOnlyDataTellsMasksTheRest) {
     return Numbers(
         RunModel(m, {I64({}, {4}), Bool(enter), F32({2}, {1, 2}), F32({2}, {0, start})}, options));
   };
-  EXPECT_EQ(run(true, 0), (std::vector<double>{3, 6}));  // 2, 4, 6
+  EXPECT_EQ(run(true, 0), (std::vector<double>{3, 6}));  // sums 2, 4, 6
   EXPECT_EQ(run(true, 10), (std::vector<double>{1, 12}));
-  EXPECT_EQ(run(true, -10), (std::vector<double>{4, -2}));  // M ends it
+  EXPECT_EQ(run(true, -10), (std::vector<double>{4, -2}));  // M ends the loop
   EXPECT_EQ(run(false, 0), (std::vector<double>{0, 0}));
   EXPECT_TRUE(Holds(RefusalOf(LoopModel("data", {"n", "c", "v0"}), options), "scan outputs"));
 }

@@ -221,7 +221,7 @@ absl::Status GroupQuery::Rotate() {
 }
 
 // Returns for each row of the batch the first `before_` elements of the cache, then the new ones.
-// The elements behind them are arbitrary and never read.
+// Elements behind these come from the cache or from this step, and are never read.
 Value GroupQuery::Present(const Value& past, const Value& fresh) {
   const Value all = b_.Concat({past, fresh}, 2);
   if (appended_ || !b_.status().ok()) return all;

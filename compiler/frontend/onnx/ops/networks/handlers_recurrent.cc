@@ -295,7 +295,7 @@ absl::Status Rnn(HandlerContext& c) {
       });
 }
 
-// Gates z, r, h.
+// The gates are z, r, h.
 absl::Status Gru(HandlerContext& c) {
   OpBuilder& b = c.b();
   absl::StatusOr<Network> n = NetworkOf(c, {3, {"Sigmoid", "Tanh"}, 1});
@@ -329,7 +329,7 @@ absl::Status Gru(HandlerContext& c) {
 
 namespace {
 
-// Gates i, o, f, c; peepholes i, o, f.
+// The gates are i, o, f, c; the peepholes i, o, f.
 absl::Status RunLstm(HandlerContext& c, bool quantised) {
   OpBuilder& b = c.b();
   absl::StatusOr<Network> n = NetworkOf(c, {4, {"Sigmoid", "Tanh", "Tanh"}, 2, quantised});

@@ -11,6 +11,7 @@ namespace {
 // Limit on the number of kernel elements, small enough to avoid overflow.
 constexpr int64_t kMaxTaps = int64_t{1} << 31;
 
+// The samples [N, C, T, out...], where T counts the kernel's elements in row-major order.
 struct Samples {
   Shape shape;
   std::vector<int64_t> kernel, strides, dilations;

@@ -153,7 +153,7 @@ TEST(HandlersWindowTest, PositionsOfMaxima) {
                     {Of(CarrierOf(elem), {1, 1, size}, x)});
   };
   EXPECT_EQ(Numbers(run({3, 3, 1, 5}), 1),
-            (std::vector<double>{0, 0, 1, 3, 3}));  // first of equals
+            (std::vector<double>{0, 0, 1, 3, 3}));  // the first of equal ones
   const auto nan = run({1, kNan, kNan, 2});
   EXPECT_TRUE(std::isnan(Numbers(nan)[1]));
   EXPECT_EQ(Numbers(nan, 1), (std::vector<double>{0, 1, 1, 2, 3}));
