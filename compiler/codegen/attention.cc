@@ -52,7 +52,7 @@ class AttentionLowering {
   std::optional<Expr> QueryCount(int vector) const {
     return LanesBelow(e_, q0_ + vector * lanes_, queries_, lanes_);
   }
-  // Element (row, vector) of a scratch matrix whose rows are `width_` queries.
+  // Returns the place of element (row, vector) in a scratch matrix whose rows are `width_` queries.
   Expr Cell(const Expr& row, int vector) const {
     return row * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
   }
@@ -65,7 +65,7 @@ class AttentionLowering {
   Var Fill(double value) { return e_.Broadcast(e_.Float(accumulator_, value), lanes_); }
   Var Op2(Op op, Var a, Var b) { return e_.Compute(op, accumulator_, {a, b}); }
 
-  double Lowest() const {  // only -inf is below
+  double Lowest() const {  // only -inf is smaller
     return accumulator_ == DType::kF64 ? std::numeric_limits<double>::lowest()
                                        : std::numeric_limits<float>::lowest();
   }
@@ -124,7 +124,8 @@ absl::Status AttentionLowering::Lower() {
   return status_;
 }
 
-// Queries go to scratch transposed and scaled; the running maximum, sum and values start empty.
+// Copies queries to scratch, transposed and scaled. The running maximum, sum and values start
+// empty.
 void AttentionLowering::PackQueries() {
   double scale = GetAttrOr<double>(node_.attrs, "scale",
                                    1.0 / std::sqrt(static_cast<double>(*depth_.constant())));
@@ -208,7 +209,8 @@ void AttentionLowering::Softmax(const Expr& k0, const Expr& keys) {
       e_.Assign(peak, Op2(Op::kMax, peak, score));
     });
     Write(peak_, 0, v, peak);
-    // Where every key so far is hidden the maximum is -inf; subtracting zero keeps exp(-inf) = 0.
+    // If every key so far is hidden the maximum is -inf; subtracting zero instead keeps exp(-inf) =
+    // 0.
     Var none = e_.Compute(Op::kLessThan, DType::kBool, {peak, Fill(Lowest())});
     Var base = e_.Compute(Op::kSelect, accumulator_, {none, Fill(0), peak});
     Var minus = Op2(Op::kMul, base, Fill(-1));
@@ -245,11 +247,11 @@ void AttentionLowering::Values(const Expr& k0, const Expr& keys) {
 void AttentionLowering::Finish() {
   for (int v = 0; v < s_.nv; ++v) {
     const std::optional<Expr> below = QueryCount(v);
-    if (below && below->constant().value_or(1) <= 0) continue;  // no queries here for any size
+    if (below && below->constant().value_or(1) <= 0) continue;  // no queries at any size
     BoundLanes(e_, below, lanes_);
     PointLowering::Context context(&b_.at, lanes_, below);
     Var total = Read(total_, 0, v);
-    // Rows with every key hidden are zero by definition (op table).
+    // A row with every key hidden is zero by definition (op table).
     Var none =
         e_.Compute(Op::kNot, DType::kBool,
                    {e_.Compute(Op::kOr, DType::kBool,
