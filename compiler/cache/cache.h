@@ -1,4 +1,4 @@
-// What a server remembers between runs: plans, recipes, timings, kernels, passed checks, failures.
+// Memory between runs: plans, recipes, timings, kernels, passed checks, failures.
 // One SQLite file serves all processes of a machine.
 //
 //   std::unique_ptr<Cache> cache = Cache::Open({.path = path}, [](absl::string_view m) { ... });

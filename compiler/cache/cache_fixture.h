@@ -89,7 +89,7 @@ inline internal::TargetReply TestReply() {
   return reply;
 }
 
-// One row of each tier: how to put it, whether it is found as it was put, and damages to it.
+// A row of each tier: how to put it, whether it is found as it was put, and damages to it.
 struct TierCase {
   std::string tier;
   std::function<void(Cache&)> put;

@@ -51,7 +51,7 @@ struct Row {
   int64_t bytes = 0;
 };
 
-// One run over a file.
+// A run over a file.
 class Collector {
  public:
   Collector(SqliteFile& file, const GarbageOptions& options) : file_(file), options_(options) {}

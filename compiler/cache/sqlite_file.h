@@ -1,4 +1,4 @@
-// One SQLite file shared by the processes of a machine: opened in WAL mode, migrated to the schema
+// A SQLite file shared by the processes of a machine: opened in WAL mode, migrated to the schema
 // this program knows, and moved aside when it is damaged.
 //
 //   SqliteFile file(path, CacheSchema(), [](absl::string_view m) { LOG << m; });
@@ -94,7 +94,7 @@ class Statement {
   int bound_ = 0;
 };
 
-// One connection. Not thread-safe: its owner locks. Give each thread or object that must not wait
+// A connection. Not thread-safe: its owner locks. Give each thread or object that must not wait
 // for another a connection of its own; WAL allows one writer beside many readers.
 class SqliteFile {
  public:

@@ -105,7 +105,7 @@ absl::StatusOr<v1::ImportCacheReply> KeepAll(SqliteFile& file,
 // Plans that a bundle takes: those that serve, and baselines, which servers fall back to.
 constexpr char kServing[] = "(incumbent = 1 OR kind = 'baseline')";
 
-// One page of an export.
+// A page of an export.
 class Page {
  public:
   Page(SqliteFile& file, ExportCursor* at) : file_(file), at_(*at) {}

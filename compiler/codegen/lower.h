@@ -35,7 +35,7 @@ struct LowerInput {
 // RESOURCE_EXHAUSTED if sorting an axis would take more scratch than there can be.
 absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice);
 
-// One kernel under construction, shared by the lowerings of all kinds.
+// A kernel under construction, shared by the lowerings of all kinds.
 struct KernelBuilder {
   KernelBuilder(const LowerInput& input, const KernelChoice& choice);
 

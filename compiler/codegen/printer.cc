@@ -232,7 +232,7 @@ class Printer {
   std::string AtomText(const Atom& atom, int lanes) {
     if (atom.kind == Atom::Kind::kSymbol)
       return atom.symbol == kLane ? d_.Lane(lanes) : SymbolText(atom.symbol);
-    // Nothing uses a division by an empty extent, but it must not trap: the divisor is at least 1.
+    // A division by an empty extent has no user, but must not trap: the divisor is at least 1.
     const bool divides =
         atom.kind == Atom::Kind::kFloorDiv && !bounds_.NonNegative(atom.args[1] - 1);
     const Expr second = divides ? MaxOf(atom.args[1], 1) : atom.args[1];

@@ -26,7 +26,7 @@ struct Operand {
   const Scalar* constant = nullptr;  // its value in every lane, if known
 };
 
-// One load or store.
+// A load or store.
 struct Access {
   Type type;  // of the register
   int buffer = -1;

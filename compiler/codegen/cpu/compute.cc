@@ -86,7 +86,7 @@ std::string CpuDialect::FloatOp(Op op, const std::string& element, int lanes,
       return call("__builtin_elementwise_roundeven");
     case Op::kMin:
     case Op::kMax: {
-      // One instruction, which returns its second operand if either is NaN.
+      // A single instruction: it returns its second operand if either is NaN.
       const std::string &b = args[1].text, o = op == Op::kMin ? " < " : " > ";
       if (NeverNan(args[1])) return Cat("(", b, o, a, " ? ", b, " : ", a, ")");
       if (NeverNan(args[0])) return Cat("(", a, o, b, " ? ", a, " : ", b, ")");

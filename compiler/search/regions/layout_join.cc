@@ -13,7 +13,7 @@ namespace {
 // The values with another layout than "as it is", and that layout; ascending.
 using State = std::vector<std::pair<int, int>>;
 
-// One way to reach a state.
+// A way to reach a state.
 struct Way {
   double cost;
   int changed;      // values with another layout so far
