@@ -20,7 +20,7 @@ namespace {
 using Sizes = std::vector<int64_t>;  // in the order of graph.dims
 
 // Budgets for comparing every element, in operations of some 5 ns: at the smallest sizes, which are
-// not a choice, and at others.
+// always checked, and at others.
 constexpr int64_t kSmallestCost = 20'000'000;
 constexpr int64_t kSmallCost = 4'000'000;
 // Cost of an element that is drawn, bounded and compared.

@@ -252,8 +252,8 @@ absl::Status Verifier::Loops() {
   return absl::OkStatus();
 }
 
-// Checks a buffer that a loop slices or carries: it is a WINDOW neither of this loop nor of one
-// inside it or apart.
+// Checks a buffer that a loop slices or carries. It must not be a WINDOW of this loop, of a loop
+// inside it, or of one apart.
 absl::Status Verifier::CheckEnclosed(uint32_t buffer, int loop) const {
   if (buffer >= static_cast<uint32_t>(plan_.buffers_size())) {
     return Broken("loop ", loop, " names buffer ", buffer, " of ", plan_.buffers_size());
