@@ -118,6 +118,7 @@ absl::Status AttentionLowering::Lower() {
   batch_.pop_back();
   PackQueries();
   Expr keys = keys_;
+  // Later keys are hidden from all queries of the item.
   if (causal_) keys = MaxOf(0, MinOf(keys_, q0_ + width_ + keys_ - queries_));
   e_.For(0, keys, s_.key_block, [&](const Expr& k0) { KeyBlock(k0); });
   Finish();
@@ -187,6 +188,7 @@ Var AttentionLowering::Masked(Var score, const Expr& key, int vector) {
     }
   }
   if (causal_) {
+    // The last query sees the last key.
     Var last = e_.Index(Query(vector) + keys_ - queries_, lanes_);
     Var beyond = e_.Compute(Op::kLessThan, DType::kBool, {last, e_.Index(key, 1)});
     score = e_.Compute(Op::kSelect, accumulator_, {beyond, hidden, score});
@@ -217,6 +219,7 @@ void AttentionLowering::Softmax(const Expr& k0, const Expr& keys) {
     auto exp_from_base = [&](Var x) {
       return e_.Compute(Op::kExp, accumulator_, {Op2(Op::kAdd, x, minus)});
     };
+    // Rescales what was summed under the former maximum to the new one.
     Var shrink = exp_from_base(before);
     Var total = e_.Mutable(Op2(Op::kMul, Read(total_, 0, v), shrink));
     e_.For(0, keys, 1, [&](const Expr& k) {

@@ -83,6 +83,7 @@ void MergeAxes(const LowerInput& in, NodeId root, Axes& axes, Bounds bounds) {
   for (size_t i = 0; i < axes.symbols.size(); ++i)
     bounds.SetExtent(axes.symbols[i], axes.extents[i]);
   if (HasBag(in, root, axes, bounds)) return;
+  // From the last axis outwards: the lanes run along it, so it should be long.
   for (size_t i = axes.extents.size(); i-- > 1;) {
     if (i < axes.extents.size()) TryMerge(in, root, axes, i - 1, bounds);
   }

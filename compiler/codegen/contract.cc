@@ -196,6 +196,7 @@ absl::Status ContractLowering::Lower() {
                                          : s_.mr;
   if (!direct_) sums_ = e_.Scratch(accumulator_, sum_rows * width_);
   if (s_.copy_rows) {
+    // A cache line longer than the piece, so that rows do not share the same sets of the cache.
     row_stride_ = piece + kCacheLineBytes / DTypeBytes(accumulator_);
     rows_ = e_.Scratch(accumulator_, s_.rows_per_item * row_stride_);
   }
@@ -349,6 +350,7 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
   const std::string& letters = roles_.letters[roles_.column_operand];
   const Expr n0 = panel * width_ + v * lanes_;
   const int bytes = lanes_ * DTypeBytes(b_.input.graph.node(operand).type.dtype);
+  // Prefetches each cache line once, a visit of kc elements ahead.
   if (s_.prefetch && v * bytes % kCacheLineBytes == 0) {
     Prefetch(operand, At(letters, 0, n0, k + s_.kc));
   }

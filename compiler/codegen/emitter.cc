@@ -259,6 +259,8 @@ void Emitter::Narrow(const std::string& loop, const Expr& lower, const Expr& upp
   depth_[loop] = depth;
 }
 
+// Inner blocks are built apart and appended when they close, so statements added to an outer block
+// now come before them.
 void Emitter::Hoist(const Expr& e, absl::FunctionRef<void()> body) {
   std::set<std::string> symbols;
   e.CollectSymbols(&symbols);

@@ -159,6 +159,7 @@ Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {
       inside = e_.And(inside, Inside(source[i], operand.shape[i]));
     }
   }
+  // Every coordinate is proved to be inside: no test is needed.
   if (inside == kNoVar) return At(node.inputs[0], source);
   Var outer = mask_.predicate;
   mask_.predicate = e_.And(outer, inside);

@@ -274,6 +274,8 @@ std::string CpuDialect::Lane(int lanes) {
   return text + "}";
 }
 
+// A shift rounds down, as a floor division does, and a dividend that is never negative needs no
+// correction.
 std::string CpuDialect::FloorDivide(const std::string& a, const std::string& b, int lanes,
                                     std::optional<int64_t> divisor, bool natural) {
   if (divisor && *divisor > 0 && (*divisor & (*divisor - 1)) == 0) {

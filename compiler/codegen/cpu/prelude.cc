@@ -161,6 +161,7 @@ std::string Prelude::Divide(Op op, const std::string& element, int lanes) {
       name, Fill(text, {{"T", type}, {"U", VectorName(UnsignedOf(element), lanes)}, {"n", name}}));
 }
 
+// C's division rounds towards zero: a negative remainder lowers the quotient by one.
 std::string Prelude::FloorDivide(int lanes) {
   const std::string type = VectorName("i64", lanes);
   const std::string name = Cat("floor_", type);

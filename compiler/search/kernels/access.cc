@@ -47,6 +47,7 @@ class Walk {
 };
 
 void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
+  // Visits a node once per coordinates; otherwise shared nodes would take exponential time.
   std::string key = absl::StrCat(id, inside_reduction_ ? "r" : "");
   for (const Expr& c : coordinates) absl::StrAppend(&key, ";", c.ToString());
   if (!seen_.insert(key).second) return;

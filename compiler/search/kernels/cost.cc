@@ -157,6 +157,7 @@ double TaskCost::Contract(const ContractSchedule& s) const {
                  SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
   // Sums go through memory once per piece of the reduction, and once to the epilogue.
   slots += m * s.nv * 2 * std::ceil(k / kc);
+  // Packing takes slots per vector, most of all if its elements are not contiguous.
   if (s.columns == ColumnAccess::kPack) {
     const double vector = !e.contiguous ? 3 * lanes : e.windows ? 8 : 4;
     slots += blocks * k * s.nv * vector;

@@ -66,8 +66,7 @@ void ExpectRemembered(const Graph& g, const FusionRules& rules) {
   }
 }
 
-// Returns "map 5, contract 7 over 3": the kernels in order, with roots and anchors as nodes of the
-// text.
+// Returns "map 5, contract 7 over 3": the kernels in order; roots and anchors are the text's nodes.
 std::string Kernels(const std::string& text, bool epilogues = true) {
   absl::StatusOr<Graph> g =
       ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
