@@ -35,7 +35,7 @@ struct FakeClock {
   }
 };
 
-// Returns a process of a machine whose running processes are those in `alive`.
+// Returns a process of a machine on which the processes in `alive` run.
 ProcessTable FakeProcess(int pid, const std::map<int, int64_t>* alive) {
   ProcessTable table;
   table.boot_id = "boot 1";

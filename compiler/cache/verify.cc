@@ -102,7 +102,7 @@ absl::StatusOr<std::string> CheckDatabase(SqliteFile& file) {
   return std::string(check.BytesAt(0));
 }
 
-// Builds indexes anew that do not fit their rows; moves the file aside for any other damage. Leaves
+// Rebuilds indexes that do not fit their rows; moves the file aside for any other damage. Leaves
 // a file that is busy or cannot be written as it is.
 void Mend(SqliteFile& file, absl::string_view fault) {
   const absl::Status reindexed = file.Execute("REINDEX");

@@ -12,9 +12,9 @@
 namespace athanor {
 
 // Checks that checksums fit, bodies parse and keys have their length, and runs SQLite's own check
-// of the file. With `quarantine`, moves bad rows to the quarantine table, builds indexes that do
-// not fit anew, and replaces a file with any other damage by a new one, moving the old one aside.
-// REQUIRES: file.db(), a cache file.
+// of the file. With `quarantine`, moves bad rows to the quarantine table, rebuilds indexes that do
+// not fit their rows, and replaces a file with any other damage by a new one, moving the old one
+// aside. REQUIRES: file.db(), a cache file.
 absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quarantine);
 
 }  // namespace athanor

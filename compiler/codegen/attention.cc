@@ -52,7 +52,7 @@ class AttentionLowering {
   std::optional<Expr> QueryCount(int vector) const {
     return LanesBelow(e_, q0_ + vector * lanes_, queries_, lanes_);
   }
-  // Returns the place of element (row, vector) in a scratch matrix whose rows are `width_` queries.
+  // Returns the index of element (row, vector) in a scratch matrix whose rows are `width_` queries.
   Expr Cell(const Expr& row, int vector) const {
     return row * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
   }

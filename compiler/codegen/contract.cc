@@ -95,10 +95,11 @@ class ContractLowering {
     const std::optional<int64_t> most = e_.bounds().Maximum(n_);
     return most && *most <= kExpected * kFew * width_;
   }
-  // Runs `body` for the item's panels; if they are split, for whole panels and the one that is cut
-  // off apart.
+  // Runs `body` for the item's panels; if they are split, separately for whole panels and for the
+  // partial one.
   void ForPanels(absl::FunctionRef<void(const Expr& panel)> body);
-  // Runs `body` for tiles of as many vectors as the panel has columns for, if that is told apart.
+  // Runs `body` for tiles of as many vectors as the panel has columns for, if counts_ is set; else
+  // once.
   void ForVectors(const Expr& panel, absl::FunctionRef<void()> body);
   // Puts the item's batch coordinates into registers: their ranges need no proof where they are
   // used.
@@ -122,7 +123,7 @@ class ContractLowering {
   Expr LaneIndex(const Expr& n0, int vector) const {
     return n0 + vector * lanes_ + Expr::Symbol(kir::kLane);
   }
-  // Returns the place in scratch of row m's sums, from the tile, whose first row is m0, to its
+  // Returns the scratch index of row m's sums, from the tile, whose first row is m0, to its
   // epilogue.
   Expr SumIndex(const Expr& panel, const Expr& m, const Expr& m0, int vector) const {
     Expr row = keeps_rows_ ? m - m_begin_ : m - m0;

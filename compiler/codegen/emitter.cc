@@ -227,7 +227,7 @@ void Emitter::Scope(std::vector<Stmt>* block, absl::FunctionRef<void()> body) {
 void Emitter::For(const Expr& begin, const Expr& end, int64_t step,
                   absl::FunctionRef<void(const Expr&)> body, AxisRole role) {
   std::string loop = absl::StrCat("i", loops_++);
-  // Builds the body apart: statements move as the enclosing block grows.
+  // Builds the body in a block of its own: statements move as the enclosing block grows.
   std::vector<Stmt> inner;
   bounds_.Set(loop, begin, end - 1);
   depth_[loop] = blocks_.size() + 1;
@@ -429,7 +429,8 @@ class DimOrder {
     }
     return false;
   }
-  // Returns the expression without names: of the dims not yet numbered only `dim` is told apart.
+  // Returns the expression without names: among the dims not yet numbered, only `dim` differs from
+  // the others.
   std::string SeenFrom(const std::string& dim, const Expr& e) const {
     std::map<std::string, Expr, std::less<>> roles;
     for (const std::string& d : unnumbered_) roles[d] = Expr::Symbol(d == dim ? "_this" : "_other");

@@ -77,11 +77,11 @@ enum class Opcode : uint8_t {
   kFor,         // for (loop = begin; loop < end; loop += step) body
   kIf,          // if (args[0], a bool scalar) body
   // matrices[0] = matrices[1] * matrices[2] by a library, in f32 or f64. extents: rows, columns and
-  // sums. The result is not read, not transposed, and in neither operand's buffer
+  // sums. The result is not read, not transposed, and in neither operand's buffer.
   kGemm,
   // sorts the first extents[0] elements of matrices[0], unsigned integers, in ascending order;
   // those of matrices[1], i32 or i64, move with them. Equal keys keep their order. matrices[2] and
-  // [3] are scratch of the same sizes, undefined afterwards
+  // [3] are scratch of the same sizes, undefined afterwards.
   kSort,
 };
 

@@ -1,5 +1,5 @@
 // Kernels as text: a graph through the baseline's choice and lowering, against testdata/<name>.kir.
-// A change of these files is a change of kernels, for review. To write them anew, run the test with
+// A change of these files is a change of kernels, for review. To rewrite them, run the test with
 // ATHANOR_GOLDEN_DIR set to the folder.
 #include "compiler/codegen/lower.h"
 

@@ -48,7 +48,7 @@ class SortLowering {
         wanted_(b.root.type.shape[axis_]),
         bytes_(DTypeBytes(type_.dtype)),
         key_(Unsigned(bytes_)),
-        // Positions are vectors beside the keys; lanes of at least 4 bytes bound their registers.
+        // Positions are vectors too: lanes of at least 4 bytes limit the registers that these take.
         lanes_(b.LanesFor(std::max(4, bytes_))) {}
 
   absl::Status Lower();

@@ -39,7 +39,7 @@ class Planner {
   uint32_t KernelIndex(const kir::Kernel& kernel);
   // Returns the steps of `run`, [first, end), that correspond to a loop's launches.
   std::pair<int, int> StepsOf(const PlanLoop& loop) const;
-  // Reports whether each loop around the launch makes the value anew in every iteration.
+  // Reports whether each loop around the launch computes the value again in every iteration.
   bool MadeAround(int value, int launch) const;
 
   Expr BytesOf(int value) const {

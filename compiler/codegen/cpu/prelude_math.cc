@@ -103,7 +103,8 @@ constexpr char kExpPolynomial[] =
     "  p = FMA(p, r * r, r) + 1.0f;\n";
 
 // log(x) or log2(x): x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f + g with g =
-// f^2 (f P(f) - 1/2), P a minimax polynomial. g is small beside f, so its rounding hardly counts.
+// f^2 (f P(f) - 1/2), P a minimax polynomial. g is small compared with f, so its rounding hardly
+// counts.
 constexpr char kLog[] =
     "FN $T $n($T x) {\n"
     "  const $I tiny = ($I)(x < 0x1p-126f);\n"
