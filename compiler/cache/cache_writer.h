@@ -124,7 +124,7 @@ class CacheWriter {
       ABSL_GUARDED_BY(mu_);
   Marks used_ ABSL_GUARDED_BY(mu_);
   int64_t put_ ABSL_GUARDED_BY(mu_) = 0;   // jobs ever queued
-  int64_t done_ ABSL_GUARDED_BY(mu_) = 0;  // of those: in the file or dropped
+  int64_t done_ ABSL_GUARDED_BY(mu_) = 0;  // number of jobs in the file or dropped
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);  // the last one since the last Flush
   FileState state_ ABSL_GUARDED_BY(mu_) = FileState::kUnusable;

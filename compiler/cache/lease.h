@@ -36,7 +36,7 @@ namespace athanor {
 // The machine's processes, as far as this one sees them. Tests use their own.
 struct ProcessTable {
   std::string boot_id;        // of the running kernel; empty: not known
-  int64_t pid_namespace = 0;  // that the pids belong to; 0: not known
+  int64_t pid_namespace = 0;  // namespace of the pids; 0: not known
   int pid = 0;                // of this process
   // Returns when a process began, in clock ticks since the boot; 0: it has ended or is a zombie;
   // nullopt: unknown. Pids are reused: a pid with another start is another process.

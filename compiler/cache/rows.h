@@ -49,7 +49,7 @@ struct CacheRow {
   Tier tier = Tier::kKernels;
   std::string key;            // finds the row in this process until it is written
   std::vector<Value> values;  // by TableOf(tier).columns; of checks: key, created_us
-  std::any value;             // what such a find returns
+  std::any value;             // the result of such a find
   bool incumbent = false;     // of plans
   bool imported = false;      // an existing row stays
 

@@ -31,7 +31,7 @@ struct SqliteSchema {
   // SQL; step i migrates schema i to i + 1. Only ever appended to
   absl::Span<const char* const> steps;
   int32_t application_id = 0;  // in the file's header; 0: any SQLite file is accepted
-  absl::string_view table;     // that identifies a file written before application_id was
+  absl::string_view table;     // identifies a file written before application_id was
   bool full_sync = false;      // a commit survives a power loss
   bool begin_anew = true;      // moves a damaged file aside; else it stays, unusable
   bool gives_back = false;     // returns freed pages to the file system (PRAGMA incremental_vacuum)

@@ -149,7 +149,7 @@ class ContractLowering {
   int vectors_;           // of a panel
   int width_;             // of a panel, in elements
   int tile_vectors_;      // vectors of the current panel
-  int full_vectors_ = 0;  // of those, vectors known to have all their columns
+  int full_vectors_ = 0;  // vectors among them known to have all their columns
   bool split_ = false;    // whole panels get code of their own
   bool counts_ = false;   // the current panel is cut off, after a number of vectors not known ahead
   bool direct_ = false;   // the epilogue takes the sums from registers

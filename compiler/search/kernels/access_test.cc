@@ -49,7 +49,7 @@ TEST(InvertMapTest, Splits) {
             "[x0, x1, floordiv(x2, 16), -16*floordiv(x2, 16) + x2]");
   EXPECT_EQ(Inverted({{b, 4, s, 16}, {A(0), A(2), 16 * A(1) + A(3)}}, {b, s, 64}),
             "[x0, floordiv(x2, 16), x1, -16*floordiv(x2, 16) + x2]");
-  // One axis into three, written in any order.
+  // Splits an axis into three, in any order.
   EXPECT_EQ(Inverted({{4, 2, 3}, {A(0) + 12 * A(1) + 4 * A(2)}}, {24}),
             "[-4*floordiv(x0, 4) + x0, floordiv(x0, 12), "
             "-3*floordiv(x0, 12) + floordiv(x0, 4)]");
@@ -277,7 +277,7 @@ TEST(IsEpilogueTest, EachElementOnceAtItsOwnPlace) {
   EXPECT_TRUE(
       IsEpilogueOf2("%3 = IndexMap(%2) {map=map[8, b]($1, $0)} %4 = Exp(%3) "
                     "%5 = Mul(%3, %4) output \"y\" = %5"));
-  // A value beside its mirror image, a repeated one, a sum.
+  // A value and its mirror image, a repeated value, a sum.
   EXPECT_FALSE(
       IsEpilogueOf2("%3 = IndexMap(%2) {map=map[b, 8]($0, 7 - $1)} "
                     "%4 = Add(%2, %3) output \"y\" = %4"));

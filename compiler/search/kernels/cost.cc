@@ -210,7 +210,7 @@ double TaskCost::Dots(const Extents& e, const ContractSchedule& s, double lanes)
 // Each stretch starts slowly, less so if it is prefetched.
 double TaskCost::Stream(double bytes, double stretch, bool prefetch) const {
   if (bytes <= l2_bytes_) return 0;
-  constexpr double kStartBytes = 2048;  // that could have been read while a stretch starts
+  constexpr double kStartBytes = 2048;  // could have been read while a stretch starts
   return bytes / cache_bytes_per_second_ * (1 + kStartBytes / stretch) * (prefetch ? 1 : 1.25);
 }
 

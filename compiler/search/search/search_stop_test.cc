@@ -66,7 +66,7 @@ TEST(SearchStopTest, ARooflineThatPlansReachInStepsIsNear) {
   EXPECT_GE(taken, 2);
 }
 
-// Returns limits as if they were measured beside other work.
+// Returns limits as if they were measured while other work ran.
 Machine HalfOf(Machine machine) {
   for (double* limit : {&machine.read_bytes_per_second, &machine.cache_bytes_per_second,
                         &machine.near_bytes_per_second, &machine.f32_flops_per_second}) {
