@@ -112,7 +112,7 @@ class SqliteFile {
   void Close();
 
   FileState state() const { return state_; }
-  const std::string& reason() const { return reason_; }  // empty if kUsable
+  const std::string& reason() const { return reason_; }  // why it is not kUsable; else empty
   const std::string& path() const { return path_; }
   sqlite3* db() const { return db_; }  // null if nothing can be read
 
