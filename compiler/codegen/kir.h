@@ -1,6 +1,6 @@
 // The kernel IR: one kernel as structured loops over three-address statements on scalars and
 // explicit vectors. Lowering writes it, the printers turn it into C, CUDA C++ or MSL, and it prints
-// and parses as text (kir_text.h).
+// and parses as text (kir_text.cc).
 //
 //   kernel exp(s0) grid floordiv(s0 + 4095, 4096)
 //     b0: f32 global in; b1: f32 global out

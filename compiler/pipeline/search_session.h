@@ -1,8 +1,8 @@
 // A search (compiler/search) as messages: lowers what the search asks for, and answers what is
 // known already by itself.
 //
-//   SearchSession session = SearchSession::Create(request.start()).value();
-//   internal::SearchReply step = session.Next(request).value();   // kernels to time, a plan, or
+//   auto session = SearchSession::Create(request.start()).value();
+//   internal::SearchReply step = session->Next(request).value();   // kernels to time, a plan, or
 //   done
 //
 // Deterministic: with the same outcomes, another session asks the same. A lost session is therefore
