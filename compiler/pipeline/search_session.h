@@ -2,8 +2,8 @@
 // known already by itself.
 //
 //   auto session = SearchSession::Create(request.start()).value();
-//   internal::SearchReply step = session->Next(request).value();   // kernels to time, a plan, or
-//   done
+//   internal::SearchReply step = session->Next(request).value();
+//   // step has kernels to time, or a plan, or is done
 //
 // Deterministic: with the same outcomes, another session asks the same. A lost session is therefore
 // begun again with all outcomes so far in its first request. Used by one thread at a time.
