@@ -47,6 +47,7 @@ class Walk {
 };
 
 void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
+  // Visits a node once per coordinates; otherwise shared nodes would take exponential time.
   std::string key = absl::StrCat(id, inside_reduction_ ? "r" : "");
   for (const Expr& c : coordinates) absl::StrAppend(&key, ";", c.ToString());
   if (!seen_.insert(key).second) return;
@@ -247,7 +248,7 @@ struct Digit {
 };
 
 // Reads `t` as a digit: the factor beside its one atom $i (weight 1) or floordiv($i, weight).
-// nullopt if it has no such atom or is subtracted, as the term is that mod takes away.
+// nullopt if it has no such atom, or is negative, like the term that mod subtracts.
 std::optional<Digit> DigitOf(const Expr::Term& t, size_t axis) {
   if (t.coefficient <= 0) return std::nullopt;
   const Expr whole = Expr::Axis(static_cast<int>(axis));

@@ -123,6 +123,7 @@ ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap)
     for (size_t i = 0; i < shape.size(); ++i) r.extents[r.letters[side][i]] = shape[i];
   }
   auto in = [&](int side, char c) { return r.letters[side].find(c) != std::string::npos; };
+  // The operands that have a letter of the result decide its role; all other letters are summed.
   for (char c : r.result) {
     const bool row = in(r.row_operand, c), column = in(r.column_operand, c);
     (row && column ? r.batch : row ? r.rows : r.columns) += c;

@@ -157,6 +157,7 @@ double TaskCost::Contract(const ContractSchedule& s) const {
                  SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
   // Sums go through memory once per piece of the reduction, and once to the epilogue.
   slots += m * s.nv * 2 * std::ceil(k / kc);
+  // Packing takes slots per vector, most of all if its elements are not contiguous.
   if (s.columns == ColumnAccess::kPack) {
     const double vector = !e.contiguous ? 3 * lanes : e.windows ? 8 : 4;
     slots += blocks * k * s.nv * vector;
@@ -209,7 +210,7 @@ double TaskCost::Dots(const Extents& e, const ContractSchedule& s, double lanes)
 // Each stretch starts slowly, less so if it is prefetched.
 double TaskCost::Stream(double bytes, double stretch, bool prefetch) const {
   if (bytes <= l2_bytes_) return 0;
-  constexpr double kStartBytes = 2048;  // that could have been read while a stretch starts
+  constexpr double kStartBytes = 2048;  // could have been read while a stretch starts
   return bytes / cache_bytes_per_second_ * (1 + kStartBytes / stretch) * (prefetch ? 1 : 1.25);
 }
 

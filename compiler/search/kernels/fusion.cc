@@ -18,8 +18,7 @@ namespace athanor {
 
 namespace {
 
-// Reports whether a node is cheap enough to be computed in several kernels: no reduction, no random
-// numbers.
+// Reports whether a node is cheap enough for several kernels: no reduction, no random numbers.
 bool CanRepeat(const Node& node) {
   return OpInfo(node.op).op_class == OpClass::kElementwise || node.op == Op::kIndexMap ||
          node.op == Op::kGather;
@@ -88,8 +87,7 @@ class Grouping {
   bool ReadsWithDivision(NodeId n) const;
   FusionMemo::Reduction ReductionIn(NodeId root, NodeId n) const;
   std::optional<ContractSchedule> ScheduleOf(NodeId n) const;
-  // Keys of the memo. Between: the nodes from a root to a node. AppendViews: the views below a
-  // node.
+  // Keys of the memo: Between for the nodes from root to node, AppendViews for views below a node.
   std::string Between(NodeId root, NodeId n);
   void AppendViews(NodeId n, std::string* key) const;
   bool CanInlineReduction(NodeId n, NodeId root);
@@ -119,15 +117,13 @@ class Grouping {
   std::vector<std::set<NodeId>> groups_;  // roots whose kernels compute the node
   std::map<NodeId, Group> roots_;
   std::map<NodeId, ContractSchedule> contracts_;
-  // By node: `at_` is `turn_` if the node belongs to the key being built; then `place_` is its
-  // place in it.
+  // By node: `at_` is `turn_` if it belongs to the key being built; `place_` is its place in it.
   std::vector<int64_t> at_;
   std::vector<int> place_;
   int64_t turn_ = 0;
 };
 
-// Covers the nodes that CollectAccesses and RootCoordinates see: none behind memory, none before
-// `n`.
+// Covers the nodes that CollectAccesses and RootCoordinates see: none behind memory or before `n`.
 std::string Grouping::Between(NodeId root, NodeId n) {
   ++turn_;
   std::vector<NodeId> nodes, open = {root};
@@ -422,6 +418,7 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
 
 Genome Grouping::Choose() {
   FindUsers();
+  // From the outputs backwards: a node's users are decided before it.
   for (NodeId n = static_cast<NodeId>(graph_.nodes.size()); n-- > 0;) Visit(n);
   Genome genome;
   for (const auto& [root, group] : roots_) genome.kernels.push_back(ChoiceOf(root));
@@ -474,6 +471,7 @@ std::vector<bool> WeightsOf(const Graph& graph) {
 
 void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
   std::vector<KernelChoice> kernels;
+  // Kernels that read an operand in the same panels share the packed node.
   std::map<std::string, NodeId> packed;
   for (KernelChoice k : genome->kernels) {
     if (k.kind == KernelKind::kContract && k.contract.pack_ahead()) {

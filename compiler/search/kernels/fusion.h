@@ -71,8 +71,8 @@ struct FusionKnowledge {
 Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion = {},
                      std::optional<FusionKnowledge> known = std::nullopt);
 
-// Returns the nodes for which the search may choose otherwise than `genome`, each with that other
-// choice, as far as the rules allow it.
+// Returns the nodes for which the search may decide otherwise than `genome`, each with that other
+// decision; only those that the rules allow.
 std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome,
                                                  const FusionRules& rules = {});
 

@@ -90,6 +90,8 @@ class ProductFinder {
                                  const Side& columns) const {
     const Node& node = graph_.node(n);
     if (node.type.dtype != node_.type.dtype) return std::nullopt;
+    // In a matrix the offset is affine in row and column, and neither stride depends on the other
+    // index.
     const Expr offset = bounds_.Simplify(RowMajorOffset(node.type.shape, at));
     const std::optional<Expr::Affine> by_row = offset.AsAffine(rows.symbol);
     if (!by_row) return std::nullopt;

@@ -168,6 +168,8 @@ bool Repeats::Pay(NodeId n, absl::Span<const NodeId> users, const std::vector<bo
   again_[n] = again = std::min(kMost, std::max(again, most));
   window_[n] = window;
   const Node& node = graph_.node(n);
+  // Stores values that windows repeat if they take arithmetic or a lookup, and expensive functions
+  // of the position that many rows repeat.
   if (window && again > kMostOverlap && (IsArithmetic(node) || node.op == Op::kGather)) return true;
   return again >= kMostRepeats && place_cost_[n] >= kDear &&
          OpInfo(node.op).op_class == OpClass::kElementwise;

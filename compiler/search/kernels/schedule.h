@@ -98,7 +98,7 @@ struct KernelChoice {
   WalkSchedule walk;
 };
 
-// One way to compute a graph: kernels in execution order. Every node that is neither some kernel's
+// A way to compute a graph: kernels in execution order. Every node that is neither some kernel's
 // root nor a leaf with memory of its own is computed inside the kernels that need it.
 struct Genome {
   std::vector<KernelChoice> kernels;

@@ -198,7 +198,8 @@ void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v
   }
 }
 
-// Most rows that read an operand in place: with more, packing it once is cheap beside the products.
+// Most rows that read an operand in place: with more, packing it once is cheap compared with the
+// products.
 constexpr int64_t kMostRowsInPlace = 128;
 
 std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Target& target) {

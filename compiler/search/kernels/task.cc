@@ -141,6 +141,8 @@ Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root
     const Expr elements = n == root ? size : MinOf(size, read[n]);
     if (memory[n] || n == root) bytes += elements * DTypeBytes(node.type.dtype);
     if (memory[n] && n != root) continue;
+    // A view or Gather reads only as many elements as are read of it; other nodes read operands
+    // whole.
     const bool picks = node.op == Op::kIndexMap || node.op == Op::kGather;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const bool by_element = picks && i == 0;

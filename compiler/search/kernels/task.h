@@ -46,7 +46,7 @@ ScheduledGraph WithSchedule(const KernelTask& task, const KernelChoice& choice,
 // Returns the operations of the kernel that computes `root`: two for each multiply-add, one for
 // each element-wise result or summand.
 Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root);
-// Returns the bytes of the operands, as far as they are read, and of the result, each once.
+// Returns the bytes of the result and of the parts of the operands that are read, each once.
 Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root);
 
 }  // namespace athanor

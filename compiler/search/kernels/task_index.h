@@ -60,7 +60,7 @@ class TaskIndex {
   // by node: its LeafOf as an input, as a parameter; -1: not computed yet
   std::vector<int> leaves_[2];
   std::vector<bool> literal_;  // by node: it is a small literal, which travels with the task
-  std::vector<int> seen_;      // by node: its place in the current task, if `at_` is `turn_`
+  std::vector<int> seen_;  // by node: its place in the current task, if `at_` is `turn_`, the call
   std::vector<int64_t> at_;
   int64_t turn_ = 0;
 };

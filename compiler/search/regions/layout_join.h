@@ -24,7 +24,7 @@
 
 namespace athanor {
 
-// One way to run a region, with its inputs and outputs in these layouts. Layout 0 is "as it is";
+// A way to run a region, with its inputs and outputs in these layouts. Layout 0 is "as it is";
 // the caller defines the other numbers, the same for all tables.
 struct LayoutRow {
   std::vector<int> inputs, outputs;

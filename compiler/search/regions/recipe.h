@@ -34,7 +34,7 @@ namespace athanor {
 struct RegionName {
   std::string hash;     // of the canonical graph without magnitudes, 64 hex digits
   std::string dim_box;  // of the dims it uses: "d0=1..64"
-  std::string facts;    // what else rules may rely on, magnitudes of weights: "p0=20 p2=60"
+  std::string facts;    // other facts for rules, magnitudes of weights: "p0=20 p2=60"
 
   auto operator<=>(const RegionName&) const = default;
 };

@@ -110,6 +110,7 @@ void RegionCutter::FindCopied() {
   }
 }
 
+// Walks with a stack of its own, because graphs may be deeper than the call stack allows.
 void RegionCutter::FindOrder() {
   const size_t count = graph_.nodes.size();
   std::vector<int> depth(count, 0);
@@ -272,6 +273,8 @@ Regions RegionCutter::Make(const std::vector<int>& cuts) {
   std::map<std::string, int> by_key;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     Draft draft = MakeDraft(cuts[i], cuts[i + 1]);
+    // Most intervals repeat an earlier one: comparing fingerprints saves making and hashing a
+    // graph.
     const auto [same, fresh] = by_fingerprint.try_emplace(Fingerprint(draft), 0);
     if (fresh) {
       Region region{.graph = MakeGraph(draft), .nodes = cuts[i + 1] - cuts[i]};

@@ -59,6 +59,8 @@ class Cutter {
   std::set<int> cuts_;
 };
 
+// Adds 1 where a value or a use begins to cross cuts and subtracts 1 where it ends; the prefix sums
+// are the numbers that cross each cut.
 void Cutter::CountCrossings() {
   const int size = static_cast<int>(sequence_.symbols.size());
   std::vector<int> last(size, -1);
@@ -114,6 +116,8 @@ std::set<int> Cutter::FindPeriods(int begin, int end) const {
   return periods;
 }
 
+// Returns the runs of all candidate periods, largest savings first. A period shorter than min_nodes
+// is multiplied until it is long enough.
 std::vector<Run> Cutter::FindRuns(int begin, int end) const {
   std::vector<Run> runs;
   for (int period : FindPeriods(begin, end)) {
@@ -201,6 +205,8 @@ void Cutter::CutRun(const Run& run, int depth) {
   }
 }
 
+// Cuts where the fewest values cross, but not before half of what a region may hold, so that
+// regions do not get too small.
 void Cutter::CutPlain(int begin, int end) {
   const int max = std::max(1, options_.max_nodes);
   while (end - begin > max) {
@@ -213,6 +219,7 @@ void Cutter::CutPlain(int begin, int end) {
   }
 }
 
+// Cuts the runs that save most first, then the stretches between them.
 void Cutter::Segment(int begin, int end, int depth) {
   std::map<int, int> taken;  // begin to end
   if (depth < kMaxDepth) {

@@ -110,6 +110,7 @@ absl::Status RegionForms::SolveRegions(Regions* regions) {
   return absl::OkStatus();
 }
 
+// Returns the pairs of adjacent regions that fit into one region, the most expensive first.
 std::vector<std::pair<int, int>> RegionForms::PairsInRow() const {
   std::map<std::pair<int, int>, int> counts;
   const std::vector<RegionInstance>& all = regions_.instances;

@@ -65,7 +65,7 @@ struct RegionFormsOptions {
   int max_forms = 512;
   size_t max_form_nodes = 500'000;
   JoinOptions join;
-  std::vector<RegionRecipe> recipes = {};  // those of one region in the order to be tried
+  std::vector<RegionRecipe> recipes = {};  // recipes of one region are tried in this order
 };
 
 class RegionForms : public FormSpace {

@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<RegionJoins>> RegionJoins::Create(const Graph& gr
 void RegionJoins::FindValues(const Graph& graph, const Sources& sources) {
   absl::flat_hash_set<NodeId> fixed, used;
   for (const Output& o : graph.outputs) fixed.insert(o.node);
+  // A value keeps its layout if a region that may have no variants makes or uses it.
   const absl::flat_hash_set<int> may(sources.regions.begin(), sources.regions.end());
   for (const RegionInstance& instance : regions_.instances) {
     fixed.insert(instance.parameters.begin(), instance.parameters.end());

@@ -300,6 +300,7 @@ Graph LayoutTerms::WithEnds() const {
   return graph;
 }
 
+// Declares the view of each stored leaf equal to the input, so that the rules may read either.
 absl::Status LayoutTerms::UniteLeaves(TermGraph* terms) const {
   Graph leaves;
   leaves.name = region_.name;
@@ -341,6 +342,7 @@ absl::StatusOr<std::unique_ptr<LayoutTerms>> LayoutTerms::Create(const Graph& re
   return made;
 }
 
+// Makes leaves in other layouts infinitely expensive, so that no choice reads them.
 std::unique_ptr<RegionTerms> LayoutTerms::Under(const LayoutTuple& tuple) const {
   std::set<std::string> there;
   std::vector<size_t> outputs;

@@ -55,7 +55,7 @@ struct PortLayouts {
   bool operator==(const PortLayouts&) const = default;
 };
 
-// One layout for each port.
+// A layout for each port.
 struct LayoutTuple {
   std::vector<BoundaryLayout> inputs, outputs;
   bool operator==(const LayoutTuple&) const = default;

@@ -46,6 +46,7 @@ std::vector<RecipeForm> RegionForms::FromRecipes() {
     most = std::max(most, of[r].size());
   }
   std::vector<RecipeForm> made;
+  // Each form takes every region's recipe of this rank, or the region's last one.
   for (size_t rank = 0; rank < most; ++rank) {
     FormGenome genome = forms_[0].genome;
     std::vector<const Recipe*> used(solved_.size(), nullptr);

@@ -132,6 +132,7 @@ Choice RegionTerms::Completed(const Choice& from) const {
   return choice;
 }
 
+// A change gains the difference of the two nodes, less the trees of operands not needed so far.
 std::vector<RegionTerms::Change> RegionTerms::Changes(const Choice& from) const {
   const egraph::EGraph& graph = terms();
   std::vector<bool> needed(graph.class_bound());
@@ -216,6 +217,7 @@ Choice RegionTerms::Random(uint64_t seed) const {
   const egraph::EGraph& graph = terms();
   std::mt19937_64 random(seed);
   Choice choice = Completed(random() % 2 ? original_ : cheapest_);
+  // Changes all classes, or as few as one in sixteen.
   const uint64_t one_in = uint64_t{1} << random() % 5;
   for (const ClassId id : graph.Classes()) {
     if (random() % one_in) continue;

@@ -1,4 +1,4 @@
-// One region in an e-graph: the ways to compute it that the rules found, and choices among them.
+// A region in an e-graph: the ways to compute it that the rules found, and choices among them.
 //
 //   std::unique_ptr<RegionTerms> terms = *RegionTerms::Create(region, rules, options, costs);
 //   for (const egraph::Choice& c : terms->Mutations(terms->Original(), 20)) {

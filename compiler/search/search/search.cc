@@ -203,7 +203,7 @@ Search::Step Search::NextFinalist() {
   if (!baseline_known_) {
     SettleBaseline();
     for (int i = 0; i < kMostDescents; ++i) {
-      // Nothing is measured yet: the most promising work comes first.
+      // Without measurements the most promising work comes first.
       std::optional<Move> move;
       for (Work work : Turns()) {
         if (work != Work::kSchedules && !move) move = NextMove(work);

@@ -67,8 +67,7 @@ class Search {
 
   // Returns what to do next. REQUIRES: everything asked for before has been told.
   Step Next();
-  // Says that the time is up: Next() proposes the best plan if it promises a gain, and then is
-  // done.
+  // Says that the time is up: Next() proposes the best plan if it gains, and then is done.
   void Finish() { finishing_ = true; }
 
   const KernelTask& task(int id) const { return tasks_[id].task(); }
@@ -81,15 +80,12 @@ class Search {
   // best plan is the one with the least weighted sum.
   const Seconds& size_weights() const { return context_.weights; }
 
-  // Records a kernel's outcome. An error means that it cannot be lowered, compiled, checked or
-  // measured; the text says why.
+  // Records a kernel's outcome. An error: it cannot be lowered, compiled, checked or measured.
   void TellKernel(int id, const absl::StatusOr<Seconds>& outcome);
   // Records a plan's outcome. `taken`: it serves now, and later plans have to beat it. `ratio`: its
-  // time, measured whole, as a share of that of the plan that served before; nullopt if it was not
-  // measured.
+  // measured time as a share of that of the plan that served before; nullopt: not measured.
   void TellPlan(int id, bool taken, std::optional<double> ratio = std::nullopt);
-  // Tells that the machine reaches more than was known; a search that is done may go on. REQUIRES:
-  // as Next().
+  // Says that the machine reaches more; a search that is done may go on. REQUIRES: as Next().
   void RaiseLimits(const Machine& machine);
 
   SearchReport Report();
@@ -141,11 +137,9 @@ class Search {
   // kFast the prediction.
   double TimeOf(Tuning& t) const;
   double TimeOf(const Calls& calls);
-  // As TimeOf, but for a task that is not measured: the prediction, corrected by the bias of its
-  // kind.
+  // As TimeOf, but a task that is not measured has its prediction, corrected by its kind's bias.
   double ExpectedOf(const Calls& calls);
-  // Reports whether every kernel was measured, or serves in the baseline already and cannot be
-  // measured.
+  // Reports whether every kernel was measured, or serves in the baseline and cannot be measured.
   bool Known(const State& state) const;
   bool fast() const { return options_.mode == SearchMode::kFast; }
   bool exhaust() const { return options_.mode == SearchMode::kExhaust; }
@@ -161,16 +155,13 @@ class Search {
   std::optional<size_t> Inherited(int task);
 
   // search_recipes.cc: use of recipes.
-  //
   // Asks for the schedules that recipes suggest. Returns false if there are none.
   bool AskForSuggested(int task, Step* step);
   size_t LikedBest(int task, Schedules which);
-  // Returns the rule of thumb's fusion, but with memory as `form` has it where the search may
-  // choose.
+  // Returns the rule of thumb's fusion, with memory as `form` has it where there is a choice.
   Fusion FusionOf(const RecipeForm& form);
   std::optional<State> NextFromRecipes();
-  // Asks for the schedules suggested for the best genome; then tries the recipes' genomes one after
-  // another.
+  // Asks for the schedules suggested for the best genome; then tries the recipes' genomes.
   std::optional<Step> TryRecipes();
 
   // search_moves.cc: choice of genomes.
@@ -230,10 +221,9 @@ class Search {
   State baseline_, best_;
   bool baseline_known_ = false;
   const RecipeSchedules suggested_;
-  // still to be tried; nullopt: not asked for yet
-  std::optional<std::deque<RecipeForm>> recipe_forms_;
-  bool recipes_left_ = true;        // some are still to be tried
-  std::set<size_t> recipes_tried_;  // by index in options_.recipes
+  std::optional<std::deque<RecipeForm>> recipe_forms_;  // left; nullopt: not asked for yet
+  bool recipes_left_ = true;                            // some are still to be tried
+  std::set<size_t> recipes_tried_;                      // by index in options_.recipes
   std::optional<State> trying_;
   std::vector<State> aside_;  // tried and not taken, or replaced by a better one
   // Calls that a change replaces and adds, by its key. The same change is ranked many times.
@@ -242,11 +232,10 @@ class Search {
   Work working_ = Work::kSchedules;              // work that kernels are asked for now
   std::array<double, kWorks> spent_{};           // by Work: kernels asked for lately
   std::set<std::string> moved_;                  // keys of moves made
-  double served_ = 1;  // predicted share at which a plan would be as fast as the serving one
-  // time of the serving plan, measured whole, as a share of the baseline's
-  double serving_share_ = 1;
-  double unheld_ = 1;  // time of the last plan over the sum of its kernels, at least 1
-  int taken_ = -1;     // plan that was taken last; -1: none
+  double served_ = 1;         // predicted share at which a plan would be as fast as the serving one
+  double serving_share_ = 1;  // measured time of what serves, as a share of the baseline's
+  double unheld_ = 1;         // time of the last plan over the sum of its kernels, at least 1
+  int taken_ = -1;            // plan that was taken last; -1: none
   int kernels_since_plan_ = 0, trying_steps_ = 0;
   int genomes_tried_ = 0, genomes_taken_ = 0, forms_tried_ = 0, forms_taken_ = 0;
   int64_t failed_ = 0;

@@ -114,6 +114,7 @@ void Search::AddFlips(const State& from) {
     auto& [less, more] = change->second;
     if (is_new) {
       more = CallsOf(graph, index, fusion);
+      // Reduces both sides to the calls that the flip changes.
       for (const auto& [task, calls] : from.calls) {
         const int left = more.contains(task) ? more[task] - calls : -calls;
         if (left >= 0) more.erase(task);
@@ -150,6 +151,7 @@ void Search::AddMove(Work work, std::string key, int form, Fusion fusion, double
   constexpr double kLikely = 0.25;  // probability that a move holds its promise
   double kernels = 0;               // to be measured until it is decided
   for (const auto& [task, calls] : more) {
+    // AskForState asks for two schedules of a new task.
     if (!fast() && tasks_[task].measured() == 0) kernels += 2;
   }
   if (kernels > 0) kernels += options_.batch;
@@ -158,6 +160,7 @@ void Search::AddMove(Work work, std::string key, int form, Fusion fusion, double
       {std::move(key), form, std::move(fusion), gain, promise});
 }
 
+// Corrects later predictions by what measurements took, for each kind of kernel.
 void Search::SettleBias() {
   std::array<double, kKinds> measured{}, predicted{};
   for (Tuning& t : tasks_) {
@@ -195,6 +198,7 @@ bool Search::Take(State state) {
   return better;
 }
 
+// A state put aside may be the best by now, because its tasks got faster since.
 bool Search::Reconsider() {
   size_t chosen = aside_.size();
   double least = TimeOf(best_.calls) - kLeastMove;
