@@ -81,7 +81,7 @@ bool Rounds(const Graph& graph, const Node& node) {
   }
 }
 
-// Adds up all steps of a loop.
+// Of all steps one after another.
 absl::StatusOr<double> ScanSquares(const Node& node, const Expr::Env& dims) {
   const ScanView scan = ViewScan(node);
   absl::StatusOr<std::vector<double>> step = RoundingNoise(BodyAt(scan, dims), {});
