@@ -1,4 +1,4 @@
-// One compile job: its state as clients see it, and its watchers.
+// A compile job: its state as clients see it, and its watchers.
 //
 //   job->Update([](v1::CompileJob& state) { state.set_phase(v1::CompileJob::CHECKING); });
 //   uint64_t id = job->Watch([=] { /* something changed: read job->state() when convenient */ });

@@ -37,8 +37,8 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   slot->SetJob(job->id(), /*compiling=*/true);
   job->Update([](v1::CompileJob& state) { state.clear_waits_for(); });
   Stopwatch watch;
-  // Nothing is built from a damaged graph or weights; checking many bytes takes time, so it can be
-  // stopped.
+  // Damaged graphs and weights must not be built from. Checking many bytes takes time, so the check
+  // can be stopped.
   const absl::Status whole =
       registry_->Verify(version, [&] { return job->stop_requested().has_value(); });
   if (!whole.ok()) {

@@ -1,4 +1,4 @@
-// One version of a model: its definition (immutable) and its progress (state, plans).
+// A version of a model: its definition (immutable) and its progress (state, plans).
 //
 //   std::shared_ptr<const ServedPlan> plan = version->plan();     // null: nothing serves yet
 //   uint64_t id = version->serving().WhenReady([](absl::Status s) { ... });

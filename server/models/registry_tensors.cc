@@ -281,8 +281,8 @@ absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors, Versi
       blobs.push_back(tensor.blob);
     }
   }
-  // One upload at a time: so a directory made by another upload is durable before this one relies
-  // on it.
+  // Handles one upload at a time, so that a directory made by another upload is durable before this
+  // one relies on it.
   MutexLock change(change_mu_);
   if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
   if (absl::Status s = tensors_->PublishBlobs(blobs); !s.ok()) return s;

@@ -1,4 +1,4 @@
-// One upload, message by message: a header, the tensors' chunks in order, a commit. Nothing is kept
+// An upload, message by message: a header, the tensors' chunks in order, a commit. Nothing is kept
 // unless the commit was reached and every check passed.
 //
 //   Upload upload(&registry, &ledger, options);
