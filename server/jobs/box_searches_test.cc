@@ -236,7 +236,7 @@ TEST_F(BoxSearchesTest, PinnedOrDeletedMeanwhileNothingIsSearchedForAnyMore) {
   EXPECT_THAT(control_->events(), Not(Contains("taken found-2")));
 }
 
-// The full range's plan serves its sizes, and is faster than a plan without optimization.
+// The full range's plan serves its sizes, and is faster than a plain plan.
 TEST_F(BoxSearchesTest, ABoxWhoseKernelIsWrongIsNotMadePlain) {
   const auto alone = Store(UploadMessages("alone", ReluModel()));
   EXPECT_EQ(AwaitEnd(*StartWith(alone, "0")).phase(), Job::DONE);

@@ -189,7 +189,7 @@ absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, Bu
 
 using MadePlan = absl::StatusOr<std::shared_ptr<PlanSearch::Found>>;
 
-// Calls `make(plain)`; if that goes wrong, once more without optimization.
+// Calls `make(plain)`; if that goes wrong, once more for a plain plan.
 MadePlan MakeOrMakePlain(CompileJob& job, absl::FunctionRef<MadePlan(bool plain)> make) {
   PlanWay way;
   MadePlan made = make(way.plain());
@@ -320,7 +320,7 @@ absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, Compile
     std::vector<BucketPlan> plans = FindWhole(tools, job, graph);
     if (!plans.empty()) return plans;
   }
-  // Does not fall back to lowering without optimization: the full range's plan serves these sizes,
+  // Does not fall back to a plain plan: the full range's plan serves these sizes,
   // and is faster.
   absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph, /*plain=*/false);
   if (!plan.ok()) return plan.status();

@@ -92,8 +92,8 @@ class Checker {
   // What integers are drawn from: the most general that leaves computed indices in range so far.
   IndexChoice choice_ = IndexChoice::kAny;
   std::vector<Case> cases_;
-  // By case, written in the isolated process: the kernel found an index out of range, rightly or
-  // not.
+  // By case, written in the isolated process: the kernel found an index out of range, and not all
+  // indices of the case were examined.
   std::optional<SharedMemory> refused_;
   std::optional<SharedMemory> window_;  // for large prepared weights; empty: in memory
 };
