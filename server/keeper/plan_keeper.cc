@@ -229,7 +229,7 @@ std::vector<PlanKeeper::Choice> PlanKeeper::FindAll(PlanKey key, const SearchPol
   for (const PlanRow& row : rows) {
     const bool is_baseline = row.stored.plan().kind() == kBaseline;
     if (is_baseline ? baseline : choices.size() >= most) continue;
-    // Times of other machines' conditions say nothing beside those of these.
+    // Times measured under other conditions cannot be compared with these.
     if (!is_baseline && row.conditions_equal != rows.front().conditions_equal) continue;
     Kept kept = Revived(row.stored);
     if (!kept.missing.empty()) continue;
@@ -257,7 +257,7 @@ void PlanKeeper::PutBaseline(const PlanKey& key, const PlanSearch::Found& made) 
   TakeBack(exact, made.plan.plan_id());
   const std::optional<PlanRow> before = cache_->FindPlan(exact);
   const bool first = !before.has_value() || !before->conditions_equal;
-  // Again, it would be without what its steps cost.
+  // Writing it again would drop the costs of its steps.
   const std::optional<PlanRow> same = cache_->FindPlanById(exact, made.plan.plan_id());
   if (same.has_value() && same->conditions_equal) return;
   PlanRow row;

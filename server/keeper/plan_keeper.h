@@ -53,43 +53,44 @@ class PlanKeeper {
 
   struct Kept {
     std::shared_ptr<PlanSearch::Found> made;
-    // Kernels whose objects the cache does not have, which are empty, or that were compiled anew
-    // since the plan was verified.
+    // Kernels whose objects are missing from the cache, are empty, or were compiled anew since the
+    // plan was verified.
     std::vector<int> missing;
     std::vector<v1::PlanCost> costs;
   };
-  // NOT_FOUND says what there is instead, and in which column of the key it differs.
+  // Returns NOT_FOUND with what the cache has instead, and which column of the key differs.
   absl::StatusOr<Kept> Find(const ModelVersion& version, const PlanKey& key,
                             const std::string& plan_id) const;
-  // The best plan that `policy` allows: no approximate one, none of disabled rules, and without a
-  // search the baseline. `baseline` is set if that is another plan.
+  // The best plan that `policy` allows: not an approximate one or one of a disabled rule unless
+  // allowed, and only the baseline if the policy has no search. `baseline` is set if it is a
+  // different plan.
   struct Best {
     Kept plan;
     std::optional<Kept> baseline;
   };
   absl::StatusOr<Best> FindBest(PlanKey key, const SearchPolicy& policy) const;
-  // The id of the plan that FindBest would give, if the cache has all its kernels, else empty;
-  // neither bodies nor objects are read.
+  // Returns the id of the plan that FindBest would return if the cache has all its kernels,
+  // otherwise an empty string. Reads neither bodies nor objects.
   std::string BestId(PlanKey key, const SearchPolicy& policy) const;
 
-  // Plans that `policy` allows and whose kernels are all there, the best `most` of them and the
-  // baseline, with what their time is of the baseline's.
+  // Returns plans that `policy` allows and whose kernels are all present: the best `most` of them
+  // and the baseline, each with its time relative to the baseline's.
   struct Choice {
     std::shared_ptr<PlanSearch::Found> made;
     double share_of_baseline = 1;
   };
   std::vector<Choice> FindAll(PlanKey key, const SearchPolicy& policy, size_t most) const;
 
-  // Of a baseline, whose kernels were checked; `key` as of any plan of its graph.
+  // Stores a baseline whose kernels were checked; `key` is that of any plan of its graph.
   void PutBaseline(const PlanKey& key, const PlanSearch::Found& made);
-  // A plan that Find gave was verified with the objects that it has now.
+  // Stores that a plan returned by Find was verified with its present objects.
   absl::Status PutVerified(const ModelVersion& version, const PlanKey& key, const Kept& kept,
                            bool pinned);
   // Records that a plan returned by Find or FindBest was verified and is wrong. Neither returns it
   // again, not even after a restart, unless it is put once more.
   void Quarantine(const ModelVersion& version, const PlanKey& key, const std::string& plan_id,
                   const absl::Status& verdict);
-  // Of a plan that was verified whole and takes `ratio` times as long as plan `from`.
+  // Stores a plan that was verified as a whole and takes `ratio` times as long as plan `from`.
   void PutFound(const PlanKey& key, const PlanSearch::Found& made, const std::string& from,
                 double ratio);
   // Stores the costs of the steps of a stored plan.
@@ -100,8 +101,8 @@ class PlanKeeper {
   // Stores the state of a search. Once this returns, a restarted server knows it.
   void PutSearch(const PlanKey& key, const SearchPolicy& policy, const SearchState& state);
 
-  // From when it returns OK, Find has the plan for this version also without a cache; kernels may
-  // be missing.
+  // Pins a plan. Once this returns OK, Find returns the plan for this version even without a cache;
+  // kernels may then be missing.
   absl::Status Pin(const ModelVersion& version, const PlanKey& key, const PlanSearch::Found& made,
                    const std::vector<v1::PlanCost>& costs);
   void Unpin(const ModelVersion& version, const std::string& plan_id) {

@@ -43,7 +43,7 @@ TEST_F(RestoreTest, WhatServedServesAgainAndNothingIsCompiled) {
   EXPECT_EQ(job.kernels_from_cache(), 1);
   EXPECT_EQ(version->kept().first()->plan.kind(), "baseline");
   EXPECT_EQ(version->kept().Describe("found-2")->costs.size(), 1u);
-  // And once more: what was restored is as good as what was made.
+  // A second restart works as well on the restored plans.
   Restart();
   EXPECT_EQ(ServedBy(*Find("m")), "found-2");
   EXPECT_THAT(Events(), IsEmpty());
@@ -211,7 +211,7 @@ TEST_F(RestoreTest, AnotherMachineMakesItsOwnPlanAndSaysWhy) {
   ASSERT_TRUE(Await(*version).ok());
   EXPECT_EQ(version->plan()->info.kind(), "baseline");
   EXPECT_THAT(Events(), Contains("lower " + ServedBy(*version)));
-  Restart();  // of it, too, it is known that its search has ended
+  Restart();  // the state of this search is stored too
   EXPECT_EQ(Find("m")->plan()->info.kind(), "baseline");
 }
 
@@ -239,7 +239,7 @@ TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
   Create();
   ASSERT_TRUE(Await(*Find("m")).ok());
   ASSERT_EQ(Find("m")->plan()->info.kind(), "baseline");
-  // What serves was written with the version's rows.
+  // The ids of the serving plans were written with the version's rows.
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
   Create();

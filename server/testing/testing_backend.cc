@@ -74,7 +74,7 @@ void SetDims(const Graph& graph, v1::Plan* plan) {
 
 class ScriptedSearch final : public PlanSearch {
  public:
-  // `interrupted` is the backend's.
+  // `interrupted` belongs to the backend.
   ScriptedSearch(const Graph& graph, Found from, TestSearch script,
                  std::shared_ptr<TestControl> control, const bool* interrupted)
       : graph_(graph),

@@ -125,14 +125,15 @@ absl::Status Put(absl::StatusOr<T> value, T* reply) {
   return absl::OkStatus();
 }
 
-// What compiling and searching left free in the heap, before others want memory: plans that run,
-// and copies of the pages that a forked process writes.
+// Returns heap memory left free by compiling and searching to the system, since running plans, and
+// copies of pages that a forked process writes, need memory.
 void TrimHeap() {
   constexpr size_t kWorthIt = size_t{32} << 20;
   if (mallinfo2().fordblks > kWorthIt) malloc_trim(0);
 }
 
-// That run at once for a request. Kernels are checked with two, but not for their speed.
+// Number of threads that run at once for a request. Kernels are checked with two, but not for their
+// speed.
 int ThreadsOf(const internal::TunerRequest& request) {
   switch (request.kind_case()) {
     case internal::TunerRequest::kMeasure:
@@ -146,13 +147,13 @@ int ThreadsOf(const internal::TunerRequest& request) {
   }
 }
 
-// What lasts from one request to the next.
+// State that lasts from one request to the next.
 class Child {
  public:
   Child(const Flags& flags, TrafficReader traffic, Scratch scratch)
       : flags_(flags), traffic_(std::move(traffic)), scratch_(std::move(scratch)) {}
 
-  // Of a request in the background, or of one that somebody waits for.
+  // Serves one request, in the background or while somebody waits for it.
   absl::Status Serve(const internal::TunerRequest& request, internal::TunerReply* reply);
 
  private:
@@ -164,7 +165,7 @@ class Child {
   const TrafficReader traffic_;
   Scratch scratch_;
   YieldingWork yielding_{&traffic_, flags_.search_cpus};
-  // The last asked for is the last.
+  // The most recently used search is last.
   std::vector<std::pair<uint64_t, std::unique_ptr<SearchSession>>> searches_;
 };
 
@@ -223,7 +224,7 @@ absl::Status Child::Serve(const internal::TunerRequest& request, internal::Tuner
 }
 
 absl::Status Child::Answer(const internal::TunerRequest& request, internal::TunerReply* reply) {
-  // The parent's clock ends whatever takes too long; Clang has a limit of its own besides.
+  // Removes the limit: the parent ends requests that take too long, and Clang has its own limit.
   LimitCpuFromNow(int64_t{1} << 30);
   const int patience = request.background() ? kBackgroundPatience : 1;
   const IsolationLimits kernels{.timeout = std::chrono::milliseconds(flags_.kernel_ms) * patience,

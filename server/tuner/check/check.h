@@ -22,8 +22,9 @@
 
 namespace athanor {
 
-// DATA_LOSS names output, element, values and sizes of the first difference. INVALID_ARGUMENT: the
-// request does not fit together. Besides these, the runtime's errors and RunIsolated's.
+// Returns DATA_LOSS naming output, element, values and sizes of the first difference,
+// INVALID_ARGUMENT if the request is inconsistent, and otherwise the runtime's errors and
+// RunIsolated's.
 absl::StatusOr<internal::CheckReply> CheckKernels(const internal::CheckRequest& request,
                                                   const IsolationLimits& limits);
 

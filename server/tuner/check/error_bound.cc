@@ -17,7 +17,7 @@ namespace {
 // Roundings of a sum in addition to one per term.
 constexpr int64_t kExtraRoundings = 8;
 
-// Of f32, in which f16 and bf16 accumulate; of f64 more than its own.
+// Of f32, in which f16 and bf16 accumulate; larger than f64's own.
 constexpr double kSmallestNormalF32 = 0x1p-126;
 
 double Value(const Tensor& tensor, int64_t i) {
@@ -33,7 +33,7 @@ double Distance(double a, double b) {
   return std::isnan(d) ? kUnknown : d;
 }
 
-// x * y where nothing of anything is nothing, also of infinity.
+// Returns x * y, but 0 times anything is 0, even times infinity.
 double Times(double x, double y) { return x == 0 || y == 0 ? 0 : x * y; }
 
 double Known(double e) { return std::isnan(e) ? kUnknown : e; }
@@ -151,8 +151,8 @@ double NodeBound::Exact(std::vector<double> operands) {
   return Value(result, 0);
 }
 
-// Also of Cosh: it changes most towards one of the ends. Outside a function's domain the distance
-// is unknown.
+// Works for Cosh too, which changes most towards one of the ends. Outside a function's domain the
+// distance is unknown.
 double NodeBound::Monotone(int64_t i) {
   const double x = a(0, i), e = ea(0, i);
   if (e == kUnknown) return kUnknown;
@@ -194,7 +194,7 @@ double NodeBound::Modulo(int64_t i) {
   return ex + std::fabs(q) * ey;
 }
 
-// What the operands' errors become; the rounding of this op is added by the caller.
+// Returns the error propagated from the operands; the caller adds this op's rounding.
 double NodeBound::Element(int64_t i) {
   const double v = Value(v_, i);
   switch (node_.op) {
@@ -243,7 +243,7 @@ bool ChoosesOnly(Op op) {
     case Op::kFloor:
     case Op::kRound:
     case Op::kBitcast:
-    case Op::kCast:  // correctly rounded, so its operand's range tells all
+    case Op::kCast:  // correctly rounded, so its operand's range is enough
       return true;
     default:
       return false;
@@ -434,7 +434,7 @@ absl::StatusOr<Errors> NodeBound::Compute() {
       status = Scattered();
       break;
     case Op::kSort:
-      // What is off by anything may stand elsewhere, and so what it is compared with.
+      // An inexact element may be sorted elsewhere, and so may all elements it is compared with.
       if (AnyError(*err_[0])) e_.assign(e_.size(), kUnknown);
       break;
     case Op::kScan:

@@ -81,7 +81,7 @@ bool Rounds(const Graph& graph, const Node& node) {
   }
 }
 
-// Of all steps one after another.
+// Adds up all steps of a loop.
 absl::StatusOr<double> ScanSquares(const Node& node, const Expr::Env& dims) {
   const ScanView scan = ViewScan(node);
   absl::StatusOr<std::vector<double>> step = RoundingNoise(BodyAt(scan, dims), {});

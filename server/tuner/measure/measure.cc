@@ -51,17 +51,17 @@ struct Subject {
   std::shared_ptr<const Executable> model;
   std::unique_ptr<Executable::Context> context;
   std::optional<CallMemory> memory;
-  int next = 0;       // layer
-  int64_t calls = 1;  // of one sample
+  int next = 0;       // next layer to call
+  int64_t calls = 1;  // calls per sample
   bool given_up = false;
   std::vector<double> samples;
 };
 
-// A tensor too large to hold is too large to time: caches and pages would not be those of a server.
+// A tensor too large to hold is not timed: caches and pages would differ from a server's.
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
-// A weight of so many bytes that is only prepared costs a few MB (repeated_bytes.h).
+// A weight of at least this many bytes that is only prepared takes a few MB (repeated_bytes.h).
 constexpr int64_t kLeastRepeated = int64_t{16} << 20;
-// Weights with more distinct bytes are walked through in fewer (walked_memory.h).
+// Weights with more distinct bytes are mapped over less memory (walked_memory.h).
 constexpr int64_t kMostHeld = 2 * static_cast<int64_t>(WalkedMemory::kBytes);
 
 int64_t BytesOf(const DrawnInput& input) {
@@ -72,7 +72,7 @@ int64_t BytesOf(const DrawnInput& input) {
   return bytes;
 }
 
-// The whole tensor: what was drawn, again and again.
+// Returns the whole tensor, repeating the drawn elements.
 absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
   const int64_t bytes = BytesOf(input);
   if (bytes > kMaxBytes) {
@@ -104,13 +104,13 @@ class Measurement {
   absl::Status Validate();
   absl::Status DrawSize(int size);
   absl::Status HoldWhole(const DrawnInput& input, absl::string_view* view);
-  // A parameter; `read`: by runs, where it lies.
+  // Holds a parameter; `read`: steps of a run read it in place.
   absl::Status Hold(const DrawnInput& input, bool read, absl::string_view* view);
-  // Memory for weights that are too many to be held, if they can be walked through.
+  // Creates walked memory for weights that are too large to be held, if their dtype permits it.
   absl::Status ChooseWalked(absl::Span<const DrawnInput> parameters);
-  // Whether a run of any of the plans reads it where it lies.
+  // Reports whether a run of any of the plans reads the parameter in place.
   bool RunsRead(const std::string& parameter) const;
-  // In the isolated process.
+  // Run in the isolated process.
   absl::Status RunAll(Result* results);
   absl::Status RunSize(std::vector<Subject>& subjects, int size, Result* results);
   absl::StatusOr<Subject> Load(Device* device, PreparedPool* pool,
@@ -118,7 +118,7 @@ class Measurement {
   absl::Status Bind(int size, absl::Span<const int64_t> dims, Subject* s);
   absl::Status Call(Subject& s, absl::Span<const int64_t> dims, int64_t calls);
   absl::Status Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds);
-  // The median time of each step of a run.
+  // Measures the median time of each step of a run.
   absl::Status TimeSteps(Subject& s, absl::Span<const int64_t> dims, double* seconds);
   static Result Summary(std::vector<double> samples);
 
@@ -131,14 +131,15 @@ class Measurement {
   Graph graph_;
   std::vector<std::string> input_names_;  // inputs, then parameters
   size_t parameters_ = 0;
-  std::vector<int> turns_;  // of parameters
+  std::vector<int> turns_;  // by parameter (WeightTurns)
   std::deque<std::string> whole_;
   std::deque<RepeatedBytes> repeated_;
-  std::unique_ptr<WalkedMemory> walked_;  // null: none is needed
-  std::optional<DType> walked_dtype_;     // of parameters that may lie there
+  std::unique_ptr<WalkedMemory> walked_;  // null: not needed
+  std::optional<DType> walked_dtype_;     // dtype of parameters that may lie in walked_
   // By size, in the order of the names; parameters are the same at every size and held once.
   std::vector<std::vector<absl::string_view>> inputs_;
-  // Shared with the isolated process: of all plans' steps at the first size, then at the next.
+  // Shared with the isolated process: times of all plans' steps at the first size, then at the
+  // next.
   double* step_seconds_ = nullptr;
   // By plan: index of its first step; the number of steps at the end.
   std::vector<int64_t> first_step_ = {0};
@@ -235,7 +236,7 @@ absl::Status Measurement::DrawSize(int size) {
   for (int d = 0; d < plan.dims_size(); ++d) {
     env[plan.dims(d).name()] = request_.sizes(size).values(d);
   }
-  // Indices computed from small inputs are in range if from any.
+  // Indices computed from small inputs are the most likely to be in range.
   absl::StatusOr<std::vector<DrawnInput>> drawn =
       DrawInputs(graph_, env, request_.seed() + static_cast<uint64_t>(size), IndexChoice::kSmall);
   if (!drawn.ok()) return drawn.status();
@@ -409,7 +410,7 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
   double longest = 0;
   for (Subject& s : subjects) {
     if (absl::Status status = Bind(size, dims, &s); !status.ok()) return status;
-    // Once for what only a first call touches, then for the time.
+    // The first time for the costs of a first call, the second to estimate the time.
     double seconds = 0;
     for (int warm = 0; warm < 2; ++warm) {
       if (absl::Status status = Sample(s, dims, &seconds); !status.ok()) return status;
@@ -426,7 +427,7 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
     longest = std::max(longest, seconds * static_cast<double>(s.calls));
   }
   const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
-  // At most half of what is left for each: samples are discarded, too.
+  // Plans to use at most half of the time left for each, since samples may be discarded.
   const auto parts = static_cast<double>(subjects.size()) * (request_.sizes_size() - size);
   const double left = std::chrono::duration<double>(end_ - view_->Now()).count() / parts / 2;
   int rounds =

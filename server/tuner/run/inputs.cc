@@ -315,7 +315,7 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
     // Each tensor has its own generator, so that one more input changes no other.
     Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), options);
     const bool parameter = graph.node(id).op == Op::kParameter;
-    // What an input's value says is all that it takes.
+    // The declared value of an input is its only value.
     const Tensor* value = ValueOf(graph.node(id));
     Tensor drawn = value == nullptr ? filler.Draw(roles[id], type.dtype, elements, parameter)
                                     : Tensor{type.dtype, {elements}, value->bytes};
