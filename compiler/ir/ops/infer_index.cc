@@ -15,7 +15,8 @@ absl::Status CheckFill(const Attrs& attrs, DType dtype) {
   return CheckSameDType("operand 0", dtype, "fill", fill.dtype);
 }
 
-// Every coordinate inside the operand, for every size of the dims and every output element.
+// Checks that every coordinate is inside the operand, for every size of the dims and every output
+// element.
 absl::Status CheckInside(const IndexMap& map, const Shape& operand, const Bounds& dims) {
   Bounds bounds = dims;
   for (size_t i = 0; i < map.shape.size(); ++i) {

@@ -1,4 +1,5 @@
-// Composite ops, each as its definition reads; no decomposition into other ops' rounded results.
+// Composite ops, each written as its definition; none is decomposed into other ops' rounded
+// results.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,14 +26,14 @@ absl::Status Map(absl::Span<const Tensor* const> inputs, Tensor* result, Functio
   return absl::OkStatus();
 }
 
-// Gelu and Silu are x times a gate that vanishes at -inf faster than x grows: the limit is -0,
-// where the formula alone would give NaN.
+// Gelu and Silu are x times a gate that vanishes at -inf faster than x grows. The limit is -0, but
+// the formula alone would give NaN.
 template <typename Real>
 Real GateLimit(Real x, Real product) {
   return std::isinf(x) && x < 0 ? static_cast<Real>(-0.0) : product;
 }
 
-// Epsilon as the op sees it: rounded to the dtype in which the norm is accumulated.
+// Returns epsilon rounded to the dtype in which the norm is accumulated.
 double RoundedEpsilon(const Attrs& attrs, DType dtype) {
   const DType accumulator = AccumulatorOf(dtype);
   return DecodeFloat(accumulator, EncodeFloat(accumulator, GetAttr<double>(attrs, "epsilon")));
@@ -62,8 +63,8 @@ std::vector<int64_t> BroadcastStrides(const Tensor& mask, absl::Span<const int64
   return strides;
 }
 
-// What attention needs to know of one score: whether key j is hidden from query i, and the amount
-// to add otherwise.
+// Attention's mask: tells whether key j is hidden from query i, and otherwise the value to add to
+// their score.
 class AttentionMask {
  public:
   AttentionMask(const Tensor* mask, std::vector<int64_t> score_shape, bool causal)
@@ -92,7 +93,7 @@ class AttentionMask {
   bool causal_;
 };
 
-// Hidden keys take no part at all: neither their scores nor their values are looked at.
+// Hidden keys are skipped entirely: neither their scores nor their values are read.
 template <typename Real>
 void AttendRow(const Real* q, const Real* k, const Real* v, int64_t depth, int64_t value_depth,
                Real scale, const std::vector<std::optional<double>>& addends, Real* out) {
@@ -114,7 +115,7 @@ void AttendRow(const Real* q, const Real* k, const Real* v, int64_t depth, int64
   }
 }
 
-// The ids of bag `bag` are [first, last) of the ids.
+// The ids of one bag are those in [first, last).
 struct Bag {
   int64_t first, last;
 };
