@@ -31,7 +31,7 @@ constexpr int kSeeds = 2;
 constexpr std::chrono::milliseconds kLongReference{20};
 constexpr unsigned char kNoise = 0x5a;
 
-// One set of sizes with one seed: inputs, expected outputs, and the kernel's outputs.
+// A set of sizes with one seed: inputs, expected outputs, and the kernel's outputs.
 struct Case {
   std::vector<int64_t> dims;
   Expr::Env env;
