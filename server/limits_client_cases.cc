@@ -150,7 +150,7 @@ grpc::StatusCode Ask(inference::GRPCInferenceService::Stub& stub) {
   return stub.ModelInfer(&context, FloatRequest("m", {1}), &reply).error_code();
 }
 
-// One of the connections is the test's own, for its calls.
+// The test itself uses one of the connections for its calls.
 void MaxConnections() {
   TestServer test({.max_connections = 2, .connection_quiet_ms = 3'600'000});
   test.Upload("m", Weights(1));

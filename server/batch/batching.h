@@ -36,7 +36,7 @@ struct BatchLimits {
   std::chrono::microseconds delay{0};  // longest time that a request waits for others to join
 };
 
-// What a version requests.
+// A version's request for batching.
 struct BatchWish {
   std::string dim;  // empty: no batching
   bool deterministic = false;

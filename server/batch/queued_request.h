@@ -26,7 +26,7 @@
 
 namespace athanor {
 
-// What the queue knows about a request.
+// The properties of a request that the queue uses.
 struct Ticket {
   std::string model;          // the model's name and version, which identify its queue
   std::string client;         // the unit of fair sharing within a model
@@ -84,7 +84,7 @@ class QueuedRequest {
   const Ticket ticket_;
 };
 
-// One call for one or more requests, all of them taken.
+// A call for one or more requests, all of them taken.
 struct Batch {
   // The plan for all of their rows, or for more: some requests may have been answered since they
   // were counted.

@@ -1,4 +1,4 @@
-// One connection of the HTTP side, plain or TLS, as the stream that cpp-httplib reads and writes.
+// A connection of the HTTP side, plain or TLS, as the stream that cpp-httplib reads and writes.
 // It never blocks: each call goes on as far as possible and returns what the connection waits for.
 //
 //   Connection connection(fd, /*tls=*/nullptr, limits);

@@ -2,7 +2,7 @@
 // its own thread: a trim walks the whole heap, and no request or upload should wait for that.
 //
 //   MemoryReturn memory({}, &TrimHeap);
-//   memory.Freed(bytes);   // by whoever let go of a model's tensors, prepared weights, uploads
+//   memory.Freed(bytes);   // after freeing a model's tensors, prepared weights, uploads
 //
 // Trims once `least_bytes` have been freed in total, after a delay of `settle`, so that consecutive
 // deletions, and memory freed a little after its reservation, cause one trim. Thread-safe; Freed is

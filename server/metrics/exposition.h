@@ -22,7 +22,7 @@
 
 namespace athanor {
 
-// One value of a kAsked row, with a text for each of the row's labels.
+// A value of a kAsked row, with a text for each of the row's labels.
 struct MetricSample {
   Metric metric;
   std::vector<std::string> labels;

@@ -4,7 +4,7 @@
 //
 //   std::shared_ptr<TlsCertificate> tls = TlsCertificate::Load("cert.pem", "key.pem").value();
 //   SSL* connection = SSL_new(tls->Now()->context.get());
-//   absl::Status s = tls->Reload();  // who connects from here on sees what the files hold now
+//   absl::Status s = tls->Reload();  // new clients see what the files hold now
 //
 // Thread-safe.
 #ifndef ATHANOR_SERVER_NET_TLS_H_

@@ -7,9 +7,9 @@
 //   auto place = places.Take("10.0.0.7", leave, now);
 //   const UploadPlaces::Turn turn = places.Wait(**place, now);
 //   timer.At(turn.until, [=] { if (auto why = places.Expire(**place, turn, now)) ... });
-//   ... ask for what comes next ...
+//   ... start the read ...
 //   places.Asked(**place, turn);
-//   if (places.Came(**place, bytes, now)) ...          // else another has ended it
+//   if (places.Came(**place, bytes, now)) ...          // else another upload has ended it
 //
 // Thread-safe.
 #ifndef ATHANOR_SERVER_NET_UPLOAD_PLACES_H_
@@ -44,7 +44,7 @@ class UploadPlaces {
   // Ends the upload, which is waiting for its client. It gets no further call.
   using Leave = std::function<void(const absl::Status&)>;
 
-  // One upload. Its members are guarded by the UploadPlaces' lock.
+  // An upload. Its members are guarded by the UploadPlaces' lock.
   class Place {
    private:
     friend class UploadPlaces;
@@ -68,7 +68,7 @@ class UploadPlaces {
   // Gives the place back at the end of the upload.
   void Drop(const PlacePtr& place);
 
-  // One wait of an upload for its client.
+  // A single wait of an upload for its client.
   struct Turn {
     int64_t number = 0;
     Clock::time_point until;

@@ -45,7 +45,7 @@ grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& cont
   const std::string id = RequestId(context);
   context.AddTrailingMetadata(kRequestIdKey, id);
   const grpc::Status sent = ToGrpc(status);
-  // One limit per code, so that refusals in an overload hide no other failures.
+  // Uses one limit per code, so that refusals in an overload hide no other failures.
   static LogLimit limits[kStatusCodes];
   const auto held_back = limits[static_cast<int>(status.code()) % kStatusCodes].Pass();
   if (!held_back.has_value()) return sent;

@@ -1,4 +1,4 @@
-// One ModelInfer call from arrival to reply. It holds no thread while it waits for a plan (the
+// A ModelInfer call from arrival to reply. It holds no thread while it waits for a plan (the
 // baseline, or one that returns tapped values) or in the queue for its run.
 //
 //   return (new InferCall(core, context, request, reply))->Begin();

@@ -31,7 +31,7 @@ constexpr int kSeeds = 2;
 constexpr std::chrono::milliseconds kLongReference{20};
 constexpr unsigned char kNoise = 0x5a;
 
-// One set of sizes with one seed: inputs, expected outputs, and the kernel's outputs.
+// A set of sizes with one seed: inputs, expected outputs, and the kernel's outputs.
 struct Case {
   std::vector<int64_t> dims;
   Expr::Env env;
@@ -92,8 +92,8 @@ class Checker {
   // Range of integers to draw: the most general that keeps computed indices in range so far.
   IndexChoice choice_ = IndexChoice::kAny;
   std::vector<Case> cases_;
-  // By case, written in the isolated process: the kernel found an index out of range, rightly or
-  // not.
+  // By case, written in the isolated process: the kernel found an index out of range, and not all
+  // indices of the case were examined.
   std::optional<SharedMemory> refused_;
   std::optional<SharedMemory> window_;  // for large prepared weights; empty: in memory
 };

@@ -17,7 +17,7 @@ namespace {
 // Roundings of a sum in addition to one per term.
 constexpr int64_t kExtraRoundings = 8;
 
-// Of f32, in which f16 and bf16 accumulate; larger than f64's own.
+// The smallest normal f32; f16 and bf16 accumulate in f32, and f64 has a smaller one.
 constexpr double kSmallestNormalF32 = 0x1p-126;
 
 double Value(const Tensor& tensor, int64_t i) {
@@ -82,7 +82,7 @@ class NodeBound {
   absl::Status Scattered();
   void AddSumRounding(const Errors& magnitudes, int64_t terms);
 
-  // a|; |a| + e(a); max(|a| + e(a), 1); min(|a| - e(a), 1), where 0 counts as 1.
+  // |a|; |a| + e(a); max(|a| + e(a), 1); min(|a| - e(a), 1), where 0 counts as 1.
   enum FactorKind { kMagnitude, kWidened, kLarge, kSmall, kFactorKinds };
   Tensor Factor(int operand, FactorKind kind) const;
   Tensor Magnitude(int operand) const { return Factor(operand, kMagnitude); }

@@ -40,7 +40,7 @@
 
 namespace athanor {
 
-// One output of one run, as bytes of the output's dtype.
+// An output of one run, as bytes of the output's dtype.
 struct ComparedTensor {
   std::vector<int64_t> shape;
   absl::string_view candidate, baseline;

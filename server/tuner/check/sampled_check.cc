@@ -134,7 +134,7 @@ absl::Status OutputSamples::Compare(SampleReport* report) {
   return absl::OkStatus();
 }
 
-// One use of indices: the node that holds them, and the number of elements to select from.
+// A use of indices: the node that holds them, and the number of elements to select from.
 struct IndexUse {
   NodeId node;
   int64_t extent;

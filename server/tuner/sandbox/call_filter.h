@@ -23,7 +23,7 @@
 
 namespace athanor {
 
-// What happens to a refused call.
+// Action for a refused call.
 inline constexpr uint32_t kEndProcess = SECCOMP_RET_KILL_PROCESS;  // SIGSYS
 inline constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 inline constexpr uint32_t kLack = SECCOMP_RET_ERRNO | ENOSYS;

@@ -22,7 +22,7 @@ namespace {
 
 // Read by the compiler and by those who watch processes.
 constexpr const char* kSystemPaths[] = {"/proc", "/sys/devices/system/cpu"};
-// Whether this tuner process has restricted its paths; read by the processes that it forks.
+// Set if this tuner process has restricted its paths; read by the processes that it forks.
 bool paths_are_walled = false;
 
 absl::Status CloseFrom(unsigned first) {
