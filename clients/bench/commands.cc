@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -80,18 +81,14 @@ absl::StatusOr<Results> ReadResults(const std::string& path) {
 }
 
 int RunBench(int argc, char** argv) {
-  CLI::App app("Measures models on servers of the Open Inference Protocol v2.", "athanor-bench");
-  app.require_subcommand(1);
-  app.footer(kFooter);
+  client::ToolSyntax tool("athanor-bench",
+                          "Measures models on servers of the Open Inference Protocol v2.", kFooter);
+  tool.root().RequireCommand();
   Command command;
-  AddRun(&app, &command);
-  AddReport(&app, &command);
-  AddCompare(&app, &command);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
-  }
+  AddRun(tool.root(), &command);
+  AddReport(tool.root(), &command);
+  AddCompare(tool.root(), &command);
+  if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
   const absl::StatusOr<ExitCode> code = command();
   if (code.ok()) return *code;
   std::fprintf(stderr, "athanor-bench: %s: %s\n",

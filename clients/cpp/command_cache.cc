@@ -167,49 +167,48 @@ absl::Status Import(Context* context, const Options& options) {
 
 }  // namespace
 
-void AddCache(CLI::App* app, Context* context) {
+void AddCache(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* cache =
-      app->add_subcommand("cache", "Shows, checks, cleans, exports and imports the server's cache");
-  cache->require_subcommand(1);
+  CommandSyntax cache =
+      root.Add("cache", "Shows, checks, cleans, exports and imports the server's cache");
+  cache.RequireCommand();
   const auto add = [&](const char* name, const char* about, auto run) {
-    CLI::App* command = cache->add_subcommand(name, about);
-    command->callback([=] { context->run = [=] { return run(context, *options); }; });
+    CommandSyntax command = cache.Add(name, about);
+    command.Then([=] { context->run = [=] { return run(context, *options); }; });
     return command;
   };
   add("stat", "Shows what the cache holds, and its hits and misses since the server started",
       [](Context* c, const Options&) { return Stat(c); });
   add("explain", "Shows the lookups for a model's plans, and why each one hit or missed", Explain)
-      ->add_option("MODEL", options->model, "NAME or NAME/VERSION")
-      ->required();
+      .Option("MODEL", &options->model, "NAME or NAME/VERSION")
+      .Required();
   add("verify", "Checks every row; exit status 1 if one is bad", Verify)
-      ->add_flag("--quarantine", options->quarantine,
-                 "quarantine bad rows, so that they are not read again");
-  CLI::App* gc = add("gc", "Removes the least useful rows", CollectGarbage);
-  gc->add_option("--limit", options->limit,
-                 "size to shrink the cache to, such as 512MiB; default: the server's limit "
-                 "(--cache_limit)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
-  gc->add_flag("--failures", options->failures,
-               "also remove all remembered failures, not only expired ones");
-  gc->add_flag("--quarantine", options->quarantine, "also remove quarantined rows");
-  gc->add_flag("--dry_run", options->dry_run, "remove nothing; only report what would be removed");
-  CLI::App* give =
+      .Flag("--quarantine", &options->quarantine,
+            "quarantine bad rows, so that they are not read again");
+  CommandSyntax gc = add("gc", "Removes the least useful rows", CollectGarbage);
+  gc.Option("--limit", &options->limit,
+            "size to shrink the cache to, such as 512MiB; default: the server's limit "
+            "(--cache_limit)")
+      .ByteSize();
+  gc.Flag("--failures", &options->failures,
+          "also remove all remembered failures, not only expired ones");
+  gc.Flag("--quarantine", &options->quarantine, "also remove quarantined rows");
+  gc.Flag("--dry_run", &options->dry_run, "remove nothing; only report what would be removed");
+  CommandSyntax give =
       add("export", "Writes the cache's recipes, plans or kernels to a bundle file", Export);
-  give->add_option("FILE", options->file, "bundle file to write")->required();
-  CLI::Option* binaries =
-      give->add_flag("--binaries", options->binaries,
-                     "also export plans and compiled kernels, signed by the server "
-                     "(--cache_signing_key)");
-  give->add_option("--model", options->model,
-                   "export only the plans and kernels of this model, NAME or NAME/VERSION")
-      ->needs(binaries);
+  give.Option("FILE", &options->file, "bundle file to write").Required();
+  OptionSyntax binaries = give.Flag("--binaries", &options->binaries,
+                                    "also export plans and compiled kernels, signed by the server "
+                                    "(--cache_signing_key)");
+  give.Option("--model", &options->model,
+              "export only the plans and kernels of this model, NAME or NAME/VERSION")
+      .Needs(binaries);
   add("import",
       "Adds the recipes, and signed plans and kernels, of a bundle to the cache: all or "
       "none",
       Import)
-      ->add_option("FILE", options->file, "bundle file to read, written by export")
-      ->required();
+      .Option("FILE", &options->file, "bundle file to read, written by export")
+      .Required();
 }
 
 }  // namespace athanor::client

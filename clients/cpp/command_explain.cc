@@ -158,41 +158,39 @@ absl::Status Explain(Context* context, const Options& options) {
 
 }  // namespace
 
-void AddExplain(CLI::App* app, Context* context) {
+void AddExplain(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand(
-      "explain", "Shows the plan that serves a model and the time of each kernel");
-  command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
-  CLI::Option* egraph = command->add_option(
-      "--egraph", options->egraph,
+  CommandSyntax command =
+      root.Add("explain", "Shows the plan that serves a model and the time of each kernel");
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  OptionSyntax egraph = command.Option(
+      "--egraph", &options->egraph,
       "print only the e-graph of one region of the latest search, given by its number "
       "from 0, in Graphviz's DOT language: ... --egraph 0 | dot -Tsvg > region.svg; "
       "refused above 300 e-nodes");
-  egraph->check(CLI::NonNegativeNumber);
+  egraph.NotNegative();
   command
-      ->add_option(
-          "--out", options->out,
-          "directory to write the plan to: genome, KIR and source of each kernel, a drawing "
-          "(plan.svg), plan.json")
-      ->excludes(egraph);
+      .Option("--out", &options->out,
+              "directory to write the plan to: genome, KIR and source of each kernel, a drawing "
+              "(plan.svg), plan.json")
+      .Excludes(egraph);
   command
-      ->add_flag("--rules", options->rules,
-                 "also print a table of each rule in the latest search: matches, times it fired, "
-                 "was refused, was banned for exceeding its budget, and failed, and its time "
-                 "(always part of --json)")
-      ->excludes(egraph);
-  CLI::Option* ablate = command->add_flag(
-      "--ablate", options->ablate,
-      "measure the worth of rules: search again without each family that the latest "
-      "search applied, and without each rule that led to its best genome, and compare "
-      "each result with the serving plan, which stays");
-  ablate->excludes(egraph);
+      .Flag("--rules", &options->rules,
+            "also print a table of each rule in the latest search: matches, times it fired, "
+            "was refused, was banned for exceeding its budget, and failed, and its time "
+            "(always part of --json)")
+      .Excludes(egraph);
+  OptionSyntax ablate =
+      command.Flag("--ablate", &options->ablate,
+                   "measure the worth of rules: search again without each family that the latest "
+                   "search applied, and without each rule that led to its best genome, and compare "
+                   "each result with the serving plan, which stays");
+  ablate.Excludes(egraph);
   command
-      ->add_option(
-          "--budget", options->budget,
-          "extent of each search of --ablate, as for athanor compile; default: the model's")
-      ->needs(ablate);
-  command->callback([=] { context->run = [=] { return Explain(context, *options); }; });
+      .Option("--budget", &options->budget,
+              "extent of each search of --ablate, as for athanor compile; default: the model's")
+      .Needs(ablate);
+  command.Then([=] { context->run = [=] { return Explain(context, *options); }; });
 }
 
 }  // namespace athanor::client

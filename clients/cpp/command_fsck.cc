@@ -40,16 +40,16 @@ absl::Status Check(Context* context, const std::string& state_dir) {
 
 }  // namespace
 
-void AddFsck(CLI::App* app, Context* context) {
+void AddFsck(CommandSyntax root, Context* context) {
   auto state_dir = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand(
-      "fsck",
-      "Checks a server's state directory while no server uses it: rows, weights, pinned "
-      "plans; exit status 1 if something is damaged");
-  command->add_option("--state_dir", *state_dir, "state directory of the server")
-      ->envname("ATHANOR_STATE_DIR")
-      ->required();
-  command->callback([=] { context->run = [=] { return Check(context, *state_dir); }; });
+  CommandSyntax command =
+      root.Add("fsck",
+               "Checks a server's state directory while no server uses it: rows, weights, pinned "
+               "plans; exit status 1 if something is damaged");
+  command.Option("--state_dir", state_dir.get(), "state directory of the server")
+      .FromEnvironment("ATHANOR_STATE_DIR")
+      .Required();
+  command.Then([=] { context->run = [=] { return Check(context, *state_dir); }; });
 }
 
 }  // namespace athanor::client

@@ -87,25 +87,22 @@ absl::Status Infer(Context* context, const Options& options) {
 
 }  // namespace
 
-void AddInfer(CLI::App* app, Context* context) {
+void AddInfer(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand("infer", "Calls a model once and prints its outputs");
-  command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
-  command->add_option(
-      "--input", options->inputs,
-      "an input's values: x=1,2,3 or x[2,2]=1,2,3,4 or x=@file.npy; once per input");
-  command->add_option(
-      "--output", options->outputs,
-      "an output or tap to print (y) or to write to a file (y=@file.npy); repeatable; "
-      "default: print all");
-  command->add_option("--wait", options->wait,
-                      "how to wait while no plan serves: baseline (wait for the first plan, the "
-                      "default) or none (fail at once)");
-  command->add_option(
-      "--taps", options->taps,
-      "nodes whose values to return too, separated by commas (\\, is a comma inside a "
-      "name)");
-  command->callback([=] { context->run = [=] { return Infer(context, *options); }; });
+  CommandSyntax command = root.Add("infer", "Calls a model once and prints its outputs");
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  command.Option("--input", &options->inputs,
+                 "an input's values: x=1,2,3 or x[2,2]=1,2,3,4 or x=@file.npy; once per input");
+  command.Option("--output", &options->outputs,
+                 "an output or tap to print (y) or to write to a file (y=@file.npy); repeatable; "
+                 "default: print all");
+  command.Option("--wait", &options->wait,
+                 "how to wait while no plan serves: baseline (wait for the first plan, the "
+                 "default) or none (fail at once)");
+  command.Option("--taps", &options->taps,
+                 "nodes whose values to return too, separated by commas (\\, is a comma inside a "
+                 "name)");
+  command.Then([=] { context->run = [=] { return Infer(context, *options); }; });
 }
 
 }  // namespace athanor::client

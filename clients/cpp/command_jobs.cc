@@ -67,42 +67,40 @@ absl::Status Watch(Context* context, const std::string& text) {
 
 }  // namespace
 
-void AddCompile(CLI::App* app, Context* context) {
+void AddCompile(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app->add_subcommand("compile", "Compiles a stored model again and follows the job");
-  command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
-  command->add_option("--budget", options->budget, kBudgetHelp);
+  CommandSyntax command = root.Add("compile", "Compiles a stored model again and follows the job");
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  command.Option("--budget", &options->budget, kBudgetHelp);
   command
-      ->add_option("--disable_rules", options->disable_rules,
-                   "rules, or families of rules, that the search must not use, separated by commas")
-      ->delimiter(',');
-  command->add_flag("--approximate", options->approximate,
-                    "let the search use rules that change results beyond rounding");
-  command->add_option("--seed", options->seed,
-                      "seed of the search's random choices; 0, the default: the server's");
-  CLI::Option* keep = command->add_flag(
-      "--keep", options->keep,
-      "keep a faster plan, to be pinned later, and leave the serving plan in place");
+      .Option("--disable_rules", &options->disable_rules,
+              "rules, or families of rules, that the search must not use, separated by commas")
+      .SplitAt(',');
+  command.Flag("--approximate", &options->approximate,
+               "let the search use rules that change results beyond rounding");
+  command.Option("--seed", &options->seed,
+                 "seed of the search's random choices; 0, the default: the server's");
+  OptionSyntax keep =
+      command.Flag("--keep", &options->keep,
+                   "keep a faster plan, to be pinned later, and leave the serving plan in place");
   command
-      ->add_flag("--compare", options->compare,
-                 "search from the baseline, compare the result with the serving plan, and keep "
-                 "nothing")
-      ->excludes(keep);
-  command->add_option(
-      "--buckets", options->buckets,
-      "ranges into which the bounds of a dim are cut (b=1-1,2-64); repeatable; default: "
-      "the model's");
-  command->add_flag("--no_wait", options->no_wait, "return as soon as the job is queued");
-  command->callback([=] { context->run = [=] { return Compile(context, *options); }; });
+      .Flag("--compare", &options->compare,
+            "search from the baseline, compare the result with the serving plan, and keep "
+            "nothing")
+      .Excludes(keep);
+  command.Option("--buckets", &options->buckets,
+                 "ranges into which the bounds of a dim are cut (b=1-1,2-64); repeatable; default: "
+                 "the model's");
+  command.Flag("--no_wait", &options->no_wait, "return as soon as the job is queued");
+  command.Then([=] { context->run = [=] { return Compile(context, *options); }; });
 }
 
-void AddWatch(CLI::App* app, Context* context) {
+void AddWatch(CommandSyntax root, Context* context) {
   auto name = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand("watch", "Follows a compile job until it ends");
-  command->add_option("MODEL", *name, "the model, as NAME or NAME/VERSION, or a job's id")
-      ->required();
-  command->callback([=] { context->run = [=] { return Watch(context, *name); }; });
+  CommandSyntax command = root.Add("watch", "Follows a compile job until it ends");
+  command.Option("MODEL", name.get(), "the model, as NAME or NAME/VERSION, or a job's id")
+      .Required();
+  command.Then([=] { context->run = [=] { return Watch(context, *name); }; });
 }
 
 }  // namespace athanor::client

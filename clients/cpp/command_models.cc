@@ -72,23 +72,23 @@ absl::Status Status(Context* context) {
 
 }  // namespace
 
-void AddModels(CLI::App* app, Context* context) {
+void AddModels(CommandSyntax root, Context* context) {
   auto name = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand("models", "Lists all versions of all models, or of one");
-  command->add_option("MODEL", *name, "list only the versions of this model");
-  command->callback([=] { context->run = [=] { return Models(context, *name); }; });
+  CommandSyntax command = root.Add("models", "Lists all versions of all models, or of one");
+  command.Option("MODEL", name.get(), "list only the versions of this model");
+  command.Then([=] { context->run = [=] { return Models(context, *name); }; });
 }
 
-void AddDelete(CLI::App* app, Context* context) {
+void AddDelete(CommandSyntax root, Context* context) {
   auto name = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand("delete", "Deletes a model, or one version of it");
-  command->add_option("MODEL", *name, "NAME or NAME/VERSION")->required();
-  command->callback([=] { context->run = [=] { return Delete(context, ParseModelName(*name)); }; });
+  CommandSyntax command = root.Add("delete", "Deletes a model, or one version of it");
+  command.Option("MODEL", name.get(), "NAME or NAME/VERSION").Required();
+  command.Then([=] { context->run = [=] { return Delete(context, ParseModelName(*name)); }; });
 }
 
-void AddStatus(CLI::App* app, Context* context) {
-  CLI::App* command = app->add_subcommand("status", "Shows the server, its models and its jobs");
-  command->callback([=] { context->run = [=] { return Status(context); }; });
+void AddStatus(CommandSyntax root, Context* context) {
+  CommandSyntax command = root.Add("status", "Shows the server, its models and its jobs");
+  command.Then([=] { context->run = [=] { return Status(context); }; });
 }
 
 }  // namespace athanor::client

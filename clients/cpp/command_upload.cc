@@ -184,54 +184,48 @@ absl::Status Upload(Context* context, const Options& options) {
 
 }  // namespace
 
-void AddUpload(CLI::App* app, Context* context) {
+void AddUpload(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand("upload", "Stores a model and follows its compile job");
+  CommandSyntax command = root.Add("upload", "Stores a model and follows its compile job");
   command
-      ->add_option(
-          "FILE", options->file,
-          "the model: a bundle (.athanor, written by the SDK's Graph.save) or ONNX (.onnx, "
-          "next to its files of external data)")
-      ->required();
-  command->add_option("--name", options->name,
-                      "name of the model; default: the file's name without its suffix");
-  command->add_option("--format", options->format,
-                      "format of the file, athanor or onnx; default: by its suffix");
-  command->add_option("--budget", options->budget, kBudgetHelp);
+      .Option("FILE", &options->file,
+              "the model: a bundle (.athanor, written by the SDK's Graph.save) or ONNX (.onnx, "
+              "next to its files of external data)")
+      .Required();
+  command.Option("--name", &options->name,
+                 "name of the model; default: the file's name without its suffix");
+  command.Option("--format", &options->format,
+                 "format of the file, athanor or onnx; default: by its suffix");
+  command.Option("--budget", &options->budget, kBudgetHelp);
   command
-      ->add_option(
-          "--disable_rules", options->disable_rules,
-          "rules, or families of rules, that searches of the model must not use, separated "
-          "by commas")
-      ->delimiter(',');
-  command->add_flag("--approximate", options->approximate,
-                    "let searches use rules that change results beyond rounding");
-  command->add_flag(
-      "--deterministic", options->deterministic,
-      "serve the same plan until another is pinned; search only when asked to (athanor "
-      "compile)");
-  command->add_option("--batch_dim", options->batch_dim,
-                      "dim along which requests may be batched, if rows along it are proved "
-                      "independent; default: no batching");
-  command->add_option(
-      "--buckets", options->buckets,
-      "ranges into which the bounds of a dim are cut (b=1-1,2-64); repeatable; default: "
-      "one range, for ONNX the server's choice");
-  command->add_option(
-      "--dim", options->dims,
-      "for ONNX: bounds of a dim (batch=1:64), its size (seq=128), or an expression "
-      "over other dims (\"total=past + seq\"); repeatable");
-  command->add_option(
-      "--value", options->values,
-      "for ONNX: contents of an input on which the graph's structure depends (axes=1,2 "
-      "or axes=@axes.npy); requests must then send the same contents; repeatable");
-  command->add_option("--random_seed", options->random_seed,
-                      "for ONNX: seed of random ops that have none of their own");
-  command->add_flag("--check", options->check,
-                    "store nothing; report whether the server would accept the model, and if not, "
-                    "why, node by node");
-  command->add_flag("--no_wait", options->no_wait, "return as soon as the model is stored");
-  command->callback([=] { context->run = [=] { return Upload(context, *options); }; });
+      .Option("--disable_rules", &options->disable_rules,
+              "rules, or families of rules, that searches of the model must not use, separated "
+              "by commas")
+      .SplitAt(',');
+  command.Flag("--approximate", &options->approximate,
+               "let searches use rules that change results beyond rounding");
+  command.Flag("--deterministic", &options->deterministic,
+               "serve the same plan until another is pinned; search only when asked to (athanor "
+               "compile)");
+  command.Option("--batch_dim", &options->batch_dim,
+                 "dim along which requests may be batched, if rows along it are proved "
+                 "independent; default: no batching");
+  command.Option("--buckets", &options->buckets,
+                 "ranges into which the bounds of a dim are cut (b=1-1,2-64); repeatable; default: "
+                 "one range, for ONNX the server's choice");
+  command.Option("--dim", &options->dims,
+                 "for ONNX: bounds of a dim (batch=1:64), its size (seq=128), or an expression "
+                 "over other dims (\"total=past + seq\"); repeatable");
+  command.Option("--value", &options->values,
+                 "for ONNX: contents of an input on which the graph's structure depends (axes=1,2 "
+                 "or axes=@axes.npy); requests must then send the same contents; repeatable");
+  command.Option("--random_seed", &options->random_seed,
+                 "for ONNX: seed of random ops that have none of their own");
+  command.Flag("--check", &options->check,
+               "store nothing; report whether the server would accept the model, and if not, "
+               "why, node by node");
+  command.Flag("--no_wait", &options->no_wait, "return as soon as the model is stored");
+  command.Then([=] { context->run = [=] { return Upload(context, *options); }; });
 }
 
 }  // namespace athanor::client
