@@ -1,7 +1,9 @@
 #include "server/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_builder.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,9 +14,18 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "server/base/log.h"
+#include "server/core/core.h"
+#include "server/http/http_server.h"
 #include "server/http/server_status.h"
 #include "server/http/status_pages.h"
+#include "server/net/connections.h"
+#include "server/net/tls.h"
 #include "server/net/tls_credentials.h"
+#include "server/rpc/cache/cache_service.h"
+#include "server/rpc/compile/compile_service.h"
+#include "server/rpc/health_service.h"
+#include "server/rpc/inference/inference_service.h"
+#include "server/rpc/models/model_service.h"
 #include "server/storage/cache_samples.h"
 
 namespace athanor {
@@ -35,19 +46,38 @@ void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
 
 }  // namespace
 
+struct Server::Network {
+  explicit Network(ServerCore* core)
+      : inference(core), models(core), compile(core), cache(core), health(core) {}
+
+  std::shared_ptr<TlsCertificate> tls;  // null without TLS
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  InferenceService inference;
+  ModelService models;
+  CompileService compile;
+  CacheService cache;
+  HealthService health;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  std::unique_ptr<grpc::Server> grpc_server;
+  std::unique_ptr<Connections> connections;  // uses the acceptor while the gRPC server runs
+  std::unique_ptr<HttpServer> http;
+  int port = 0;
+};
+
 Server::Server(std::unique_ptr<ServerCore> core)
-    : core_(std::move(core)),
-      inference_(core_.get()),
-      models_(core_.get()),
-      compile_(core_.get()),
-      cache_(core_.get()),
-      health_(core_.get()) {
+    : core_(std::move(core)), network_(std::make_unique<Network>(core_.get())) {
   core_->metrics().AddCollector([core = core_.get(), started = std::chrono::system_clock::now()](
                                     std::vector<MetricSample>* samples) {
     AddCoreSamples(*core, started, samples);
     AddCacheSamples(core->cache().Counts(), samples);
   });
 }
+
+Server::~Server() { Drain(); }
+
+int Server::port() const { return network_->port; }
+
+int Server::http_port() const { return network_->http == nullptr ? 0 : network_->http->port(); }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       std::shared_ptr<CompileBackends> backends,
@@ -65,21 +95,21 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 absl::Status Server::ReadCertificate() {
   const ServerOptions& options = core_->options();
   if (options.tls_cert.empty()) {
-    credentials_ = grpc::InsecureServerCredentials();
+    network_->credentials = grpc::InsecureServerCredentials();
     return absl::OkStatus();
   }
   auto tls = TlsCertificate::Load(options.tls_cert, options.tls_key);
   if (!tls.ok()) return tls.status();
-  tls_ = *std::move(tls);
-  credentials_ = TlsCredentials(tls_);
-  return credentials_ == nullptr ? absl::InternalError("gRPC takes no credentials")
-                                 : absl::OkStatus();
+  network_->tls = *std::move(tls);
+  network_->credentials = TlsCredentials(network_->tls);
+  return network_->credentials == nullptr ? absl::InternalError("gRPC takes no credentials")
+                                          : absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Server::ReloadCertificate() {
-  if (tls_ == nullptr) return "";
-  if (absl::Status s = tls_->Reload(); !s.ok()) return s;
-  return tls_->Now()->valid_until;
+  if (network_->tls == nullptr) return "";
+  if (absl::Status s = network_->tls->Reload(); !s.ok()) return s;
+  return network_->tls->Now()->valid_until;
 }
 
 absl::Status Server::Listen() {
@@ -88,8 +118,9 @@ absl::Status Server::Listen() {
   if (!listener.ok()) return listener.status();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_);
+  network_->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      network_->credentials);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
   // Disabled, since gRPC would inflate before any limit; rpc/inflate.h inflates under our limits.
@@ -98,15 +129,16 @@ absl::Status Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              static_cast<int>(options.max_connection_calls));
   SetKeepalive(options.keepalive_ms, &builder);
-  builder.RegisterService(&inference_);
-  builder.RegisterService(&models_);
-  builder.RegisterService(&compile_);
-  builder.RegisterService(&cache_);
-  builder.RegisterService(&health_);
-  grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr) return absl::InternalError("gRPC's server does not start");
+  builder.RegisterService(&network_->inference);
+  builder.RegisterService(&network_->models);
+  builder.RegisterService(&network_->compile);
+  builder.RegisterService(&network_->cache);
+  builder.RegisterService(&network_->health);
+  network_->grpc_server = builder.BuildAndStart();
+  if (network_->grpc_server == nullptr) return absl::InternalError("gRPC's server does not start");
   if (absl::Status s = AcceptConnections(*std::move(listener)); !s.ok()) return s;
-  core_->registry().SetServingHook([this](const std::string& name) { health_.Tell(name); });
+  core_->registry().SetServingHook(
+      [this](const std::string& name) { network_->health.Tell(name); });
   return absl::OkStatus();
 }
 
@@ -117,7 +149,7 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
                         .peer_percent = options.max_peer_percent,
                         .quiet = std::chrono::milliseconds(options.connection_quiet_ms),
                         .calls = &core_->connection_calls()};
-  connections.take = [acceptor = acceptor_.get()](int fd) {
+  connections.take = [acceptor = network_->acceptor.get()](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
@@ -127,8 +159,8 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
   };
   auto started = Connections::Start(std::move(listener), std::move(connections));
   if (!started.ok()) return started.status();
-  connections_ = *std::move(started);
-  port_ = connections_->port();
+  network_->connections = *std::move(started);
+  network_->port = network_->connections->port();
   return absl::OkStatus();
 }
 
@@ -137,22 +169,22 @@ absl::Status Server::ListenForHttp() {
   if (options.http_listen.empty()) return absl::OkStatus();
   HttpOptions http;
   http.listen = options.http_listen;
-  http.tls = tls_;
+  http.tls = network_->tls;
   for (absl::string_view name : absl::StrSplit(options.http_hosts, ',', absl::SkipEmpty())) {
     http.hosts.emplace_back(absl::StripAsciiWhitespace(name));
   }
   auto started = HttpServer::Start(http, StatusPages(*core_));
   if (!started.ok()) return started.status();
-  http_ = *std::move(started);
+  network_->http = *std::move(started);
   return absl::OkStatus();
 }
 
 bool Server::Drain() {
-  if (std::exchange(drained_, true) || grpc_ == nullptr) return true;
+  if (std::exchange(drained_, true) || network_->grpc_server == nullptr) return true;
   const auto begin = std::chrono::steady_clock::now();
   const auto limit = begin + std::chrono::milliseconds(core_->options().drain_ms);
   core_->StartDraining();
-  health_.TellAll();
+  network_->health.TellAll();
   LogInfo("draining", {{"calls", core_->active_calls()}});
   // Stops jobs first: calls that wait for a plan would only delay the drain.
   core_->workers().Stop();
@@ -161,12 +193,13 @@ bool Server::Drain() {
   }
   const int64_t left = core_->active_calls();
   core_->registry().SetServingHook(nullptr);
-  connections_.reset();
+  network_->connections.reset();
   // Cancels calls that still run.
-  grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(left > 0 ? 0 : 100));
-  grpc_->Wait();
+  network_->grpc_server->Shutdown(std::chrono::system_clock::now() +
+                                  std::chrono::milliseconds(left > 0 ? 0 : 100));
+  network_->grpc_server->Wait();
   while (core_->active_calls() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  http_.reset();
+  network_->http.reset();
   LogInfo("stopped", {{"calls_cancelled", left}});
   return left == 0;
 }
