@@ -1,8 +1,9 @@
+#include "compiler/frontend/onnx/importer/file_tensors.h"
+
 // Imports the file's tensors as values: small ones become known, others become parameters.
 #include <string>
 #include <utility>
 
-#include "compiler/frontend/onnx/importer/importer.h"
 #include "compiler/frontend/onnx/known/sizes.h"
 #include "compiler/ir/value/message.h"
 
@@ -13,7 +14,6 @@ namespace {
 // bounds.
 constexpr int64_t kMostKnownIntegers = 1024;
 constexpr int64_t kMostKnownFloats = 64;
-constexpr size_t kMostNotes = 1000;  // further notes are only counted
 
 bool IsKnownAtImport(const StoredTensor& stored) {
   const DType carrier = CarrierOf(stored.elem);
@@ -23,20 +23,10 @@ bool IsKnownAtImport(const StoredTensor& stored) {
 
 }  // namespace
 
-void Importer::Note(std::string text, bool of_output) {
-  if (noted_.contains(text)) return;
-  if (notes_.size() >= kMostNotes && !of_output) {
-    ++notes_left_out_;
-    return;
-  }
-  noted_.insert(text);
-  notes_.insert(of_output ? notes_.begin() + output_notes_++ : notes_.end(), std::move(text));
-}
-
 // Makes a name for our graph: printable, unique, and as close to the file's name as possible.
-std::string Importer::UniqueName(std::string_view name) {
+std::string FileTensors::UniqueName(std::string_view name) {
   std::string base;
-  for (char c : name.substr(0, options_.limits.graph.max_name_bytes / 2)) {
+  for (char c : name.substr(0, max_name_bytes_ / 2)) {
     const auto byte = static_cast<unsigned char>(c);
     base += byte < 0x20 || byte == 0x7F ? '_' : c;
   }
@@ -55,12 +45,13 @@ std::string Importer::UniqueName(std::string_view name) {
   return unique;
 }
 
-NodeId Importer::AddDeclared(Op op, std::string name, TensorType type) {
+NodeId FileTensors::AddDeclared(Op op, std::string name, TensorType type) {
   graph_.nodes.push_back({op, {}, {}, std::move(type), std::move(name)});
   return static_cast<NodeId>(graph_.nodes.size() - 1);
 }
 
-absl::StatusOr<Value> Importer::ValueOf(const ::onnx::TensorProto& tensor, std::string_view name) {
+absl::StatusOr<Value> FileTensors::ValueOf(const ::onnx::TensorProto& tensor,
+                                           std::string_view name) {
   auto found = tensors_.find(&tensor);
   if (found != tensors_.end()) return found->second;
   absl::StatusOr<Value> value = MakeValue(tensor, name);
@@ -68,12 +59,12 @@ absl::StatusOr<Value> Importer::ValueOf(const ::onnx::TensorProto& tensor, std::
   return value;
 }
 
-absl::StatusOr<Value> Importer::MakeValue(const ::onnx::TensorProto& tensor,
-                                          std::string_view name) {
+absl::StatusOr<Value> FileTensors::MakeValue(const ::onnx::TensorProto& tensor,
+                                             std::string_view name) {
   absl::StatusOr<StoredTensor> stored = DescribeTensor(tensor, model_.lifted, model_.files);
   if (!stored.ok()) return stored.status();
   if (stored->payload && stored->payload->file != 0) external_.push_back(*stored);
-  if (!IsKnownAtImport(*stored) || stored->elements > MostKnown()) {
+  if (!IsKnownAtImport(*stored) || stored->elements > budget_.MostKnown()) {
     return MakeParameter(*std::move(stored), name);
   }
   absl::StatusOr<Tensor> literal = ReadTensor(*stored, reader_);
@@ -82,11 +73,11 @@ absl::StatusOr<Value> Importer::MakeValue(const ::onnx::TensorProto& tensor,
   value.elem = stored->elem;
   value.shape.assign(stored->shape.begin(), stored->shape.end());
   value.known = std::make_shared<const Known>(KnownOf(*std::move(literal)));
-  known_ += static_cast<int64_t>(value.known->sizes.size());
+  budget_.AddKnown(static_cast<int64_t>(value.known->sizes.size()));
   return value;
 }
 
-absl::StatusOr<Value> Importer::MakeParameter(StoredTensor stored, std::string_view name) {
+absl::StatusOr<Value> FileTensors::MakeParameter(StoredTensor stored, std::string_view name) {
   const Elem elem = stored.elem;
   const Shape shape(stored.shape.begin(), stored.shape.end());
   const bool packed = stored.form == PayloadForm::kPacked;
@@ -94,15 +85,15 @@ absl::StatusOr<Value> Importer::MakeParameter(StoredTensor stored, std::string_v
                                  : TensorType{CarrierOf(elem), shape};
   const NodeId node = AddDeclared(Op::kParameter, UniqueName(name), type);
   parameters_.emplace_back(node, std::move(stored));
-  const Value stated = b_->At(node, packed ? Elem::kUInt8 : elem);
+  const Value stated = b_.At(node, packed ? Elem::kUInt8 : elem);
   const Value value = packed ? Unpacked(stated, elem, shape) : stated;
-  if (absl::Status s = b_->TakeStatus(); !s.ok()) return s;
+  if (absl::Status s = b_.TakeStatus(); !s.ok()) return s;
   return value;
 }
 
 // Unpacks elements of less than a byte, packed from the lowest bits up.
-Value Importer::Unpacked(const Value& bytes, Elem elem, const Shape& shape) {
-  OpBuilder& b = *b_;
+Value FileTensors::Unpacked(const Value& bytes, Elem elem, const Shape& shape) {
+  OpBuilder& b = b_;
   const int64_t bits = Row(elem).bits;
   Expr count = 1;
   for (const Expr& size : shape) count *= size;
@@ -138,34 +129,10 @@ Value Importer::Unpacked(const Value& bytes, Elem elem, const Shape& shape) {
   return value;
 }
 
-absl::Status Importer::AddInitializers(const GraphProto& graph, Scope* scope, const Frame& frame) {
-  for (const ::onnx::TensorProto& tensor : graph.initializer()) {
-    absl::StatusOr<Value> value = Value();
-    if (frame.check_only) {
-      value->poisoned = true;
-    } else {
-      value = ValueOf(tensor, frame.path + tensor.name());
-    }
-    if (!value.ok()) {
-      if (EndsImport(value.status())) return value.status();
-      Refuse(
-          nullptr, frame, 0,
-          Prefixed(Cat("initializer ", Quoted(frame.path + tensor.name()), ": "), value.status()));
-      value = Value();
-      value->poisoned = true;
-    }
-    scope->Define(tensor.name(), *std::move(value));
-  }
-  for (const ::onnx::SparseTensorProto& tensor : graph.sparse_initializer()) {
-    const std::string& name = tensor.values().name();
-    Refuse(nullptr, frame, 0,
-           Unimplemented("initializer ", Quoted(frame.path + name),
-                         " is sparse, which is not read; store it dense"));
-    Value poisoned;
-    poisoned.poisoned = true;
-    scope->Define(name, std::move(poisoned));
-  }
-  return absl::OkStatus();
+absl::Status FileTensors::CheckExternal() const {
+  std::vector<const StoredTensor*> external;
+  for (const StoredTensor& tensor : external_) external.push_back(&tensor);
+  return CheckOverlaps(external);
 }
 
 }  // namespace athanor::onnx

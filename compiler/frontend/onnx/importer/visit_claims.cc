@@ -3,15 +3,15 @@
 // only noted. A wrong type is refused, because its author meant other numbers.
 #include <string>
 
-#include "compiler/frontend/onnx/importer/importer.h"
+#include "compiler/frontend/onnx/importer/visit.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
 
 // Checks the claims about values that no node makes: inputs that are initializers, inputs of
 // sub-graphs, and either of them as outputs.
-void Importer::CheckStated(const GraphProto& graph, const Scope& scope, const Frame& frame,
-                           const GraphInfo& info) {
+void GraphVisitor::CheckStated(const GraphProto& graph, const Scope& scope, const Frame& frame,
+                               const GraphInfo& info) {
   const auto check = [&](const std::string& name) {
     const Value* value = scope.Find(name).value;
     if (value == nullptr || value->poisoned) return;
@@ -25,8 +25,8 @@ void Importer::CheckStated(const GraphProto& graph, const Scope& scope, const Fr
   }
 }
 
-absl::Status Importer::CheckClaims(std::string_view name, const Value& value, const Frame& frame,
-                                   const GraphInfo& info) {
+absl::Status GraphVisitor::CheckClaims(std::string_view name, const Value& value,
+                                       const Frame& frame, const GraphInfo& info) {
   const auto [begin, end] = info.claims.equal_range(name);
   for (auto claim = begin; claim != end; ++claim) {
     if (absl::Status s = CheckClaim(name, value, frame, claim->second); !s.ok()) return s;
@@ -34,8 +34,8 @@ absl::Status Importer::CheckClaims(std::string_view name, const Value& value, co
   return absl::OkStatus();
 }
 
-absl::Status Importer::CheckClaim(std::string_view name, const Value& value, const Frame& frame,
-                                  const Claim& claim) {
+absl::Status GraphVisitor::CheckClaim(std::string_view name, const Value& value, const Frame& frame,
+                                      const Claim& claim) {
   const ::onnx::TypeProto& type = claim.info->type();
   const std::string what = Cat(claim.kind, " ", Quoted(Cat(frame.path, name)));
   if (type.value_case() == ::onnx::TypeProto::VALUE_NOT_SET) return absl::OkStatus();
@@ -49,9 +49,9 @@ absl::Status Importer::CheckClaim(std::string_view name, const Value& value, con
                    stated ? std::string(ElemName(*stated)) : Cat("number ", number), ", but is of ",
                    ElemName(value.elem));
   }
-  std::string wrong = dims_->WrongClaim(what, type, value.shape, b_->bounds());
+  std::string wrong = state_.dims->WrongClaim(what, type, value.shape, state_.b->bounds());
   const bool of_output = claim.kind == kOutput && frame.path.empty();
-  if (!wrong.empty()) Note(std::move(wrong), of_output);
+  if (!wrong.empty()) state_.log.Note(std::move(wrong), of_output);
   return absl::OkStatus();
 }
 

@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/frontend/onnx/importer/importer.h"
+#include "compiler/frontend/onnx/importer/visit.h"
 #include "compiler/frontend/onnx/model/model.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
 
-const ::onnx::GraphProto& Importer::BodyOf(const ::onnx::FunctionProto& function) {
+const ::onnx::GraphProto& GraphVisitor::BodyOf(const ::onnx::FunctionProto& function) {
   std::unique_ptr<GraphProto>& body = bodies_[&function];
   if (body == nullptr) {
     body = std::make_unique<GraphProto>();
@@ -23,10 +23,11 @@ const ::onnx::GraphProto& Importer::BodyOf(const ::onnx::FunctionProto& function
   return *body;
 }
 
-absl::Status Importer::BindFunction(const ::onnx::FunctionProto& function, const NodeProto& node,
-                                    absl::Span<const Value* const> operands, Scope* scope,
-                                    Frame* frame, Frame::Attributes* attributes,
-                                    Frame::Opsets* opsets) const {
+absl::Status GraphVisitor::BindFunction(const ::onnx::FunctionProto& function,
+                                        const NodeProto& node,
+                                        absl::Span<const Value* const> operands, Scope* scope,
+                                        Frame* frame, Frame::Attributes* attributes,
+                                        Frame::Opsets* opsets) const {
   const std::string name = Cat("function ", Quoted(function.name()));
   if (node.input_size() > function.input_size() || node.output_size() > function.output_size()) {
     return Invalid("has ", node.input_size(), " operands and ", node.output_size(), " results; ",
@@ -54,26 +55,27 @@ absl::Status Importer::BindFunction(const ::onnx::FunctionProto& function, const
   frame->path += Cat(NodeName(node), "/");
   frame->attributes = attributes;
   frame->opsets = opsets;
-  return ++frame->depth > options_.limits.max_nesting ? Nested() : absl::OkStatus();
+  return ++frame->depth > state_.options.limits.max_nesting ? Nested() : absl::OkStatus();
 }
 
-absl::Status Importer::CallFunction(const ::onnx::FunctionProto& function, const NodeProto& node,
-                                    absl::Span<const Value* const> operands, Scope* scope,
-                                    const Frame& outside) {
+absl::Status GraphVisitor::CallFunction(const ::onnx::FunctionProto& function,
+                                        const NodeProto& node,
+                                        absl::Span<const Value* const> operands, Scope* scope,
+                                        const Frame& outside) {
   Scope inner;
   Frame frame = outside;
   Frame::Attributes attributes;
   Frame::Opsets opsets;
   const GraphProto& body = BodyOf(function);
-  absl::Status status = CountLookedAt(function.attribute_size() + function.attribute_proto_size() +
-                                      function.opset_import_size());
+  absl::Status status = state_.budget.CountLookedAt(
+      function.attribute_size() + function.attribute_proto_size() + function.opset_import_size());
   if (!status.ok()) return status;
   status = BindFunction(function, node, operands, &inner, &frame, &attributes, &opsets);
-  if (status.ok()) status = VisitGraph(body, &inner, frame, nullptr);
+  if (status.ok()) status = Visit(body, &inner, frame, nullptr);
   if (!status.ok()) {
     if (EndsImport(status)) return status;
     Refuse(&node, outside, 0, status);
-    Poison(node, scope);
+    PoisonResults(node, scope);
     return absl::OkStatus();
   }
   for (int o = 0; o < node.output_size(); ++o) {

@@ -1,5 +1,7 @@
 // Imports nodes: checks each against its schema, then computes it as known contents or runs its
 // handler.
+#include "compiler/frontend/onnx/importer/visit.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -7,7 +9,6 @@
 
 #include "compiler/frontend/names.h"
 #include "compiler/frontend/onnx/importer/context.h"
-#include "compiler/frontend/onnx/importer/importer.h"
 #include "compiler/frontend/onnx/known/sizes.h"
 #include "compiler/frontend/onnx/model/model.h"
 #include "compiler/ir/value/limit_text.h"
@@ -17,9 +18,6 @@ namespace athanor::onnx {
 namespace {
 
 using ::onnx::AttributeProto;
-
-constexpr int64_t kNodesBetweenAsking = 64;
-constexpr int64_t kLookedAtByNode = 64;  // per node that may be visited
 
 bool IsOurs(std::string_view domain) {
   return domain.empty() || domain == "com.microsoft" || domain == "ai.onnx.preview";
@@ -31,19 +29,24 @@ std::string DomainText(std::string_view domain) {
 
 }  // namespace
 
-bool EndsImport(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kCancelled:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kInternal:
-    case absl::StatusCode::kUnknown:
-      return true;
-    default:
-      return false;
+void PoisonResults(const ::onnx::NodeProto& node, Scope* scope) {
+  for (const std::string& output : node.output()) {
+    if (!output.empty()) scope->Poison(output);
   }
 }
 
-const GraphInfo& Importer::InfoOf(const GraphProto& graph, const GraphInfo* outer) {
+ImportState::ImportState(const OnnxModel& file, const ImportOptions& wanted,
+                         std::vector<Refusal>* refusals)
+    : model(file),
+      options(wanted),
+      log(wanted.limits.max_refusals, refusals),
+      budget(wanted),
+      folder({.max_bytes = wanted.limits.max_folded_bytes, .max_work = wanted.limits.max_fold_work},
+             wanted.cancelled) {}
+
+GraphVisitor::~GraphVisitor() = default;
+
+const GraphInfo& GraphVisitor::InfoOf(const GraphProto& graph, const GraphInfo* outer) {
   auto [it, added] = infos_.try_emplace(&graph);
   GraphInfo& info = it->second;
   if (!added) return info;
@@ -78,11 +81,40 @@ const GraphInfo& Importer::InfoOf(const GraphProto& graph, const GraphInfo* oute
   return info;
 }
 
-absl::Status Importer::VisitGraph(const GraphProto& graph, Scope* scope, const Frame& frame,
-                                  const GraphInfo* outer) {
+absl::Status GraphVisitor::AddInitializers(const GraphProto& graph, Scope* scope,
+                                           const Frame& frame) {
+  for (const ::onnx::TensorProto& tensor : graph.initializer()) {
+    absl::StatusOr<Value> value = Value();
+    if (frame.check_only) {
+      value->poisoned = true;
+    } else {
+      value = state_.tensors->ValueOf(tensor, frame.path + tensor.name());
+    }
+    if (!value.ok()) {
+      if (EndsImport(value.status())) return value.status();
+      Refuse(
+          nullptr, frame, 0,
+          Prefixed(Cat("initializer ", Quoted(frame.path + tensor.name()), ": "), value.status()));
+      value = Value();
+      value->poisoned = true;
+    }
+    scope->Define(tensor.name(), *std::move(value));
+  }
+  for (const ::onnx::SparseTensorProto& tensor : graph.sparse_initializer()) {
+    const std::string& name = tensor.values().name();
+    Refuse(nullptr, frame, 0,
+           Unimplemented("initializer ", Quoted(frame.path + name),
+                         " is sparse, which is not read; store it dense"));
+    scope->Poison(name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphVisitor::Visit(const GraphProto& graph, Scope* scope, const Frame& frame,
+                                 const GraphInfo* outer) {
   const GraphInfo& info = InfoOf(graph, outer);
   if (!info.status.ok()) return info.status;
-  if (absl::Status s = CountLookedAt(info.looked_at); !s.ok()) return s;
+  if (absl::Status s = state_.budget.CountLookedAt(info.looked_at); !s.ok()) return s;
   if (absl::Status s = AddInitializers(graph, scope, frame); !s.ok()) return s;
   CheckStated(graph, *scope, frame, info);
   for (int position : info.order) {
@@ -91,103 +123,22 @@ absl::Status Importer::VisitGraph(const GraphProto& graph, Scope* scope, const F
   return absl::OkStatus();
 }
 
-absl::Status Importer::CheckLimits() const {
-  const ImportLimits& limits = options_.limits;
-  if (visited_ > limits.max_inlined_nodes) {
-    return absl::ResourceExhaustedError(
-        Cat("the model has more than ", limits.max_inlined_nodes,
-            " nodes, functions and branches counted each time they are used"));
-  }
-  // Counts nodes generously, since those that no output needs are dropped in the end.
-  if (static_cast<int64_t>(graph_.nodes.size()) > 4 * limits.graph.max_nodes) {
-    return absl::ResourceExhaustedError(
-        Cat("the model becomes more than ", 4 * limits.graph.max_nodes, " nodes; ",
-            LimitIs(limits.graph.max_nodes, "max_nodes"), " after those that nothing needs"));
-  }
-  const bool asked = options_.cancelled && visited_ % kNodesBetweenAsking == 0;
-  if (folder_.cancelled() || (asked && options_.cancelled())) {
-    return absl::CancelledError("the import was cancelled");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Importer::CountLookedAt(int64_t count) {
-  looked_at_ += count;
-  const int64_t most = kLookedAtByNode * options_.limits.max_inlined_nodes;
-  if (looked_at_ <= most) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      Cat("the model has more than ", most,
-          " operands, results, attributes and initialisers, functions and branches counted each "
-          "time they are used"));
-}
-
-void Importer::Refuse(const NodeProto* node, const Frame& frame, int64_t version,
-                      absl::Status status, std::vector<std::string> inputs) {
-  ++refused_;
-  if (refused_ > options_.limits.max_refusals) {
-    refusals_->back() = {.code = refusals_->back().code,
-                         .reason = Cat(refused_ - options_.limits.max_refusals + 1,
-                                       " more refusals are not listed")};
-    return;
-  }
-  Refusal refusal;
-  refusal.code = status.code() == absl::StatusCode::kUnimplemented
-                     ? absl::StatusCode::kUnimplemented
-                     : absl::StatusCode::kInvalidArgument;
-  if (node != nullptr) {
-    refusal.node = frame.path + NodeName(*node);
-    refusal.domain = CanonicalDomain(node->domain());
-    refusal.op = node->op_type();
-  }
-  refusal.version = version;
-  refusal.reason = std::string(absl::string_view(Shortened(status).message()));
-  refusal.inputs = std::move(inputs);
-  refusals_->push_back(std::move(refusal));
-}
-
-void Importer::Poison(const NodeProto& node, Scope* scope) {
-  for (const std::string& output : node.output()) {
-    Value poisoned;
-    poisoned.poisoned = true;
-    if (!output.empty()) scope->Define(output, std::move(poisoned));
-  }
-}
-
-int64_t Importer::MostKnown() const {
-  return known_ < options_.limits.max_known_elements ? kMaxKnownElements : kMaxFewElements;
-}
-
-absl::Status Importer::CountKnown(const NodeContext& context, const Value& value) {
+absl::Status GraphVisitor::CountKnown(const NodeContext& context, const Value& value) {
   if (value.known == nullptr) return absl::OkStatus();
   // Identity's operands are counted where they are made.
   for (int i = 0; i < context.inputs(); ++i) {
     if (context.Has(i) && context.In(i).known == value.known) return absl::OkStatus();
   }
   const Known& known = *value.known;
-  known_ += known.literal ? known.literal->elements() : static_cast<int64_t>(known.sizes.size());
-  const int64_t most = 4 * options_.limits.max_known_elements;
-  if (known_ <= most) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      Cat("node ", Quoted(context.frame().path + NodeName(context.node())), " (",
-          context.node().op_type(),
-          "): the constants and sizes that the model computes have more "
-          "than ",
-          most,
-          " elements up to here, the most that are known at import; store what is "
-          "no shape as an initializer"));
+  state_.budget.AddKnown(known.literal ? known.literal->elements()
+                                       : static_cast<int64_t>(known.sizes.size()));
+  return state_.budget.CheckKnown(context.frame().path + NodeName(context.node()),
+                                  context.node().op_type());
 }
 
-absl::Status Importer::CountCopied(size_t bytes) {
-  copied_ += static_cast<int64_t>(bytes);
-  if (copied_ <= options_.limits.max_copied_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      Cat("calls of functions make copies of more than ", options_.limits.max_copied_bytes,
-          " bytes of their nodes; ", LimitIs(options_.limits.max_copied_bytes, "max_graph_bytes")));
-}
-
-absl::StatusOr<const ::onnx::NodeProto*> Importer::Resolve(const NodeProto& node,
-                                                           const Frame& frame,
-                                                           absl::Status* status) {
+absl::StatusOr<const ::onnx::NodeProto*> GraphVisitor::Resolve(const NodeProto& node,
+                                                               const Frame& frame,
+                                                               absl::Status* status) {
   const bool refers =
       std::any_of(node.attribute().begin(), node.attribute().end(),
                   [](const AttributeProto& attr) { return !attr.ref_attr_name().empty(); });
@@ -199,10 +150,10 @@ absl::StatusOr<const ::onnx::NodeProto*> Importer::Resolve(const NodeProto& node
   copy.set_overload(node.overload());
   *copy.mutable_input() = node.input();
   *copy.mutable_output() = node.output();
-  if (absl::Status s = CountCopied(copy.ByteSizeLong()); !s.ok()) return s;
+  if (absl::Status s = state_.budget.CountCopied(copy.ByteSizeLong()); !s.ok()) return s;
   for (const AttributeProto& attr : node.attribute()) {
     if (attr.ref_attr_name().empty()) {
-      if (absl::Status s = CountCopied(attr.ByteSizeLong()); !s.ok()) return s;
+      if (absl::Status s = state_.budget.CountCopied(attr.ByteSizeLong()); !s.ok()) return s;
       *copy.add_attribute() = attr;
       continue;
     }
@@ -219,7 +170,8 @@ absl::StatusOr<const ::onnx::NodeProto*> Importer::Resolve(const NodeProto& node
                         Quoted(attr.ref_attr_name()), " of the function's call of ",
                         AttributeProto::AttributeType_Name(given->second->type()));
     }
-    if (absl::Status s = CountCopied(given->second->ByteSizeLong()); !s.ok()) return s;
+    if (absl::Status s = state_.budget.CountCopied(given->second->ByteSizeLong()); !s.ok())
+      return s;
     AttributeProto& own = *copy.add_attribute();
     own = *given->second;
     own.set_name(attr.name());
@@ -227,8 +179,8 @@ absl::StatusOr<const ::onnx::NodeProto*> Importer::Resolve(const NodeProto& node
   return &copy;
 }
 
-absl::StatusOr<std::vector<const Value*>> Importer::Operands(const NodeProto& node,
-                                                             const Scope& scope) {
+absl::StatusOr<std::vector<const Value*>> GraphVisitor::Operands(const NodeProto& node,
+                                                                 const Scope& scope) {
   std::vector<const Value*> operands;
   for (const std::string& name : node.input()) {
     operands.push_back(nullptr);
@@ -244,8 +196,9 @@ absl::StatusOr<std::vector<const Value*>> Importer::Operands(const NodeProto& no
   return operands;
 }
 
-absl::StatusOr<Importer::Target> Importer::TargetOf(const NodeProto& node, const Frame& frame,
-                                                    int64_t* version) const {
+absl::StatusOr<GraphVisitor::Target> GraphVisitor::TargetOf(const NodeProto& node,
+                                                            const Frame& frame,
+                                                            int64_t* version) const {
   const std::string_view domain = CanonicalDomain(node.domain());
   const std::string_view op = node.op_type();
   auto opset = frame.opsets->find(domain);
@@ -259,7 +212,7 @@ absl::StatusOr<Importer::Target> Importer::TargetOf(const NodeProto& node, const
   // A handler is preferred: files of ONNX Runtime contain function bodies even for ops that we
   // have.
   const bool handled = target.row != nullptr && target.row->handler != nullptr;
-  target.function = handled ? nullptr : model_.FindFunction(domain, op, node.overload());
+  target.function = handled ? nullptr : state_.model.FindFunction(domain, op, node.overload());
   if (target.function != nullptr || handled) return CheckedAge(node, imported, target);
   if (imported == 0) {
     return Invalid("domain ", DomainText(domain),
@@ -281,8 +234,9 @@ absl::StatusOr<Importer::Target> Importer::TargetOf(const NodeProto& node, const
   return Unimplemented("is not supported", DidYouMean(op, KnownOpNames(domain)));
 }
 
-absl::StatusOr<Importer::Target> Importer::CheckedAge(const NodeProto& node, int64_t imported,
-                                                      const Target& target) const {
+absl::StatusOr<GraphVisitor::Target> GraphVisitor::CheckedAge(const NodeProto& node,
+                                                              int64_t imported,
+                                                              const Target& target) const {
   if (target.function != nullptr || imported >= kOldestOpset ||
       !CanonicalDomain(node.domain()).empty()) {
     return target;
@@ -293,10 +247,12 @@ absl::StatusOr<Importer::Target> Importer::CheckedAge(const NodeProto& node, int
                        ", and the op has changed since; convert the model to a newer opset");
 }
 
-absl::Status Importer::VisitNode(const NodeProto& given, Scope* scope, const Frame& frame,
-                                 const GraphInfo& info) {
-  ++visited_;
-  if (absl::Status s = CheckLimits(); !s.ok()) return s;
+absl::Status GraphVisitor::VisitNode(const NodeProto& given, Scope* scope, const Frame& frame,
+                                     const GraphInfo& info) {
+  if (absl::Status s =
+          state_.budget.CountVisit(state_.graph.nodes.size(), state_.folder.cancelled());
+      !s.ok())
+    return s;
   absl::Status status;
   const absl::StatusOr<const NodeProto*> resolved = Resolve(given, frame, &status);
   if (!resolved.ok()) return resolved.status();
@@ -309,7 +265,7 @@ absl::Status Importer::VisitNode(const NodeProto& given, Scope* scope, const Fra
   if (!status.ok()) {
     Refuse(&node, frame, version, status);
     status = CheckInside(node, *scope, frame, info, nullptr);
-    Poison(node, scope);
+    PoisonResults(node, scope);
     return status;
   }
   if (target->function != nullptr) {
@@ -320,7 +276,7 @@ absl::Status Importer::VisitNode(const NodeProto& given, Scope* scope, const Fra
   const bool poisoned =
       frame.check_only || std::any_of(operands->begin(), operands->end(),
                                       [](const Value* v) { return v != nullptr && v->poisoned; });
-  const auto mark = static_cast<NodeId>(graph_.nodes.size());
+  const auto mark = static_cast<NodeId>(state_.graph.nodes.size());
   bool build = status.ok() && !poisoned;
   if (build) status = RunHandler(*target, &context);
   if (EndsImport(status)) {
@@ -333,14 +289,14 @@ absl::Status Importer::VisitNode(const NodeProto& given, Scope* scope, const Fra
     Refuse(&node, frame, version, status, context.Settles(status));
   }
   status = CheckInside(node, *scope, frame, info, &context);
-  Poison(node, scope);
+  PoisonResults(node, scope);
   return status;
 }
 
-absl::Status Importer::RunHandler(const Target& target, NodeContext* context) {
+absl::Status GraphVisitor::RunHandler(const Target& target, NodeContext* context) {
   if (target.schema->domain.empty()) {
     if (std::optional<std::vector<Value>> known =
-            ComputeKnown(*context, b_->bounds(), MostKnown())) {
+            ComputeKnown(*context, state_.b->bounds(), state_.budget.MostKnown())) {
       for (size_t o = 0; o < known->size(); ++o) {
         context->Set(static_cast<int>(o), std::move((*known)[o]));
       }
@@ -349,11 +305,11 @@ absl::Status Importer::RunHandler(const Target& target, NodeContext* context) {
   }
   absl::Status status = target.row->handler(*context);
   // The builder's failure came first; the handler's status may only be a consequence of it.
-  const absl::Status built = b_->TakeStatus();
+  const absl::Status built = state_.b->TakeStatus();
   return built.ok() ? status : built;
 }
 
-absl::Status Importer::Conclude(NodeContext* context, NodeId mark, Scope* scope) {
+absl::Status GraphVisitor::Conclude(NodeContext* context, NodeId mark, Scope* scope) {
   const NodeProto& node = context->node();
   const std::vector<int> sources = context->Sources();
   for (int o = 0; o < context->outputs(); ++o) {
@@ -363,24 +319,23 @@ absl::Status Importer::Conclude(NodeContext* context, NodeId mark, Scope* scope)
       Refuse(&node, context->frame(), context->version(),
              Unimplemented("its result ", o, ", ", Quoted(name),
                            ", is not served with these attributes"));
-      Value poisoned;
-      poisoned.poisoned = true;
-      scope->Define(name, std::move(poisoned));
+      scope->Poison(name);
       continue;
     }
     Value& value = *context->result(o);
     if (value.known == nullptr && value.node != kNoNode) {
-      if (std::optional<Tensor> folded = folder_.Fold(graph_, value.node, MostKnown())) {
+      if (std::optional<Tensor> folded =
+              state_.folder.Fold(state_.graph, value.node, state_.budget.MostKnown())) {
         value.known = std::make_shared<const Known>(KnownOf(*std::move(folded)));
         value.node = kNoNode;
       }
-      if (folder_.cancelled()) return CheckLimits();
+      if (state_.folder.cancelled()) return state_.budget.Check(state_.graph.nodes.size(), true);
     }
     if (absl::Status s = CountKnown(*context, value); !s.ok()) return s;
     value.sources = value.known != nullptr ? std::vector<int>() : sources;
     if (value.node >= mark) {
-      Node& made = graph_.nodes[value.node];
-      if (made.name.empty()) made.name = UniqueName(context->frame().path + name);
+      Node& made = state_.graph.nodes[value.node];
+      if (made.name.empty()) made.name = state_.tensors->UniqueName(context->frame().path + name);
     }
     if (absl::Status s = CheckClaims(name, value, context->frame(), context->info()); !s.ok()) {
       Refuse(&node, context->frame(), context->version(), s);
@@ -390,8 +345,9 @@ absl::Status Importer::Conclude(NodeContext* context, NodeId mark, Scope* scope)
   return absl::OkStatus();
 }
 
-absl::Status Importer::CheckInside(const NodeProto& node, const Scope& scope, const Frame& frame,
-                                   const GraphInfo& info, const NodeContext* context) {
+absl::Status GraphVisitor::CheckInside(const NodeProto& node, const Scope& scope,
+                                       const Frame& frame, const GraphInfo& info,
+                                       const NodeContext* context) {
   for (const AttributeProto& attr : node.attribute()) {
     std::vector<const GraphProto*> graphs;
     if (attr.has_g()) graphs.push_back(&attr.g());
@@ -401,17 +357,15 @@ absl::Status Importer::CheckInside(const NodeProto& node, const Scope& scope, co
       Frame inside = frame;
       inside.path = Cat(frame.path, NodeName(node), "/", attr.name(), "/");
       inside.check_only = true;
-      if (++inside.depth > options_.limits.max_nesting) {
+      if (++inside.depth > state_.options.limits.max_nesting) {
         Refuse(&node, frame, 0, Nested());
         continue;
       }
       Scope body(&scope);
       for (const auto& input : graph->input()) {
-        Value poisoned;
-        poisoned.poisoned = true;
-        body.Define(input.name(), std::move(poisoned));
+        body.Poison(input.name());
       }
-      absl::Status status = VisitGraph(*graph, &body, inside, &info);
+      absl::Status status = Visit(*graph, &body, inside, &info);
       if (EndsImport(status)) return status;
       if (!status.ok()) Refuse(&node, frame, 0, status);
     }
@@ -419,57 +373,49 @@ absl::Status Importer::CheckInside(const NodeProto& node, const Scope& scope, co
   return absl::OkStatus();
 }
 
-absl::Status Importer::Nested() const {
-  return Invalid("graphs and functions are nested deeper than ", options_.limits.max_nesting);
+absl::Status GraphVisitor::Nested() const {
+  return Invalid("graphs and functions are nested deeper than ", state_.options.limits.max_nesting);
 }
 
-absl::StatusOr<std::optional<std::vector<Value>>> Importer::TryInline(
+absl::StatusOr<std::optional<std::vector<Value>>> GraphVisitor::TryInline(
     const GraphProto& graph, absl::Span<const Value> inputs, std::string_view label,
     NodeContext* context) {
-  const size_t kept = refusals_->size();
-  const Refusal last = kept == 0 ? Refusal() : refusals_->back();  // it may count left-out refusals
-  const int64_t refused = refused_;
-  const size_t notes = notes_.size();
-  const int64_t notes_left_out = notes_left_out_;
+  const ImportLog::Mark mark = state_.log.mark();
   absl::StatusOr<std::vector<Value>> results = Inline(graph, inputs, label, context);
-  const absl::Status built = b_->TakeStatus();
+  const absl::Status built = state_.b->TakeStatus();
   if (results.ok() && built.ok()) return *std::move(results);
   if (EndsImport(results.status())) return results.status();
-  refusals_->resize(kept);
-  if (kept > 0) refusals_->back() = last;
-  refused_ = refused;
-  for (size_t i = notes; i < notes_.size(); ++i) noted_.erase(notes_[i]);
-  notes_.resize(notes);
-  notes_left_out_ = notes_left_out;
+  state_.log.RollBack(mark);
   return std::nullopt;
 }
 
-absl::StatusOr<std::vector<Value>> Importer::Inline(const GraphProto& graph,
-                                                    absl::Span<const Value> inputs,
-                                                    std::string_view label, NodeContext* context) {
+absl::StatusOr<std::vector<Value>> GraphVisitor::Inline(const GraphProto& graph,
+                                                        absl::Span<const Value> inputs,
+                                                        std::string_view label,
+                                                        NodeContext* context) {
   const Frame& outside = context->frame();
-  if (outside.depth + 1 > options_.limits.max_nesting) return Nested();
+  if (outside.depth + 1 > state_.options.limits.max_nesting) return Nested();
   if (static_cast<size_t>(graph.input_size()) != inputs.size()) {
     return Invalid("graph ", Quoted(label), " has ", graph.input_size(), " inputs; it must have ",
                    inputs.size());
   }
-  if (unroll_left() < 0) {
+  if (state_.budget.unroll_left() < 0) {
     return Unimplemented("unrolled, the model's loops become more than ",
-                         options_.limits.max_unrolled_nodes, " nodes");
+                         state_.options.limits.max_unrolled_nodes, " nodes");
   }
   Frame frame = outside;
   frame.path = Cat(outside.path, NodeName(context->node()), "/", label, "/");
   ++frame.depth;
   Scope body(&context->scope());
   for (int i = 0; i < graph.input_size(); ++i) body.Define(graph.input(i).name(), inputs[i]);
-  const size_t before = graph_.nodes.size();
-  const int64_t refused = refused_;
+  const size_t before = state_.graph.nodes.size();
+  const int64_t refused = state_.log.refused();
   active_.push_back(context);
-  absl::Status status = VisitGraph(graph, &body, frame, &context->info());
+  absl::Status status = Visit(graph, &body, frame, &context->info());
   active_.pop_back();
-  if (active_.empty()) unrolled_ += static_cast<int64_t>(graph_.nodes.size() - before);
+  if (active_.empty()) state_.budget.AddUnrolled(state_.graph.nodes.size() - before);
   if (!status.ok()) return status;
-  if (refused_ > refused) return absl::AbortedError("refused inside");
+  if (state_.log.refused() > refused) return absl::AbortedError("refused inside");
   std::vector<Value> outputs;
   for (const auto& output : graph.output()) {
     const Scope::Found found = body.Find(output.name());
