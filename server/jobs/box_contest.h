@@ -16,13 +16,13 @@
 #include "proto/athanor/v1/search.pb.h"
 #include "server/models/model_version.h"
 #include "server/plans/bucket_grid.h"
-#include "server/plans/plan_search.h"
+#include "server/plans/compiled_plan.h"
 
 namespace athanor {
 
 class BoxContest {
  public:
-  using Found = std::shared_ptr<const PlanSearch::Found>;
+  using Plan = std::shared_ptr<const CompiledPlan>;
 
   // Of none.
   BoxContest() = default;
@@ -32,9 +32,9 @@ class BoxContest {
 
   // Where the box's search begins: its own plan, but the full range's where that was found by a
   // search and this was not. Null: the version was deleted.
-  const Found& leader() const { return own_leads_ ? own_ : full_; }
+  const Plan& leader() const { return own_leads_ ? own_ : full_; }
   // The other; null where there is none, or once it is settled.
-  const Found& rival() const { return own_leads_ ? full_ : own_; }
+  const Plan& rival() const { return own_leads_ ? full_ : own_; }
   bool open() const { return open_; }
 
   // `leader_by_rival` as the search has timed them at the box's sizes. A rival that is surely
@@ -44,13 +44,13 @@ class BoxContest {
   // Has the version serve the box by the leader. False: it was deleted, or has other boxes.
   bool Serve(ModelVersion& version) const;
 
-  const Found& own() const { return own_; }
-  const Found& full() const { return full_; }
+  const Plan& own() const { return own_; }
+  const Plan& full() const { return full_; }
 
  private:
   std::shared_ptr<const BucketGrid> grid_;
   int bucket_ = 0;
-  Found own_, full_;
+  Plan own_, full_;
   bool own_leads_ = false;
   bool open_ = false;
   double share_ = 1;

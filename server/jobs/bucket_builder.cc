@@ -21,10 +21,11 @@ namespace {
 constexpr double kNarrower = 0.05, kLeastGain = 0.01;
 constexpr double kPinnedGain = 1e6;  // it is loaded before all others
 
-// Of the full range's plan at the box's sizes, where it was measured there.
-std::optional<double> ShareOf(const std::vector<BucketPlan>& plans, const std::string& full_id) {
-  for (const BucketPlan& plan : plans) {
-    if (plan.made->plan.plan_id() == full_id) return plan.share;
+// Returns the full range's plan's share of the baseline's time at the box's sizes, if it was
+// measured there.
+std::optional<double> ShareOf(const CompiledPlans& plans, const std::string& full_id) {
+  for (const auto& plan : plans) {
+    if (plan->id() == full_id) return plan->share_of_baseline;
   }
   return std::nullopt;
 }
@@ -33,7 +34,7 @@ class Builder {
  public:
   Builder(const BucketTools& tools, Registry& registry, CompileJob& job)
       : tools_(tools), registry_(registry), job_(job), version_(job.version()) {
-    if (const auto full = version_->plan(); full != nullptr) full_id_ = full->info.plan_id();
+    if (const auto full = version_->plan(); full != nullptr) full_id_ = full->id();
   }
 
   absl::Status Build() {
@@ -101,7 +102,7 @@ class Builder {
     });
     const Graph graph = NarrowedTo(version_->graph(), grid_->box(bucket));
     const std::string& pinned = boxes_[bucket].pinned;
-    absl::StatusOr<std::vector<BucketPlan>> made = std::vector<BucketPlan>();
+    absl::StatusOr<CompiledPlans> made = CompiledPlans();
     if (pinned.empty()) {
       made = tools_.make(graph);
     } else if (auto found = tools_.pinned(graph, pinned); found.ok()) {
@@ -118,14 +119,15 @@ class Builder {
   }
 
   // What it saves of the time that the full range's plan takes there.
-  double GainOf(int bucket, const BucketPlan& plan) const {
+  double GainOf(int bucket, const CompiledPlan& plan) const {
     if (!boxes_[bucket].pinned.empty()) return kPinnedGain;
-    if (const auto full = ShareOf(made_[bucket], full_id_)) return (*full - plan.share) / *full;
-    return std::max(kLeastGain, (1 + kNarrower - plan.share) / (1 + kNarrower));
+    const double share = plan.share_of_baseline;
+    if (const auto full = ShareOf(made_[bucket], full_id_)) return (*full - share) / *full;
+    return std::max(kLeastGain, (1 + kNarrower - share) / (1 + kNarrower));
   }
 
   // What loading it would take that nobody holds yet.
-  BucketCandidate CandidateOf(int bucket, const BucketPlan& plan) const {
+  BucketCandidate CandidateOf(int bucket, const CompiledPlan& plan) const {
     BucketCandidate candidate{.bucket = bucket, .gain = GainOf(bucket, plan)};
     ParameterHashes hashes;
     const std::vector<NodeId> ids = version_->graph().ParameterIds();
@@ -133,7 +135,7 @@ class Builder {
       hashes[version_->graph().node(ids[i]).name] = version_->parameter_hashes()[i];
     }
     // A plan that says nothing of its memory is refused, if at all, when it is loaded.
-    const auto memory = MemoryOf(plan.made->plan, hashes);
+    const auto memory = MemoryOf(plan.plan, hashes);
     if (!memory.ok()) return candidate;
     for (const PlanMemory::Weight& weight : memory->prepared) {
       if (tools_.pool != nullptr && tools_.pool->Find(weight.key).has_value()) continue;
@@ -144,11 +146,11 @@ class Builder {
 
   // Into `plans_` and `input`, by position; what saves nothing is left out.
   void AddCandidates(int bucket, BucketChoiceInput* input) {
-    for (const BucketPlan& plan : made_[bucket]) {
-      BucketCandidate candidate = CandidateOf(bucket, plan);
+    for (const auto& plan : made_[bucket]) {
+      BucketCandidate candidate = CandidateOf(bucket, *plan);
       if (candidate.gain <= 0) continue;
       input->candidates.push_back(std::move(candidate));
-      plans_.push_back(plan.made);
+      plans_.push_back(plan);
     }
   }
 
@@ -178,8 +180,8 @@ class Builder {
     }
   }
 
-  void LoadOne(int bucket, const std::shared_ptr<const PlanSearch::Found>& made) {
-    auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), made);
+  void LoadOne(int bucket, const std::shared_ptr<const CompiledPlan>& plan) {
+    auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), plan);
     if (!loaded.ok()) return Refuse(bucket, loaded.status());
     PlanTable::BoxPlan& box = boxes_[bucket];
     box.plan = *std::move(loaded);
@@ -213,9 +215,9 @@ class Builder {
   std::shared_ptr<const BucketGrid> grid_;
   // By bucket.
   std::vector<PlanTable::BoxPlan> boxes_;
-  std::vector<std::vector<BucketPlan>> made_;
-  std::vector<std::shared_ptr<const PlanSearch::Found>> plans_;  // those that may be loaded
-  std::string full_id_;                                          // of the full range's plan
+  std::vector<CompiledPlans> made_;
+  CompiledPlans plans_;  // those that may be loaded
+  std::string full_id_;  // id of the full range's plan
 };
 
 }  // namespace

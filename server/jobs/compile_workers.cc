@@ -318,13 +318,13 @@ void CompileWorkers::SearchLoop(int index) {
     const std::unique_ptr<CompileBackend> backend = backends_.New();
     WorkerSearches searches(registry_, backend.get(), &keeper_, &loader_, backends_.cache());
     for (Turn turn; (turn = NextTurn(index, &searches, backend.get())).job != nullptr;) {
-      std::optional<WorkerSearches::Waits> waits;
+      std::optional<LeaseWait> wait;
       if (turn.serving != nullptr) {
-        waits = searches.Start(turn.job, std::move(turn.serving));
+        wait = searches.Start(turn.job, std::move(turn.serving));
       } else {
         searches.Step();
       }
-      EndTurn(index, turn.job, std::move(waits));
+      EndTurn(index, turn.job, std::move(wait));
     }
   }
 }
@@ -366,15 +366,15 @@ CompileWorkers::Turn CompileWorkers::NextTurn(int index, WorkerSearches* searche
 }
 
 void CompileWorkers::EndTurn(int index, const std::shared_ptr<CompileJob>& job,
-                             std::optional<WorkerSearches::Waits> waits) {
+                             std::optional<LeaseWait> wait) {
   {
     MutexLock lock(mu_);
     AtWork& worker = at_work_[index];
     worker.searching = nullptr;
     worker.search_backend = nullptr;
-    if (job->finished() || waits.has_value()) --worker.searches;
+    if (job->finished() || wait.has_value()) --worker.searches;
   }
-  if (waits.has_value()) return ParkSearch(job, *std::move(waits));
+  if (wait.has_value()) return ParkSearch(job, *std::move(wait));
   Release(job);
 }
 

@@ -109,7 +109,7 @@ class CompileWorkers {
   // The turn of a job's search, which begins with `serving` if that is set.
   struct Turn {
     std::shared_ptr<CompileJob> job;
-    std::shared_ptr<const PlanSearch::Found> serving;
+    std::shared_ptr<const CompiledPlan> serving;
   };
   // What a worker has to do.
   struct AtWork {
@@ -127,25 +127,25 @@ class CompileWorkers {
   bool RunJob(int index, const std::shared_ptr<CompileJob>& job);
   JobTools ToolsOf(int index);
   // As RunJob, with a plan that was made or found.
-  bool ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& job, BuiltPlan built,
+  bool ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& job, JobPlan built,
                     const BuildTimes& times, int64_t ms);
-  // As RunJob: the job's baseline serves, and the job is queued again to complete `better`.
-  bool Postpone(const std::shared_ptr<CompileJob>& job, StoredChoice better);
-  std::optional<StoredChoice> TakePostponed(const CompileJob& job);
-  bool RunPostponed(int index, const std::shared_ptr<CompileJob>& job, StoredChoice better);
+  // As RunJob: the job's baseline serves, and the job is queued again to complete its plan.
+  bool Postpone(const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
+  std::optional<JobPlan> TakePostponed(const CompileJob& job);
+  bool RunPostponed(int index, const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
   // Plans for the boxes of the job's version; whether it goes on.
   bool MakeBuckets(int index, const std::shared_ptr<CompileJob>& job);
   // As RunJob: it waits for another job to make its plan.
-  bool Park(const std::shared_ptr<CompileJob>& job, const BuiltPlan& built);
+  bool Park(const std::shared_ptr<CompileJob>& job, LeaseWait wait);
   // Of a plan that was made and published.
   void LetOthersFind(Lease lease);
   // Another job searches for the same.
-  void ParkSearch(const std::shared_ptr<CompileJob>& job, WorkerSearches::Waits waits);
+  void ParkSearch(const std::shared_ptr<CompileJob>& job, LeaseWait wait);
   // It is parked no more.
   void Resume(const std::shared_ptr<CompileJob>& job);
   void ResumeSearch(const std::shared_ptr<CompileJob>& job);
   bool HandOver(int index, const std::shared_ptr<CompileJob>& job,
-                std::shared_ptr<const PlanSearch::Found> serving);
+                std::shared_ptr<const CompiledPlan> serving);
   void SearchLoop(int index);
   // Whether the worker builds, or should: its searches wait meanwhile.
   bool ToBuild(int index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -153,9 +153,8 @@ class CompileWorkers {
   bool AwaitSearch(int index);
   // No job: none is left.
   Turn NextTurn(int index, WorkerSearches* searches, CompileBackend* backend);
-  // `waits`: it has no search to go on with.
-  void EndTurn(int index, const std::shared_ptr<CompileJob>& job,
-               std::optional<WorkerSearches::Waits> waits);
+  // `wait`: it has no search to go on with.
+  void EndTurn(int index, const std::shared_ptr<CompileJob>& job, std::optional<LeaseWait> wait);
   void CountEnd(const CompileJob& job);
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
@@ -172,7 +171,7 @@ class CompileWorkers {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // OK: what it built serves. FAILED_PRECONDITION: its weights are damaged. Else the version was
   // deleted or pinned.
-  absl::Status Serve(CompileJob& job, BuiltPlan built);
+  absl::Status Serve(CompileJob& job, const JobPlan& built);
   absl::Status PinBox(ModelVersion& version, const PlanTable::Place& place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // Each box is served by the latest that did so by itself, else by the best that is kept.
@@ -206,8 +205,8 @@ class CompileWorkers {
   std::vector<AtWork> at_work_ ABSL_GUARDED_BY(mu_);  // by worker
   // By version: the job that builds or searches for it, so that none overwrites another's plan.
   std::map<const ModelVersion*, std::shared_ptr<CompileJob>> busy_ ABSL_GUARDED_BY(mu_);
-  // What jobs of queue_ have still to complete.
-  std::map<const CompileJob*, StoredChoice> postponed_ ABSL_GUARDED_BY(mu_);
+  // Plans that jobs of queue_ have still to complete.
+  std::map<const CompileJob*, JobPlan> postponed_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<ParkedJobs> parked_;  // null without a cache

@@ -12,7 +12,7 @@
 namespace athanor {
 
 absl::Status CompileWorkers::PinBox(ModelVersion& version, const PlanTable::Place& place) {
-  const std::string& id = place.made->plan.plan_id();
+  const std::string& id = place.kept.plan->id();
   const auto named = [&](const absl::Status& status) {
     return Prefixed(absl::StrCat(version.Describe(), ": plan ", Quoted(id), " of bucket ",
                                  place.grid->Text(place.bucket), ": "),
@@ -21,7 +21,7 @@ absl::Status CompileWorkers::PinBox(ModelVersion& version, const PlanTable::Plac
   const Graph graph = NarrowedTo(version.graph(), place.grid->box(place.bucket));
   std::shared_ptr<const ServedPlan> plan = place.serving;
   if (plan == nullptr) {
-    auto loaded = loader_.Load(version, graph, place.made);
+    auto loaded = loader_.Load(version, graph, place.kept.plan);
     if (!loaded.ok()) return named(loaded.status());
     plan = *std::move(loaded);
   }
@@ -30,11 +30,9 @@ absl::Status CompileWorkers::PinBox(ModelVersion& version, const PlanTable::Plac
   if (view.grid == place.grid) box = view.box(place.bucket);  // else it is refused below
   // Before it is promised: the cache may be deleted, a pin may not.
   if (keeper_.ready()) {
-    const auto details = box.kept == nullptr ? std::nullopt : box.kept->Describe(id);
-    absl::Status kept =
-        keeper_.Pin(version, keeper_.KeyOf(version, graph, place.made->how), *place.made,
-                    details ? details->costs : std::vector<v1::PlanCost>());
-    if (!kept.ok()) return named(kept);
+    const PlanKey key = keeper_.KeyOf(version, graph, place.kept.plan->how);
+    absl::Status written = keeper_.Pin(version, key, place.kept);
+    if (!written.ok()) return named(written);
   }
   absl::Status pinned = registry_->PinBox(version, place.grid, place.bucket, std::move(plan));
   ForgetPin(version, pinned.ok() ? box.pinned : id);
@@ -57,20 +55,21 @@ absl::Status CompileWorkers::UnpinBoxes(ModelVersion& version) {
     const PlanTable::BoxPlan& box = view.box(bucket);
     if (box.pinned.empty() || box.kept == nullptr) continue;
     const Graph graph = NarrowedTo(version.graph(), view.grid->box(bucket));
-    std::shared_ptr<const PlanSearch::Found> made = box.kept->latest();
-    if (made == nullptr && keeper_.ready()) {
+    std::shared_ptr<const CompiledPlan> latest = box.kept->latest();
+    if (latest == nullptr && keeper_.ready()) {
       const SearchPolicy policy = AutomaticPolicy(version);
-      auto known = keeper_.FindAll(keeper_.KeyOf(version, graph, policy.ToProto()), policy, 1);
-      if (!known.empty()) made = known.front().made;
+      CompiledPlans known =
+          keeper_.FindAll(keeper_.KeyOf(version, graph, policy.ToProto()), policy, 1);
+      if (!known.empty()) latest = known.front();
     }
-    if (made == nullptr) continue;
-    if (box.plan != nullptr && box.plan->info.plan_id() == made->plan.plan_id()) {
+    if (latest == nullptr) continue;
+    if (box.plan != nullptr && box.plan->id() == latest->id()) {
       plans[bucket] = box.plan;
       continue;
     }
-    auto loaded = loader_.Load(version, graph, made);
+    auto loaded = loader_.Load(version, graph, latest);
     if (!loaded.ok()) {
-      return Prefixed(absl::StrCat(version.Describe(), ": plan ", Quoted(made->plan.plan_id()),
+      return Prefixed(absl::StrCat(version.Describe(), ": plan ", Quoted(latest->id()),
                                    " of bucket ", view.grid->Text(bucket), ": "),
                       loaded.status());
     }

@@ -57,12 +57,12 @@ bool CompileWorkers::SearchDue(const ModelVersion& version, const SearchPolicy& 
 
 bool CompileWorkers::BetterKept(const ModelVersion& version, const SearchPolicy& policy) const {
   const std::shared_ptr<const ServedPlan> plan = version.plan();
-  if (plan == nullptr || plan->info.kind() == kSearchedPlan) return false;
+  if (plan == nullptr || plan->compiled->searched()) return false;
   if (!policy.budget.search || policy.use != v1::SearchOptions::SERVE) return false;
   if (!version.pinned_plan().empty() || !keeper_.ready()) return false;
   const std::string best =
       keeper_.BestId(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy);
-  return !best.empty() && best != plan->info.plan_id();
+  return !best.empty() && best != plan->id();
 }
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std::string& name,
@@ -72,8 +72,9 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std:
   auto found = registry_->Find(name, version);
   if (!found.ok()) return found.status();
   ModelVersion& model = **found;
+  const std::optional<KeptPlan> kept = model.kept().Find(plan_id);
   const auto place = model.plans().Find(plan_id);
-  if (!plan_id.empty() && model.kept().Find(plan_id) == nullptr && place.has_value()) {
+  if (!plan_id.empty() && !kept.has_value() && place.has_value()) {
     absl::Status pinned = PinBox(model, *place);
     return pinned.ok() ? found : pinned;
   }
@@ -81,26 +82,23 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std:
     if (absl::Status s = UnpinBoxes(model); !s.ok()) return s;
   }
   const std::string before = model.pinned_plan();
-  std::shared_ptr<const PlanSearch::Found> wanted = model.kept().Find(plan_id);
+  std::shared_ptr<const CompiledPlan> wanted = kept.has_value() ? kept->plan : nullptr;
   // While it is pinned nothing else is published, so the latest stays the latest.
   if (plan_id.empty() && !before.empty()) wanted = model.kept().latest();
   std::shared_ptr<const ServedPlan> plan = wanted == nullptr ? nullptr : model.plan();
   const auto named = [&](const absl::Status& status) {
-    return Prefixed(absl::StrCat(model.Describe(), ": plan ", Quoted(wanted->plan.plan_id()), ": "),
-                    status);
+    return Prefixed(absl::StrCat(model.Describe(), ": plan ", Quoted(wanted->id()), ": "), status);
   };
-  if (wanted != nullptr && (plan == nullptr || plan->made != wanted)) {
+  if (wanted != nullptr && (plan == nullptr || plan->compiled != wanted)) {
     auto loaded = loader_.Load(model, model.graph(), wanted);
     if (!loaded.ok()) return named(loaded.status());
     plan = *std::move(loaded);
   }
   // Before it is promised: the cache may be deleted, a pin may not.
-  if (wanted != nullptr && !plan_id.empty() && keeper_.ready()) {
+  if (kept.has_value() && keeper_.ready()) {
     const PlanKey key = keeper_.KeyOf(model, model.graph(), wanted->how);
-    const auto details = model.kept().Describe(plan_id);
-    absl::Status kept =
-        keeper_.Pin(model, key, *wanted, details ? details->costs : std::vector<v1::PlanCost>());
-    if (!kept.ok()) return named(kept);
+    absl::Status written = keeper_.Pin(model, key, *kept);
+    if (!written.ok()) return named(written);
   }
   absl::Status pinned = registry_->PinPlan(*found, plan_id, std::move(plan));
   ForgetPin(model, pinned.ok() ? before : plan_id);

@@ -28,7 +28,7 @@
 #include "server/base/search_policy.h"
 #include "server/keeper/pin_files.h"
 #include "server/models/model_version.h"
-#include "server/plans/plan_search.h"
+#include "server/plans/compiled_plan.h"
 
 namespace athanor {
 
@@ -50,46 +50,32 @@ class PlanKeeper {
   PlanKey KeyOf(const ModelVersion& version, const Graph& graph,
                 const v1::SearchOptions& how) const;
 
-  struct Kept {
-    std::shared_ptr<PlanSearch::Found> made;
-    // Kernels whose objects the cache does not have, which are empty, or that were compiled anew
-    // since the plan was verified.
-    std::vector<int> missing;
-    std::vector<v1::PlanCost> costs;
-  };
-  // NOT_FOUND says what there is instead, and in which column of the key it differs.
-  absl::StatusOr<Kept> Find(const ModelVersion& version, const PlanKey& key,
-                            const std::string& plan_id) const;
-  // The best plan that `policy` allows: no approximate one, none of disabled rules, and without a
-  // search the baseline. `baseline` is set if that is another plan.
-  struct Best {
-    Kept plan;
-    std::optional<Kept> baseline;
-  };
-  absl::StatusOr<Best> FindBest(PlanKey key, const SearchPolicy& policy) const;
+  // Returns a plan, of which kernels may be missing. NOT_FOUND says what there is instead, and in
+  // which column of the key it differs.
+  absl::StatusOr<KeptPlan> Find(const ModelVersion& version, const PlanKey& key,
+                                const std::string& plan_id) const;
+  // Returns the best plan that `policy` allows: an approximate one only where it says so, none
+  // found with rules it disables, and without a search the baseline. The baseline comes second if
+  // it is another plan. Kernels may be missing.
+  absl::StatusOr<std::vector<KeptPlan>> FindBest(PlanKey key, const SearchPolicy& policy) const;
   // The id of the plan that FindBest would give, if the cache has all its kernels, else empty;
   // neither bodies nor objects are read.
   std::string BestId(PlanKey key, const SearchPolicy& policy) const;
 
-  // Plans that `policy` allows and whose kernels are all there, the best `most` of them and the
-  // baseline, with what their time is of the baseline's.
-  struct Choice {
-    std::shared_ptr<PlanSearch::Found> made;
-    double share_of_baseline = 1;
-  };
-  std::vector<Choice> FindAll(PlanKey key, const SearchPolicy& policy, size_t most) const;
+  // Returns whole plans that `policy` allows: the best `most` of them, and the baseline.
+  CompiledPlans FindAll(PlanKey key, const SearchPolicy& policy, size_t most) const;
 
-  // Of a baseline, whose kernels were checked; `key` as of any plan of its graph.
-  void PutBaseline(const PlanKey& key, const PlanSearch::Found& made);
-  // A plan that Find gave was verified with the objects that it has now.
-  absl::Status PutVerified(const ModelVersion& version, const PlanKey& key, const Kept& kept,
+  // Keeps a baseline whose kernels were checked; `key` is that of any plan of its graph.
+  void PutBaseline(const PlanKey& key, const CompiledPlan& baseline);
+  // Notes that a plan which Find returned was verified with the objects it has now.
+  absl::Status PutVerified(const ModelVersion& version, const PlanKey& key, const KeptPlan& kept,
                            bool pinned);
   // A plan that Find or FindBest gave was verified and is wrong. Neither gives it again, here or
   // after a start, unless it is put once more.
   void Quarantine(const ModelVersion& version, const PlanKey& key, const std::string& plan_id,
                   const absl::Status& verdict);
-  // Of a plan that was verified whole and takes `ratio` times as long as plan `from`.
-  void PutFound(const PlanKey& key, const PlanSearch::Found& made, const std::string& from,
+  // Keeps a plan that was verified whole and takes `ratio` times as long as plan `from`.
+  void PutFound(const PlanKey& key, const CompiledPlan& found, const std::string& from,
                 double ratio);
   // What the steps of a plan that is kept cost.
   void PutCosts(const PlanKey& key, const std::string& plan_id,
@@ -99,10 +85,9 @@ class PlanKeeper {
   // Known to a server that is started when this returns.
   void PutSearch(const PlanKey& key, const SearchPolicy& policy, const SearchState& state);
 
-  // From when it returns OK, Find has the plan for this version also without a cache; kernels may
-  // be missing.
-  absl::Status Pin(const ModelVersion& version, const PlanKey& key, const PlanSearch::Found& made,
-                   const std::vector<v1::PlanCost>& costs);
+  // Writes the plan to a file of the version. Once it returns OK, Find has the plan for this
+  // version also without a cache; kernels may be missing.
+  absl::Status Pin(const ModelVersion& version, const PlanKey& key, const KeptPlan& kept);
   void Unpin(const ModelVersion& version, const std::string& plan_id) {
     pins_.Remove(version, plan_id);
   }
@@ -110,9 +95,10 @@ class PlanKeeper {
   void TakePins(absl::Span<const std::shared_ptr<ModelVersion>> versions) { pins_.Take(versions); }
 
  private:
-  internal::StoredPlan Stored(const PlanSearch::Found& made,
+  internal::StoredPlan Stored(const CompiledPlan& compiled,
                               const std::vector<v1::PlanCost>& costs) const;
-  Kept Revived(const internal::StoredPlan& stored) const;
+  // `share` is its time divided by the baseline's.
+  KeptPlan Revived(const internal::StoredPlan& stored, double share = 1) const;
   std::string WhyNot(const PlanKey& key) const;
   // Why it was quarantined since the start; empty: it was not.
   std::string Refusal(const PlanKey& key, const std::string& plan_id) const;

@@ -174,7 +174,7 @@ void ModelVersion::AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared,
                       : behind ? "a search has found a plan for the full range, not yet for this"
                                : box.reason);
     if (box.plan == nullptr) continue;
-    if (state->reason().empty()) state->set_plan_id(box.plan->info.plan_id());
+    if (state->reason().empty()) state->set_plan_id(box.plan->id());
     box.plan->runner->AddPrepared(prepared);
     *arenas += box.plan->runner->arena_bytes();
   }
@@ -211,15 +211,14 @@ v1::Model ModelVersion::ToProto(bool serving) const {
   AddBuckets(&model, &prepared, &arenas);
   if (view.plan != nullptr) {
     const std::string pinned = pinned_plan();
-    model.set_plan_id(view.plan->info.plan_id());
-    model.set_pinned(!pinned.empty() && pinned == view.plan->info.plan_id());
+    model.set_plan_id(view.plan->id());
+    model.set_pinned(!pinned.empty() && pinned == view.plan->id());
     view.plan->runner->AddPrepared(&prepared);
     arenas += view.plan->runner->arena_bytes();
   }
-  for (v1::PlanInfo& info : kept_.infos()) *model.add_plans() = std::move(info);
+  AddInfos(kept_, &model);
   for (const PlanTable::BoxPlan& box : plans_.view().boxes) {
-    if (box.kept == nullptr) continue;
-    for (v1::PlanInfo& info : box.kept->infos()) *model.add_plans() = std::move(info);
+    if (box.kept != nullptr) AddInfos(*box.kept, &model);
   }
   for (const auto& [place, bytes] : prepared) {
     model.mutable_memory()->set_prepared(model.memory().prepared() + bytes);

@@ -143,10 +143,9 @@ class Registry {
                             std::vector<PlanTable::BoxPlan> boxes);
   // As Publish, of plans that the version's rows name already: `kept` with `plan` among them.
   absl::Status Restore(const std::shared_ptr<ModelVersion>& version,
-                       std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlans::Kept> kept);
+                       std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlan> kept);
   // A plan that may be pinned, beside the one that serves.
-  void Keep(ModelVersion& version, const v1::PlanInfo& info,
-            std::shared_ptr<const PlanSearch::Found> made);
+  void Keep(ModelVersion& version, std::shared_ptr<const CompiledPlan> plan);
   // `version` is served by `plan`, if any, and by no other while `plan_id` is not empty. NOT_FOUND
   // unless that is the plan's.
   absl::Status PinPlan(const std::shared_ptr<ModelVersion>& version, const std::string& plan_id,

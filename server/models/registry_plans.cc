@@ -24,14 +24,14 @@ absl::Status NotServed(const ModelVersion& version) {
 absl::Status Registry::StorePlans(const ModelVersion& version, const std::string& pinned) {
   std::vector<VersionPlanRow> rows;
   bool named = pinned.empty();
-  for (const KeptPlans::Kept& kept : version.kept().all()) {
-    const std::string& id = kept.info.plan_id();
+  for (const KeptPlan& kept : version.kept().all()) {
+    const std::string& id = kept.plan->id();
     named |= id == pinned;
     rows.push_back({.plan_id = id,
                     .first = kept.first,
                     .served = kept.served,
                     .pinned = id == pinned,
-                    .info = kept.info.SerializeAsString()});
+                    .info = PlanInfoOf(*kept.plan).SerializeAsString()});
   }
   // A pin stays also where its plan could not be restored, with what a later start needs to find
   // it.
@@ -122,13 +122,12 @@ absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const
 }
 
 absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
-                               std::shared_ptr<const ServedPlan> plan,
-                               std::vector<KeptPlans::Kept> kept) {
+                               std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlan> kept) {
   {
     MutexLock change(change_mu_);
     // It may have been deleted, or pinned to another plan, while this one was loaded.
     const std::string pinned = version->pinned_plan();
-    if (!pinned.empty() && pinned != plan->info.plan_id()) return NotServed(*version);
+    if (!pinned.empty() && pinned != plan->id()) return NotServed(*version);
     if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
     const std::optional<NameRow> changed = TakeOver(*version);
     version->kept().Restore(std::move(kept));
@@ -142,18 +141,17 @@ absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
   return absl::OkStatus();
 }
 
-void Registry::Keep(ModelVersion& version, const v1::PlanInfo& info,
-                    std::shared_ptr<const PlanSearch::Found> made) {
+void Registry::Keep(ModelVersion& version, std::shared_ptr<const CompiledPlan> plan) {
   MutexLock change(change_mu_);
   const std::shared_ptr<const ServedPlan> serving = version.plan();
-  version.kept().AddFound(info, std::move(made), serving == nullptr ? "" : serving->info.plan_id());
+  version.kept().AddFound(std::move(plan), serving == nullptr ? "" : serving->id());
   NotePlans(version);
 }
 
 absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
                                const std::string& plan_id, std::shared_ptr<const ServedPlan> plan) {
   MutexLock change(change_mu_);
-  const std::string has = plan == nullptr ? "" : plan->info.plan_id();
+  const std::string has = plan == nullptr ? "" : plan->id();
   if (!plan_id.empty() && has != plan_id) {
     std::vector<std::string> ids;
     const v1::Model model = version->ToProto(true);
@@ -192,8 +190,8 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
   for (int b = 1; b < static_cast<int>(view.boxes.size()); ++b) {
     VersionPlanRow row{.plan_id = view.box(b).pinned, .pinned = true, .box = grid->Bytes(b)};
     if (b == bucket) {
-      row.plan_id = plan->info.plan_id();
-      row.info = plan->info.SerializeAsString();
+      row.plan_id = plan->id();
+      row.info = PlanInfoOf(*plan->compiled).SerializeAsString();
     } else if (row.plan_id.empty()) {
       continue;
     }
@@ -202,8 +200,8 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
       if (b != bucket && had.plan_id == row.plan_id) row.info = had.info;
     }
     const std::shared_ptr<KeptPlans>& plans = view.box(b).kept;
-    const auto kept = plans == nullptr ? std::nullopt : plans->Describe(row.plan_id);
-    if (kept.has_value()) row.info = kept->info.SerializeAsString();
+    const auto kept = plans == nullptr ? std::nullopt : plans->Find(row.plan_id);
+    if (kept.has_value()) row.info = PlanInfoOf(*kept->plan).SerializeAsString();
     rows.push_back(std::move(row));
   }
   absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), rows);

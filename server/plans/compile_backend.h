@@ -48,10 +48,10 @@ class CompileBackend {
                              absl::Span<const KernelObject> objects) = 0;
   // A plan that a search once found, some of whose kernels were compiled again: compared, whole,
   // with the baseline and with f64. DATA_LOSS: it is wrong.
-  virtual absl::Status Verify(const Graph& graph, const PlanSearch::Found& plan) = 0;
+  virtual absl::Status Verify(const Graph& graph, const CompiledPlan& plan) = 0;
   // A search for a plan of `graph` that is faster than `serving`.
   virtual absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(
-      const Graph& graph, PlanSearch::Found serving, const PlanSearchOptions& options) = 0;
+      const Graph& graph, CompiledPlan serving, const PlanSearchOptions& options) = 0;
   // Searches that it holds: one more pushes out another, which then begins again.
   virtual size_t most_searches() const = 0;
   // From any thread: what runs ends soon with CANCELLED, and so does what follows until

@@ -6,34 +6,32 @@
 namespace athanor {
 
 void KeptPlans::Add(const ServedPlan& plan) {
-  if (plan.made == nullptr) return;
   MutexLock lock(mu_);
-  AddLocked({.info = plan.info, .made = plan.made, .served = true}, plan.info.plan_id());
+  AddLocked({.plan = plan.compiled, .costs = {}, .served = true}, plan.id());
 }
 
-void KeptPlans::AddFound(const v1::PlanInfo& info, std::shared_ptr<const PlanSearch::Found> made,
-                         const std::string& serving) {
+void KeptPlans::AddFound(std::shared_ptr<const CompiledPlan> plan, const std::string& serving) {
   MutexLock lock(mu_);
-  for (const Kept& kept : plans_) {
-    if (kept.info.plan_id() == info.plan_id()) return;
+  for (const KeptPlan& kept : plans_) {
+    if (kept.plan->id() == plan->id()) return;
   }
-  AddLocked({.info = info, .made = std::move(made)}, serving);
+  AddLocked({.plan = std::move(plan), .costs = {}}, serving);
 }
 
-void KeptPlans::Restore(std::vector<Kept> plans) {
+void KeptPlans::Restore(std::vector<KeptPlan> plans) {
   MutexLock lock(mu_);
   if (!closed_) plans_ = std::move(plans);
 }
 
-std::vector<KeptPlans::Kept> KeptPlans::all() const {
+std::vector<KeptPlan> KeptPlans::all() const {
   MutexLock lock(mu_);
   return plans_;
 }
 
-void KeptPlans::AddLocked(Kept added, const std::string& serving) {
+void KeptPlans::AddLocked(KeptPlan added, const std::string& serving) {
   if (closed_) return;
-  auto same = std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
-    return kept.info.plan_id() == added.info.plan_id();
+  const auto same = std::find_if(plans_.begin(), plans_.end(), [&](const KeptPlan& kept) {
+    return kept.plan->id() == added.plan->id();
   });
   added.first = plans_.empty();
   if (same != plans_.end()) {
@@ -43,65 +41,55 @@ void KeptPlans::AddLocked(Kept added, const std::string& serving) {
   plans_.push_back(std::move(added));
   if (plans_.size() <= most_) return;
   // The first is the baseline, as a rule: what one goes back to when all else is doubted.
-  const auto latest =
-      std::find_if(plans_.rbegin(), plans_.rend(), [](const Kept& kept) { return kept.served; });
-  const std::string unpinned = latest == plans_.rend() ? "" : latest->info.plan_id();
-  plans_.erase(std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
-    const std::string& id = kept.info.plan_id();
+  const auto latest = std::find_if(plans_.rbegin(), plans_.rend(),
+                                   [](const KeptPlan& kept) { return kept.served; });
+  const std::string unpinned = latest == plans_.rend() ? "" : latest->plan->id();
+  plans_.erase(std::find_if(plans_.begin(), plans_.end(), [&](const KeptPlan& kept) {
+    const std::string& id = kept.plan->id();
     return id != serving && id != unpinned && !kept.first;
   }));
 }
 
-std::shared_ptr<const PlanSearch::Found> KeptPlans::Find(const std::string& plan_id) const {
+std::optional<KeptPlan> KeptPlans::Find(const std::string& plan_id) const {
   MutexLock lock(mu_);
-  for (const Kept& kept : plans_) {
-    if (kept.info.plan_id() == plan_id) return kept.made;
+  for (const KeptPlan& kept : plans_) {
+    if (kept.plan->id() == plan_id) return kept;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-std::shared_ptr<const PlanSearch::Found> KeptPlans::latest() const {
+std::shared_ptr<const CompiledPlan> KeptPlans::latest() const {
   MutexLock lock(mu_);
   for (auto it = plans_.rbegin(); it != plans_.rend(); ++it) {
-    if (it->served) return it->made;
+    if (it->served) return it->plan;
   }
   return nullptr;
 }
 
-std::shared_ptr<const PlanSearch::Found> KeptPlans::first() const {
+std::shared_ptr<const CompiledPlan> KeptPlans::first() const {
   MutexLock lock(mu_);
-  for (const Kept& kept : plans_) {
-    if (kept.first) return kept.made;
+  for (const KeptPlan& kept : plans_) {
+    if (kept.first) return kept.plan;
   }
   return nullptr;
 }
 
 void KeptPlans::SetCosts(const std::string& plan_id, std::vector<v1::PlanCost> costs) {
   MutexLock lock(mu_);
-  for (Kept& kept : plans_) {
-    if (kept.info.plan_id() == plan_id) kept.costs = std::move(costs);
+  for (KeptPlan& kept : plans_) {
+    if (kept.plan->id() == plan_id) kept.costs = std::move(costs);
   }
-}
-
-std::optional<KeptPlans::Details> KeptPlans::Describe(const std::string& plan_id) const {
-  MutexLock lock(mu_);
-  for (const Kept& kept : plans_) {
-    if (kept.info.plan_id() == plan_id) return Details{kept.info, kept.made, kept.costs};
-  }
-  return std::nullopt;
-}
-
-std::vector<v1::PlanInfo> KeptPlans::infos() const {
-  std::vector<v1::PlanInfo> infos;
-  MutexLock lock(mu_);
-  for (auto it = plans_.rbegin(); it != plans_.rend(); ++it) infos.push_back(it->info);
-  return infos;
 }
 
 void KeptPlans::Close() {
   MutexLock lock(mu_);
   closed_ = true;
   plans_.clear();
+}
+
+void AddInfos(const KeptPlans& plans, v1::Model* model) {
+  const std::vector<KeptPlan> all = plans.all();
+  for (auto it = all.rbegin(); it != all.rend(); ++it) *model->add_plans() = PlanInfoOf(*it->plan);
 }
 
 }  // namespace athanor

@@ -1,11 +1,11 @@
-// The plans that a version was served by, the one that serves included, and those that a search
-// found to be kept: what can be pinned.
+// The plans that a version, or one of its boxes, can be pinned to: those that have served it, and
+// those that a search found to be kept.
 //
 //   plans.Add(*served);
-//   plans.AddFound(PlanInfoOf(*found), found, "p-12ab");
-//   std::shared_ptr<const PlanSearch::Found> made = plans.Find("p-12ab");   // to be loaded again
+//   plans.AddFound(compiled, /*serving=*/"p-12ab");
+//   std::optional<KeptPlan> kept = plans.Find("p-12ab");   // to be loaded again
 //
-// Holds what they are loaded from, neither prepared weights nor arenas. Thread-safe.
+// Holds neither prepared weights nor arenas. Thread-safe.
 #ifndef ATHANOR_SERVER_PLANS_KEPT_PLANS_H_
 #define ATHANOR_SERVER_PLANS_KEPT_PLANS_H_
 
@@ -16,62 +16,47 @@
 
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/model.pb.h"
-#include "server/plans/plan_search.h"
+#include "server/plans/compiled_plan.h"
 #include "server/plans/served_plan.h"
 
 namespace athanor {
 
 class KeptPlans {
  public:
-  // The first one and the latest of the others: of the full range, and of a box.
+  // Number of plans kept, the first one and the latest others: of the full range, and of a box.
   static constexpr size_t kMost = 8, kMostOfBox = 3;
 
   explicit KeptPlans(size_t most = kMost) : most_(most) {}
 
-  struct Kept {
-    v1::PlanInfo info;
-    std::shared_ptr<const PlanSearch::Found> made;
-    bool served = false;
-    bool first = false;  // where every search could begin
-    std::vector<v1::PlanCost> costs = {};
-  };
-
-  // The latest from now on. Nothing if it was loaded from nothing that is kept (`made` is null).
+  // Adds a plan that serves, as the latest.
   void Add(const ServedPlan& plan);
-  // One that does not serve. `serving`, the id of the plan that does, is not given up for it.
-  void AddFound(const v1::PlanInfo& info, std::shared_ptr<const PlanSearch::Found> made,
-                const std::string& serving);
-  // In the place of those it has, the latest last.
-  void Restore(std::vector<Kept> plans);
-  std::vector<Kept> all() const;  // the latest last
-  // Null: there is none of this id.
-  std::shared_ptr<const PlanSearch::Found> Find(const std::string& plan_id) const;
-  // What its steps cost, as the last search of the version measured it.
+  // Adds a plan that does not serve, unless it is there. Never gives up `serving`, the id of the
+  // plan that does, for it.
+  void AddFound(std::shared_ptr<const CompiledPlan> plan, const std::string& serving);
+  // Replaces all plans; the latest is the last.
+  void Restore(std::vector<KeptPlan> plans);
+  // Returns all plans; the latest is the last.
+  std::vector<KeptPlan> all() const;
+  std::optional<KeptPlan> Find(const std::string& plan_id) const;
   void SetCosts(const std::string& plan_id, std::vector<v1::PlanCost> costs);
-  // All that is known of one; nullopt if there is none of this id.
-  struct Details {
-    v1::PlanInfo info;
-    std::shared_ptr<const PlanSearch::Found> made;
-    std::vector<v1::PlanCost> costs;
-  };
-  std::optional<Details> Describe(const std::string& plan_id) const;
-  // The last of those given to Add; null before the first.
-  std::shared_ptr<const PlanSearch::Found> latest() const;
-  // Where every search could begin; null before the first Add.
-  std::shared_ptr<const PlanSearch::Found> first() const;
-  // Latest first.
-  std::vector<v1::PlanInfo> infos() const;
-  // For good.
+  // Returns the last plan given to Add; null before the first.
+  std::shared_ptr<const CompiledPlan> latest() const;
+  // Returns the plan where every search could begin; null before there is one.
+  std::shared_ptr<const CompiledPlan> first() const;
+  // Drops all plans for good.
   void Close();
 
  private:
-  void AddLocked(Kept added, const std::string& serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddLocked(KeptPlan added, const std::string& serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t most_;
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<Kept> plans_ ABSL_GUARDED_BY(mu_);  // the latest last
+  std::vector<KeptPlan> plans_ ABSL_GUARDED_BY(mu_);  // the latest last
 };
+
+// Adds what clients see of the plans, the latest first.
+void AddInfos(const KeptPlans& plans, v1::Model* model);
 
 }  // namespace athanor
 

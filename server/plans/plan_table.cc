@@ -14,8 +14,8 @@ void AddKept(PlanTable::View* view) {
     if (box.plan == nullptr) continue;
     if (box.pinned.empty()) {
       box.kept->Add(*box.plan);
-    } else if (box.plan->made != nullptr) {
-      box.kept->AddFound(box.plan->info, box.plan->made, box.pinned);
+    } else {
+      box.kept->AddFound(box.plan->compiled, box.pinned);
     }
   }
 }
@@ -35,7 +35,7 @@ bool TakePins(const PlanTable::View& now, const BucketGrid& grid,
     if (to == grid.size()) return false;
     PlanTable::BoxPlan& box = (*boxes)[to];
     // Where neither has its plan, these say why.
-    const bool loaded = box.plan != nullptr && box.plan->info.plan_id() == now.box(from).pinned;
+    const bool loaded = box.plan != nullptr && box.plan->id() == now.box(from).pinned;
     if (!loaded && now.box(from).plan != nullptr) box = now.box(from);
     box.pinned = now.box(from).pinned;
   }
@@ -46,8 +46,8 @@ bool TakePins(const PlanTable::View& now, const BucketGrid& grid,
 
 bool PlanTable::GoesFirst(const BoxPlan& box, const ServedPlan* full) {
   if (box.plan == nullptr) return false;
-  return box.plan->searched() || full == nullptr || !full->searched() ||
-         box.beside == full->info.plan_id();
+  return box.plan->compiled->searched() || full == nullptr || !full->compiled->searched() ||
+         box.beside == full->id();
 }
 
 PlanTable::PlanTable(std::shared_ptr<const BucketGrid> grid) {
@@ -100,11 +100,11 @@ void PlanTable::SetBeside(const std::shared_ptr<const BucketGrid>& grid, int buc
 }
 
 void PlanTable::Keep(const std::shared_ptr<const BucketGrid>& grid, int bucket,
-                     const v1::PlanInfo& info, std::shared_ptr<const PlanSearch::Found> made) {
+                     std::shared_ptr<const CompiledPlan> plan) {
   MutexLock lock(mu_);
   if (closed_ || view_.grid != grid) return;
   const BoxPlan& box = view_.boxes[bucket];
-  box.kept->AddFound(info, std::move(made), box.plan == nullptr ? "" : box.plan->info.plan_id());
+  box.kept->AddFound(std::move(plan), box.plan == nullptr ? "" : box.plan->id());
 }
 
 bool PlanTable::Pin(const std::shared_ptr<const BucketGrid>& grid, int bucket,
@@ -113,8 +113,8 @@ bool PlanTable::Pin(const std::shared_ptr<const BucketGrid>& grid, int bucket,
   MutexLock lock(mu_);
   if (closed_ || view_.grid != grid) return false;
   BoxPlan& box = view_.boxes[bucket];
-  const std::string id = plan->info.plan_id();
-  if (plan->made != nullptr) box.kept->AddFound(plan->info, plan->made, id);
+  const std::string id = plan->id();
+  box.kept->AddFound(plan->compiled, id);
   before = std::exchange(box, {std::move(plan), "", "", box.kept, id});
   return true;
 }
@@ -138,10 +138,10 @@ std::optional<PlanTable::Place> PlanTable::Find(const std::string& plan_id) cons
   MutexLock lock(mu_);
   for (int bucket = 1; !closed_ && bucket < static_cast<int>(view_.boxes.size()); ++bucket) {
     const BoxPlan& box = view_.boxes[bucket];
-    std::shared_ptr<const PlanSearch::Found> made = box.kept->Find(plan_id);
-    if (made == nullptr) continue;
-    const bool serves = box.plan != nullptr && box.plan->info.plan_id() == plan_id;
-    return Place{view_.grid, bucket, std::move(made), serves ? box.plan : nullptr};
+    std::optional<KeptPlan> kept = box.kept->Find(plan_id);
+    if (!kept.has_value()) continue;
+    const bool serves = box.plan != nullptr && box.plan->id() == plan_id;
+    return Place{view_.grid, bucket, *std::move(kept), serves ? box.plan : nullptr};
   }
   return std::nullopt;
 }

@@ -70,8 +70,8 @@ class PlanTable {
   void SetBeside(const std::shared_ptr<const BucketGrid>& grid, int bucket,
                  const std::string& full_plan_id);
   // One that does not serve, beside those that the box was served by.
-  void Keep(const std::shared_ptr<const BucketGrid>& grid, int bucket, const v1::PlanInfo& info,
-            std::shared_ptr<const PlanSearch::Found> made);
+  void Keep(const std::shared_ptr<const BucketGrid>& grid, int bucket,
+            std::shared_ptr<const CompiledPlan> plan);
   // The box is served by `plan` and no other, even where the version is pinned to one of the full
   // range. False as of Set, but for what is pinned.
   bool Pin(const std::shared_ptr<const BucketGrid>& grid, int bucket,
@@ -84,7 +84,7 @@ class PlanTable {
   struct Place {
     std::shared_ptr<const BucketGrid> grid;
     int bucket = 0;
-    std::shared_ptr<const PlanSearch::Found> made;
+    KeptPlan kept;
     std::shared_ptr<const ServedPlan> serving;  // null: it does not
   };
   std::optional<Place> Find(const std::string& plan_id) const;

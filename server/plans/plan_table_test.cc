@@ -14,14 +14,17 @@
 namespace athanor {
 namespace {
 
-std::shared_ptr<const ServedPlan> Plan(const std::string& id) {
+std::shared_ptr<const ServedPlan> Plan(const std::string& id, const std::string& kind = "") {
+  auto compiled = std::make_shared<CompiledPlan>();
+  compiled->plan.set_plan_id(id);
+  compiled->plan.set_kind(kind);
   auto plan = std::make_shared<ServedPlan>();
-  plan->info.set_plan_id(id);
+  plan->compiled = std::move(compiled);
   return plan;
 }
 
 std::string IdOf(const std::shared_ptr<const ServedPlan>& plan) {
-  return plan == nullptr ? "none" : plan->info.plan_id();
+  return plan == nullptr ? "none" : plan->id();
 }
 
 // b in 1..8, s in 1..4.
@@ -92,11 +95,7 @@ TEST(PlanTableTest, APinnedVersionIsServedByTheFullRange) {
   EXPECT_EQ(IdOf(table.For({1, 1})), "small");
 }
 
-std::shared_ptr<const ServedPlan> Searched(const std::string& id) {
-  auto plan = std::make_shared<ServedPlan>(*Plan(id));
-  plan->info.set_kind("search");
-  return plan;
-}
+std::shared_ptr<const ServedPlan> Searched(const std::string& id) { return Plan(id, "search"); }
 
 TEST(PlanTableTest, NoBaselineGoesBeforeAPlanThatASearchFound) {
   const auto grid = Grid({{1, 1}, {2, 8}});

@@ -42,7 +42,7 @@ TEST_F(RestoreTest, WhatServedServesAgainAndNothingIsCompiled) {
   EXPECT_EQ(job.kernels_total(), 1);
   EXPECT_EQ(job.kernels_from_cache(), 1);
   EXPECT_EQ(version->kept().first()->plan.kind(), "baseline");
-  EXPECT_EQ(version->kept().Describe("found-2")->costs.size(), 1u);
+  EXPECT_EQ(version->kept().Find("found-2")->costs.size(), 1u);
   // And once more: what was restored is as good as what was made.
   Restart();
   EXPECT_EQ(ServedBy(*Find("m")), "found-2");
@@ -128,7 +128,7 @@ TEST_F(RestoreTest, APinThatIsLostIsServedByTheBaselineAndSaysSo) {
   Create();
   const auto version = Find("m");
   const Job job = AwaitEnd(*JobOf(*version));
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(job.message(), HasSubstr("plan found-1 is not in the cache"));
   EXPECT_EQ(version->pinned_plan(), "found-1");
 }
@@ -190,11 +190,11 @@ TEST_F(RestoreTest, KeptPlansCanBePinnedAfterARestart) {
     AwaitEnd(*Start(version));
     auto job = core_->workers().Start(version, WithBudget("exhaust", v1::SearchOptions::KEEP));
     ASSERT_EQ(AwaitEnd(**job).stop_reason(), Job::STOP_EXHAUSTED);
-    ASSERT_EQ(version->plan()->info.kind(), "baseline");
+    ASSERT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   }
   Restart();
   const auto version = Find("m");
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_EQ(PlanIds(core_->registry().Describe(*version)).front(), "found-1");
   ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
   EXPECT_EQ(ServedBy(*version), "found-1");
@@ -209,10 +209,10 @@ TEST_F(RestoreTest, AnotherMachineMakesItsOwnPlanAndSaysWhy) {
   Create();
   const auto version = Find("m");
   ASSERT_TRUE(Await(*version).ok());
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(Events(), Contains("lower " + ServedBy(*version)));
   Restart();  // of it, too, it is known that its search has ended
-  EXPECT_EQ(Find("m")->plan()->info.kind(), "baseline");
+  EXPECT_EQ(Find("m")->plan()->compiled->plan.kind(), "baseline");
 }
 
 TEST_F(RestoreTest, TheReasonIsInTheJobsMessage) {
@@ -238,7 +238,7 @@ TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
   control_->RememberIn(cache_path_, "other cpu");
   Create();
   ASSERT_TRUE(Await(*Find("m")).ok());
-  ASSERT_EQ(Find("m")->plan()->info.kind(), "baseline");
+  ASSERT_EQ(Find("m")->plan()->compiled->plan.kind(), "baseline");
   // What serves was written with the version's rows.
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
@@ -246,7 +246,7 @@ TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
   const auto version = Find("m");
   ASSERT_TRUE(Await(*version).ok());
   EXPECT_EQ(ServedBy(*version), "found-1");
-  EXPECT_TRUE(version->plan()->made->how.approximate());
+  EXPECT_TRUE(version->plan()->compiled->how.approximate());
 }
 
 TEST_F(RestoreTest, VersionsThatServeNobodyAreMadeLast) {
@@ -310,7 +310,7 @@ TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedFromTheCache) {
   const auto still = StoreScale("still", 6);
   auto started = core_->workers().Start(still, WithBudget("0"));
   EXPECT_EQ(AwaitEnd(**started).stop_reason(), Job::STOP_BASELINE_ONLY);
-  EXPECT_EQ(still->plan()->info.kind(), "baseline");
+  EXPECT_EQ(still->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(Events(), IsEmpty());
   // What somebody asks for is searched for.
   started = core_->workers().Start(other, WithBudget("1h"));
@@ -322,7 +322,7 @@ TEST_F(RestoreTest, ABaselineGivesWayToWhatWasFoundForItsGraph) {
   MakeSearched(2);
   const auto still = StoreScale("still", 6);
   AwaitEnd(**core_->workers().Start(still, WithBudget("0")));
-  ASSERT_EQ(still->plan()->info.kind(), "baseline");
+  ASSERT_EQ(still->plan()->compiled->plan.kind(), "baseline");
   Restart();
   const auto version = Find("still");
   AwaitEnd(*JobOf(*version));
@@ -344,7 +344,7 @@ TEST_F(RestoreTest, WhatDoesNotLoadIsMadeAnew) {
   Create();
   const auto version = Find("m");
   const Job job = AwaitEnd(*JobOf(*version));
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(job.message(), HasSubstr("was given the object of another"));
 }
 

@@ -79,7 +79,7 @@ TEST_F(DamagedWhilePublishedTest, APlanOfTheFullRangeIsRefused) {
   FindDamage();
   ExpectRefused(core_->registry().Publish(version_, plan_));
   ExpectRefused(core_->registry().Restore(version_, plan_, version_->kept().all()));
-  ExpectRefused(core_->registry().PinPlan(version_, plan_->info.plan_id(), plan_));
+  ExpectRefused(core_->registry().PinPlan(version_, plan_->id(), plan_));
 }
 
 TEST_F(DamagedWhilePublishedTest, APlanOfABoxIsRefused) {

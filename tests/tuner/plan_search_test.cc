@@ -47,8 +47,8 @@ class PlanSearchTest : public TunerTest {
   KernelMaker Maker() { return KernelMaker(cache_.get(), tuner_.get(), machine_); }
 
   // The baseline with every kernel's schedule as it is.
-  PlanSearch::Found Baseline() {
-    PlanSearch::Found baseline;
+  CompiledPlan Baseline() {
+    CompiledPlan baseline;
     auto lowered = tuner_->Lower(graph_, machine_.target());
     EXPECT_TRUE(lowered.ok()) << lowered.status();
     baseline.plan = lowered->plan();
@@ -64,7 +64,7 @@ class PlanSearchTest : public TunerTest {
     return NewSearch(candidates, limits, Baseline());
   }
   std::unique_ptr<PlanSearch> NewSearch(int64_t candidates, MachineLimits* limits,
-                                        PlanSearch::Found serving) {
+                                        CompiledPlan serving) {
     // To such limits a contraction in pieces is as good as a whole one: it would be tried, and take
     // seconds where others have the cores.
     const PlanSearchOptions options{
@@ -158,7 +158,7 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
 TEST_F(PlanSearchTest, TimesOfAnEarlierSearchAreNotMeasuredAgain) {
   const std::string path = FreshFolder() + "/cache.db";
   v1::SearchProgress first;
-  PlanSearch::Found serving;
+  CompiledPlan serving;
   for (int round = 0; round < 3; ++round) {
     cache_ = Cache::Open({.path = path}, [](absl::string_view) {});
     ASSERT_TRUE(cache_->ExecuteForTest("DELETE FROM recipes").ok());

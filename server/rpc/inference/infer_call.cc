@@ -387,9 +387,9 @@ void InferCall::EndRun(const ServedPlan& plan, const absl::Status& status, const
   reply_.set_model_version(Cat(version_->version()));
   reply_.set_id(request_.id());
   auto& parameters = *reply_.mutable_parameters();
-  parameters["plan_id"].set_string_param(plan.info.plan_id());
+  parameters["plan_id"].set_string_param(plan.id());
   parameters["bucket"].set_string_param(plan.bucket);
-  parameters["compile_state"].set_string_param(plan.info.kind());
+  parameters["compile_state"].set_string_param(plan.compiled->plan.kind());
   parameters["queue_us"].set_int64_param(Microseconds(queued));
   parameters["exec_us"].set_int64_param(times.exec_us);
   if (shares) {
