@@ -8,9 +8,9 @@ BoxContest::BoxContest(const ModelVersion& version, const std::shared_ptr<const 
                        int bucket)
     : grid_(grid), bucket_(bucket) {
   const std::shared_ptr<const ServedPlan> full = version.plan();
-  const PlanTable::View view = version.plans().view();
+  const Plans::View view = version.plans().view();
   std::shared_ptr<const ServedPlan> own;
-  if (view.grid == grid) own = view.box(bucket).plan;
+  if (view.grid == grid) own = view.box(bucket).serving;
   if (full != nullptr) full_ = full->compiled;
   if (own != nullptr) own_ = own->compiled;
   own_leads_ = own_ != nullptr && (full_ == nullptr || own_->searched() || !full_->searched());

@@ -45,7 +45,7 @@ class Builder {
     const bool only_pinned = !version_->pinned_plan().empty() && !job_.buckets().has_value();
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
       const bool wanted = !only_pinned || !boxes_[bucket].pinned.empty();
-      if (wanted && boxes_[bucket].plan == nullptr) Make(bucket);
+      if (wanted && boxes_[bucket].serving == nullptr) Make(bucket);
       if (absl::Status s = Stopped(); !s.ok()) return s;
     }
     Load();
@@ -59,7 +59,7 @@ class Builder {
     return absl::CancelledError(absl::StrCat("job ", job_.id(), " was stopped"));
   }
 
-  absl::Status LosesPin(const PlanTable::View& now, int bucket) const {
+  absl::Status LosesPin(const Plans::View& now, int bucket) const {
     return absl::FailedPreconditionError(
         absl::StrCat(version_->Describe(), ": bucket ", now.grid->Text(bucket),
                      " is pinned to plan ", now.box(bucket).pinned,
@@ -68,9 +68,9 @@ class Builder {
 
   // The boxes to be, with the plans they have already.
   absl::Status ChooseGrid() {
-    const PlanTable::View now = version_->plans().view();
+    const Plans::View now = version_->plans().view();
     grid_ = now.grid;
-    boxes_ = now.boxes;
+    boxes_ = now.books;
     if (!job_.buckets().has_value()) return absl::OkStatus();
     auto asked = BucketGrid::Create(version_->graph(), *job_.buckets(), tools_.max_buckets);
     if (!asked.ok()) return asked.status();
@@ -183,19 +183,20 @@ class Builder {
   void LoadOne(int bucket, const std::shared_ptr<const CompiledPlan>& plan) {
     auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), plan);
     if (!loaded.ok()) return Refuse(bucket, loaded.status());
-    PlanTable::BoxPlan& box = boxes_[bucket];
-    box.plan = *std::move(loaded);
+    PlanBook& box = boxes_[bucket];
+    box.serving = *std::move(loaded);
     box.reason.clear();
     if (ShareOf(made_[bucket], full_id_).has_value()) box.beside = full_id_;
   }
 
   absl::Status Serve() {
-    const bool others = version_->plans().view().grid != grid_;
+    const bool others = version_->plans().grid() != grid_;
     if (others) {
       if (absl::Status s = registry_.SetBuckets(*version_, *job_.buckets()); !s.ok()) return s;
     }
     int own = 0;
-    for (const PlanTable::BoxPlan& box : boxes_) own += box.plan != nullptr ? 1 : 0;
+    boxes_[BucketGrid::kFullRange].serving = nullptr;  // it serves already
+    for (const PlanBook& box : boxes_) own += box.serving != nullptr ? 1 : 0;
     absl::Status serves = registry_.PublishBoxes(*version_, grid_, std::move(boxes_));
     if (!serves.ok()) return serves;
     if (grid_->size() > 1) {
@@ -214,7 +215,7 @@ class Builder {
   const std::shared_ptr<ModelVersion> version_;
   std::shared_ptr<const BucketGrid> grid_;
   // By bucket.
-  std::vector<PlanTable::BoxPlan> boxes_;
+  std::vector<PlanBook> boxes_;
   std::vector<CompiledPlans> made_;
   CompiledPlans plans_;  // those that may be loaded
   std::string full_id_;  // id of the full range's plan

@@ -115,7 +115,7 @@ std::shared_ptr<PlanSlot> CompileJob::slot() const {
   }
   std::shared_ptr<TapPlan> tapped = this->tapped();
   if (tapped == nullptr) return nullptr;
-  PlanSlot* slot = &tapped->slot;
+  PlanSlot* slot = &tapped->plans.full();
   return std::shared_ptr<PlanSlot>(std::move(tapped), slot);
 }
 

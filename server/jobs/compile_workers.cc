@@ -218,7 +218,7 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
 }
 
 void CompileWorkers::CancelFor(const ModelVersion& version) {
-  std::vector<std::string> pinned = version.plans().pinned();
+  std::vector<std::string> pinned = version.plans().pinned_boxes();
   pinned.push_back(version.pinned_plan());
   {
     MutexLock one(pin_mu_);  // what is being pinned to is known then

@@ -172,8 +172,8 @@ class CompileWorkers {
   // OK: what it built serves. FAILED_PRECONDITION: its weights are damaged. Else the version was
   // deleted or pinned.
   absl::Status Serve(CompileJob& job, const JobPlan& built);
-  absl::Status PinBox(ModelVersion& version, const PlanTable::Place& place)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
+  absl::Status PinBox(ModelVersion& version, const Plans::View& plans, int bucket,
+                      const std::string& plan_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // Each box is served by the latest that did so by itself, else by the best that is kept.
   absl::Status UnpinBoxes(ModelVersion& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // The file of a plan that neither the version nor a box of it is pinned to any more.

@@ -56,7 +56,7 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
        (job->policy().automatic && !BetterKept(version, job->policy())))) {
     if (!MakeBuckets(index, job)) return false;
     // A start makes such a job for the boxes alone.
-    const bool boxes = version.plans().view().grid->size() > 1;
+    const bool boxes = version.plans().grid()->size() > 1;
     if (!boxes || !job->policy().automatic ||
         WorkerSearches::Due(keeper_, version, job->policy())) {
       return HandOver(index, job, before->compiled);
@@ -189,7 +189,7 @@ bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& j
   const ModelVersion& version = *job->version();
   // What it is pinned to serves all its sizes, but for boxes that are pinned themselves.
   if (!version.pinned_plan().empty() && !job->buckets().has_value() &&
-      version.plans().pinned().empty()) {
+      version.plans().pinned_boxes().empty()) {
     return true;
   }
   const JobTools tools = ToolsOf(index);
@@ -225,8 +225,8 @@ absl::Status CompileWorkers::Serve(CompileJob& job, const JobPlan& built) {
   }
   for (const KeptPlan& kept : built.kept) {
     if (built.incomplete()) break;  // what serves meanwhile
-    version->kept().AddFound(kept.plan, "");
-    version->kept().SetCosts(kept.plan->id(), kept.costs);
+    version->plans().Keep(nullptr, BucketGrid::kFullRange, kept.plan);
+    version->plans().SetCosts(nullptr, BucketGrid::kFullRange, kept.plan->id(), kept.costs);
   }
   return registry_->Publish(version, built.loaded);
 }

@@ -11,51 +11,50 @@
 
 namespace athanor {
 
-absl::Status CompileWorkers::PinBox(ModelVersion& version, const PlanTable::Place& place) {
-  const std::string& id = place.kept.plan->id();
+absl::Status CompileWorkers::PinBox(ModelVersion& version, const Plans::View& plans, int bucket,
+                                    const std::string& plan_id) {
+  const PlanBook& box = plans.box(bucket);
+  const KeptPlan& kept = *box.Find(plan_id);
   const auto named = [&](const absl::Status& status) {
-    return Prefixed(absl::StrCat(version.Describe(), ": plan ", Quoted(id), " of bucket ",
-                                 place.grid->Text(place.bucket), ": "),
+    return Prefixed(absl::StrCat(version.Describe(), ": plan ", Quoted(plan_id), " of bucket ",
+                                 plans.grid->Text(bucket), ": "),
                     status);
   };
-  const Graph graph = NarrowedTo(version.graph(), place.grid->box(place.bucket));
-  std::shared_ptr<const ServedPlan> plan = place.serving;
-  if (plan == nullptr) {
-    auto loaded = loader_.Load(version, graph, place.kept.plan);
+  const Graph graph = NarrowedTo(version.graph(), plans.grid->box(bucket));
+  std::shared_ptr<const ServedPlan> plan = box.serving;
+  if (plan == nullptr || plan->id() != plan_id) {
+    auto loaded = loader_.Load(version, graph, kept.plan);
     if (!loaded.ok()) return named(loaded.status());
     plan = *std::move(loaded);
   }
-  const PlanTable::View view = version.plans().view();
-  PlanTable::BoxPlan box;
-  if (view.grid == place.grid) box = view.box(place.bucket);  // else it is refused below
   // Before it is promised: the cache may be deleted, a pin may not.
   if (keeper_.ready()) {
-    const PlanKey key = keeper_.KeyOf(version, graph, place.kept.plan->how);
-    absl::Status written = keeper_.Pin(version, key, place.kept);
+    absl::Status written =
+        keeper_.Pin(version, keeper_.KeyOf(version, graph, kept.plan->how), kept);
     if (!written.ok()) return named(written);
   }
-  absl::Status pinned = registry_->PinBox(version, place.grid, place.bucket, std::move(plan));
-  ForgetPin(version, pinned.ok() ? box.pinned : id);
+  absl::Status pinned = registry_->PinBox(version, plans.grid, bucket, std::move(plan));
+  ForgetPin(version, pinned.ok() ? box.pinned : plan_id);
   return pinned;
 }
 
 void CompileWorkers::ForgetPin(const ModelVersion& version, const std::string& plan_id) {
-  const std::vector<std::string> boxes = version.plans().pinned();
+  const std::vector<std::string> boxes = version.plans().pinned_boxes();
   const bool pinned = version.pinned_plan() == plan_id ||
                       std::find(boxes.begin(), boxes.end(), plan_id) != boxes.end();
   if (!pinned) keeper_.Unpin(version, plan_id);
 }
 
 absl::Status CompileWorkers::UnpinBoxes(ModelVersion& version) {
-  const PlanTable::View view = version.plans().view();
-  std::vector<std::string> pinned = version.plans().pinned();
+  const Plans::View view = version.plans().view();
+  std::vector<std::string> pinned = version.plans().pinned_boxes();
   if (pinned.empty()) return absl::OkStatus();
-  std::vector<std::shared_ptr<const ServedPlan>> plans(view.boxes.size());
-  for (int bucket = 1; bucket < static_cast<int>(view.boxes.size()); ++bucket) {
-    const PlanTable::BoxPlan& box = view.box(bucket);
-    if (box.pinned.empty() || box.kept == nullptr) continue;
+  std::vector<std::shared_ptr<const ServedPlan>> plans(view.books.size());
+  for (int bucket = 1; bucket < static_cast<int>(view.books.size()); ++bucket) {
+    const PlanBook& box = view.box(bucket);
+    if (box.pinned.empty()) continue;
     const Graph graph = NarrowedTo(version.graph(), view.grid->box(bucket));
-    std::shared_ptr<const CompiledPlan> latest = box.kept->latest();
+    std::shared_ptr<const CompiledPlan> latest = box.latest();
     if (latest == nullptr && keeper_.ready()) {
       const SearchPolicy policy = AutomaticPolicy(version);
       CompiledPlans known =
@@ -63,8 +62,8 @@ absl::Status CompileWorkers::UnpinBoxes(ModelVersion& version) {
       if (!known.empty()) latest = known.front();
     }
     if (latest == nullptr) continue;
-    if (box.plan != nullptr && box.plan->id() == latest->id()) {
-      plans[bucket] = box.plan;
+    if (box.serving != nullptr && box.serving->id() == latest->id()) {
+      plans[bucket] = box.serving;
       continue;
     }
     auto loaded = loader_.Load(version, graph, latest);

@@ -72,19 +72,20 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std:
   auto found = registry_->Find(name, version);
   if (!found.ok()) return found.status();
   ModelVersion& model = **found;
-  const std::optional<KeptPlan> kept = model.kept().Find(plan_id);
-  const auto place = model.plans().Find(plan_id);
-  if (!plan_id.empty() && !kept.has_value() && place.has_value()) {
-    absl::Status pinned = PinBox(model, *place);
+  const Plans::View plans = model.plans().view();
+  const KeptPlan* const kept = plans.full().Find(plan_id);
+  const std::optional<int> bucket = plans.Find(plan_id);
+  if (kept == nullptr && bucket.has_value()) {
+    absl::Status pinned = PinBox(model, plans, *bucket, plan_id);
     return pinned.ok() ? found : pinned;
   }
   if (plan_id.empty()) {
     if (absl::Status s = UnpinBoxes(model); !s.ok()) return s;
   }
   const std::string before = model.pinned_plan();
-  std::shared_ptr<const CompiledPlan> wanted = kept.has_value() ? kept->plan : nullptr;
+  std::shared_ptr<const CompiledPlan> wanted = kept != nullptr ? kept->plan : nullptr;
   // While it is pinned nothing else is published, so the latest stays the latest.
-  if (plan_id.empty() && !before.empty()) wanted = model.kept().latest();
+  if (plan_id.empty() && !before.empty()) wanted = model.plans().view().full().latest();
   std::shared_ptr<const ServedPlan> plan = wanted == nullptr ? nullptr : model.plan();
   const auto named = [&](const absl::Status& status) {
     return Prefixed(absl::StrCat(model.Describe(), ": plan ", Quoted(wanted->id()), ": "), status);
@@ -95,7 +96,7 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> CompileWorkers::PinPlan(const std:
     plan = *std::move(loaded);
   }
   // Before it is promised: the cache may be deleted, a pin may not.
-  if (kept.has_value() && keeper_.ready()) {
+  if (kept != nullptr && keeper_.ready()) {
     const PlanKey key = keeper_.KeyOf(model, model.graph(), wanted->how);
     absl::Status written = keeper_.Pin(model, key, *kept);
     if (!written.ok()) return named(written);

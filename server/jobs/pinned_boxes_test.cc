@@ -102,7 +102,7 @@ TEST_F(PinnedBoxesTest, APinIsThereAfterARestart) {
   EXPECT_EQ(ServedAt(*version_, 1), "found-2");
   RestartAndAwait();
   EXPECT_EQ(ServedAt(*version_, 1), "found-2");
-  EXPECT_THAT(version_->plans().pinned(), IsEmpty());
+  EXPECT_THAT(version_->plans().pinned_boxes(), IsEmpty());
 }
 
 // The cache may be deleted, a pin may not: its kernels are compiled again.

@@ -64,7 +64,8 @@ std::optional<LeaseWait> WorkerSearches::Start(const std::shared_ptr<CompileJob>
   ModelVersion& version = *job->version();
   const SearchPolicy& policy = job->policy();
   if (policy.use == v1::SearchOptions::COMPARE) {
-    if (auto first = version.kept().first(); first != nullptr) serving = std::move(first);
+    if (auto first = version.plans().view().full().first(); first != nullptr)
+      serving = std::move(first);
   }
   const auto due = [&](const Graph& graph) { return PartDue(keeper_, version, policy, graph); };
   Searching s{job, SearchParts(version, policy, due)};
@@ -214,7 +215,8 @@ absl::Status WorkerSearches::NoteCosts(Searching& s) {
     keeper_.PutCosts(keeper_.KeyOf(version, s.parts.graph(), serving->compiled->how), serving->id(),
                      *costs);
   }
-  version.KeptOf(s.parts.grid(), s.parts.bucket())->SetCosts(serving->id(), *std::move(costs));
+  version.plans().SetCosts(s.parts.grid(), s.parts.bucket(), serving->id(),
+                           std::make_shared<std::vector<v1::PlanCost>>(*std::move(costs)));
   return absl::OkStatus();
 }
 

@@ -17,7 +17,7 @@ bool WorkerSearches::Due(const PlanKeeper& keeper, const ModelVersion& version,
                          const SearchPolicy& policy) {
   if (!policy.budget.search || !version.pinned_plan().empty()) return false;
   if (PartDue(keeper, version, policy, version.graph())) return true;
-  const PlanTable::View view = version.plans().view();
+  const Plans::View view = version.plans().view();
   for (int bucket = 1; bucket < view.grid->size(); ++bucket) {
     if (!view.box(bucket).pinned.empty()) continue;
     const Graph graph = NarrowedTo(version.graph(), view.grid->box(bucket));
@@ -83,8 +83,8 @@ bool WorkerSearches::GoOn(Searching& s, const End& end) {
 std::shared_ptr<const ServedPlan> WorkerSearches::Serving(const Searching& s) {
   const ModelVersion& version = *s.job->version();
   if (s.parts.full_range()) return version.plan();
-  const PlanTable::View view = version.plans().view();
-  return view.grid == s.parts.grid() ? view.box(s.parts.bucket()).plan : nullptr;
+  const Plans::View view = version.plans().view();
+  return view.grid == s.parts.grid() ? view.box(s.parts.bucket()).serving : nullptr;
 }
 
 absl::Status WorkerSearches::Contest(Searching& s, bool at_end) {

@@ -59,7 +59,7 @@ std::shared_ptr<const CompiledPlan> WorkerSearches::Adopt(CompileJob& job,
   }
   const absl::Status serves = registry_.Publish(job.version(), *std::move(served));
   if (!serves.ok()) return nullptr;  // deleted, pinned or damaged
-  version.kept().SetCosts(id, found.costs);
+  version.plans().SetCosts(nullptr, BucketGrid::kFullRange, id, found.costs);
   LogInfo(
       "plan of another search taken",
       {{"job", job.id()}, {"model", version.name()}, {"version", version.version()}, {"plan", id}});

@@ -218,8 +218,8 @@ TEST_F(SearchTest, NoBuildWaitsForAStep) {
   EXPECT_EQ(AwaitEnd(**plain).stop_reason(), Job::STOP_BASELINE_ONLY);
   auto tapped = core_->workers().Tap(a, {2});
   ASSERT_TRUE(tapped.ok()) << tapped.status();
-  ASSERT_TRUE(Await((*tapped)->slot).ok());
-  EXPECT_EQ(Run((*tapped)->slot.plan(), 2, 1).value(), 6);
+  ASSERT_TRUE(Await((*tapped)->plans.full()).ok());
+  EXPECT_EQ(Run((*tapped)->plans.full().plan(), 2, 1).value(), 6);
   EXPECT_EQ(AwaitPhase(*waiting, Job::SEARCHING).phase(), Job::SEARCHING);
   for (const std::string& event : control_->events()) EXPECT_THAT(event, Not(HasSubstr("step")));
   control_->LetSearch(4);
@@ -297,14 +297,14 @@ TEST_F(SearchTest, WhatASearchEndsWithIsTriedAgain) {
   const Job end = AwaitEnd(*Start(version));
   EXPECT_EQ(end.stop_reason(), Job::STOP_EXHAUSTED);
   EXPECT_EQ(end.search().plans_taken(), 1);
-  EXPECT_EQ(version->kept().Find("found-1")->costs.size(), 1u);
+  EXPECT_EQ(version->plans().view().full().Find("found-1")->costs->size(), 1u);
   auto compared = core_->workers().Start(version, WithBudget("1h", v1::SearchOptions::COMPARE));
   ASSERT_TRUE(compared.ok()) << compared.status();
   EXPECT_EQ(AwaitEnd(**compared).comparison().ratio(), 0.5);
   // But not again and again.
   control_->Search({.plans = 1, .crowded = 2});
   EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_EXHAUSTED);
-  EXPECT_EQ(version->kept().Find("found-3")->costs.size(), 0u);
+  EXPECT_EQ(version->plans().view().full().Find("found-3")->costs, nullptr);
 }
 
 // More than the backend holds: the rest wait in line and lose nothing by it.

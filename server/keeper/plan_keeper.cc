@@ -91,11 +91,11 @@ PlanKey PlanKeeper::KeyOf(const ModelVersion& version, const Graph& graph,
 }
 
 internal::StoredPlan PlanKeeper::Stored(const CompiledPlan& compiled,
-                                        const std::vector<v1::PlanCost>& costs) const {
+                                        const PlanCosts& costs) const {
   internal::StoredPlan stored;
   *stored.mutable_plan() = compiled.plan;
   if (!compiled.how.budget().empty()) *stored.mutable_how() = compiled.how;
-  for (const v1::PlanCost& cost : costs) *stored.add_costs() = cost;
+  if (costs != nullptr) *stored.mutable_costs() = {costs->begin(), costs->end()};
   MutexLock lock(mu_);
   for (const v1::Kernel& kernel : compiled.plan.kernels()) {
     stored.add_kernel_keys(KernelKeyOf(kernel, *machine_).Hash());
@@ -126,7 +126,12 @@ KeptPlan PlanKeeper::Revived(const internal::StoredPlan& stored, double share) c
     }
     compiled->objects.push_back({object.value_or(""), object.has_value()});
   }
-  return {.plan = std::move(compiled), .costs = {stored.costs().begin(), stored.costs().end()}};
+  PlanCosts costs;
+  if (!stored.costs().empty()) {
+    costs =
+        std::make_shared<std::vector<v1::PlanCost>>(stored.costs().begin(), stored.costs().end());
+  }
+  return {.plan = std::move(compiled), .costs = std::move(costs)};
 }
 
 std::string PlanKeeper::WhyNot(const PlanKey& key) const {
@@ -258,7 +263,7 @@ void PlanKeeper::PutBaseline(const PlanKey& key, const CompiledPlan& baseline) {
   const std::optional<PlanRow> same = cache_->FindPlanById(exact, baseline.id());
   if (same.has_value() && same->conditions_equal) return;
   PlanRow row;
-  row.stored = Stored(baseline, {});
+  row.stored = Stored(baseline, nullptr);
   row.incumbent = first;
   row.compared_with = "kernels";
   cache_->PutPlan(exact, row);
@@ -313,7 +318,7 @@ void PlanKeeper::PutFound(const PlanKey& key, const CompiledPlan& found, const s
   TakeBack(key, found.id());
   const std::optional<PlanRow> before = cache_->FindPlan(key);
   PlanRow row;
-  row.stored = Stored(found, {});
+  row.stored = Stored(found, nullptr);
   row.share_of_baseline = row.low = row.high = share;
   // Of a box the full range's plan may be slower than its baseline.
   row.incumbent =

@@ -95,8 +95,7 @@ class PlanKeeper {
   void TakePins(absl::Span<const std::shared_ptr<ModelVersion>> versions) { pins_.Take(versions); }
 
  private:
-  internal::StoredPlan Stored(const CompiledPlan& compiled,
-                              const std::vector<v1::PlanCost>& costs) const;
+  internal::StoredPlan Stored(const CompiledPlan& compiled, const PlanCosts& costs) const;
   // `share` is its time divided by the baseline's.
   KeptPlan Revived(const internal::StoredPlan& stored, double share = 1) const;
   std::string WhyNot(const PlanKey& key) const;

@@ -58,7 +58,8 @@ CompiledPlan Plan(const std::string& id, const std::string& budget = "") {
 }
 
 KeptPlan Kept(const CompiledPlan& plan, std::vector<v1::PlanCost> costs = {}) {
-  return {.plan = std::make_shared<CompiledPlan>(plan), .costs = std::move(costs)};
+  return {.plan = std::make_shared<CompiledPlan>(plan),
+          .costs = std::make_shared<std::vector<v1::PlanCost>>(std::move(costs))};
 }
 
 std::vector<std::string> Objects(const KeptPlan& kept) {
@@ -141,8 +142,9 @@ TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
   kept = keeper_->Find(*version_, Key(), "p-1");
   EXPECT_THAT(kept->plan->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("object of p-1 a", "object of p-1 b"));
-  ASSERT_EQ(kept->costs.size(), 1u);
-  EXPECT_EQ(kept->costs[0].size(), "b=4");
+  ASSERT_NE(kept->costs, nullptr);
+  ASSERT_EQ(kept->costs->size(), 1u);
+  EXPECT_EQ(kept->costs->front().size(), "b=4");
 }
 
 TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
@@ -244,14 +246,15 @@ TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
   EXPECT_THAT(kept->plan->missing, ElementsAre(0, 1));
   EXPECT_EQ(kept->plan->plan.kernels(0).source(), "p-1 a");
   EXPECT_EQ(kept->plan->how.budget(), "3s");
-  ASSERT_EQ(kept->costs.size(), 1u);
+  ASSERT_NE(kept->costs, nullptr);
+  ASSERT_EQ(kept->costs->size(), 1u);
   // Of another machine, or another graph, it is none.
   alone.SetMachine(Machine("zen5"));
   EXPECT_FALSE(alone.Find(*version_, alone.KeyOf(*version_, version_->graph(), {}), "p-1").ok());
   alone.SetMachine(Machine());
   const auto other = Version("z");
   EXPECT_FALSE(alone.Find(*version_, alone.KeyOf(*other, other->graph(), {}), "p-1").ok());
-  version_->SetPinnedPlan("p-2");
+  version_->plans().SetPinned(BucketGrid::kFullRange, "p-2");
   alone.TakePins({version_});
   EXPECT_FALSE(alone.Find(*version_, Key(), "p-1").ok());
   EXPECT_TRUE(alone.Find(*version_, Key(), "p-2").ok());
@@ -279,9 +282,9 @@ TEST_F(PlanKeeperTest, FilesNamedByPlanIdsAloneAreTakenOver) {
   const auto second = Version("x", "b", 64, 2), third = Version("x", "b", 64, 3);
   ASSERT_TRUE(keeper_->Pin(*version_, Key(), Kept(Plan("p-1", "3s"))).ok());
   fs::rename(PinPath("p-1"), folder_ + "/plans/p-1");
-  version_->SetPinnedPlan("p-1");
-  second->SetPinnedPlan("p-1");
-  third->SetPinnedPlan("p-2");  // its file was lost
+  version_->plans().SetPinned(BucketGrid::kFullRange, "p-1");
+  second->plans().SetPinned(BucketGrid::kFullRange, "p-1");
+  third->plans().SetPinned(BucketGrid::kFullRange, "p-2");  // its file was lost
   keeper_->TakePins({version_, second, third});
   EXPECT_FALSE(fs::exists(folder_ + "/plans/p-1"));
   EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok());
@@ -289,7 +292,7 @@ TEST_F(PlanKeeperTest, FilesNamedByPlanIdsAloneAreTakenOver) {
   EXPECT_FALSE(keeper_->Find(*third, Key(), "p-2").ok());
   keeper_->TakePins({version_, second, third});
   EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok()) << "the second start has nothing to do";
-  second->SetPinnedPlan("");
+  second->plans().SetPinned(BucketGrid::kFullRange, "");
   keeper_->TakePins({version_, second, third});
   EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok());
   EXPECT_FALSE(keeper_->Find(*second, Key(), "p-1").ok());

@@ -26,10 +26,9 @@
 #include "proto/athanor/v1/model.pb.h"
 #include "server/batch/batching.h"
 #include "server/metrics/metrics.h"
-#include "server/plans/kept_plans.h"
 #include "server/plans/output_shapes.h"
 #include "server/plans/plan_slot.h"
-#include "server/plans/plan_table.h"
+#include "server/plans/plans.h"
 #include "server/plans/tap_plans.h"
 #include "server/storage/registry_db.h"
 
@@ -72,18 +71,12 @@ class ModelVersion {
   // "model digits, version 1", for messages.
   std::string Describe() const;
 
-  // The full range's plan, that requests without taps run, and those with taps. Neither changes the
-  // other.
-  PlanSlot& serving() { return plans_.full(); }
-  // It, and those of the boxes that refine it.
-  PlanTable& plans() { return plans_; }
-  const PlanTable& plans() const { return plans_; }
+  // Plans that calls without taps run, and those with taps. Neither change the others.
+  Plans& plans() { return plans_; }
+  const Plans& plans() const { return plans_; }
   TapPlans& taps() { return taps_; }
-  // The plans without taps that served it.
-  KeptPlans& kept() { return kept_; }
-  const KeptPlans& kept() const { return kept_; }
-  // Those of a box, or of the full range; of boxes that are no more, none that anybody sees.
-  std::shared_ptr<KeptPlans> KeptOf(const std::shared_ptr<const BucketGrid>& grid, int bucket);
+  // The full range's plan, and where it is waited for.
+  PlanSlot& serving() { return plans_.full(); }
   std::shared_ptr<const ServedPlan> plan() const { return plans_.full().plan(); }
   v1::Model::State state() const { return StateOf(plans_.full().view()); }
 
@@ -103,8 +96,8 @@ class ModelVersion {
   // In Graphviz' language, by index into SearchProgress.regions. NOT_FOUND: there is no such
   // region. FAILED_PRECONDITION: no search has used the rules yet, or why this one is not drawn.
   absl::StatusOr<std::string> Picture(int64_t region) const;
-  std::string pinned_plan() const;
-  void SetPinnedPlan(const std::string& plan_id);
+  // Id of the plan that the full range is pinned to; empty: none.
+  std::string pinned_plan() const { return plans_.pinned(BucketGrid::kFullRange); }
 
   v1::Model ToProto(bool serving) const;
   // What is known before it is stored.
@@ -115,7 +108,8 @@ class ModelVersion {
                const BatchLimits& limits);
   static v1::Model::State StateOf(const PlanSlot::View& view);
   void AddTensors(v1::Model* model) const;
-  void AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared, int64_t* arenas) const;
+  static void AddBuckets(const Plans::View& view, v1::Model* model, PlanRunner::Prepared* prepared,
+                         int64_t* arenas);
 
   VersionRow row_;
   Graph graph_;
@@ -128,12 +122,10 @@ class ModelVersion {
   std::shared_ptr<VersionMetrics> metrics_;
   absl::Status unusable_;
 
-  PlanTable plans_;
+  Plans plans_;
   TapPlans taps_;
-  KeptPlans kept_;
   std::atomic<int64_t> withdrawals_{0};
   mutable Mutex mu_;
-  std::string pinned_plan_ ABSL_GUARDED_BY(mu_);
   Pictures pictures_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -137,10 +137,10 @@ class Registry {
   // now.
   absl::Status PublishBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
                           int bucket, std::shared_ptr<const ServedPlan> plan);
-  // Other boxes with their plans; see PlanTable::Replace. FAILED_PRECONDITION also where a box that
+  // Other boxes with their plans; see Plans::Replace. FAILED_PRECONDITION also where a box that
   // is none of these was pinned. OK and nothing done: the version was deleted.
   absl::Status PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
-                            std::vector<PlanTable::BoxPlan> boxes);
+                            std::vector<PlanBook> boxes);
   // As Publish, of plans that the version's rows name already: `kept` with `plan` among them.
   absl::Status Restore(const std::shared_ptr<ModelVersion>& version,
                        std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlan> kept);

@@ -24,7 +24,7 @@
 #include "compiler/ir/graph/graph.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/plans/output_shapes.h"
-#include "server/plans/plan_slot.h"
+#include "server/plans/plans.h"
 
 namespace athanor {
 
@@ -35,7 +35,7 @@ struct TapPlan {
   const std::vector<NodeId> taps;  // ascending, each once
   const std::vector<std::string> names;
   const OutputShapes shapes;  // the graph's outputs, then the taps
-  PlanSlot slot;
+  Plans plans;                // of the full range alone
 
   // `plan with taps "a", "b"`, for messages.
   std::string Describe() const;

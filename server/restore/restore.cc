@@ -101,7 +101,7 @@ RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
     if (tools.workers.SearchDue(*version, policy) || tools.workers.BetterKept(*version, policy)) {
       ++report.searched;
       jobs.push_back(version);
-    } else if (version->plans().view().grid->size() > 1) {
+    } else if (version->plans().grid()->size() > 1) {
       jobs.push_back(version);  // for its buckets
     } else {
       tools.workers.AddRestored(version);

@@ -115,7 +115,7 @@ TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedByTheBaselineAtOnce) {
   EXPECT_EQ(ServedBy(*one), "found-1");
   EXPECT_EQ(ServedBy(*two), "found-1");
   EXPECT_EQ(Run(*one, 2).value(), 10);
-  EXPECT_EQ(one->kept().first()->plan.kind(), "baseline");
+  EXPECT_EQ(one->plans().view().full().first()->plan.kind(), "baseline");
 }
 
 TEST_F(RestoreTest, WhatWaitsForItsSecondPlanCanBeCancelled) {

@@ -41,8 +41,8 @@ TEST_F(RestoreTest, WhatServedServesAgainAndNothingIsCompiled) {
   EXPECT_EQ(job.stop_reason(), Job::STOP_RESTORED);
   EXPECT_EQ(job.kernels_total(), 1);
   EXPECT_EQ(job.kernels_from_cache(), 1);
-  EXPECT_EQ(version->kept().first()->plan.kind(), "baseline");
-  EXPECT_EQ(version->kept().Find("found-2")->costs.size(), 1u);
+  EXPECT_EQ(version->plans().view().full().first()->plan.kind(), "baseline");
+  EXPECT_EQ(version->plans().view().full().Find("found-2")->costs->size(), 1u);
   // And once more: what was restored is as good as what was made.
   Restart();
   EXPECT_EQ(ServedBy(*Find("m")), "found-2");
@@ -304,7 +304,7 @@ TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedFromTheCache) {
   EXPECT_EQ(ServedBy(*other), "found-2");
   EXPECT_EQ(Run(*other, 2).value(), 10);
   EXPECT_EQ(job.stop_reason(), Job::STOP_RESTORED) << "its search has ended for another version";
-  EXPECT_EQ(other->kept().first()->plan.kind(), "baseline");
+  EXPECT_EQ(other->plans().view().full().first()->plan.kind(), "baseline");
   EXPECT_THAT(Events(), IsEmpty());
   // Whoever wants the baseline gets it.
   const auto still = StoreScale("still", 6);

@@ -35,7 +35,7 @@ absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& ask
         "yet");
   }
   const v1::SearchOptions how = core.workers().PolicyOf(version).ToProto();
-  const std::shared_ptr<const BucketGrid> grid = version.plans().view().grid;
+  const std::shared_ptr<const BucketGrid> grid = version.plans().grid();
   std::vector<std::string> there;
   for (int i = 0; i < grid->size(); ++i) {
     const Ranges ranges = RangesOf(*grid, i);

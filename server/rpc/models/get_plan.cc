@@ -21,18 +21,17 @@ absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::Plan
     }
     id = serving->id();
   }
-  std::optional<KeptPlan> kept = (*version)->kept().Find(id);
-  for (const PlanTable::BoxPlan& box : (*version)->plans().view().boxes) {
-    if (!kept.has_value() && box.kept != nullptr) kept = box.kept->Find(id);
-  }
-  if (!kept.has_value()) {
+  const Plans::View plans = (*version)->plans().view();
+  const std::optional<int> bucket = plans.Find(id);
+  if (!bucket.has_value()) {
     return absl::NotFoundError(
         Cat((*version)->Describe(), " has no plan ", Quoted(id), "; GetModel lists those it has"));
   }
-  *answer->mutable_info() = PlanInfoOf(*kept->plan);
-  *answer->mutable_plan() = kept->plan->plan;
+  const KeptPlan& kept = *plans.books[*bucket].Find(id);
+  *answer->mutable_info() = PlanInfoOf(*kept.plan);
+  *answer->mutable_plan() = kept.plan->plan;
   for (v1::Buffer& buffer : *answer->mutable_plan()->mutable_buffers()) buffer.clear_literal();
-  for (const v1::PlanCost& cost : kept->costs) *answer->add_costs() = cost;
+  if (kept.costs != nullptr) *answer->mutable_costs() = {kept.costs->begin(), kept.costs->end()};
   if (!answer->costs().empty()) return absl::OkStatus();
   std::vector<int64_t> largest;
   for (const v1::DimRange& dim : answer->plan().dims()) largest.push_back(dim.max());
