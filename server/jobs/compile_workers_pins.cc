@@ -1,4 +1,4 @@
-// Boxes of a version that are pinned to plans of their own.
+// Pins boxes of a version to plans of their own.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ absl::Status CompileWorkers::PinBox(ModelVersion& version, const Plans::View& pl
     if (!loaded.ok()) return named(loaded.status());
     plan = *std::move(loaded);
   }
-  // Before it is promised: the cache may be deleted, a pin may not.
+  // Stores the pin before it is acknowledged: the cache may be deleted, a pin must last.
   if (keeper_.ready()) {
     absl::Status written =
         keeper_.Pin(version, keeper_.KeyOf(version, graph, kept.plan->how), kept);

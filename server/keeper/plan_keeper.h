@@ -1,9 +1,9 @@
-// Between the server's plans and the cache: what a plan is kept under, from a plan to its row and
-// back, and which plans are pinned (pin_files.h).
+// Connects the server's plans with the cache: the keys of plans, conversion between plans and cache
+// rows, and pinned plans (pin_files.h).
 //
 //   keeper.SetMachine(machine);
 //   const PlanKey key = keeper.KeyOf(version, version.graph(), policy.ToProto());
-//   absl::StatusOr<PlanKeeper::Kept> kept = keeper.Find(version, key, "p-12ab");
+//   absl::StatusOr<KeptPlan> kept = keeper.Find(version, key, "p-12ab");
 //
 // Thread-safe.
 #ifndef ATHANOR_SERVER_KEEPER_PLAN_KEEPER_H_
@@ -32,21 +32,22 @@
 
 namespace athanor {
 
-// What the object of a kernel is kept under.
+// Returns the key under which the cache keeps the object of a kernel.
 KernelKey KernelKeyOf(const v1::Kernel& kernel, const internal::TargetReply& machine);
 
 class PlanKeeper {
  public:
-  // Both outlive it. `cache` may be null: then only pinned plans are kept. `state_dir` exists.
+  // `cache` and `disk` must outlive it. `cache` may be null: then only pinned plans are kept.
+  // `state_dir` must exist.
   PlanKeeper(Cache* cache, const std::string& state_dir, Disk* disk)
       : cache_(cache), pins_(state_dir, disk) {}
 
-  // What plans are made for. Before it is known none is found or kept.
+  // Sets the machine that plans are made for. Until then no plan is found or kept.
   void SetMachine(const internal::TargetReply& machine);
   bool ready() const;
 
-  // Of a plan of `graph`, which is the version's or that with narrower dims, found with `how`; of a
-  // baseline `how` says nothing. REQUIRES: ready().
+  // Returns the key of a plan of `graph`, found with `how`; an empty `how` means a baseline.
+  // `graph` is the version's own or the same with narrower dims. REQUIRES: ready().
   PlanKey KeyOf(const ModelVersion& version, const Graph& graph,
                 const v1::SearchOptions& how) const;
 
@@ -58,8 +59,8 @@ class PlanKeeper {
   // found with rules it disables, and without a search the baseline. The baseline comes second if
   // it is another plan. Kernels may be missing.
   absl::StatusOr<std::vector<KeptPlan>> FindBest(PlanKey key, const SearchPolicy& policy) const;
-  // The id of the plan that FindBest would give, if the cache has all its kernels, else empty;
-  // neither bodies nor objects are read.
+  // Returns the id of the plan that FindBest would return if the cache has all its kernels,
+  // otherwise an empty string. Reads neither bodies nor objects.
   std::string BestId(PlanKey key, const SearchPolicy& policy) const;
 
   // Returns whole plans that `policy` allows: the best `most` of them, and the baseline.
@@ -70,19 +71,19 @@ class PlanKeeper {
   // Notes that a plan which Find returned was verified with the objects it has now.
   absl::Status PutVerified(const ModelVersion& version, const PlanKey& key, const KeptPlan& kept,
                            bool pinned);
-  // A plan that Find or FindBest gave was verified and is wrong. Neither gives it again, here or
-  // after a start, unless it is put once more.
+  // Records that a plan returned by Find or FindBest was verified and is wrong. Neither returns it
+  // again, not even after a restart, unless it is put once more.
   void Quarantine(const ModelVersion& version, const PlanKey& key, const std::string& plan_id,
                   const absl::Status& verdict);
   // Keeps a plan that was verified whole and takes `ratio` times as long as plan `from`.
   void PutFound(const PlanKey& key, const CompiledPlan& found, const std::string& from,
                 double ratio);
-  // What the steps of a plan that is kept cost.
+  // Stores the costs of the steps of a stored plan.
   void PutCosts(const PlanKey& key, const std::string& plan_id,
                 const std::vector<v1::PlanCost>& costs);
-  // Whether the automatic search of this policy has come to its end, and under the same conditions.
+  // Reports whether an automatic search of this policy has finished under the same conditions.
   bool SearchEnded(const PlanKey& key, const SearchPolicy& policy) const;
-  // Known to a server that is started when this returns.
+  // Stores the state of a search. Once this returns, a restarted server knows it.
   void PutSearch(const PlanKey& key, const SearchPolicy& policy, const SearchState& state);
 
   // Writes the plan to a file of the version. Once it returns OK, Find has the plan for this
@@ -91,7 +92,7 @@ class PlanKeeper {
   void Unpin(const ModelVersion& version, const std::string& plan_id) {
     pins_.Remove(version, plan_id);
   }
-  // At start, of all versions there are: PinFiles::Take.
+  // Runs at start with all versions: PinFiles::Take.
   void TakePins(absl::Span<const std::shared_ptr<ModelVersion>> versions) { pins_.Take(versions); }
 
  private:
@@ -99,10 +100,10 @@ class PlanKeeper {
   // `share` is its time divided by the baseline's.
   KeptPlan Revived(const internal::StoredPlan& stored, double share = 1) const;
   std::string WhyNot(const PlanKey& key) const;
-  // Why it was quarantined since the start; empty: it was not.
+  // Returns why the plan was quarantined since the start; empty if it was not.
   std::string Refusal(const PlanKey& key, const std::string& plan_id) const;
   void TakeBack(const PlanKey& key, const std::string& plan_id);
-  // The row to be served by, and the baseline, from rows as Plans or PlanHeads give them.
+  // The row to serve and the baseline's row, out of rows that Plans or PlanHeads returned.
   struct Rows {
     std::optional<PlanRow> fastest, baseline;
   };
@@ -113,7 +114,8 @@ class PlanKeeper {
   mutable Mutex mu_;
   std::optional<internal::TargetReply> machine_ ABSL_GUARDED_BY(mu_);
   std::string clocks_ ABSL_GUARDED_BY(mu_);
-  // By key (GateHash) and plan id, why: also where the cache could not be written.
+  // Reasons of quarantines by key (GateHash) and plan id; effective even if the cache cannot be
+  // written.
   std::map<std::pair<std::string, std::string>, std::string> refused_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 namespace fs = std::filesystem;
 
-// output = relu(input), f32 [dim, 4]
+// Makes a version with output = relu(input), f32 [dim, 4].
 std::shared_ptr<ModelVersion> Version(const std::string& input = "x", const std::string& dim = "b",
                                       int64_t max = 64, int64_t version = 1) {
   ImportedGraph imported;
@@ -88,7 +88,7 @@ class PlanKeeperTest : public testing::Test {
     }
   }
 
-  // The file of the version's pin.
+  // Returns the path of the version's pin file.
   std::string PinPath(const std::string& plan_id) const {
     for (const auto& entry : fs::directory_iterator(folder_ + "/plans")) {
       const std::string name = entry.path().filename();
@@ -138,7 +138,7 @@ TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
   v1::PlanCost cost;
   cost.set_size("b=4");
   keeper_->PutCosts(Key(), "p-1", {cost});
-  keeper_->PutBaseline(Key(), made);  // again: what is known of it stays
+  keeper_->PutBaseline(Key(), made);  // written again: the stored costs stay
   kept = keeper_->Find(*version_, Key(), "p-1");
   EXPECT_THAT(kept->plan->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("object of p-1 a", "object of p-1 b"));
@@ -155,7 +155,7 @@ TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   internal::TargetReply newer = Machine();
   newer.set_compiler_version("clang 20");
   keeper_->SetMachine(newer);
-  // Compilers put objects there before they are checked.
+  // Compilers store objects before these are checked.
   for (const v1::Kernel& kernel : made.plan.kernels()) {
     cache_->PutKernel(KernelKeyOf(kernel, newer), "another object");
   }
@@ -168,7 +168,7 @@ TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   kept = keeper_->Find(*version_, Key(), "p-1");
   EXPECT_THAT(kept->plan->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("another object", "another object"));
-  // The pin's file says so, too.
+  // The pin's file records the new objects too.
   PlanKeeper without(nullptr, folder_, &disk_);
   without.SetMachine(newer);
   EXPECT_TRUE(
@@ -263,7 +263,7 @@ TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
 }
 
 TEST_F(PlanKeeperTest, APinIsOneVersions) {
-  // The same graph twice, and one of a plan that is only allowed to one of them.
+  // Two versions of the same graph: the second pins a plan that only it allows.
   const auto second = Version("x", "b", 64, 2);
   CompiledPlan exact = Plan("p-1", "3s"), rough = Plan("p-1", "3s");
   rough.how.set_approximate(true);
@@ -315,7 +315,7 @@ TEST_F(PlanKeeperTest, AWrongPlanIsNotGivenAgain) {
   expect_gone(*keeper_);
   EXPECT_THAT(std::string(keeper_->Find(*version_, Key(), "p-2").status().message()),
               HasSubstr("y is off by 3"));
-  // Nor after a start, though its kernels are all there.
+  // It is not found after a restart either, though all its kernels are present.
   PlanKeeper next(cache_.get(), folder_, &disk_);
   next.SetMachine(Machine());
   expect_gone(next);
@@ -325,7 +325,7 @@ TEST_F(PlanKeeperTest, AWrongPlanIsNotGivenAgain) {
   EXPECT_EQ(found.quarantined(0).tier(), "plans");
   EXPECT_THAT(found.quarantined(0).about(), HasSubstr("p-2 of graph"));
   EXPECT_THAT(found.quarantined(0).why(), HasSubstr("y is off by 3"));
-  // Found and verified once more it is a plan like any other.
+  // Once found and verified again it is used like any other plan.
   keeper_->PutFound(Key(), wrong, "p-1", 0.5);
   EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-2").ok());
 }
@@ -397,7 +397,7 @@ TEST_F(PlanKeeperTest, NoPlanIdLeavesItsFolder) {
   }
 }
 
-// A disk that holds only so much.
+// A disk that is full.
 class FullDisk : public Disk {
  public:
   absl::Status Write(int, absl::string_view, const std::string& path) override {
@@ -405,7 +405,7 @@ class FullDisk : public Disk {
   }
 };
 
-// What was done to names, in order.
+// Records renames and directory syncs in order.
 class NotingDisk : public Disk {
  public:
   absl::Status Rename(const std::string& from, const std::string& to) override {

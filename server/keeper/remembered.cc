@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<KeptPlan>> FindRemembered(const PlanKeeper& keeper,
     if (row.plan_id == serving) {
       if (!kept.ok()) return kept.status();
     } else if (!kept.ok() || !kept->plan->whole()) {
-      continue;  // nobody waits for it
+      continue;  // no caller waits for it
     }
     kept->served = row.served;
     kept->first = row.first;

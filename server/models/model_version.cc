@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// They were checked when they were stored; a graph that cannot be read any more has none.
+// Ranges were checked when they were stored; a graph that can no longer be parsed has no grid.
 std::shared_ptr<const BucketGrid> GridOf(const Graph& graph, const std::string& buckets) {
   v1::UploadHeader stored;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();

@@ -1,5 +1,5 @@
-// What a started server does with what one before it kept: the machine is known without a child
-// process, a plan loads without one, and a plan whose kernels were compiled again is verified.
+// A started server uses what an earlier one stored: it knows the machine without a child process,
+// loads a plan without one, and verifies a plan whose kernels were compiled again.
 #include <stdlib.h>
 #include <sys/types.h>
 

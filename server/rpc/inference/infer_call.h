@@ -1,5 +1,5 @@
-// One ModelInfer call from arrival to reply. It never holds a thread while it waits for a plan (the
-// baseline, or one that returns the values it taps) or for its turn to run.
+// A ModelInfer call from arrival to reply. It holds no thread while it waits for a plan (the
+// baseline, or one that returns tapped values) or in the queue for its run.
 //
 //   return (new InferCall(core, context, request, reply))->Begin();
 //
@@ -40,16 +40,16 @@ class InferCall final : public grpc::ServerUnaryReactor {
   // The call as the request queue has it.
   class Turn;
 
-  // A tensor of the reply: an output of the plan and the name it goes by.
+  // A tensor of the reply: an output of the plan and its name in the reply.
   struct Wanted {
     int output;
-    std::string_view name;     // lives in the version
-    std::string_view element;  // likewise; empty: the dtype says what the values mean
+    std::string_view name;     // points into the version
+    std::string_view element;  // points into the version; empty: the dtype is enough
   };
 
   void Start(bool on_rpc_thread);
   absl::Status Accept();
-  // Finds what the reply is to hold, and the plan that computes it.
+  // Determines the tensors of the reply and the plan that computes them.
   absl::Status ChoosePlan();
   absl::Status AddTap(NodeId node, int output);
   // Chooses the plan that runs the call alone. False: there is none yet.
@@ -57,8 +57,8 @@ class InferCall final : public grpc::ServerUnaryReactor {
   void SetDeadline();
   int64_t Priority() const;
 
-  // Gives up ownership until `limit`. False: the call ended at once. After true, `this` may be
-  // gone.
+  // Gives up ownership until `limit`. Returns false if the call ended at once. If it returns true,
+  // `this` may be gone.
   bool StartWaiting(Clock::time_point limit);
   void Expire();
 
@@ -66,17 +66,19 @@ class InferCall final : public grpc::ServerUnaryReactor {
   void GotPlan(const absl::Status& status);
   void Execute(bool on_rpc_thread);
   Ticket MakeTicket() const;
-  // Shapes of the reply's tensors, and memory for it and the request, not taken yet.
+  // Determines the shapes of the reply's tensors, and reserves memory for the reply and the request
+  // without allocating it.
   absl::Status DescribeReply();
   void AwaitTurn(std::shared_ptr<Turn> turn);
-  // For the runner: takes the reply's memory. DEADLINE_EXCEEDED: too late.
+  // Called by the runner: allocates the reply's memory. Returns DEADLINE_EXCEEDED if it is too
+  // late.
   absl::Status BeginRun();
   void EndRun(const ServedPlan& plan, const absl::Status& status, const RunTimes& times);
-  // `queued`: until the run, without waiting for company.
+  // `queued`: time until the run, without the time spent waiting for others to join.
   void Count(const RunTimes& times, Clock::duration queued);
-  // The queue has no place for it: ends the call, now or when its client's pace of refusals says.
+  // Ends the call because the queue refused it, now or when its client's refusal pace allows.
   void Refuse(const absl::Status& status);
-  // What a call that only waits for its end need not hold.
+  // Frees memory that a call does not need while it only waits for its end.
   void FreeRequest();
   void EndStall();
   void End(const absl::Status& status);
@@ -88,8 +90,8 @@ class InferCall final : public grpc::ServerUnaryReactor {
   grpc::ByteBuffer* const reply_bytes_;
   const Clock::time_point arrived_ = Clock::now();
   Clock::time_point deadline_ = Clock::time_point::max();
-  Clock::time_point stalled_{};  // since when it waits for a plan, if it does
-  absl::Status refusal_;         // not OK: it waits to be told
+  Clock::time_point stalled_{};  // since when it waits for a plan; unset if it does not
+  absl::Status refusal_;         // not OK: refused, and the answer is still held back
 
   inference::ModelInferRequest request_;
   inference::ModelInferResponse reply_;
