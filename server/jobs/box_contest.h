@@ -24,24 +24,24 @@ class BoxContest {
  public:
   using Plan = std::shared_ptr<const CompiledPlan>;
 
-  // Of none.
+  // Without plans.
   BoxContest() = default;
-  // Between what is there now.
+  // Between the plans that serve now.
   BoxContest(const ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
              int bucket);
 
-  // Where the box's search begins: its own plan, but the full range's where that was found by a
-  // search and this was not. Null: the version was deleted.
+  // Returns the plan at which the box's search begins: its own, unless only the full range's was
+  // found by a search. Null: the version was deleted.
   const Plan& leader() const { return own_leads_ ? own_ : full_; }
-  // The other; null where there is none, or once it is settled.
+  // Returns the other plan; null if there is none.
   const Plan& rival() const { return own_leads_ ? full_ : own_; }
   bool open() const { return open_; }
 
-  // `leader_by_rival` as the search has timed them at the box's sizes. A rival that is surely
-  // faster is the leader from now on; true if so. `share`, if given, is set to what the full
-  // range's plan takes there of the box's own plan's time.
+  // Decides by `leader_by_rival`, as the search timed them at the box's sizes. A rival that is
+  // surely faster leads from now on; returns true then. Sets `share`, if given, to the full range's
+  // plan's time divided by that of the box's own.
   bool Settle(const v1::PlanComparison& leader_by_rival, double* share);
-  // Has the version serve the box by the leader. False: it was deleted, or has other boxes.
+  // Serves the box by the leader. False: the version was deleted, or has other boxes.
   bool Serve(ModelVersion& version) const;
 
   const Plan& own() const { return own_; }

@@ -62,18 +62,18 @@ class CompileWorkers {
   // INVALID_ARGUMENT names one that is neither a rule nor a family, and those there are. `what`
   // says where it was given.
   absl::Status CheckRules(absl::string_view what, const std::set<std::string>& names) const;
-  // What the version's searches are done with unless they are asked for otherwise.
+  // Returns the policy of the version's searches, unless a request asks for another.
   SearchPolicy PolicyOf(const ModelVersion& version) const;
-  // That of the job which nobody asked for: a deterministic version has no search then.
+  // Returns the policy of a job that nobody asked for: a deterministic version is not searched for.
   SearchPolicy AutomaticPolicy(const ModelVersion& version) const;
   // The plan of `version` that returns `taps` too (nodes, ascending, each once), for which a job is
   // started if it is not there yet. The version's own error if it has failed; NOT_FOUND if it was
   // deleted; RESOURCE_EXHAUSTED when too many are being compiled.
   absl::StatusOr<std::shared_ptr<TapPlan>> Tap(const std::shared_ptr<ModelVersion>& version,
                                                std::vector<NodeId> taps);
-  // The version is served by one of the plans that it was served by (ModelVersion::kept), which is
-  // loaded again in the caller's thread, until it is unpinned by an empty `plan_id`; then by the
-  // latest. A plan of one of its boxes serves that box alone. NOT_FOUND names the plans there are.
+  // Serves the version by one of the plans it keeps, which is loaded in the caller's thread, until
+  // an empty `plan_id` unpins it; then by the latest that served. A plan of a box serves that box
+  // alone. NOT_FOUND names the plans there are.
   absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
                                                         const std::string& version,
                                                         const std::string& plan_id);
@@ -84,10 +84,10 @@ class CompileWorkers {
                 const std::vector<std::shared_ptr<ModelVersion>>& old);
   // At start: a job for a version whose plan serves already, ended.
   void AddRestored(const std::shared_ptr<ModelVersion>& version);
-  // Whether there is something left to search for by itself, for a version that is served: of its
-  // full range.
+  // Reports whether an automatic search of the full range of a version that is served has something
+  // left to search for.
   bool SearchDue(const ModelVersion& version, const SearchPolicy& policy) const;
-  // Whether a version that its baseline serves could have a plan that was found for another one.
+  // Reports whether a version that its baseline serves could have a plan found for another version.
   bool BetterKept(const ModelVersion& version, const SearchPolicy& policy) const;
   absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
   // Newest first; an empty model means all.
@@ -111,7 +111,7 @@ class CompileWorkers {
     std::shared_ptr<CompileJob> job;
     std::shared_ptr<const CompiledPlan> serving;
   };
-  // What a worker has to do.
+  // Work of a worker.
   struct AtWork {
     std::shared_ptr<CompileJob> building;
     std::deque<Turn> built;                    // their searches have not begun
@@ -123,7 +123,7 @@ class CompileWorkers {
   void BuildLoop(int index);
   // The next job to build; null to stop.
   std::shared_ptr<CompileJob> NextJob(int index);
-  // Whether the job goes on, as a search of some worker's or parked.
+  // Runs a job. Returns whether it goes on: some worker searches for it, or it is parked.
   bool RunJob(int index, const std::shared_ptr<CompileJob>& job);
   JobTools ToolsOf(int index);
   // As RunJob, with a plan that was made or found.
@@ -133,11 +133,11 @@ class CompileWorkers {
   bool Postpone(const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
   std::optional<JobPlan> TakePostponed(const CompileJob& job);
   bool RunPostponed(int index, const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
-  // Plans for the boxes of the job's version; whether it goes on.
+  // Makes plans for the boxes of the job's version. Returns whether the job goes on.
   bool MakeBuckets(int index, const std::shared_ptr<CompileJob>& job);
   // As RunJob: it waits for another job to make its plan.
   bool Park(const std::shared_ptr<CompileJob>& job, LeaseWait wait);
-  // Of a plan that was made and published.
+  // Releases the lease of a plan that was made and published, once others can find the plan.
   void LetOthersFind(Lease lease);
   // Another job searches for the same.
   void ParkSearch(const std::shared_ptr<CompileJob>& job, LeaseWait wait);
@@ -147,7 +147,7 @@ class CompileWorkers {
   bool HandOver(int index, const std::shared_ptr<CompileJob>& job,
                 std::shared_ptr<const CompiledPlan> serving);
   void SearchLoop(int index);
-  // Whether the worker builds, or should: its searches wait meanwhile.
+  // Reports whether the worker builds, or should: its searches wait meanwhile.
   bool ToBuild(int index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // False: to stop.
   bool AwaitSearch(int index);
@@ -169,14 +169,14 @@ class CompileWorkers {
                                      const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy,
                                      std::optional<BucketGrid::Ranges> buckets)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // OK: what it built serves. FAILED_PRECONDITION: its weights are damaged. Else the version was
-  // deleted or pinned.
+  // Serves what the job built. FAILED_PRECONDITION: its weights are damaged. Other errors: the
+  // version was deleted or pinned.
   absl::Status Serve(CompileJob& job, const JobPlan& built);
   absl::Status PinBox(ModelVersion& version, const Plans::View& plans, int bucket,
                       const std::string& plan_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
-  // Each box is served by the latest that did so by itself, else by the best that is kept.
+  // Serves each box by the latest plan that served it unpinned, otherwise by the best in the cache.
   absl::Status UnpinBoxes(ModelVersion& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
-  // The file of a plan that neither the version nor a box of it is pinned to any more.
+  // Removes the file of a plan unless the version or one of its boxes is pinned to it.
   void ForgetPin(const ModelVersion& version, const std::string& plan_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // The first job of the queue whose version no other job works on.

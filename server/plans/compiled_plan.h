@@ -45,7 +45,7 @@ struct CompiledPlan {
   double share_of_baseline = 1;  // its time divided by its baseline's; 1: not measured
 };
 
-// What a plan's steps cost, as the last search measured them; shared, so that copies are cheap.
+// Costs of a plan's steps, as the last search measured them; shared, so that copies are cheap.
 using PlanCosts = std::shared_ptr<const std::vector<v1::PlanCost>>;
 
 // A compiled plan that its version may be served by and pinned to, and what is known of it.

@@ -1,5 +1,5 @@
-// What the server has for one box of a version's sizes: the plan that serves it, the plans that can
-// be pinned to it, and the pin.
+// The book of one box of a version's sizes: the plan that serves it, the plans it can be pinned to,
+// and the pin.
 //
 //   book.AddServed(*loaded);
 //   book.AddFound(compiled, /*serving=*/"p-12ab");

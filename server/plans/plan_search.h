@@ -52,15 +52,15 @@ class PlanSearch {
   // From `end` on it begins nothing, and nothing waits or measures beyond it: Next stops with
   // STOP_BUDGET, comparisons and costs are ABORTED.
   virtual void Until(std::chrono::steady_clock::time_point end) = 0;
-  // After `found`, before Next: whether it serves now, or why it does not.
+  // Called after `found` and before Next: OK if the plan serves now, otherwise why it does not.
   virtual void Taken(const absl::Status& taken) = 0;
   virtual const v1::SearchProgress& progress() const = 0;
   // The e-graphs of progress().regions in Graphviz' language, each a picture or FAILED_PRECONDITION
   // with the reason. Once, after the step that made them; empty at other times.
   virtual std::vector<absl::StatusOr<std::string>> TakePictures() = 0;
-  // The best plan so far timed whole beside `other`, in turn.
+  // Times the best plan so far and `other` as a whole, alternating between them.
   virtual absl::StatusOr<v1::PlanComparison> CompareWith(const CompiledPlan& other) = 0;
-  // What each step of `plan` costs, at the sizes that the search measures at.
+  // Measures the cost of each step of `plan`, at the sizes that the search measures at.
   virtual absl::StatusOr<std::vector<v1::PlanCost>> Costs(const CompiledPlan& plan) = 0;
 };
 

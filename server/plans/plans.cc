@@ -30,7 +30,7 @@ bool TakePins(const std::vector<PlanBook>& now, const BucketGrid& from_grid, con
     while (to < grid.size() && grid.box(to) != from_grid.box(from)) ++to;
     if (to == grid.size()) return false;
     PlanBook& box = (*boxes)[to];
-    // Where neither has its plan, these say why.
+    // If the pinned plan is loaded nowhere, `box` has the reason.
     const bool loaded = box.serving != nullptr && box.serving->id() == now[from].pinned;
     if (!loaded && now[from].serving != nullptr) box = now[from];
     box.kept = now[from].kept;
@@ -94,7 +94,7 @@ Plans::Grid Plans::grid() const {
 
 bool Plans::Publish(std::shared_ptr<const ServedPlan> plan) {
   {
-    // First, so that who waited for it finds it among those kept.
+    // Before the slot has it, so that a caller that waited for it finds it among the plans kept.
     MutexLock lock(mu_);
     if (!closed_) books_[kFull].AddServed(*plan);
   }
@@ -223,7 +223,7 @@ void Plans::Close(const absl::Status& status) {
     closed_ = true;
     before.resize(books_.size());
     before.swap(books_);
-    // What it was pinned to is asked for when its files are to go.
+    // The pins stay: they are asked for when the files of pinned plans are removed.
     for (size_t b = 0; b < before.size(); ++b) books_[b].pinned = before[b].pinned;
   }
   full_.Close(status);

@@ -29,7 +29,7 @@ class Plans {
  public:
   using Grid = std::shared_ptr<const BucketGrid>;
 
-  // One snapshot.
+  // A snapshot.
   struct View {
     Grid grid;
     std::vector<PlanBook> books;  // by bucket; the first is the full range's
