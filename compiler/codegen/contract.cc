@@ -435,7 +435,7 @@ void ContractLowering::DotTile(const Expr& n0, const Expr& first, int columns, c
 void ContractLowering::Prefetch(NodeId operand, Coordinates at) {
   while (!b_.input.has_memory[operand]) {
     const Node& view = b_.input.graph.node(operand);
-    if (view.op != Op::kIndexMap || view.attrs.contains("fill")) return;
+    if (!IsIndexMap(view.op) || view.attrs.contains("fill")) return;
     at = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), at, e_.bounds());
     operand = view.inputs[0];
   }

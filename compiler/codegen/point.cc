@@ -71,25 +71,23 @@ Var PointLowering::At(NodeId node, const Coordinates& given) {
 Var PointLowering::Compute(NodeId id, const Coordinates& coordinates) {
   const Node& node = graph_.node(id);
   if (id != root_ && has_memory_[id]) return FromMemory(id, coordinates);
-  switch (node.op) {
-    case Op::kConstant:
+  switch (FormOf(node.op)) {
+    case OpForm::kLiteral:
       return e_.Const(LoadScalar(GetAttr<Tensor>(node.attrs, "value"), 0));
-    case Op::kIota:
+    case OpForm::kCount:
       return e_.Cast(e_.Index(coordinates[GetAttr<int64_t>(node.attrs, "axis")], lanes_),
                      node.type.dtype);
-    case Op::kRandomBits:
+    case OpForm::kRandom:
       return e_.RandomBits(e_.Index(Offset(id, coordinates), lanes_), At(node.inputs[0], {}));
-    case Op::kIndexMap:
+    case OpForm::kView:
       return Movement(node, coordinates);
-    case Op::kGather:
+    case OpForm::kGather:
       return Gather(node, coordinates);
-    case Op::kSumReduce:
-    case Op::kMaxReduce:
-    case Op::kMulReduce:
+    case OpForm::kReduce:
       return Reduction(node, coordinates);
-    case Op::kContract:
+    case OpForm::kContract:
       return Contraction(node, coordinates);
-    case Op::kEmbeddingBag:
+    case OpForm::kBags:
       return Bag(node, coordinates);
     default:
       return Elementwise(node, coordinates);
@@ -142,11 +140,11 @@ bool PointLowering::IsZeroOutside(NodeId id) const {
   if (provided_.contains(id) || (row_.index && row_.scratch_of.contains(id))) return false;
   if (id != root_ && has_memory_[id]) return true;
   const Node& node = graph_.node(id);
-  if (node.op == Op::kIndexMap && node.attrs.contains("fill")) {
+  if (IsIndexMap(node.op) && node.attrs.contains("fill")) {
     return IsZero(LoadScalar(GetAttr<Tensor>(node.attrs, "fill"), 0)) &&
            IsZeroOutside(node.inputs[0]);
   }
-  return (node.op == Op::kIndexMap || node.op == Op::kCast) && IsZeroOutside(node.inputs[0]);
+  return (IsIndexMap(node.op) || node.op == Op::kCast) && IsZeroOutside(node.inputs[0]);
 }
 
 Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {

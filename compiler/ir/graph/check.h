@@ -51,7 +51,6 @@ class NodeChecker {
 absl::Status CheckName(std::string_view what, std::string_view name, const GraphLimits& limits);
 
 inline bool IsKnown(DType dtype) { return static_cast<size_t>(dtype) < std::size(kDTypes); }
-inline bool IsDeclared(Op op) { return op == Op::kInput || op == Op::kParameter; }
 
 }  // namespace athanor
 

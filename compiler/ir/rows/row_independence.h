@@ -13,8 +13,8 @@
 // their error bounds. Only errors are shared: an index outside its tensor fails the whole call.
 //
 // How: a value has rows where one axis has q*dim elements, q free of the dim; element k of the axis
-// belongs to row k / q. Walking from the inputs, each op either keeps rows apart, by the row of its
-// table (row_independence.cc), or is the reason. What is not proved is refused, never guessed: a
+// belongs to row k / q. Walking from the inputs, each op either keeps rows apart, by its traits
+// (graph/op_traits.h), or is the reason. What is not proved is refused, never guessed: a
 // refusal does not say that rows are mixed at some size.
 #ifndef ATHANOR_COMPILER_IR_ROWS_ROW_INDEPENDENCE_H_
 #define ATHANOR_COMPILER_IR_ROWS_ROW_INDEPENDENCE_H_

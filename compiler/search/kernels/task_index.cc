@@ -50,7 +50,7 @@ TaskIndex::TaskIndex(const Graph& graph, NodeNumbers* numbers)
     literal_.push_back(IsSmallLiteral(node));
     std::vector<int> operands;
     for (NodeId i : node.inputs) operands.push_back(values_[i]);
-    const bool leaf = node.op == Op::kInput || node.op == Op::kParameter;
+    const bool leaf = IsDeclared(node.op);
     values_.push_back(numbers_.OfValue(kind, leaf ? node.name : "", operands));
   }
 }

@@ -2,7 +2,7 @@
 // starts from. It orders; the search's own cost of whole graphs decides.
 //
 //   NodeCosts costs(graph.dims, sizes, machine);
-//   costs.Of(Op::kContract, attrs, {&x, &w}, result, /*weight=*/false);   // seconds
+//   costs.Of(contract, attrs, {&x, &w}, result, /*weight=*/false);   // seconds
 //
 // A node takes what it must compute, and what it must move if it is no view and no element-wise
 // node: those are computed where they are used. What depends on weights alone is computed once per

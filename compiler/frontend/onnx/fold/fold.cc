@@ -11,7 +11,7 @@
 namespace athanor::onnx {
 namespace {
 
-// What looking at a node costs, in elements visited.
+// Cost of looking at a node, in elements visited.
 constexpr int64_t kNodeWork = 100;
 
 // nullopt unless every size is a number and their product within `limit`.
@@ -38,27 +38,10 @@ bool UsesDims(const Node& node) {
                      [](const std::string& symbol) { return symbol[0] != '$'; });
 }
 
-// Composites that visit each element a few times.
-bool IsLinear(Op op) {
-  switch (op) {
-    case Op::kSigmoid:
-    case Op::kGelu:
-    case Op::kSilu:
-    case Op::kRelu:
-    case Op::kSoftmax:
-    case Op::kLayerNorm:
-    case Op::kRmsNorm:
-    case Op::kTopK:
-      return true;
-    default:
-      return OpInfo(op).op_class != OpClass::kComposite;
-  }
-}
-
-// What the reference evaluator visits for a node, about: each element of the result and of every
-// operand, and what is paired.
+// Estimates what the reference evaluator visits for a node: each element of the result and of every
+// operand, and the pairs of them.
 std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
-  if (node.op == Op::kScan) return std::nullopt;  // its steps have no bound
+  if (IsLoop(node.op)) return std::nullopt;  // its steps have no bound
   std::optional<int64_t> work = Elements(node.type.shape, limit);
   if (!work) return std::nullopt;
   for (NodeId operand : node.inputs) {
@@ -66,7 +49,7 @@ std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limi
     if (!elements) return std::nullopt;
     *work += *elements;
   }
-  if (!IsLinear(node.op) && !node.inputs.empty()) {
+  if (!OpInfo(node.op).traits.linear && !node.inputs.empty()) {
     // For each element a row of an operand is read; no row is longer than the longest of them. A
     // convolution visits its weight, the padding's part too.
     const int64_t result = *Elements(node.type.shape, limit);
@@ -85,7 +68,7 @@ std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limi
 void Folder::Classify(const Graph& graph) {
   for (size_t id = literal_.size(); id < graph.nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
-    bool literal = node.op != Op::kInput && node.op != Op::kParameter && !UsesDims(node);
+    bool literal = !IsDeclared(node.op) && !UsesDims(node);
     for (NodeId operand : node.inputs) literal = literal && literal_[operand];
     literal_.push_back(literal);
   }

@@ -251,7 +251,7 @@ absl::StatusOr<OnnxImported> Importer::Finish() {
   std::vector<bool> needed(graph_.nodes.size(), false);
   for (const Output& output : graph_.outputs) needed[output.node] = true;
   for (auto id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
-    if (graph_.nodes[id].op == Op::kInput && !b_->IsStandIn(id)) needed[id] = true;
+    if (IsInput(graph_.nodes[id].op) && !b_->IsStandIn(id)) needed[id] = true;
     if (!needed[id]) continue;
     for (NodeId operand : graph_.nodes[id].inputs) needed[operand] = true;
   }
