@@ -237,7 +237,7 @@ LoweredKernel KernelBuilder::Finish() && {
 namespace {
 
 // The form of the op that a kind's kernel is about, if it is about one.
-std::optional<OpForm> FormOf(KernelKind kind) {
+std::optional<OpForm> AnchorForm(KernelKind kind) {
   switch (kind) {
     case KernelKind::kContract:
       return OpForm::kContract;
@@ -254,10 +254,10 @@ std::optional<OpForm> FormOf(KernelKind kind) {
 
 // Reports whether the choice's kind is about the op that the choice is about.
 bool IsAbout(const Graph& graph, const KernelChoice& choice) {
-  const std::optional<OpForm> wanted = FormOf(choice.kind);
+  const std::optional<OpForm> wanted = AnchorForm(choice.kind);
   const bool root = choice.kind == KernelKind::kScatter || choice.kind == KernelKind::kSort;
   const NodeId about = root ? choice.root : choice.anchor;
-  return !wanted || (about >= 0 && athanor::FormOf(graph.node(about).op) == *wanted);
+  return !wanted || (about >= 0 && FormOf(graph.node(about).op) == *wanted);
 }
 
 }  // namespace

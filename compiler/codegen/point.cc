@@ -49,6 +49,8 @@ Scalar IdentityOf(Op op, DType dtype) {
   return Scalar::Signed(dtype, std::numeric_limits<int64_t>::min() >> (64 - 8 * DTypeBytes(dtype)));
 }
 
+Scalar ZeroOf(DType dtype) { return IdentityOf(Op::kAdd, dtype); }
+
 Var PointLowering::At(NodeId node, const Coordinates& given) {
   Coordinates coordinates;
   coordinates.reserve(given.size());
@@ -102,7 +104,7 @@ Var PointLowering::Elementwise(const Node& node, const Coordinates& coordinates)
   std::vector<Var> args;
   args.reserve(node.inputs.size());
   for (NodeId input : node.inputs) args.push_back(At(input, coordinates));
-  bool left = node.op == Op::kShift && GetAttr<std::string>(node.attrs, "direction") == "left";
+  bool left = kir::HasDirection(node.op) && GetAttr<std::string>(node.attrs, "direction") == "left";
   return e_.Compute(node.op, node.type.dtype, std::move(args), left);
 }
 
@@ -185,7 +187,7 @@ Var PointLowering::Gather(const Node& node, const Coordinates& coordinates) {
   mask_.predicate = outer;
   // A predicated load is already zero where the index is outside.
   if (has_memory_[node.inputs[0]]) return value;
-  Scalar zero = IdentityOf(Op::kAdd, node.type.dtype);
+  Scalar zero = ZeroOf(node.type.dtype);
   return e_.Compute(Op::kSelect, node.type.dtype, {inside, value, e_.Const(zero)});
 }
 
@@ -384,7 +386,7 @@ Var PointLowering::Bag(const Node& node, const Coordinates& coordinates) {
   Var length = e_.Index(e_.Symbol(last) - e_.Symbol(first), 1);
   Var none =
       e_.Compute(Op::kLessThan, DType::kBool, {length, e_.Const(Scalar::Signed(DType::kI64, 1))});
-  Var zero = e_.Const(IdentityOf(Op::kAdd, accumulator));
+  Var zero = e_.Const(ZeroOf(accumulator));
   Var value = sum;
   if (mode == "mean")
     value = e_.Compute(Op::kDiv, accumulator, {sum, e_.Cast(length, accumulator)});

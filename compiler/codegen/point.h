@@ -133,6 +133,7 @@ class PointLowering {
 
 // The identity of a reduction or a maximum in `dtype`.
 Scalar IdentityOf(Op op, DType dtype);
+Scalar ZeroOf(DType dtype);  // the identity of sums
 
 }  // namespace athanor
 

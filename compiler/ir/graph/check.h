@@ -1,7 +1,7 @@
 // What GraphBuilder and Verify both check of one node: operands, attributes, types, limits.
 //
 //   NodeChecker checker(graph.dims, graph.DimBounds(), limits);
-//   absl::StatusOr<TensorType> type = checker.Infer(Op::kAdd, {a, b}, /*attrs=*/{});
+//   absl::StatusOr<TensorType> type = checker.Infer(op, {a, b}, /*attrs=*/{});
 //
 // Messages come without the node's name; the caller prefixes it. Safe on values from anywhere.
 #ifndef ATHANOR_COMPILER_IR_GRAPH_CHECK_H_

@@ -149,6 +149,7 @@ inline bool IsElementwise(Op op) { return OpInfo(op).op_class == OpClass::kEleme
 constexpr bool IsInput(Op op) { return op == Op::kInput; }
 constexpr bool IsParameter(Op op) { return op == Op::kParameter; }
 constexpr bool IsDeclared(Op op) { return IsInput(op) || IsParameter(op); }
+constexpr Op DeclaredOp(bool parameter) { return parameter ? Op::kParameter : Op::kInput; }
 constexpr bool IsConstant(Op op) { return op == Op::kConstant; }
 constexpr bool IsIndexMap(Op op) { return op == Op::kIndexMap; }
 constexpr bool IsSelect(Op op) { return op == Op::kSelect; }

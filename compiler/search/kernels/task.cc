@@ -94,9 +94,8 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
     if (memory[n] && n != choice.root && !IsSmallLiteral(node)) {
       // What is computed from weights alone has no `prepare` of its own to put them in.
       const bool parameter = weights[n] && !weights[choice.root];
-      node = {.op = parameter ? Op::kParameter : Op::kInput,
-              .type = node.type,
-              .name = absl::StrCat("x", operands++)};
+      node = {
+          .op = DeclaredOp(parameter), .type = node.type, .name = absl::StrCat("x", operands++)};
     }
     for (NodeId& i : node.inputs) i = at[i];
     at[n] = static_cast<NodeId>(task.graph.nodes.size());

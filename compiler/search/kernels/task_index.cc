@@ -58,8 +58,7 @@ TaskIndex::TaskIndex(const Graph& graph, NodeNumbers* numbers)
 int TaskIndex::LeafOf(NodeId n, bool parameter) {
   int& leaf = leaves_[parameter][n];
   if (leaf < 0) {
-    leaf = numbers_.OfKind(
-        {.op = parameter ? Op::kParameter : Op::kInput, .type = graph_.node(n).type});
+    leaf = numbers_.OfKind({.op = DeclaredOp(parameter), .type = graph_.node(n).type});
   }
   return leaf;
 }

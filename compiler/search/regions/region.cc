@@ -23,7 +23,7 @@ Attrs LeafAttrs(const Node& node) {
   if (IsParameter(node.op)) return node.attrs;
   if (!IsConstant(node.op)) return {};
   const Tensor& value = GetAttr<Tensor>(node.attrs, "value");
-  Node parameter{Op::kParameter};
+  Node parameter{DeclaredOp(/*parameter=*/true)};
   SetMagnitude(MagnitudeOf(value.dtype, value.bytes), &parameter);
   return parameter.attrs;
 }
@@ -153,7 +153,7 @@ void RegionCutter::NumberNodes() {
     payload_.push_back(numbers_.Of(std::move(bytes)));
     bytes.clear();
     leaf_attrs_.push_back(LeafAttrs(x));
-    EncodeNode({Op::kInput, {}, leaf_attrs_.back(), x.type, ""}, &bytes);
+    EncodeNode({DeclaredOp(/*parameter=*/false), {}, leaf_attrs_.back(), x.type, ""}, &bytes);
     type_.push_back(numbers_.Of(std::move(bytes)));
   }
 }
@@ -192,7 +192,7 @@ Draft RegionCutter::MakeDraft(int begin, int end) const {
     if (item.inside || IsCopied(n)) {
       for (NodeId operand : node(n).inputs) item.inputs.push_back(self(self, operand));
     } else {
-      item.leaf = weights_[n] ? Op::kParameter : Op::kInput;
+      item.leaf = DeclaredOp(weights_[n]);
       (weights_[n] ? draft.instance.parameters : draft.instance.inputs).push_back(n);
     }
     const int place = static_cast<int>(draft.items.size());

@@ -159,7 +159,8 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
   const auto position = static_cast<int>(input_names_.size());
   input_names_.push_back(info.name());
   input_elements_.push_back(ElementOf(*elem));
-  const NodeId node = AddDeclared(Op::kInput, info.name(), {WireOf(*elem), shape});
+  const NodeId node =
+      AddDeclared(DeclaredOp(/*parameter=*/false), info.name(), {WireOf(*elem), shape});
   const bool bits = Row(*elem).carry == Carry::kBits;
   Value value = b_->At(node, bits ? Elem::kUInt8 : *elem);
   if (auto given = options_.values.find(info.name()); given != options_.values.end()) {
