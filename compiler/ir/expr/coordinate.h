@@ -1,5 +1,5 @@
-// One coordinate of an index map, prepared for many evaluations: dims are replaced by their sizes
-// and axes by their positions, so that no name is looked up per element.
+// A coordinate of an index map, prepared for many evaluations: dims are replaced by their sizes and
+// axes by their positions, so that no name is looked up per element.
 //
 //   Coordinate row = Coordinate::Compile(map.coordinates[0], dims, /*rank=*/2).value();
 //   std::optional<int64_t> index = row.Evaluate({3, 7});   // at $0 = 3, $1 = 7

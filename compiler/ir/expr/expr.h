@@ -38,7 +38,7 @@ struct Atom {
   enum class Kind : uint8_t { kSymbol, kFloorDiv, kMin, kMax };
   Kind kind;
   std::string symbol;      // kSymbol
-  std::vector<Expr> args;  // the two arguments of the other kinds
+  std::vector<Expr> args;  // the two arguments of kFloorDiv, kMin and kMax
   std::string key;         // canonical text: the order and the identity of atoms
 };
 using AtomRef = std::shared_ptr<const Atom>;
@@ -67,9 +67,9 @@ class Expr {
 
   // Terms ordered by monomial (higher degree first, then by atom keys), no zero coefficients.
   const std::vector<Term>& terms() const { return *terms_; }
-  // A coefficient left the int64 range somewhere below, or a size limit (4096 terms, degree 64,
-  // 64 KiB of text in one atom) was passed: the value is meaningless and every expression made
-  // from it overflows too. Validation refuses such expressions.
+  // True if a coefficient left the int64 range, or the expression passed a size limit (4096 terms,
+  // degree 64, 64 KiB of text in one atom). The value is then meaningless, and every expression
+  // made from it overflows too. Validation refuses such expressions.
   bool overflow() const { return overflow_; }
 
   std::optional<int64_t> constant() const;  // nullopt unless the polynomial is a constant
@@ -90,8 +90,9 @@ class Expr {
   struct Affine;
   std::optional<Affine> AsAffine(std::string_view symbol) const;
 
-  // "2*b + 3", "floordiv($0, 4)"; Parse reads what ToString prints (axes as $i), and besides it
-  // parentheses, mod(a, b) and ceildiv(a, b). At most 16 KiB of text and 64 levels of nesting.
+  // Parse reads what ToString prints ("2*b + 3", "floordiv($0, 4)", axes as $i) and also accepts
+  // parentheses, mod(a, b) and ceildiv(a, b). It takes at most 16 KiB of text and 64 levels of
+  // nesting.
   std::string ToString() const;
   static absl::StatusOr<Expr> Parse(std::string_view text);
 
@@ -109,9 +110,9 @@ class Expr {
 
   static Expr Overflowed();
   static Expr Composite(Atom::Kind kind, const Expr& a, const Expr& b);
-  // Terms already in normal order, merged.
+  // REQUIRES: `terms` are in normal order and merged.
   static Expr FromSorted(std::vector<Term> terms);
-  // Any order, any repetition.
+  // Takes terms in any order, with any repetition.
   static Expr FromTerms(std::vector<Term> terms);
   // a + coefficient * monomial * b: one merge, since a monomial keeps the order of terms.
   static Expr AddScaled(const Expr& a, int64_t coefficient, const Monomial& monomial,
@@ -134,16 +135,17 @@ Expr MaxOf(const Expr& a, const Expr& b);
 inline Expr Mod(const Expr& a, const Expr& b) { return a - b * FloorDiv(a, b); }
 Expr CeilDiv(const Expr& a, const Expr& b);
 
-// floordiv(a, b) == quotient + floordiv(remainder, divisor), where nothing more can be taken out of
-// the remainder. It is zero if all of `a` could; FloorDiv builds its atom from the other two.
+// floordiv(a, b) == quotient + floordiv(remainder, divisor). No further multiple of the divisor can
+// be moved from the remainder to the quotient. The remainder is zero if all of `a` was moved;
+// otherwise FloorDiv builds its atom from remainder and divisor.
 struct Division {
   Expr quotient, remainder, divisor;
 };
 Division Divide(const Expr& a, const Expr& b);
 
-// What is known about symbols: `lower <= symbol <= upper`, both expressions over other symbols.
-// A loop variable or axis of extent e has [0, e - 1]; a dim has its declared integers. Bounds must
-// not be circular. Where a symbol's range is empty there is no point to be wrong about.
+// Known bounds of symbols: `lower <= symbol <= upper`, both expressions over other symbols. A loop
+// variable or axis of extent e has [0, e - 1]; a dim has its declared integers. Bounds must not be
+// circular. Where a symbol's range is empty, every statement holds.
 class Bounds {
  public:
   void Set(std::string_view symbol, Expr lower, Expr upper);
@@ -157,8 +159,8 @@ class Bounds {
   // Rewrites FloorDiv, Min and Max atoms that the bounds decide.
   Expr Simplify(const Expr& e) const;
 
-  // An integer that `e` is never below (above) over all symbols' bounds; nullopt where unbounded or
-  // beyond int64. Exact for expressions of degree one in each symbol, sound for all.
+  // Returns an integer that is a lower (upper) bound of `e` over all symbols' bounds; nullopt if
+  // unbounded or outside int64. Exact for expressions of degree one in each symbol, sound for all.
   std::optional<int64_t> Minimum(const Expr& e) const;
   std::optional<int64_t> Maximum(const Expr& e) const;
 
@@ -170,14 +172,16 @@ class Bounds {
   };
   struct Digits;
 
-  // NonNegative and Simplify without splitting symbols into digits.
+  // kShort: without splitting symbols into digits; kLong: with it.
   enum class Search { kShort, kLong };
   bool Proves(const Expr& e, Search search = Search::kLong) const;
   Expr SimplifyAtoms(const Expr& e) const;
-  // Null if no symbol in `e` is divided by anything, or (unless `even_if_plain`) nothing else is.
+  // Returns null if no quotient of a symbol in `e` can be split, or (unless `even_if_plain`) if all
+  // its atoms are symbols and such quotients.
   std::optional<Digits> SplitDigits(const Expr& e, bool even_if_plain) const;
 
-  // A few points within the bounds for the symbols of `e`: what fails there needs no proof.
+  // Returns a few points within the bounds for the symbols of `e`. A claim that fails at one of
+  // them need not be tried by proof.
   std::vector<Expr::Env> Points(const Expr& e) const;
   bool Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const;
 

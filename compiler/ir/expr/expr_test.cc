@@ -74,7 +74,7 @@ TEST(ExprTest, FloorDivTakesOutWhatDivides) {
   EXPECT_EQ(Mod(a - 5 * b, 7), Mod(a + 2 * b, 7));
   EXPECT_EQ(Mod(a + b * c, c), Mod(a, c));
   EXPECT_EQ(Mod(Mod(a, b * c), c), Mod(a, c));
-  // Never cancels what may be zero.
+  // Never cancels a factor that may be zero.
   EXPECT_EQ(FloorDiv(a, a), Expr(1));
   EXPECT_NE(FloorDiv(a * b, a * c), FloorDiv(b, c));
 }

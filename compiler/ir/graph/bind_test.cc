@@ -58,7 +58,7 @@ TEST(BindDims, NamesInputAndAxisThatDoNotFit) {
 TEST(BindDims, SaysWhenADimDoesNotFollow) {
   EXPECT_NE(ErrorOf(Inputs({"[b*c]"}), {{6}}).find("do not follow from the inputs' shapes"),
             std::string::npos);
-  // c = 0 leaves d open.
+  // c = 0 leaves d undetermined.
   EXPECT_NE(ErrorOf(Inputs({"[c, c*d]"}), {{0, 0}}).find("do not follow"), std::string::npos);
   EXPECT_TRUE(BindDims(Inputs({"[c, c*d]"}), Shapes{{2, 6}}).ok());
 }

@@ -29,8 +29,8 @@ absl::Status Map(absl::Span<const Tensor* const> inputs, Tensor* result, Functio
   return absl::OkStatus();
 }
 
-// Gelu and Silu are x times a gate that vanishes at -inf faster than x grows: the limit is -0,
-// where the formula alone would give NaN.
+// Gelu and Silu are x times a gate that vanishes at -inf faster than x grows. The limit is -0, but
+// the formula alone would give NaN.
 template <typename Real>
 Real GateLimit(Real x, Real product) {
   return std::isinf(x) && x < 0 ? static_cast<Real>(-0.0) : product;

@@ -92,8 +92,8 @@ std::vector<int64_t> BroadcastStrides(const Tensor& mask, absl::Span<const int64
   return strides;
 }
 
-// What attention needs to know of one score: whether key j is hidden from query i, and the amount
-// to add otherwise.
+// Attention's mask: tells whether key j is hidden from query i, and otherwise the value to add to
+// their score.
 class AttentionMask {
  public:
   AttentionMask(const Tensor* mask, std::vector<int64_t> score_shape, bool causal)
@@ -122,7 +122,7 @@ class AttentionMask {
   bool causal_;
 };
 
-// Hidden keys take no part at all: neither their scores nor their values are looked at.
+// Hidden keys are skipped entirely: neither their scores nor their values are read.
 template <typename Real>
 void AttendRow(const Real* q, const Real* k, const Real* v, int64_t depth, int64_t value_depth,
                Real scale, const std::vector<std::optional<double>>& addends, Real* out) {
@@ -181,7 +181,7 @@ ATHANOR_REFERENCE(Attention) {
 AxisFlow AttentionFlow(const Graph& graph, const Node& node) {
   AxisFlow flow = AlikeFlow(graph, node);
   const int rank = static_cast<int>(flow[0].size());
-  // With `causal` a query sees the keys up to its place among all queries.
+  // With `causal`, a query sees the keys up to its position among all queries.
   const int query = GetAttrOr<bool>(node.attrs, "causal", false) ? kMixed : rank - 2;
   flow[0][rank - 2] = query;
   flow[0][rank - 1] = flow[1][rank - 1] = kMixed;
@@ -190,7 +190,7 @@ AxisFlow AttentionFlow(const Graph& graph, const Node& node) {
   const Shape& mask = graph.node(node.inputs[3]).type.shape;
   const int leading = static_cast<int>(mask.size()) - 2;
   for (int i = 0; i < leading; ++i) {
-    if (mask[i].IsConstant(1)) flow[3][i] = kMixed;  // for all: no axis of the result
+    if (mask[i].IsConstant(1)) flow[3][i] = kMixed;  // broadcast: no axis of the result
   }
   flow[3][leading] = query;
   flow[3][leading + 1] = kMixed;
@@ -231,7 +231,7 @@ Cutter::Recipe AttentionRecipe(Cutter& cutter, NodeId n, Cutter::Handle q, Cutte
   };
 }
 
-// Each element has a batch of its own: its query, all keys, and its column of their values.
+// Each wanted element has a batch of its own: its query, all keys, and its column of their values.
 absl::Status SampleAttention(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const absl::Span<const int64_t> q_shape = cutter.ShapeOf(node.inputs[0]),

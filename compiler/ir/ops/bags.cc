@@ -28,7 +28,7 @@ absl::StatusOr<TensorType> InferEmbeddingBag(TypeSpan inputs, const Attrs& attrs
   return TensorType{inputs[0].dtype, {inputs[2].shape[0], inputs[0].shape[1]}};
 }
 
-// The ids of bag `bag` are [first, last) of the ids.
+// The ids of one bag are those in [first, last).
 struct Bag {
   int64_t first, last;
 };
@@ -109,7 +109,7 @@ ATHANOR_REFERENCE(EmbeddingBag) {
   return absl::OkStatus();
 }
 
-// A bag ends where the next one begins, and begins at a place among the ids of all.
+// Offsets are positions among the ids of all bags, and a bag ends where the next begins.
 AxisFlow EmbeddingBagFlow(const Graph&, const Node&) { return {{kMixed, 1}, {kMixed}, {kMixed}}; }
 
 absl::Status SampleEmbeddingBag(Cutter& cutter, NodeId n) {
@@ -129,7 +129,9 @@ absl::Status SampleEmbeddingBag(Cutter& cutter, NodeId n) {
   if (!begins.ok()) return begins.status();
   absl::StatusOr<Positions> ends = cutter.IndexValues(node.inputs[2], end_at);
   if (!ends.ok()) return ends.status();
-  Positions members, member_of, offsets;  // in the ids; which wanted element's; in members
+  // members: positions in the ids. member_of: the wanted element of each. offsets: positions in
+  // members.
+  Positions members, member_of, offsets;
   for (int64_t w = 0; w < count; ++w) {
     const int64_t first = (*begins)[w];
     const int64_t last = begin_at[w] + 1 < bags ? (*ends)[w] : ids;

@@ -41,7 +41,7 @@ absl::StatusOr<TensorType> InferContract(TypeSpan inputs, const Attrs& attrs,
   return result;
 }
 
-// A contraction's letters with their sizes, the result's first, the summed ones behind them.
+// A contraction's letters with their sizes: first the result's, then the summed ones.
 struct Axes {
   std::string result;
   std::string summed;
@@ -67,7 +67,7 @@ Axes AxesOf(const ContractSpec& spec, const Tensor& lhs, const Tensor& rhs) {
   return axes;
 }
 
-// Strides of an operand over `letters`; zero where it lacks the letter.
+// Returns the strides of an operand over `letters`; zero if it lacks the letter.
 std::vector<int64_t> LetterStrides(const std::string& letters, const std::string& operand_letters,
                                    absl::Span<const int64_t> operand_shape) {
   const std::vector<int64_t> own = Strides(operand_shape);
@@ -105,7 +105,7 @@ class PackedOperand {
     });
   }
 
-  // The summed elements for the result element at `at`.
+  // Returns the summed elements of the result element at `at`.
   const Value* Row(const std::vector<int64_t>& at) const {
     int64_t row = 0;
     for (size_t i = 0; i < at.size(); ++i) row += at[i] * row_strides_[i];
@@ -173,7 +173,7 @@ ValueFacts ContractedValues(const ValueQuery& query) {
   return Derived({.magnitude = MagnitudeOfSum(product, query.terms)}, query);
 }
 
-// Element strides of an operand over `letters`; zero where it lacks the letter.
+// Returns the element strides of an operand over `letters`; zero if it lacks the letter.
 std::vector<int64_t> StridesOver(const std::string& letters, const std::string& own,
                                  absl::Span<const int64_t> shape) {
   const std::vector<int64_t> strides = Strides(shape);

@@ -7,18 +7,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/input_value.h"
+#include "compiler/ir/ops/reference_util.h"
 
 namespace athanor {
 namespace {
 
-// Reports whether another kernel may have other bits than the reference function.
+// Reports whether the op rounds its float results, or leaves a choice, so that another kernel may
+// compute others.
 bool MayDiffer(const OpRow& row) {
   const Rounding rounding = row.traits.rounding;
   return rounding != Rounding::kKeeps && rounding != Rounding::kBits &&
          rounding != Rounding::kConverts;
 }
 
-// Returns where `wanted`, sorted and distinct, has each position.
+// Returns the index of each position in `wanted`, which is sorted and distinct.
 Positions PlacesIn(const Positions& wanted, const Positions& positions) {
   Positions places;
   places.reserve(positions.size());
@@ -261,7 +263,7 @@ absl::StatusOr<NodeId> Cutter::Guarded(absl::StatusOr<NodeId> node,
   for (Handle index : indices) {
     if (index < 0 || !node.ok()) continue;
     const TensorType type = part_.graph.node(*node).type;
-    // Nothing is less than itself, unless it could be another index.
+    // An index is never less than itself, except where an error analysis treats it as inexact.
     absl::StatusOr<NodeId> largest =
         Add(Op::kMaxReduce, {Get(index)}, {{"axes", std::vector<int64_t>{1}}});
     absl::StatusOr<NodeId> another = Add(Op::kLessThan, {largest, largest});

@@ -35,7 +35,7 @@ inline int64_t Dot(absl::Span<const int64_t> a, absl::Span<const int64_t> b) {
   return sum;
 }
 
-// Row-major places of all elements of a box with these strides.
+// Returns the row-major positions of all elements of a box with these strides.
 inline Positions OffsetsOf(absl::Span<const int64_t> sizes, absl::Span<const int64_t> strides) {
   Positions offsets;
   offsets.reserve(Product(sizes));
@@ -44,7 +44,7 @@ inline Positions OffsetsOf(absl::Span<const int64_t> sizes, absl::Span<const int
   return offsets;
 }
 
-// [bases, offsets]: every offset from every base.
+// Returns [bases, offsets]: every offset added to every base.
 inline Positions Sums(const Positions& bases, const Positions& offsets) {
   Positions sums;
   sums.reserve(bases.size() * offsets.size());
@@ -83,7 +83,7 @@ class Cutter {
          int64_t* budget);
 
   absl::StatusOr<PartialGraph> Cut(absl::Span<const Positions> positions);
-  // One output: these elements of one node.
+  // Cuts out these elements of one node, as the only output.
   absl::StatusOr<PartialGraph> CutNode(NodeId node, const Positions& positions);
 
   // For the `sample` of ops, in both directions.
@@ -148,8 +148,8 @@ class Cutter {
   std::vector<Pulled> pulled_;
 
   PartialGraph part_;
-  GraphBuilder builder_;      // of part_.graph
-  std::vector<NodeId> made_;  // by node: its counterpart
+  GraphBuilder builder_;      // builds part_.graph
+  std::vector<NodeId> made_;  // by node: its counterpart in the part
 };
 
 }  // namespace athanor

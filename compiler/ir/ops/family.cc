@@ -17,7 +17,7 @@ void SortDistinct(Positions* positions) {
 
 absl::Status SampleRows(Cutter& cutter, NodeId n, int64_t axis) {
   const Node& node = cutter.graph().node(n);
-  // Of TopK the result is shorter than the rows it follows from.
+  // TopK's result is shorter than the rows it depends on.
   const int64_t length = cutter.ShapeOf(node.inputs[0])[axis], kept = cutter.ShapeOf(n)[axis];
   const int64_t inner = Product(cutter.ShapeOf(n).subspan(axis + 1));
   const auto first_of = [&](int64_t p) { return p / inner / kept * length * inner + p % inner; };
@@ -60,7 +60,7 @@ absl::Status SampleRows(Cutter& cutter, NodeId n, int64_t axis) {
 
 }  // namespace
 
-// Operands and result alike.
+// Operands and result have the same axes.
 AxisFlow AlikeFlow(const Graph& graph, const Node& node) {
   AxisFlow flow;
   for (NodeId input : node.inputs) {

@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// For functions that have no correctly rounded form: computed in the wider type, rounded once.
+// For functions without a correctly rounded form: computes in the wider type and rounds once.
 template <typename Function>
 absl::Status Transcendental(Inputs inputs, Tensor* result, Function function) {
   WithReal(result->dtype, [&](auto zero) {
@@ -21,9 +21,9 @@ absl::Status Transcendental(Inputs inputs, Tensor* result, Function function) {
   return absl::OkStatus();
 }
 
-// For operations that IEEE 754 rounds correctly: in double even for f64, where a wider intermediate
-// would round twice. For the narrower dtypes double is wide enough that the second rounding is
-// harmless.
+// For operations that IEEE 754 rounds correctly. Computes in double even for f64, where a wider
+// intermediate would round twice. For narrower dtypes, double is wide enough that the second
+// rounding is harmless.
 template <typename Function>
 absl::Status Exact1(Inputs inputs, Tensor* result, Function function) {
   for (int64_t i = 0; i < result->elements(); ++i) {

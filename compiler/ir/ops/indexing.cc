@@ -25,7 +25,8 @@ absl::Status CheckFill(const Attrs& attrs, DType dtype) {
   return CheckSameDType("operand 0", dtype, "fill", fill.dtype);
 }
 
-// Every coordinate inside the operand, for every size of the dims and every output element.
+// Checks that every coordinate is inside the operand, for every size of the dims and every output
+// element.
 absl::Status CheckInside(const IndexMap& map, const Shape& operand, const Bounds& dims) {
   Bounds bounds = dims;
   for (size_t i = 0; i < map.shape.size(); ++i) {
@@ -96,7 +97,7 @@ absl::StatusOr<TensorType> InferScatter(TypeSpan inputs, const Attrs& attrs, con
   return data;
 }
 
-// Gather and Scatter see their data as [outer, extent, inner] around the axis, and the gathered or
+// View of Gather and Scatter around their axis: the data as [outer, extent, inner], the gathered or
 // updating tensor as [outer, indices, inner].
 struct AxisView {
   AxisView(const Tensor& data, int64_t axis)
@@ -138,8 +139,8 @@ Value Combined(Combine combine, Value old_value, Value update) {
   return combine == Combine::kMax ? std::max(old_value, update) : std::min(old_value, update);
 }
 
-// Calls element(data_element, update_element) for every updated element, updates in row-major
-// order.
+// Calls element(data_element, update_element) for every updated element, in row-major order of the
+// updates.
 template <typename Element>
 absl::Status ForEachUpdate(absl::Span<const Tensor* const> inputs, int64_t axis, Element element) {
   const AxisView view(*inputs[0], axis);
@@ -174,7 +175,7 @@ absl::Status ScatterCombined(absl::Span<const Tensor* const> inputs, int64_t axi
   }
   std::vector<uint64_t> values = LoadBitPatterns(*inputs[0]);
   const std::vector<uint64_t> updates = LoadBitPatterns(*inputs[2]);
-  // Sums and products of bit patterns wrap as they should.
+  // Sums and products of bit patterns wrap as the semantics require.
   const bool is_signed =
       IsSigned(result->dtype) && (combine == Combine::kMax || combine == Combine::kMin);
   absl::Status status = ForEachUpdate(inputs, axis, [&](int64_t to, int64_t from) {
@@ -260,8 +261,8 @@ AxisFlow GatherFlow(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// data[p, indices[i], s] becomes or takes in updates[p, i, s]; of equal places in row-major order,
-// which within a row is the same for any number of rows.
+// data[p, indices[i], s] is replaced by or combined with updates[p, i, s]. Updates of one element
+// are applied in row-major order, which within a row is the same for any number of rows.
 AxisFlow ScatterFlow(const Graph& graph, const Node& node) {
   const auto axis = static_cast<int>(GetAttr<int64_t>(node.attrs, "axis"));
   const int selected = static_cast<int>(graph.node(node.inputs[1]).type.shape.size());
@@ -331,7 +332,7 @@ absl::Status SampleGather(Cutter& cutter, NodeId n) {
   const auto axis = GetAttr<int64_t>(node.attrs, "axis");
   const IndexedAxis view(cutter.ShapeOf(node.inputs[0]), axis,
                          Product(cutter.ShapeOf(node.inputs[1])));
-  Positions selected;  // positions of the indices
+  Positions selected;  // positions in the indices
   for (int64_t p : cutter.Wanted(n)) selected.push_back(p / view.inner % view.count);
   absl::StatusOr<Positions> indices = cutter.IndexValues(node.inputs[1], selected);
   if (!indices.ok()) return indices.status();

@@ -30,19 +30,19 @@ enum class DTypeClass : uint8_t {
 };
 bool InClass(DType dtype, DTypeClass dtype_class);
 
-// `what` names the tensor in the message, as in "operand 0" or "ids".
+// `what` names the tensor in messages, as in "operand 0" or "ids".
 absl::Status CheckDType(std::string_view what, DType dtype, DTypeClass dtype_class);
 absl::Status CheckSameDType(std::string_view what_a, DType a, std::string_view what_b, DType b);
 absl::Status CheckRank(std::string_view what, const Shape& shape, int rank);
 absl::Status CheckAxis(std::string_view attr, int64_t axis, const Shape& shape);
-// Two axes, or two whole shapes, must be provably equal.
+// Checks that two axes, or two whole shapes, are provably equal.
 absl::Status CheckSameSize(std::string_view what_a, int axis_a, const Expr& a,
                            std::string_view what_b, int axis_b, const Expr& b,
                            const Bounds& bounds);
 absl::Status CheckSameShape(std::string_view what_a, const Shape& a, std::string_view what_b,
                             const Shape& b, const Bounds& bounds);
 
-// One or more operands of equal shape and dtype, of which the result is one more.
+// Infers for one or more operands of equal shape and dtype; the result has the same type.
 absl::StatusOr<TensorType> InferSame(TypeSpan inputs, const Bounds& bounds, DTypeClass dtype_class);
 template <DTypeClass kClass>
 absl::StatusOr<TensorType> InferElementwise(TypeSpan inputs, const Attrs&, const Bounds& bounds) {

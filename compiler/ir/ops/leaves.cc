@@ -42,8 +42,8 @@ absl::StatusOr<TensorType> InferRandomBits(TypeSpan inputs, const Attrs& attrs, 
   return TensorType{DType::kU32, GetAttr<Shape>(attrs, "shape")};
 }
 
-// One step of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011): two 32x32 multiplications, their halves crossed and mixed with the key.
+// A round of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1,
+// 2, 3", SC 2011): two 32x32 multiplications, their halves crossed and mixed with the key.
 using Block = std::array<uint32_t, 4>;
 
 Block PhiloxRound(const Block& counter, uint32_t key0, uint32_t key1) {

@@ -70,8 +70,8 @@ absl::Status Bitwise(Inputs inputs, Tensor* result, Function function) {
   return absl::OkStatus();
 }
 
-// The nearest double with its last bit set when anything was dropped ("round to odd"): rounding it
-// again to a format with at most 51 bits is then the same as rounding the integer itself.
+// Returns the nearest double, with its last bit set if anything was dropped ("round to odd").
+// Rounding it again to a format with at most 51 bits gives the same as rounding the integer itself.
 double OddDouble(uint64_t magnitude) {
   const int excess = 64 - std::countl_zero(magnitude) - std::numeric_limits<double>::digits;
   if (excess <= 0) return static_cast<double>(magnitude);
@@ -88,7 +88,7 @@ double IntegerToFloat(const Scalar& value, DType to) {
   return -OddDouble(-static_cast<uint64_t>(value.i));
 }
 
-// Truncates towards zero; what the dtype cannot hold takes its nearest end, NaN gives 0.
+// Truncates towards zero and saturates at the dtype's range; NaN gives 0.
 Scalar FloatToInteger(double value, DType to) {
   if (std::isnan(value)) return Scalar::Unsigned(to, 0);
   const int bits = 8 * DTypeBytes(to);

@@ -21,7 +21,7 @@ absl::Status CheckCount(std::string_view name, int64_t count, int64_t most, std:
   return Invalid(name, "=", count, " must be in [0, ", most, "], ", of);
 }
 
-// The body's Input for each operand: the same type, of a scanned one without axis 0.
+// Checks the body's Input for each operand: the same type; for a scanned operand, without axis 0.
 absl::Status CheckInputs(TypeSpan inputs, const ScanView& scan, const Bounds& bounds) {
   const std::vector<NodeId> ids = scan.body.InputIds();
   if (ids.size() != inputs.size() + 1) {
@@ -108,7 +108,7 @@ absl::Status ReferenceScan(absl::Span<const Tensor* const> inputs, const Attrs& 
   return absl::OkStatus();
 }
 
-// Elements that one step computes.
+// Returns the number of elements that one step computes.
 absl::StatusOr<int64_t> ElementsOf(const Graph& body, const Expr::Env& dims) {
   int64_t elements = 0;
   for (const Node& node : body.nodes) {

@@ -18,7 +18,7 @@ absl::Status CheckEpsilon(const Attrs& attrs) {
   return Invalid("epsilon=", epsilon, " must be finite and not negative");
 }
 
-// x of rank 1 or more; `scale` and `bias` are vectors of x's last axis.
+// x has rank 1 or more; `scale` and `bias` are vectors of the size of x's last axis.
 absl::StatusOr<TensorType> InferNorm(TypeSpan inputs, const Attrs& attrs, const Bounds& bounds) {
   static constexpr std::string_view kNames[] = {"x, operand 0,", "scale, operand 1,",
                                                 "bias, operand 2,"};
@@ -56,7 +56,7 @@ absl::StatusOr<TensorType> InferRmsNorm(TypeSpan inputs, const Attrs& attrs, con
   return InferNorm(inputs, attrs, bounds);
 }
 
-// Epsilon as the op sees it: rounded to the dtype in which the norm is accumulated.
+// Returns epsilon rounded to the dtype in which the norm is accumulated.
 double RoundedEpsilon(const Attrs& attrs, DType dtype) {
   const DType accumulator = AccumulatorOf(dtype);
   return DecodeFloat(accumulator, EncodeFloat(accumulator, GetAttr<double>(attrs, "epsilon")));
@@ -123,7 +123,7 @@ ATHANOR_REFERENCE(RmsNorm) {
   return absl::OkStatus();
 }
 
-// The last axis of each operand, which for scale and bias is the only one.
+// Mixes the last axis of each operand, which for scale and bias is the only one.
 AxisFlow NormFlow(const Graph& graph, const Node& node) {
   AxisFlow flow = AlikeFlow(graph, node);
   for (std::vector<int>& axes : flow) axes.back() = kMixed;

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// Of Cumulate: its decomposition pairs the axis with itself, as one axis more.
+// Highest rank for Cumulate: its decomposition adds an axis, to pair the axis with itself.
 constexpr size_t kMostAxes = 15;
 
 absl::Status CheckAxisOf(const TensorType& x, const Attrs& attrs) {
@@ -59,14 +59,15 @@ absl::StatusOr<TensorType> InferCumulate(TypeSpan inputs, const Attrs& attrs, co
   return inputs[0];
 }
 
-// The order of Sort: NaN is above all numbers and equal to NaN.
+// Order of Sort: NaN is above all numbers and equal to NaN.
 bool Before(const Scalar& a, const Scalar& b) {
   if (IsFloat(a.dtype)) return std::isnan(a.f) ? false : std::isnan(b.f) || a.f < b.f;
   return IsSigned(a.dtype) ? a.i < b.i : a.u < b.u;
 }
 
-// Calls row(first element of the operand, of a result of `length` along the axis, distance of
-// neighbours) for each row along `axis`.
+// Calls row(operand_start, result_start, stride) for each row along `axis`: the index of its first
+// element in the operand, that in a result of `length` along the axis, and the distance of
+// neighbours.
 template <typename Row>
 void ForEachRow(const Tensor& x, int64_t axis, int64_t length, Row row) {
   const absl::Span<const int64_t> shape = x.shape;
@@ -79,7 +80,7 @@ void ForEachRow(const Tensor& x, int64_t axis, int64_t length, Row row) {
   }
 }
 
-// The first elements of each row's order, as many as the result has along the axis.
+// Writes the first elements of each row's order, as many as the result has along the axis.
 void FirstInOrder(const Tensor& x, int64_t axis, bool descending, Tensor* result) {
   const int64_t length = x.shape[axis], wanted = result->shape[axis];
   ForEachRow(x, axis, wanted, [&](int64_t from, int64_t to, int64_t step) {

@@ -43,8 +43,8 @@ absl::StatusOr<TensorType> InferMulReduce(TypeSpan inputs, const Attrs& attrs, c
   return InferReduce(inputs[0], attrs, DTypeClass::kNumeric);
 }
 
-// The result element into which each operand element is reduced, as strides over operand axes:
-// zero for reduced axes.
+// Returns strides over operand axes that lead to the result element into which an operand element
+// is reduced: zero for reduced axes.
 std::vector<int64_t> ResultStrides(absl::Span<const int64_t> shape,
                                    absl::Span<const int64_t> reduced) {
   std::vector<int64_t> strides(shape.size(), 1);
@@ -72,7 +72,7 @@ std::vector<Value> Fold(const Tensor& operand, const std::vector<Value>& values,
   return result;
 }
 
-// By an operation on floats and on bit patterns of integers; `initial` is what it does not change.
+// Reduces with an operation on floats and on bit patterns of integers; `initial` is its identity.
 template <typename Function>
 void Accumulate(const Tensor& operand, const Attrs& attrs, int initial, Function function,
                 Tensor* result) {

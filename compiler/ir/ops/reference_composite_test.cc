@@ -13,8 +13,8 @@ using Values = std::vector<double>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// f64 against values computed by numpy in f64, the narrower dtypes against those rounded; operands
-// are exact in all of them.
+// Compares f64 with values computed by numpy in f64, and the narrower dtypes with those values
+// rounded. The operands are exact in all of them.
 void ExpectNear(const Tensor& got, const Values& want) {
   const double relative = got.dtype == DType::kF64 ? 1e-14 : 2 * UnitRoundoff(got.dtype);
   const absl::Status same = CompareTensors(got, Of(got.dtype, got.shape, want), relative, 1e-300);
@@ -84,7 +84,7 @@ AttentionCase Case(DType t) {
           Of(t, {4, 3}, {1, 2, 3, 4, 5, 6, -1, 0, 1, 0.5, -0.5, 2})};
 }
 
-// Expected values from numpy.
+// Expected values are numpy's.
 TEST(ReferenceCompositeTest, Attention) {
   for (DType t : kFloats) {
     const auto [q, k, v] = Case(t);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kCos = "cos, operand 1,", kSin = "sin, operand 2,";
 
-// Of rank 2, or of x's with leading axes equal to x's or 1.
+// Checks that cos is of rank 2, or of x's rank with leading axes equal to x's or 1.
 absl::Status CheckAngles(const TensorType& cos, const TensorType& x, const Bounds& bounds) {
   const int full = static_cast<int>(x.shape.size()), rank = static_cast<int>(cos.shape.size());
   if (rank != 2 && rank != full) {
@@ -37,7 +37,7 @@ absl::Status CheckAngles(const TensorType& cos, const TensorType& x, const Bound
                  x.shape.back().ToString(), ", the last axis of x");
 }
 
-// The result of Dequantize but for its dtype.
+// Returns the result's shape for Dequantize.
 absl::StatusOr<Shape> UnpackedShape(const TensorType& packed, const Attrs& attrs,
                                     const Bounds& bounds) {
   const int64_t width = 8 * DTypeBytes(packed.dtype);
@@ -139,7 +139,7 @@ std::vector<int64_t> AngleStrides(const Tensor& cos, size_t rank) {
   return strides;
 }
 
-// Element `index` of `bits` each, lowest first, in the integers of a row.
+// Returns element `index` of a row that packs elements of `bits` bits into integers, lowest first.
 int64_t Unpacked(const Tensor& packed, int64_t row, int64_t index, int64_t bits) {
   const int64_t per = 8 * DTypeBytes(packed.dtype) / bits;
   const Scalar whole = LoadScalar(packed, row + index / per);
@@ -192,7 +192,7 @@ absl::Status ReferenceDequantize(absl::Span<const Tensor* const> inputs, const A
   WithReal(result->dtype, [&](auto zero) {
     using Real = decltype(zero);
     ForEachElement(result->shape, [&](int64_t i, const std::vector<int64_t>& at) {
-      int64_t place = 0;  // of the scale
+      int64_t place = 0;  // position of the scale
       for (size_t a = 0; a < scale.shape.size(); ++a) {
         const bool counted = block > 0 && static_cast<int64_t>(a) == axis;
         place += (block == 0 ? at[axis] : counted ? at[a] / block : at[a]) * strides[a];
@@ -216,7 +216,7 @@ AxisFlow RotaryFlow(const Graph& graph, const Node& node) {
     const Shape& angles = graph.node(node.inputs[operand]).type.shape;
     const int leading = static_cast<int>(angles.size()) - 2;
     for (int i = 0; i < leading; ++i) {
-      if (angles[i].IsConstant(1)) flow[operand][i] = kMixed;  // for all: no axis of the result
+      if (angles[i].IsConstant(1)) flow[operand][i] = kMixed;  // broadcast: no axis of the result
     }
     flow[operand][leading] = rank - 2;
     flow[operand][leading + 1] = kMixed;
@@ -224,8 +224,8 @@ AxisFlow RotaryFlow(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// What is packed lies along the last axis. Of blocks, whose axis holds more than one element each,
-// none may end within a row.
+// Elements are packed along the last axis. If scale blocks hold more than one element each, no
+// block may end within a row.
 AxisFlow DequantizeFlow(const Graph& graph, const Node& node) {
   AxisFlow flow = AlikeFlow(graph, node);
   const int64_t width = 8 * DTypeBytes(graph.node(node.inputs[0]).type.dtype);
@@ -244,7 +244,7 @@ AxisFlow DequantizeFlow(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// Whole rows of x with their angles, as [rows, 1, D] and [rows, 1, R/2].
+// Pulls whole rows of x with their angles, as [rows, 1, D] and [rows, 1, R/2].
 absl::Status SampleRotary(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const absl::Span<const int64_t> shape = cutter.ShapeOf(n), cos = cutter.ShapeOf(node.inputs[1]);
@@ -280,7 +280,8 @@ absl::Status SampleRotary(Cutter& cutter, NodeId n) {
   return absl::OkStatus();
 }
 
-// What an element is packed with, as [count, 1], and its scale and zero, as vectors.
+// Pulls the packed integers that hold each element, as [count, 1], and its scale and zero, as
+// vectors.
 absl::Status SampleDequantize(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const absl::Span<const int64_t> shape = cutter.ShapeOf(n), scale = cutter.ShapeOf(node.inputs[1]);

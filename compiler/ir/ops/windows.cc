@@ -16,10 +16,11 @@ namespace {
 
 constexpr int kMaxSpatial = 6;
 
-// Positions of windows, and every step on the way to them, are far inside 64 bits.
+// Limit on window positions, so that they and every step of their computation fit well inside 64
+// bits.
 constexpr int64_t kMaxPosition = int64_t{1} << 60;
 
-// Of a pool's window, which no operand's size bounds.
+// Limit on a pool's window, which no operand's size bounds.
 constexpr int64_t kMaxTaps = int64_t{1} << 24;
 
 absl::Status CheckSpatialRank(const Shape& x) {
@@ -52,7 +53,8 @@ absl::Status CheckPosition(std::string_view attr, size_t axis, const Expr& e,
                  ", which can be beyond 2^60; lower it, or tighten the dims' bounds");
 }
 
-// The attributes that Conv and Pool share, of a window of `kernel`; the result's shape.
+// Checks the attributes that Conv and Pool share, for a window of shape `kernel`. Returns the
+// result's shape.
 absl::StatusOr<Shape> InferWindow(const Shape& x, const Shape& kernel, const Expr& channels,
                                   const Attrs& attrs, const Bounds& bounds) {
   const size_t spatial = x.size() - 2;
@@ -134,7 +136,7 @@ absl::StatusOr<TensorType> InferPool(TypeSpan inputs, const Attrs& attrs, const 
   return TensorType{x.dtype, *std::move(shape)};
 }
 
-// What is outside x is 0, and takes part.
+// Elements outside x are 0 and are multiplied too, so 0 * inf is NaN.
 template <typename Value>
 std::vector<Value> Convolved(const Tensor& x, const Tensor& w, const Tensor& result,
                              const WindowPlaces& places, int64_t group,
@@ -158,7 +160,8 @@ std::vector<Value> Convolved(const Tensor& x, const Tensor& w, const Tensor& res
   return values;
 }
 
-// fold(window's elements in x, how many positions count) for each element of the result.
+// Computes fold(the window's elements in x, the number of positions that count) for each element of
+// the result.
 template <typename Value, typename Fold>
 std::vector<Value> Pooled(const Tensor& x, const Tensor& result, const WindowPlaces& places,
                           const std::vector<Value>& xs, Fold fold) {
@@ -248,8 +251,8 @@ absl::Status ReferencePool(absl::Span<const Tensor* const> inputs, const Attrs& 
   return absl::OkStatus();
 }
 
-// x [N, C, D...] and w [M, C/group, K...]; [N, M, out...]. Which group a row of w would be in
-// depends on how many there are.
+// Takes x [N, C, D...] and w [M, C/group, K...] to [N, M, out...]. The group of a row of w depends
+// on the number of rows, so M is mixed.
 AxisFlow ConvFlow(const Graph& graph, const Node& node) {
   AxisFlow flow = AlikeFlow(graph, node);
   for (std::vector<int>& axes : flow) std::fill(axes.begin(), axes.end(), kMixed);
@@ -264,7 +267,7 @@ AxisFlow PoolFlow(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// The mean of a bag is one rounding, as that of a window is; of an empty one it is 0.
+// The mean of a bag is rounded once, as the mean of a window is; the mean of an empty bag is 0.
 Cutter::Recipe MeanRecipe(Cutter& cutter, Cutter::Recipe members, int64_t total, Positions bags,
                           const std::vector<bool>& empty, DType dtype) {
   const int64_t count = Count(bags);
@@ -333,7 +336,8 @@ absl::Status SamplePool(Cutter& cutter, NodeId n) {
   const int64_t block = Product(x.subspan(2)), terms = Product(kernel);
   const int64_t count = Count(cutter.Wanted(n));
   if (absl::Status s = cutter.Spend(n, count, terms); !s.ok()) return s;
-  Positions sources, bags;  // of a mean only what counts, from where each element's begins
+  // Each element's bag of sources. For a mean, only those positions that count.
+  Positions sources, bags;
   std::vector<bool> empty;
   for (int64_t p : cutter.Wanted(n)) {
     const std::vector<int64_t> at = CoordinatesOf(cutter.ShapeOf(n), p);

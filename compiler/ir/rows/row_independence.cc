@@ -13,19 +13,19 @@ namespace {
 
 using Rows = RowProof::Rows;
 
-// A graph on the way from its inputs to its outputs.
+// The state of a walk over a graph from its inputs to its outputs.
 struct Walk {
   const Graph& graph;
   const std::string dim;
-  const Bounds bounds;     // of the dims
+  const Bounds bounds;     // bounds of the dims
   std::vector<Rows> rows;  // by node, of those walked
-  // In a Scan's body: the rows of its Inputs, in order.
+  // Inside a Scan's body: the rows of its Inputs, in order.
   const std::vector<Rows>* given = nullptr;
 
   const Shape& ShapeOf(NodeId node) const { return graph.node(node).type.shape; }
 };
 
-// The rows that a value of this shape has, if its rows are apart at all.
+// Returns the rows of a value of this shape, provided that its rows are kept apart.
 absl::StatusOr<Rows> RowsOf(const Walk& walk, const Shape& shape) {
   Rows rows;
   for (int axis = 0; axis < static_cast<int>(shape.size()); ++axis) {
@@ -89,7 +89,7 @@ absl::StatusOr<Rows> ProveByFlow(const Walk& walk, const Node& node) {
                      " of operand ", i);
     }
   }
-  // Whoever has the result's axis of rows must have rows there.
+  // An operand that has the result's axis of rows must have rows there.
   for (int i = 0; i < operands && rows.any(); ++i) {
     if (walk.rows[node.inputs[i]].any()) continue;
     if (std::find(flow[i].begin(), flow[i].end(), rows.axis) == flow[i].end()) continue;
@@ -105,7 +105,7 @@ absl::StatusOr<Rows> ProveByFlow(const Walk& walk, const Node& node) {
                  walk.dim, " of its operands");
 }
 
-// The coordinates of an IndexMap at a place in a row of its result.
+// The coordinates of an IndexMap, at one position in a row of its result.
 class RowMap {
  public:
   RowMap(const Walk& walk, const IndexMap& map, const Rows& result)
@@ -123,7 +123,8 @@ class RowMap {
     }
   }
 
-  // Checks that the coordinate of an axis without rows is the same for each row of any number.
+  // Checks that the coordinate of an axis without rows is the same for each row, for any number of
+  // rows.
   absl::Status CheckAcross(int axis, const Expr& coordinate) const {
     const Expr at = At(coordinate);
     if (!at.Uses(kRow) && !at.Uses(walk_.dim)) return absl::OkStatus();
@@ -131,12 +132,13 @@ class RowMap {
                    at.Uses(kRow) ? "row" : "size", " of dim ", walk_.dim);
   }
 
-  // Checks that the coordinate of the axis of rows is at a place of its own row that is the same
-  // for each row. What leaves a row is another row, and only outside all of them is there a fill.
+  // Checks that the coordinate of the axis of rows stays at the same position of its own row, for
+  // each row. A coordinate that leaves its row reads another row; fill occurs only outside all
+  // rows.
   absl::Status CheckAlong(const Rows& operand, const Expr& coordinate, bool fill) const {
     const Expr at = bounds_.Simplify(At(coordinate) - operand.per_row * Expr::Symbol(kRow));
     const bool same = !at.Uses(kRow) && !at.Uses(walk_.dim);
-    // Without fill the coordinate is inside for the first row and the last, so `at` is in [0, q).
+    // Without fill, the coordinate is inside for the first and the last row, so `at` is in [0, q).
     if (same && (!fill || (bounds_.NonNegative(at) && bounds_.Less(at, operand.per_row)))) {
       return absl::OkStatus();
     }
@@ -145,7 +147,7 @@ class RowMap {
   }
 
  private:
-  // No dim has a $ in its name, no axis a letter.
+  // Names of dims have no $, and names of axes no letter.
   static constexpr std::string_view kRow = "$row", kWithin = "$within";
 
   Expr At(const Expr& coordinate) const {
@@ -154,7 +156,7 @@ class RowMap {
   }
 
   const Walk& walk_;
-  Bounds bounds_;  // of dims, axes, kRow and kWithin
+  Bounds bounds_;  // bounds of dims, axes, kRow and kWithin
   std::map<std::string, Expr, std::less<>> places_;
 };
 
@@ -192,7 +194,7 @@ absl::Status CheckFixedSizes(const Walk& walk, const Node& node) {
 
 absl::Status WalkNodes(Walk* walk);
 
-// Rows go through a loop as through its body, if each state keeps them where they are.
+// A loop keeps rows apart if its body does and each state keeps its rows where they are.
 absl::StatusOr<Rows> ProveScan(const Walk& walk, const Node& node) {
   const ScanView scan = ViewScan(node);
   if (walk.bounds.Simplify(scan.length).Uses(walk.dim)) {
@@ -245,7 +247,8 @@ absl::StatusOr<Rows> Prove(const Walk& walk, const Node& node) {
   return ProveByFlow(walk, node);
 }
 
-// Nodes that outputs need, and the inputs that none needs: these are part of requests too.
+// Returns the nodes that outputs need, and all inputs, since unused inputs are part of requests
+// too.
 std::vector<bool> Needed(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size(), false);
   for (const Output& output : graph.outputs) needed[output.node] = true;

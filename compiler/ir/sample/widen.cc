@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// Reports whether the node's floats are among its operands' floats, bit for bit.
+// Reports whether the node's floats are copies of its operands' floats, bit for bit.
 bool OnlyChooses(const Node& node) {
   const Rounding rounding = OpInfo(node.op).traits.rounding;
   return rounding == Rounding::kChooses || rounding == Rounding::kKeeps ||
@@ -38,7 +38,7 @@ class Widening {
     to_.dims = graph.dims;
   }
 
-  // A graph inside another: its floats come wide, and its outputs are.
+  // Widens a nested graph: its float inputs and outputs are f64.
   absl::StatusOr<Graph> RunInside() {
     inside_ = true;
     absl::StatusOr<Graph> wide = Run();

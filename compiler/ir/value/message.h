@@ -43,11 +43,11 @@ absl::Status Unimplemented(const T&... pieces) {
   return absl::UnimplementedError(Cat(pieces...));
 }
 
-// A text from outside as messages show it: in quotes, escaped, shortened, always valid UTF-8.
+// Returns an outside text as messages show it: in quotes, escaped, shortened, always valid UTF-8.
 std::string Quoted(std::string_view text);
 bool IsValidUtf8(std::string_view text);
 
-// The same status with `prefix` before its message.
+// Returns the same status with `prefix` before its message.
 inline absl::Status Prefixed(std::string_view prefix, const absl::Status& status) {
   if (status.ok()) return status;
   const absl::string_view message = status.message();

@@ -65,8 +65,8 @@ TEST(TensorTest, EveryCodeSurvivesDecodingAndEncoding) {
   }
 }
 
-// Between every two neighbours of f16: the midpoint goes to the even code, anything beside it to
-// the nearer one, even by the last bit of a double.
+// Between every two neighbours of f16, the midpoint goes to the even code. A value beside it, even
+// by the last bit of a double, goes to the nearer one.
 TEST(TensorTest, F16RoundsToNearestEvenEverywhere) {
   for (uint64_t code = 0; code < 0x7bff; ++code) {
     const double middle = (DecodeFloat(DType::kF16, code) + DecodeFloat(DType::kF16, code + 1)) / 2;

@@ -10,11 +10,12 @@
 namespace athanor {
 namespace {
 
-constexpr double kMost = 1e12;  // what is counted is no more
-// Computed more often than that, a value pays for being written and read.
+constexpr double kMost = 1e12;  // counts saturate here
+// A value that is computed more often than this pays for being written and read: one read through
+// windows, and any other.
 constexpr double kMostOverlap = 1.5;
 constexpr double kMostRepeats = 4;
-// An element's cost, in additions, from which on many rows should share it.
+// Operations per element, in additions, from which on many rows should share them.
 constexpr double kDear = 8;
 
 bool IsArithmetic(const Node& node) {
@@ -30,7 +31,7 @@ double CostOf(const Node& node) {
   return divides || row.ulp > 0 ? kDear : 1;
 }
 
-// Reports whether one coordinate moves with two axes.
+// Reports whether some coordinate moves with two axes.
 bool MovesWithTwo(const Node& node) {
   if (!IsIndexMap(node.op)) return false;
   const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
@@ -41,7 +42,7 @@ bool MovesWithTwo(const Node& node) {
   });
 }
 
-// The axes that a cheap function of the place alone moves with; nullopt for any other node.
+// Axes that a cheap function of the position alone moves with; nullopt for any other node.
 using PlaceAxes = std::optional<std::set<int64_t>>;
 
 PlaceAxes PlaceAxesOf(const Node& node, const std::vector<PlaceAxes>& known) {
@@ -140,7 +141,8 @@ double Repeats::Elements(NodeId n) {
   return elements_[n];
 }
 
-// Reports whether the user reads what lies around each place: elements are read several times over.
+// Reports whether the user reads the surroundings of each position, so that elements are read
+// several times.
 bool Repeats::IsWindow(NodeId user, NodeId n) {
   const Node& u = graph_.node(user);
   if (FormOf(u.op) == OpForm::kGather) return u.inputs[0] == n;
@@ -158,7 +160,7 @@ bool Repeats::Pay(NodeId n, absl::Span<const NodeId> users, const std::vector<bo
     if (IsIndexMap(op) || FormOf(op) == OpForm::kGather) {
       again += outer * Elements(u) / Elements(n);
     } else {
-      most = std::max(most, outer);  // users at one place share its value
+      most = std::max(most, outer);  // users at one position share its value
     }
   }
   again_[n] = again = std::min(kMost, std::max(again, most));

@@ -10,14 +10,14 @@
 namespace athanor {
 namespace {
 
-// Values with another layout than as they are; ascending.
+// The values with another layout than "as it is", and that layout; ascending.
 using State = std::vector<std::pair<int, int>>;
 
-// A way to a state.
+// One way to reach a state.
 struct Way {
   double cost;
-  int changed;      // values with a layout of their own so far
-  int64_t history;  // in Joiner::taken_, each its own
+  int changed;      // values with another layout so far
+  int64_t history;  // index in Joiner::taken_, unique to this way
   bool operator<(const Way& other) const {
     return std::tie(cost, changed, history) < std::tie(other.cost, other.changed, other.history);
   }
@@ -111,7 +111,7 @@ class Joiner {
     states_ = Pruned(std::move(next));
   }
 
-  // That of no changes leads on whatever comes, so it stays.
+  // Keeps the state without changes, from which every chain can go on.
   States Pruned(States all) const {
     if (all.size() <= beam_) return all;
     std::vector<States::iterator> order;

@@ -1,5 +1,5 @@
-// Recipes in a space of forms: their forms as choices of the regions' e-graphs, and what a form
-// computes each region as.
+// Recipes in a space of forms: finds recipes' forms among the choices of the regions' e-graphs, and
+// tells which graph a form computes each region as.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -30,7 +30,7 @@ std::optional<int> RegionForms::ChoiceOf(int region, const Recipe& recipe) {
 std::vector<std::vector<NodeId>> RegionForms::PlacesOf(int form) const {
   std::vector<std::vector<NodeId>> places;
   const absl::StatusOr<Graph> again = Build(GraphsOf(forms_[form].genome), &places);
-  // The first was not built here.
+  // Build did not make the first form.
   if (!again.ok() || ToText(*again) != ToText(*forms_[form].graph)) return {};
   return places;
 }

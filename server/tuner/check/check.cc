@@ -27,23 +27,23 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSeeds = 2;
-// A second seed is left out when the first one's reference took longer.
+// A second seed is skipped if the first one's reference took longer.
 constexpr std::chrono::milliseconds kLongReference{20};
 constexpr unsigned char kNoise = 0x5a;
 
-// One set of sizes with one seed: what goes in, what must come out, what did.
+// One set of sizes with one seed: inputs, expected outputs, and the kernel's outputs.
 struct Case {
   std::vector<int64_t> dims;
   Expr::Env env;
   std::string text;  // "b=7 s=11 seed=3"
   uint64_t seed = 0;
   bool sampled = false;
-  std::vector<GuardedBytes> held;  // inputs, one of the two
+  std::vector<GuardedBytes> held;  // inputs are in this or in `repeated`
   std::vector<RepeatedBytes> repeated;
   std::vector<absl::string_view> inputs;  // in the order of graph.InputIds(), then ParameterIds()
   bool index_error = false;               // the reference finds an index out of range
-  bool in_range = true;                   // every index was looked at, and none is
-  std::vector<Tensor> wanted;             // by graph.outputs; not of sampled cases
+  bool in_range = true;                   // every index was examined, and all are in range
+  std::vector<Tensor> wanted;             // by graph.outputs; unused in sampled cases
   std::vector<std::vector<double>> bounds;
   std::vector<GuardedBytes> outputs;
 };
@@ -76,7 +76,7 @@ class Checker {
   absl::Status Compare(const Case& c, bool refused, internal::CheckReply* reply) const;
   absl::Status CompareSampled(const Case& c, internal::CheckReply* reply) const;
 
-  // In the isolated process.
+  // Run in the isolated process.
   absl::Status RunPlans();
   absl::Status RunCase(Device* device, PreparedPool* pool,
                        const std::vector<absl::string_view>& objects, Case& c, char* refused);
@@ -88,13 +88,14 @@ class Checker {
   const IsolationLimits limits_;
   Graph graph_;
   std::vector<std::string> input_names_, output_names_;
-  size_t parameters_ = 0;  // the last of input_names_
-  // What integers are drawn from: the most general that leaves computed indices in range so far.
+  size_t parameters_ = 0;  // number of parameters, which are the last of input_names_
+  // Range of integers to draw: the most general that keeps computed indices in range so far.
   IndexChoice choice_ = IndexChoice::kAny;
   std::vector<Case> cases_;
-  // By case, written in the isolated process: the kernel found an index out of range that may be.
+  // By case, written in the isolated process: the kernel found an index out of range, rightly or
+  // not.
   std::optional<SharedMemory> refused_;
-  std::optional<SharedMemory> window_;  // for large prepared weights; none: in memory
+  std::optional<SharedMemory> window_;  // for large prepared weights; empty: in memory
 };
 
 constexpr IndexChoice kChoices[] = {IndexChoice::kAny, IndexChoice::kSmall, IndexChoice::kZero};
@@ -189,7 +190,7 @@ absl::StatusOr<Case> Checker::MakeCase(const Expr::Env& env, uint64_t seed) {
   c.seed = seed;
   absl::Status status;
   std::vector<Tensor> inputs;
-  // Indices computed from inputs are in range for tame inputs if for any.
+  // Indices computed from inputs are the most likely to be in range for small inputs.
   for (IndexChoice choice : kChoices) {
     absl::StatusOr<std::vector<Tensor>> random = RandomInputs(graph_, env, seed, choice);
     if (!random.ok()) return random.status();
@@ -324,7 +325,7 @@ absl::StatusOr<std::vector<absl::Span<char>>> Checker::PlanOutputs(
           absl::StrCat("the plan's output \"", plan.output_name(i), "\" is none of the graph's"));
     }
     if (c.index_error) {
-      // There is nothing to compare, so only its own spare memory to write into.
+      // There is nothing to compare, so the kernel writes into spare memory.
       (*spare)[i].resize(plan.output_bytes(i, c.dims));
       outputs.push_back(absl::MakeSpan((*spare)[i].data(), (*spare)[i].size()));
     } else {

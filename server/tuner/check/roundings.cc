@@ -72,7 +72,7 @@ bool Rounds(const Graph& graph, const Node& node) {
   return true;
 }
 
-// Returns the squares of all steps, one after another.
+// Adds up all steps of a loop.
 absl::StatusOr<double> ScanSquares(const Node& node, const Expr::Env& dims) {
   const ScanView scan = ViewScan(node);
   absl::StatusOr<std::vector<double>> step = RoundingNoise(BodyAt(scan, dims), {});

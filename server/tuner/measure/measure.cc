@@ -27,8 +27,8 @@ namespace {
 
 constexpr double kSample = 300e-6;  // seconds of one sample
 static_assert(kSample <= Pacer::kMaxSlice);
-// Of one plan at one size: about so long, and so many rounds. Which of two plans serves hangs on a
-// per cent, and there are few such questions.
+// Target time, and least and most rounds, for one plan at one size. A comparison decides which of
+// two plans serves by one per cent, and comparisons are few.
 struct Patience {
   double seconds;
   int least, most;
@@ -36,32 +36,32 @@ struct Patience {
 constexpr Patience kAlone{40e-3, 5, 31}, kCompared{300e-3, 15, 301};
 constexpr int kStepRounds = 15;
 
-// Plain data that the forked process leaves behind.
+// Plain data written by the forked process.
 struct Result {
   double seconds = 0, low = 0, high = 0;
   int rounds = 0;
   int layers = 1, turns = 1;
 };
 
-// A plan in layers (layers.h), and what it is called with at the size at hand.
+// A plan in layers (layers.h), and its call data at the current size.
 struct Subject {
-  int layers = 1, steps = 0;  // of each layer
+  int layers = 1, steps = 0;  // steps of each layer
   std::vector<int> turns;     // by size
   std::optional<Arena> weights;
   std::shared_ptr<const Executable> model;
   std::unique_ptr<Executable::Context> context;
   std::optional<CallMemory> memory;
-  int next = 0;       // layer
-  int64_t calls = 1;  // of one sample
+  int next = 0;       // next layer to call
+  int64_t calls = 1;  // calls per sample
   bool given_up = false;
   std::vector<double> samples;
 };
 
-// A tensor too large to hold is too large to time: caches and pages would not be those of a server.
+// A tensor too large to hold is not timed: caches and pages would differ from a server's.
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
-// A weight of so many bytes that is only prepared costs a few MB (repeated_bytes.h).
+// A weight of at least this many bytes that is only prepared takes a few MB (repeated_bytes.h).
 constexpr int64_t kLeastRepeated = int64_t{16} << 20;
-// Weights with more distinct bytes are walked through in fewer (walked_memory.h).
+// Weights with more distinct bytes are mapped over less memory (walked_memory.h).
 constexpr int64_t kMostHeld = 2 * static_cast<int64_t>(WalkedMemory::kBytes);
 
 int64_t BytesOf(const DrawnInput& input) {
@@ -72,7 +72,7 @@ int64_t BytesOf(const DrawnInput& input) {
   return bytes;
 }
 
-// The whole tensor: what was drawn, again and again.
+// Returns the whole tensor, repeating the drawn elements.
 absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
   const int64_t bytes = BytesOf(input);
   if (bytes > kMaxBytes) {
@@ -104,13 +104,13 @@ class Measurement {
   absl::Status Validate();
   absl::Status DrawSize(int size);
   absl::Status HoldWhole(const DrawnInput& input, absl::string_view* view);
-  // A parameter; `read`: by runs, where it lies.
+  // Holds a parameter; `read`: steps of a run read it in place.
   absl::Status Hold(const DrawnInput& input, bool read, absl::string_view* view);
-  // Memory for weights that are too many to be held, if they can be walked through.
+  // Creates walked memory for weights that are too large to be held, if their dtype permits it.
   absl::Status ChooseWalked(absl::Span<const DrawnInput> parameters);
-  // Whether a run of any of the plans reads it where it lies.
+  // Reports whether a run of any of the plans reads the parameter in place.
   bool RunsRead(const std::string& parameter) const;
-  // In the isolated process.
+  // Run in the isolated process.
   absl::Status RunAll(Result* results);
   absl::Status RunSize(std::vector<Subject>& subjects, int size, Result* results);
   absl::StatusOr<Subject> Load(Device* device, PreparedPool* pool,
@@ -118,7 +118,7 @@ class Measurement {
   absl::Status Bind(int size, absl::Span<const int64_t> dims, Subject* s);
   absl::Status Call(Subject& s, absl::Span<const int64_t> dims, int64_t calls);
   absl::Status Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds);
-  // The median time of each step of a run.
+  // Measures the median time of each step of a run.
   absl::Status TimeSteps(Subject& s, absl::Span<const int64_t> dims, double* seconds);
   static Result Summary(std::vector<double> samples);
 
@@ -131,16 +131,18 @@ class Measurement {
   Graph graph_;
   std::vector<std::string> input_names_;  // inputs, then parameters
   size_t parameters_ = 0;
-  std::vector<int> turns_;  // of parameters
+  std::vector<int> turns_;  // by parameter (WeightTurns)
   std::deque<std::string> whole_;
   std::deque<RepeatedBytes> repeated_;
-  std::unique_ptr<WalkedMemory> walked_;  // null: none is needed
-  std::optional<DType> walked_dtype_;     // of parameters that may lie there
+  std::unique_ptr<WalkedMemory> walked_;  // null: not needed
+  std::optional<DType> walked_dtype_;     // dtype of parameters that may lie in walked_
   // By size, in the order of the names; parameters are the same at every size and held once.
   std::vector<std::vector<absl::string_view>> inputs_;
-  // Shared with the isolated process: of all plans' steps at the first size, then at the next.
+  // Shared with the isolated process: times of all plans' steps at the first size, then at the
+  // next.
   double* step_seconds_ = nullptr;
-  std::vector<int64_t> first_step_ = {0};  // by plan, and their number behind
+  // By plan: index of its first step; the number of steps at the end.
+  std::vector<int64_t> first_step_ = {0};
 };
 
 absl::Status Measurement::Validate() {
@@ -234,7 +236,7 @@ absl::Status Measurement::DrawSize(int size) {
   for (int d = 0; d < plan.dims_size(); ++d) {
     env[plan.dims(d).name()] = request_.sizes(size).values(d);
   }
-  // Indices computed from small inputs are in range if from any.
+  // Indices computed from small inputs are the most likely to be in range.
   absl::StatusOr<std::vector<DrawnInput>> drawn =
       DrawInputs(graph_, env, request_.seed() + static_cast<uint64_t>(size), IndexChoice::kSmall);
   if (!drawn.ok()) return drawn.status();
@@ -378,7 +380,7 @@ absl::Status Measurement::Bind(int size, absl::Span<const int64_t> dims, Subject
   return absl::OkStatus();
 }
 
-// From layer to layer, as many in one run as there are: what a run costs besides its steps is
+// Calls layer after layer, as many in one run as there are, so that the fixed cost of a run is
 // shared as in a model.
 absl::Status Measurement::Call(Subject& s, absl::Span<const int64_t> dims, int64_t calls) {
   while (calls > 0) {
@@ -408,7 +410,7 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
   double longest = 0;
   for (Subject& s : subjects) {
     if (absl::Status status = Bind(size, dims, &s); !status.ok()) return status;
-    // Once for what only a first call touches, then for the time.
+    // The first time for the costs of a first call, the second to estimate the time.
     double seconds = 0;
     for (int warm = 0; warm < 2; ++warm) {
       if (absl::Status status = Sample(s, dims, &seconds); !status.ok()) return status;
@@ -425,7 +427,7 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
     longest = std::max(longest, seconds * static_cast<double>(s.calls));
   }
   const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
-  // At most half of what is left for each: samples are discarded, too.
+  // Plans to use at most half of the time left for each, since samples may be discarded.
   const auto parts = static_cast<double>(subjects.size()) * (request_.sizes_size() - size);
   const double left = std::chrono::duration<double>(end_ - view_->Now()).count() / parts / 2;
   int rounds =
@@ -433,14 +435,14 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
                  patience.least, patience.most);
   for (int round = 0; round < rounds; ++round) {
     for (size_t p = 0; p < subjects.size(); ++p) {
-      // Every other round backwards, so that none always follows the same neighbour.
+      // Every other round goes backwards, so that no plan always runs after the same neighbour.
       Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
       if (s.given_up) continue;
       const absl::Status status = Sample(s, dims, &s.samples.emplace_back());
       if (status.ok()) continue;
       s.samples.pop_back();
       if (!absl::IsAborted(status) || round < patience.least) return status;
-      rounds = round;  // what there is has to do
+      rounds = round;  // the samples so far must do
     }
   }
   for (size_t p = 0; p < subjects.size(); ++p) {
@@ -474,7 +476,7 @@ absl::Status Measurement::TimeSteps(Subject& s, absl::Span<const int64_t> dims, 
   return absl::OkStatus();
 }
 
-// Between which samples the median lies with 95 %, whatever their distribution: ranks of the
+// Computes the 95 % confidence interval of the median, whatever the distribution: ranks of the
 // binomial by its normal approximation (Le Boudec, Performance Evaluation of Computer and
 // Communication Systems, 2010, table A.1 and its formula).
 Result Measurement::Summary(std::vector<double> samples) {

@@ -1,17 +1,17 @@
-// Times plans against each other: all of them in one process of their own (isolated.h), in turn
-// within each round, so that whatever disturbs the machine disturbs all.
+// Times plans against each other. All of them run in one isolated process (isolated.h), alternating
+// within each round, so that any disturbance of the machine affects all of them.
 //
 //   internal::MeasureReply times = MeasurePlans(request, {.timeout = 5s}, traffic).value();
-//   // times.plans(0).sizes(1).seconds(): median of one call of the first plan at the second sizes
+//   // times.plans(0).sizes(1).seconds(): median time of a call of plan 0 at sizes 1
 //
-// A sample is as many calls as take about kSample, so that the clock's grain does not matter; it is
-// taken between requests (pacer.h) and before `end`, and one call is the least that can be taken.
+// A sample has as many calls as take about kSample, so that the clock's resolution does not matter.
+// It is taken between requests (pacer.h) and before `end`; a single call is the shortest sample.
 // Weights are copied, prepared and first touched without such pauses, at the priority of this
-// process (yielding.h). What is less than its model is measured as many equal layers of one, so
-// that a kernel alone finds weights, inputs and outputs where it would in a plan (layers.h).
-// Weights of a model of more than 512 MiB take turns (weight_turns.h), and what plans prepare from
-// them is shared; large ones of more than 192 MiB are addresses over 96 MiB of memory
-// (walked_memory.h). A plan slower than its limit is given up after its first calls.
+// process (yielding.h). A part of a model is measured as many equal layers of one, so that a kernel
+// alone finds weights, inputs and outputs where it would find them in a plan (layers.h). Weights of
+// a model of more than 512 MiB share contents (weight_turns.h), and what plans prepare from them is
+// shared; large ones of more than 192 MiB are addresses over 96 MiB of memory (walked_memory.h). A
+// plan slower than its limit is dropped after its first calls.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
 
@@ -24,9 +24,9 @@
 
 namespace athanor {
 
-// INVALID_ARGUMENT: the request does not fit together. ABORTED: the requests of `traffic` left no
-// gaps to measure in, or there was no time for the fewest rounds. Besides, the runtime's errors and
-// RunIsolated's.
+// Returns INVALID_ARGUMENT if the request is inconsistent; ABORTED if the requests of `traffic`
+// left no gaps to measure in, or there was no time for the fewest rounds; otherwise the runtime's
+// errors and RunIsolated's.
 absl::StatusOr<internal::MeasureReply> MeasurePlans(
     const internal::MeasureRequest& request, const IsolationLimits& limits,
     const TrafficReader& traffic,

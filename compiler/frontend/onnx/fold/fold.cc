@@ -14,7 +14,8 @@ namespace {
 // Cost of looking at a node, in elements visited.
 constexpr int64_t kNodeWork = 100;
 
-// nullopt unless every size is a number and their product within `limit`.
+// Returns the number of elements; nullopt unless every size is a number and their product is within
+// `limit`.
 std::optional<int64_t> Elements(const Shape& shape, int64_t limit) {
   int64_t elements = 1;
   bool empty = false;
@@ -29,7 +30,7 @@ std::optional<int64_t> Elements(const Shape& shape, int64_t limit) {
   return elements <= limit ? std::optional(elements) : std::nullopt;
 }
 
-// Dims occur in shapes, sizes and index maps.
+// Checks for dims in shapes, sizes and index maps.
 bool UsesDims(const Node& node) {
   std::set<std::string> symbols;
   for (const Expr& e : node.type.shape) e.CollectSymbols(&symbols);
@@ -38,8 +39,8 @@ bool UsesDims(const Node& node) {
                      [](const std::string& symbol) { return symbol[0] != '$'; });
 }
 
-// Estimates what the reference evaluator visits for a node: each element of the result and of every
-// operand, and the pairs of them.
+// Returns approximately the number of elements that the reference evaluator visits for a node:
+// those of the result and of every operand, and the pairs.
 std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
   if (IsLoop(node.op)) return std::nullopt;  // its steps have no bound
   std::optional<int64_t> work = Elements(node.type.shape, limit);
@@ -74,8 +75,8 @@ void Folder::Classify(const Graph& graph) {
   }
 }
 
-// What needs the node needs as much and more: it is no literal any more, so that a chain of nodes
-// behind it is not gone through again for each of them.
+// Marks the node as no literal. Nodes that depend on it need at least as much work, so a chain
+// behind it is not searched again for each of them.
 std::nullopt_t Folder::GiveUp(NodeId node) {
   literal_[node] = false;
   return std::nullopt;
@@ -90,7 +91,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most
   if (!elements || *elements * DTypeBytes(type.dtype) > limits_.max_result_bytes) {
     return std::nullopt;
   }
-  // What it needs, itself first.
+  // The nodes to evaluate, starting with the node itself.
   std::vector<NodeId> needed = {node};
   std::set<NodeId> seen = {node};
   int64_t work = 0, bytes = 0;
@@ -105,7 +106,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most
       fits = work <= limits_.max_work - work_ && bytes <= limits_.max_bytes;
     }
     if (!fits) {
-      // Others may go over the same nodes.
+      // Charged, because other nodes may search the same nodes again.
       work_ += std::min(limits_.max_work - work_, static_cast<int64_t>(i) * kNodeWork);
       return GiveUp(node);
     }
@@ -113,7 +114,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most
       if (seen.insert(operand).second) needed.push_back(operand);
     }
   }
-  std::sort(needed.begin(), needed.end());  // operands first
+  std::sort(needed.begin(), needed.end());  // operands come first
   work_ += work;
   absl::StatusOr<Tensor> value = Evaluate(graph, needed);
   if (cancelled_) return std::nullopt;
@@ -123,7 +124,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most
   return *std::move(value);
 }
 
-// The value of the last of `needed`, which holds operands before what needs them.
+// Returns the value of the last node of `needed`, in which operands come before their users.
 absl::StatusOr<Tensor> Folder::Evaluate(const Graph& graph, const std::vector<NodeId>& needed) {
   std::map<NodeId, Tensor> values;
   for (NodeId id : needed) {
