@@ -1,14 +1,16 @@
-#include "compiler/rules/decompose/decompose_window.h"
-
+// Decomposes what slides a window: Conv, Pool.
+//
+// A window is an IndexMap with an axis for each of the kernel's beside each of the result's, at
+// out*stride + kernel*dilation - begin. It is affine, so that a Contract packs it where it lies
+// (an implicit im2col) and a reduction reads it where it is.
 #include <string>
 #include <utility>
 
+#include "compiler/rules/decompose/decompose_families.h"
 #include "compiler/rules/decompose/rule_example.h"
 
 namespace athanor {
 namespace {
-
-using Inputs = absl::Span<const NodeId>;
 
 // Letters of a contraction's axes: n, g, m, c, and by spatial axis.
 constexpr std::string_view kOutLetters = "uvwxyz", kKernelLetters = "UVWXYZ";
@@ -74,8 +76,6 @@ std::vector<int64_t> AxesFrom(size_t first, size_t count) {
 }
 
 Scalar Zero(DType dtype) { return LoadScalar(Tensor::Zeros(dtype, {}), 0); }
-
-NodeId Up(Expansion& x, NodeId n) { return x.Cast(n, AccumulatorOf(x.Type(n).dtype)); }
 
 // w without the axes of its kernel that have one element; [M, C/g, K...].
 NodeId Weights(Expansion& x, NodeId w, const Windows& windows) {
@@ -205,8 +205,8 @@ Attrs RandomWindow(ExampleBuilder& e, int rank) {
   return {{"strides", strides}, {"dilations", dilations}, {"begin", begin}, {"out", out}};
 }
 
-}  // namespace
-
+// One group: Contract("ncKO,mcK->nmO") of the windows and w; several: with the groups as a batch
+// axis; where each group is one channel that gives one: products summed over K.
 NodeId ExpandConv(Expansion& x, const Node& node, Inputs in) {
   const Shape w = x.Type(in[1]).shape;
   const Windows windows(node, Shape(w.begin() + 2, w.end()));
@@ -217,6 +217,8 @@ NodeId ExpandConv(Expansion& x, const Node& node, Inputs in) {
   return ConvGrouped(x, node, windows, in, group);
 }
 
+// The maximum or sum over K; a mean divides by a product of vectors, one per axis, since whether a
+// position counts is decided axis by axis.
 NodeId ExpandPool(Expansion& x, const Node& node, Inputs in) {
   const auto& mode = GetAttr<std::string>(node.attrs, "mode");
   const auto& kernel = GetAttr<std::vector<int64_t>>(node.attrs, "kernel");
@@ -274,5 +276,16 @@ void PoolExample(ExampleBuilder& e) {
   if (mode == 3) attrs["counted"] = counted;
   e.Output(e.x().Add(Op::kPool, {e.Input(x)}, std::move(attrs)));
 }
+
+constexpr DecompositionRow kRows[] = {
+    {Op::kConv, "conv",
+     "contraction of windows, or their products summed where a group is a channel", ExpandConv,
+     ConvExample},
+    {Op::kPool, "pool", "windows reduced, over how many positions count", ExpandPool, PoolExample},
+};
+
+}  // namespace
+
+absl::Span<const DecompositionRow> WindowDecompositions() { return kRows; }
 
 }  // namespace athanor
