@@ -1,5 +1,5 @@
-// Traits: what analyses are told of an op. They stand in the op's row, beside its inference and its
-// reference function, so that nobody else has to switch over ops.
+// Traits tell analyses what they need to know of an op. They stand in the op's row, beside its
+// inference and its reference function, so that nobody else has to switch over ops.
 //
 //   OpInfo(op).traits.form == OpForm::kReduce       // what search and codegen make of it
 //   OpInfo(op).traits.rounding == Rounding::kRounds // what a check of results allows it
@@ -24,7 +24,7 @@ class Cutter;       // ops/cutter.h
 struct ValueFacts;  // ops/value_facts.h
 struct ValueQuery;
 
-// How a kernel computes an op.
+// The kinds of code that a kernel has for an op.
 enum class OpForm : uint8_t {
   kByClass,      // default: kElementwise, kReduce or kDecomposed; other classes state one
   kOperand,      // Input, Parameter: bytes from outside
@@ -44,7 +44,7 @@ enum class OpForm : uint8_t {
   kDecomposed,  // no kernel of its own: its decomposition has
 };
 
-// How far a float result of an op is from the exact one.
+// Distances of an op's float result from the exact one.
 enum class Rounding : uint8_t {
   kRounds,    // within the row's `ulp` of it
   kChooses,   // an operand's element; of zeros of both signs either
@@ -55,7 +55,7 @@ enum class Rounding : uint8_t {
   kByMode,    // by attribute `mode`: set, max and min choose, others round
 };
 
-// How errors of an op's operands reach its result; server/tuner/check has a bound for each.
+// Ways in which errors of operands reach the result; server/tuner/check has a bound for each.
 enum class ErrorRule : uint8_t {
   kByClass,   // default: kMonotone for elementwise ops, kDecomposed for composites, else kNone
   kNone,      // no operand is a float
@@ -85,7 +85,7 @@ enum class ErrorRule : uint8_t {
   kDecomposed,  // as its decomposition says
 };
 
-// What an op uses an operand for, as far as it matters for test data that is drawn for it.
+// Uses of an operand, as far as they matter for index checks and for test data drawn for it.
 enum class OperandRole : uint8_t {
   kNone,
   kPassed,   // its elements are the result's

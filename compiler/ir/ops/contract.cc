@@ -173,18 +173,6 @@ ValueFacts ContractedValues(const ValueQuery& query) {
   return Derived({.magnitude = MagnitudeOfSum(product, query.terms)}, query);
 }
 
-// Returns the element strides of an operand over `letters`; zero if it lacks the letter.
-std::vector<int64_t> StridesOver(const std::string& letters, const std::string& own,
-                                 absl::Span<const int64_t> shape) {
-  const std::vector<int64_t> strides = Strides(shape);
-  std::vector<int64_t> result;
-  for (char letter : letters) {
-    const size_t axis = own.find(letter);
-    result.push_back(axis == std::string::npos ? 0 : strides[axis]);
-  }
-  return result;
-}
-
 absl::Status SampleContract(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   absl::StatusOr<ContractSpec> spec = ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
@@ -206,12 +194,12 @@ absl::Status SampleContract(Cutter& cutter, NodeId n) {
   for (int side = 0; side < 2; ++side) {
     const std::string& own = side == 0 ? spec->lhs : spec->rhs;
     const absl::Span<const int64_t> shape = side == 0 ? lhs : rhs;
-    const std::vector<int64_t> strides = StridesOver(spec->result, own, shape);
+    const std::vector<int64_t> strides = LetterStrides(spec->result, own, shape);
     Positions bases;
     for (int64_t p : cutter.Wanted(n))
       bases.push_back(Dot(CoordinatesOf(cutter.ShapeOf(n), p), strides));
     sides[side] = cutter.Pull(node.inputs[side], {count, terms},
-                              Sums(bases, OffsetsOf(sizes, StridesOver(summed, own, shape))));
+                              Sums(bases, OffsetsOf(sizes, LetterStrides(summed, own, shape))));
   }
   cutter.RecipeOf(n) = [&cutter, a = sides[0], b = sides[1]] {
     return cutter.Add(Op::kContract, {cutter.Get(a), cutter.Get(b)},

@@ -1,4 +1,4 @@
-// What runs along an axis: Sort, TopK, Cumulate.
+// Ops that run along an axis: Sort, TopK, Cumulate.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

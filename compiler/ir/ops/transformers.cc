@@ -1,4 +1,4 @@
-// What transformer models are made of besides attention: Rotary, Dequantize.
+// Parts of transformer models besides attention: Rotary, Dequantize.
 #include <algorithm>
 #include <string>
 #include <string_view>

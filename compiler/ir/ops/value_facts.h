@@ -32,7 +32,7 @@ struct ValueFacts {
   bool operator==(const ValueFacts&) const = default;
 };
 
-// What an op's result is asked by.
+// Describes an op's result to the op's `values`.
 struct ValueQuery {
   const Attrs& attrs;
   absl::Span<const ValueFacts> operands;

@@ -1,4 +1,4 @@
-// What slides a window: Conv, Pool.
+// Ops that slide a window: Conv, Pool.
 #include <algorithm>
 #include <limits>
 #include <optional>

@@ -64,7 +64,7 @@ struct DecompositionRow {
   void (*example)(ExampleBuilder& e);  // a small graph that has the op
 };
 
-// One row per composite of the op table.
+// Returns one row per composite of the op table.
 absl::Span<const DecompositionRow> DecompositionRows();
 
 // Replaces every node that `wanted` holds for.

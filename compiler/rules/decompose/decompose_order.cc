@@ -1,4 +1,4 @@
-// Decomposes what runs along one axis in its order: TopK, Cumulate.
+// Decomposes ops that run along one axis in its order: TopK, Cumulate.
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,7 +37,7 @@ struct Cumulation {
   bool add, exclusive, reverse;
 };
 
-// Of each element all those that count for it, chosen from the whole axis.
+// Chooses for each element all those that count for it, from the whole axis.
 NodeId CumulatedByPairs(Expansion& x, const Cumulation& c, NodeId n, int64_t axis) {
   Pairs pairs(x, x.Type(n).shape, axis);
   NodeId terms = pairs.Other(n);

@@ -1,4 +1,4 @@
-// Decomposes what slides a window: Conv, Pool.
+// Decomposes ops that slide a window: Conv, Pool.
 //
 // A window is an IndexMap with an axis for each of the kernel's beside each of the result's, at
 // out*stride + kernel*dilation - begin. It is affine, so that a Contract packs it where it lies
@@ -88,7 +88,7 @@ NodeId Weights(Expansion& x, NodeId w, const Windows& windows) {
   return x.Map(w, std::move(shape), std::move(at));
 }
 
-// One group.
+// Expands a convolution of one group.
 NodeId ConvWhole(Expansion& x, const Windows& windows, Inputs in) {
   const Shape own = x.Type(in[0]).shape;
   Shape shape = {own[0], own[1]};
@@ -149,7 +149,7 @@ NodeId ConvGrouped(Expansion& x, const Node& node, const Windows& windows, Input
   return x.MapOr(y, node.type.shape, std::move(result), zero);
 }
 
-// How many positions of a window count along an axis, by the result's place; nullopt: all of them.
+// Counts the positions of a window that count along an axis, by the result's place; nullopt: all.
 std::optional<NodeId> Counts(Expansion& x, const Node& node, const Windows& windows, int axis,
                              const Expr& size, DType dtype) {
   const Bounds bounds = x.DimBounds();
@@ -205,8 +205,8 @@ Attrs RandomWindow(ExampleBuilder& e, int rank) {
   return {{"strides", strides}, {"dilations", dilations}, {"begin", begin}, {"out", out}};
 }
 
-// One group: Contract("ncKO,mcK->nmO") of the windows and w; several: with the groups as a batch
-// axis; where each group is one channel that gives one: products summed over K.
+// Gives for one group: Contract("ncKO,mcK->nmO") of the windows and w; for several: with the groups
+// as a batch axis; where each group is one channel that gives one: products summed over K.
 NodeId ExpandConv(Expansion& x, const Node& node, Inputs in) {
   const Shape w = x.Type(in[1]).shape;
   const Windows windows(node, Shape(w.begin() + 2, w.end()));
