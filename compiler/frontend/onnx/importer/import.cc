@@ -175,7 +175,8 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
   const auto position = static_cast<int>(state_.input_names.size());
   state_.input_names.push_back(info.name());
   input_elements_.push_back(ElementOf(*elem));
-  const NodeId node = state_.tensors->AddDeclared(Op::kInput, info.name(), {WireOf(*elem), shape});
+  const NodeId node =
+      AddDeclared(DeclaredOp(/*parameter=*/false), info.name(), {WireOf(*elem), shape});
   const bool bits = Row(*elem).carry == Carry::kBits;
   Value value = state_.b->At(node, bits ? Elem::kUInt8 : *elem);
   if (auto given = state_.options.values.find(info.name()); given != state_.options.values.end()) {
@@ -265,10 +266,10 @@ absl::Status Importer::AddOutput(const ValueInfoProto& info) {
 absl::StatusOr<OnnxImported> Importer::Finish() {
   if (absl::Status s = state_.tensors->CheckExternal(); !s.ok()) return s;
   // Drops nodes that no output needs; inputs stay.
-  std::vector<bool> needed(state_.graph.nodes.size(), false);
-  for (const Output& output : state_.graph.outputs) needed[output.node] = true;
-  for (auto id = static_cast<NodeId>(state_.graph.nodes.size()); id-- > 0;) {
-    if (state_.graph.nodes[id].op == Op::kInput && !state_.b->IsStandIn(id)) needed[id] = true;
+  std::vector<bool> needed(graph_.nodes.size(), false);
+  for (const Output& output : graph_.outputs) needed[output.node] = true;
+  for (auto id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
+    if (IsInput(graph_.nodes[id].op) && !b_->IsStandIn(id)) needed[id] = true;
     if (!needed[id]) continue;
     for (NodeId operand : state_.graph.nodes[id].inputs) needed[operand] = true;
   }
