@@ -127,7 +127,7 @@ bool PinFiles::Adopt(const ModelVersion& version, const std::string& plan_id) {
 void PinFiles::Take(absl::Span<const std::shared_ptr<ModelVersion>> versions) {
   std::set<std::string> wanted;
   for (const std::shared_ptr<ModelVersion>& version : versions) {
-    std::vector<std::string> pinned = version->plans().pinned();  // pinned plans of boxes
+    std::vector<std::string> pinned = version->plans().pinned_boxes();
     pinned.push_back(version->pinned_plan());
     for (const std::string& plan_id : pinned) {
       if (!CheckFileName(plan_id).ok()) continue;  // no valid id: not pinned

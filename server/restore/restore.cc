@@ -35,21 +35,22 @@ absl::Status RestoreOne(const std::shared_ptr<ModelVersion>& version, const Rest
         "files of ", bytes, " bytes of its weights are new or changed: they are verified first"));
   }
   if (absl::Status s = tools.registry.Verify(*version); !s.ok()) return s;
-  absl::StatusOr<Remembered> had = FindRemembered(tools.keeper, *version);
+  absl::StatusOr<std::vector<KeptPlan>> had = FindRemembered(tools.keeper, *version);
   if (!had.ok()) return had.status();
-  if (!had->missing.empty()) {
-    return absl::NotFoundError(absl::StrCat(had->missing.size(), " of the ",
-                                            had->serving->plan.kernels_size(), " kernels of plan ",
-                                            had->serving->plan.plan_id(), " are not in the cache"));
+  const std::shared_ptr<const CompiledPlan> serving = ServingOf(*had, *version);
+  if (!serving->whole()) {
+    return absl::NotFoundError(absl::StrCat(serving->missing.size(), " of the ",
+                                            serving->plan.kernels_size(), " kernels of plan ",
+                                            serving->id(), " are not in the cache"));
   }
-  auto served = tools.loader.Load(*version, version->graph(), had->serving);
+  auto served = tools.loader.Load(*version, version->graph(), serving);
   if (!served.ok()) return served.status();
   if (absl::Status s = WarmUp(*version, **served); !s.ok()) {
     LogWarn("a restored plan's first run failed",
             {{"model", version->name()}, {"version", version->version()}, {"error", s.message()}});
   }
-  const std::string id = (*served)->info.plan_id();
-  absl::Status serves = tools.registry.Restore(version, *std::move(served), std::move(had->kept));
+  const std::string id = serving->id();
+  absl::Status serves = tools.registry.Restore(version, *std::move(served), *std::move(had));
   if (!serves.ok()) return serves;
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   LogInfo("plan restored", {{"model", version->name()},
@@ -98,11 +99,11 @@ RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
       continue;
     }
     ++report.restored;
-    const SearchPolicy policy = tools.workers.AutomaticPolicy(*version);
-    if (tools.workers.SearchDue(*version, policy) || tools.workers.BetterKept(*version, policy)) {
+    const SearchPolicy policy = tools.workers.policies().Automatic(*version);
+    if (tools.workers.policies().SearchDue(*version, policy) || tools.workers.policies().BetterKept(*version, policy)) {
       ++report.searched;
       jobs.push_back(version);
-    } else if (version->plans().view().grid->size() > 1) {
+    } else if (version->plans().grid()->size() > 1) {
       jobs.push_back(version);  // to build its buckets
     } else {
       tools.workers.AddRestored(version);

@@ -115,8 +115,7 @@ class TunerBackend final : public CompileBackend {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph,
-                                                        PlanSearch::Found serving,
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph, CompiledPlan serving,
                                                         const PlanSearchOptions& options) override {
     if (!tuner_.ok()) return tuner_.status();
     // The plan may have been lowered by another worker.
@@ -125,7 +124,7 @@ class TunerBackend final : public CompileBackend {
                                              tuner_->get(), machine_, shared_.limits(), options);
   }
 
-  absl::Status Verify(const Graph& graph, const PlanSearch::Found& plan) override {
+  absl::Status Verify(const Graph& graph, const CompiledPlan& plan) override {
     const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
     if (absl::Status s = LearnMachine(); !s.ok()) return s;

@@ -19,20 +19,19 @@ absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::Plan
     if (serving == nullptr) {
       return absl::FailedPreconditionError(Cat((*version)->Describe(), " has no plan that serves"));
     }
-    id = serving->info.plan_id();
+    id = serving->id();
   }
-  std::optional<KeptPlans::Details> details = (*version)->kept().Describe(id);
-  for (const PlanTable::BoxPlan& box : (*version)->plans().view().boxes) {
-    if (!details.has_value() && box.kept != nullptr) details = box.kept->Describe(id);
-  }
-  if (!details.has_value()) {
+  const Plans::View plans = (*version)->plans().view();
+  const std::optional<int> bucket = plans.Find(id);
+  if (!bucket.has_value()) {
     return absl::NotFoundError(
         Cat((*version)->Describe(), " has no plan ", Quoted(id), "; GetModel lists those it has"));
   }
-  *answer->mutable_info() = details->info;
-  *answer->mutable_plan() = details->made->plan;
+  const KeptPlan& kept = *plans.books[*bucket].Find(id);
+  *answer->mutable_info() = PlanInfoOf(*kept.plan);
+  *answer->mutable_plan() = kept.plan->plan;
   for (v1::Buffer& buffer : *answer->mutable_plan()->mutable_buffers()) buffer.clear_literal();
-  for (const v1::PlanCost& cost : details->costs) *answer->add_costs() = cost;
+  if (kept.costs != nullptr) *answer->mutable_costs() = {kept.costs->begin(), kept.costs->end()};
   if (!answer->costs().empty()) return absl::OkStatus();
   std::vector<int64_t> largest;
   for (const v1::DimRange& dim : answer->plan().dims()) largest.push_back(dim.max());
