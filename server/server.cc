@@ -13,6 +13,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/core/core.h"
 #include "server/http/http_server.h"
@@ -82,13 +83,12 @@ int Server::http_port() const { return network_->http == nullptr ? 0 : network_-
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       std::shared_ptr<CompileBackends> backends,
                                                       Disk* disk) {
-  auto core = ServerCore::Create(options, std::move(backends), disk);
-  if (!core.ok()) return core.status();
-  std::unique_ptr<Server> server(new Server(*std::move(core)));
-  if (absl::Status s = server->ReadCertificate(); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto core, ServerCore::Create(options, std::move(backends), disk));
+  std::unique_ptr<Server> server(new Server(std::move(core)));
+  RETURN_IF_ERROR(server->ReadCertificate());
   // Listens for HTTP first, so that a server that fails on that address has accepted no call.
-  if (absl::Status s = server->ListenForHttp(); !s.ok()) return s;
-  if (absl::Status s = server->Listen(); !s.ok()) return s;
+  RETURN_IF_ERROR(server->ListenForHttp());
+  RETURN_IF_ERROR(server->Listen());
   return server;
 }
 
@@ -98,9 +98,7 @@ absl::Status Server::ReadCertificate() {
     network_->credentials = grpc::InsecureServerCredentials();
     return absl::OkStatus();
   }
-  auto tls = TlsCertificate::Load(options.tls_cert, options.tls_key);
-  if (!tls.ok()) return tls.status();
-  network_->tls = *std::move(tls);
+  ASSIGN_OR_RETURN(network_->tls, TlsCertificate::Load(options.tls_cert, options.tls_key));
   network_->credentials = TlsCredentials(network_->tls);
   return network_->credentials == nullptr ? absl::InternalError("gRPC takes no credentials")
                                           : absl::OkStatus();
@@ -108,14 +106,13 @@ absl::Status Server::ReadCertificate() {
 
 absl::StatusOr<std::string> Server::ReloadCertificate() {
   if (network_->tls == nullptr) return "";
-  if (absl::Status s = network_->tls->Reload(); !s.ok()) return s;
+  RETURN_IF_ERROR(network_->tls->Reload());
   return network_->tls->Now()->valid_until;
 }
 
 absl::Status Server::Listen() {
   const ServerOptions& options = core_->options();
-  absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open("listen", options.listen);
-  if (!listener.ok()) return listener.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open("listen", options.listen));
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   network_->acceptor = builder.experimental().AddExternalConnectionAcceptor(
@@ -136,7 +133,7 @@ absl::Status Server::Listen() {
   builder.RegisterService(&network_->health);
   network_->grpc_server = builder.BuildAndStart();
   if (network_->grpc_server == nullptr) return absl::InternalError("gRPC's server does not start");
-  if (absl::Status s = AcceptConnections(*std::move(listener)); !s.ok()) return s;
+  RETURN_IF_ERROR(AcceptConnections(std::move(listener)));
   core_->registry().SetServingHook(
       [this](const std::string& name) { network_->health.Tell(name); });
   return absl::OkStatus();
@@ -157,9 +154,8 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
   connections.refused = [core = core_.get()] {
     core->metrics().server().Count(Metric::kRefusals, Refusal::kConnections);
   };
-  auto started = Connections::Start(std::move(listener), std::move(connections));
-  if (!started.ok()) return started.status();
-  network_->connections = *std::move(started);
+  ASSIGN_OR_RETURN(network_->connections,
+                   Connections::Start(std::move(listener), std::move(connections)));
   network_->port = network_->connections->port();
   return absl::OkStatus();
 }
@@ -173,9 +169,7 @@ absl::Status Server::ListenForHttp() {
   for (absl::string_view name : absl::StrSplit(options.http_hosts, ',', absl::SkipEmpty())) {
     http.hosts.emplace_back(absl::StripAsciiWhitespace(name));
   }
-  auto started = HttpServer::Start(http, StatusPages(*core_));
-  if (!started.ok()) return started.status();
-  network_->http = *std::move(started);
+  ASSIGN_OR_RETURN(network_->http, HttpServer::Start(http, StatusPages(*core_)));
   return absl::OkStatus();
 }
 

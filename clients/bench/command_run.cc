@@ -15,6 +15,7 @@
 #include "clients/bench/summary.h"
 #include "clients/bench/summary_text.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
@@ -85,9 +86,7 @@ absl::StatusOr<Side> Connect(const Options& options, LoadOptions load) {
     if (!requests.ok()) return Usage(requests.status());
     load.requests = *std::move(requests);
   }
-  absl::StatusOr<std::unique_ptr<Load>> made = Load::Create(std::move(load));
-  if (!made.ok()) return made.status();
-  side.load = *std::move(made);
+  ASSIGN_OR_RETURN(side.load, Load::Create(std::move(load)));
   return side;
 }
 
@@ -155,24 +154,21 @@ absl::StatusOr<ExitCode> End(const Options& options, const RunPlan& plan,
 
 absl::StatusOr<ExitCode> CompareServers(const Options& options, const RunPlan& plan) {
   LoadOptions load = plan.load;
-  absl::StatusOr<Side> first = Connect(options, load);
-  if (!first.ok()) return first.status();
+  ASSIGN_OR_RETURN(Side first, Connect(options, load));
   load.address = plan.second_server;
-  absl::StatusOr<Side> second = Connect(options, load);
-  if (!second.ok()) return second.status();
+  ASSIGN_OR_RETURN(Side second, Connect(options, load));
   Turns turns{plan.load.phases[0], Pairs(plan)};
   turns.slice.seconds = plan.slice_seconds;
-  const Interleaved slices = RunInterleaved(first->load.get(), second->load.get(), turns);
-  first->result = Join(slices.first);
-  second->result = Join(slices.second);
+  const Interleaved slices = RunInterleaved(first.load.get(), second.load.get(), turns);
+  first.result = Join(slices.first);
+  second.result = Join(slices.second);
   Phase whole = turns.slice;
   whole.seconds *= turns.pairs;
   const std::string label = options.label.empty() ? "" : options.label + " ";
-  Finish(options, plan, label + "first", {whole}, &*first);
-  Finish(options, plan, label + "second", {whole}, &*second);
-  const json comparison =
-      Compare(slices, first->load->options(), second->load->options(), plan.slos);
-  return End(options, plan, {&*first, &*second}, comparison);
+  Finish(options, plan, label + "first", {whole}, &first);
+  Finish(options, plan, label + "second", {whole}, &second);
+  const json comparison = Compare(slices, first.load->options(), second.load->options(), plan.slos);
+  return End(options, plan, {&first, &second}, comparison);
 }
 
 absl::StatusOr<ExitCode> Run(const Options& options) {
@@ -186,11 +182,10 @@ absl::StatusOr<ExitCode> Run(const Options& options) {
     plan->load.client.root_certificates = *std::move(certificates);
   }
   if (!plan->second_server.empty()) return CompareServers(options, *plan);
-  absl::StatusOr<Side> side = Connect(options, plan->load);
-  if (!side.ok()) return side.status();
-  side->result = side->load->Run(plan->load.phases, plan->load.seed);
-  Finish(options, *plan, options.label, plan->load.phases, &*side);
-  return End(options, *plan, {&*side}, json());
+  ASSIGN_OR_RETURN(Side side, Connect(options, plan->load));
+  side.result = side.load->Run(plan->load.phases, plan->load.seed);
+  Finish(options, *plan, options.label, plan->load.phases, &side);
+  return End(options, *plan, {&side}, json());
 }
 
 void AddLoadFlags(client::CommandSyntax sub, RunFlags* flags) {

@@ -11,6 +11,7 @@
 #include "clients/cpp/client_call.h"
 #include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -270,10 +271,10 @@ Client::Client(const std::string& address, const ClientOptions& options) {
 Client::~Client() = default;
 
 absl::StatusOr<bool> Client::Ready(const CallOptions& options) {
-  auto reply = Call(services_->inference.get(), &inference::GRPCInferenceService::Stub::ServerReady,
-                    inference::ServerReadyRequest(), options, /*retry=*/true);
-  if (!reply.ok()) return reply.status();
-  return reply->ready();
+  ASSIGN_OR_RETURN(auto reply, Call(services_->inference.get(),
+                                    &inference::GRPCInferenceService::Stub::ServerReady,
+                                    inference::ServerReadyRequest(), options, /*retry=*/true));
+  return reply.ready();
 }
 
 absl::StatusOr<inference::ServerMetadataResponse> Client::Metadata(const CallOptions& options) {
@@ -297,11 +298,10 @@ absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& requ
                                                        v1::Refusals* refusals) {
   const absl::Time end = absl::Now() + options.timeout;
   CallOptions left = options;
-  auto division = Divide(services_->models.get(), request.tensors, left);
-  if (!division.ok()) return division.status();
+  ASSIGN_OR_RETURN(auto division, Divide(services_->models.get(), request.tensors, left));
   left.timeout = end - absl::Now();
-  auto stored = Send(services_->models.get(), request, *division, left, sent, refusals);
-  if (division->proofs.empty() || !absl::IsFailedPrecondition(stored.status())) return stored;
+  auto stored = Send(services_->models.get(), request, division, left, sent, refusals);
+  if (division.proofs.empty() || !absl::IsFailedPrecondition(stored.status())) return stored;
   // A tensor that the server accepted as proved may have gone since; after a restart the nonce has.
   left.timeout = end - absl::Now();
   return Send(services_->models.get(), request, {.sent = EachOnce(request.tensors)}, left, sent,
@@ -412,10 +412,9 @@ absl::StatusOr<v1::CompileJob> Client::WatchCompileJob(
 }
 
 absl::StatusOr<InferReply> Client::Infer(const InferRequest& request, const CallOptions& options) {
-  absl::StatusOr<inference::ModelInferRequest> message = MakeInferRequest(request);
-  if (!message.ok()) return message.status();
+  ASSIGN_OR_RETURN(inference::ModelInferRequest message, MakeInferRequest(request));
   inference::ModelInferResponse response;
-  if (absl::Status s = Infer(*message, &response, options); !s.ok()) return s;
+  RETURN_IF_ERROR(Infer(message, &response, options));
   return ReadReply(&response);
 }
 

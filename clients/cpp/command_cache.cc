@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "clients/cpp/cache_text.h"
 #include "clients/cpp/commands.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/util/delimited_message_util.h"
 
@@ -33,9 +34,8 @@ void Show(Context* context, const std::vector<std::string>& lines, const nlohman
 }
 
 absl::Status Stat(Context* context) {
-  absl::StatusOr<v1::CacheStat> stat = context->client().CacheStat(context->call());
-  if (!stat.ok()) return stat.status();
-  Show(context, CacheStatLines(*stat), CacheStatJson(*stat));
+  ASSIGN_OR_RETURN(v1::CacheStat stat, context->client().CacheStat(context->call()));
+  Show(context, CacheStatLines(stat), CacheStatJson(stat));
   return absl::OkStatus();
 }
 
@@ -44,9 +44,8 @@ absl::Status Explain(Context* context, const Options& options) {
   v1::ExplainCacheRequest request;
   request.set_model(model.name);
   request.set_version(model.version);
-  auto explained = context->client().ExplainCache(request, context->call());
-  if (!explained.ok()) return explained.status();
-  for (const v1::BucketExplanation& bucket : explained->buckets()) {
+  ASSIGN_OR_RETURN(auto explained, context->client().ExplainCache(request, context->call()));
+  for (const v1::BucketExplanation& bucket : explained.buckets()) {
     Show(context, CacheExplanationLines(bucket), CacheExplanationJson(bucket));
   }
   return absl::OkStatus();
@@ -55,17 +54,16 @@ absl::Status Explain(Context* context, const Options& options) {
 absl::Status Verify(Context* context, const Options& options) {
   v1::VerifyCacheRequest request;
   request.set_quarantine(options.quarantine);
-  auto found = context->client().VerifyCache(request, context->call());
-  if (!found.ok()) return found.status();
-  Show(context, CacheVerificationLines(*found), CacheVerificationJson(*found));
-  if (found->database() != "ok") {
+  ASSIGN_OR_RETURN(auto found, context->client().VerifyCache(request, context->call()));
+  Show(context, CacheVerificationLines(found), CacheVerificationJson(found));
+  if (found.database() != "ok") {
     return absl::DataLossError(absl::StrCat(
-        "the cache's file is damaged: ", found->database(),
+        "the cache's file is damaged: ", found.database(),
         options.quarantine ? "" : "; --quarantine mends it, or moves it aside and begins anew"));
   }
-  if (found->bad_size() > 0 && !options.quarantine) {
+  if (found.bad_size() > 0 && !options.quarantine) {
     return absl::DataLossError(
-        absl::StrCat(found->bad_size(), " bad rows; --quarantine puts them aside"));
+        absl::StrCat(found.bad_size(), " bad rows; --quarantine puts them aside"));
   }
   return absl::OkStatus();
 }
@@ -76,10 +74,8 @@ absl::Status CollectGarbage(Context* context, const Options& options) {
   request.set_failures(options.failures);
   request.set_quarantine(options.quarantine);
   request.set_dry_run(options.dry_run);
-  auto done = context->client().CollectCacheGarbage(request, context->call());
-  if (!done.ok()) return done.status();
-  Show(context, CacheGarbageLines(*done, options.dry_run),
-       CacheGarbageJson(*done, options.dry_run));
+  ASSIGN_OR_RETURN(auto done, context->client().CollectCacheGarbage(request, context->call()));
+  Show(context, CacheGarbageLines(done, options.dry_run), CacheGarbageJson(done, options.dry_run));
   return absl::OkStatus();
 }
 
@@ -159,9 +155,8 @@ absl::Status Import(Context* context, const Options& options) {
     return Usage(absl::StrCat(options.file, ": is not a bundle: the data after chunk ", chunks,
                               " cannot be read"));
   };
-  auto kept = context->client().ImportCache(next, context->call());
-  if (!kept.ok()) return kept.status();
-  Show(context, {ImportText(*kept)}, ImportJson(*kept));
+  ASSIGN_OR_RETURN(auto kept, context->client().ImportCache(next, context->call()));
+  Show(context, {ImportText(kept)}, ImportJson(kept));
   return absl::OkStatus();
 }
 

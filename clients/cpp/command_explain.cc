@@ -12,6 +12,7 @@
 #include "clients/cpp/commands.h"
 #include "clients/cpp/plan_view.h"
 #include "clients/cpp/search_text.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -109,12 +110,11 @@ absl::Status ShowEGraph(Context* context, const ModelName& model, int region) {
   request.set_name(model.name);
   request.set_version(model.version);
   request.set_region(region);
-  absl::StatusOr<v1::EGraph> egraph = context->client().GetEGraph(request, context->call());
-  if (!egraph.ok()) return egraph.status();
+  ASSIGN_OR_RETURN(v1::EGraph egraph, context->client().GetEGraph(request, context->call()));
   if (context->json) {
-    context->out().Object({{"region", region}, {"dot", egraph->dot()}});
+    context->out().Object({{"region", region}, {"dot", egraph.dot()}});
   } else {
-    context->out().Line(absl::StripSuffix(egraph->dot(), "\n"));
+    context->out().Line(absl::StripSuffix(egraph.dot(), "\n"));
   }
   return absl::OkStatus();
 }
@@ -122,38 +122,33 @@ absl::Status ShowEGraph(Context* context, const ModelName& model, int region) {
 absl::Status Explain(Context* context, const Options& options) {
   const ModelName asked = ParseModelName(options.model);
   if (options.egraph >= 0) return ShowEGraph(context, asked, options.egraph);
-  absl::StatusOr<v1::Model> model =
-      context->client().GetModel(asked.name, asked.version, context->call());
-  if (!model.ok()) return model.status();
-  absl::StatusOr<std::optional<v1::CompileJob>> job = LatestJob(context, *model);
-  if (!job.ok()) return job.status();
-  absl::StatusOr<std::optional<v1::PlanDetails>> details = ServingDetails(context, *model);
-  if (!details.ok()) return details.status();
+  ASSIGN_OR_RETURN(v1::Model model,
+                   context->client().GetModel(asked.name, asked.version, context->call()));
+  ASSIGN_OR_RETURN(std::optional<v1::CompileJob> job, LatestJob(context, model));
+  ASSIGN_OR_RETURN(std::optional<v1::PlanDetails> details, ServingDetails(context, model));
   std::vector<std::string> files;
   if (!options.out.empty()) {
-    if (!details->has_value()) {
+    if (!details.has_value()) {
       return absl::FailedPreconditionError(
           absl::StrCat("model \"", options.model, "\" has no plan that serves"));
     }
-    absl::StatusOr<std::vector<std::string>> written = WritePlan(**details, options.out);
-    if (!written.ok()) return written.status();
-    files = *std::move(written);
+    ASSIGN_OR_RETURN(files, WritePlan(*details, options.out));
   }
   Printer& out = context->out();
   if (context->json) {
-    PrintJson(out, *model, *job, *details, files);
+    PrintJson(out, model, job, details, files);
   } else {
-    PrintText(out, *model, *job, *details, options.rules);
+    PrintText(out, model, job, details, options.rules);
     for (const std::string& file : files) out.Line("wrote " + file);
   }
   if (!options.ablate) return absl::OkStatus();
   const v1::SearchProgress none;
-  const v1::SearchProgress& search = job->has_value() ? (*job)->search() : none;
+  const v1::SearchProgress& search = job.has_value() ? job->search() : none;
   std::string budget = options.budget;
   // Every switched-off search gets the budget that the serving plan's search had, so that they
   // compare.
-  if (budget.empty() && job->has_value()) budget = (*job)->search_options().budget();
-  return Ablate(context, *model, search, budget == "0" ? "" : budget);
+  if (budget.empty() && job.has_value()) budget = job->search_options().budget();
+  return Ablate(context, model, search, budget == "0" ? "" : budget);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cpp/commands.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -30,17 +31,15 @@ absl::Status Compile(Context* context, const Options& options) {
   if (options.keep) request.set_use(v1::SearchOptions::KEEP);
   if (options.compare) request.set_use(v1::SearchOptions::COMPARE);
   for (const std::string& text : options.buckets) {
-    absl::StatusOr<v1::DimBuckets> buckets = ParseBuckets(text);
-    if (!buckets.ok()) return buckets.status();
-    *request.add_buckets() = *std::move(buckets);
+    ASSIGN_OR_RETURN(v1::DimBuckets buckets, ParseBuckets(text));
+    *request.add_buckets() = std::move(buckets);
   }
-  absl::StatusOr<v1::CompileJob> job = context->client().StartCompile(request, context->call());
-  if (!job.ok()) return job.status();
+  ASSIGN_OR_RETURN(v1::CompileJob job, context->client().StartCompile(request, context->call()));
   if (options.no_wait) {
-    context->out().Job(*job);
+    context->out().Job(job);
     return absl::OkStatus();
   }
-  return FollowJob(context, job->id());
+  return FollowJob(context, job.id());
 }
 
 // Watches a model's latest job, or a job given by its id.

@@ -14,6 +14,7 @@
 #include "clients/cpp/commands.h"
 #include "clients/cpp/onnx_file.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -48,23 +49,19 @@ absl::StatusOr<std::string> FormatOf(const Options& options) {
 }
 
 absl::Status AddOnnx(const Options& options, Source* source, UploadRequest* request) {
-  absl::StatusOr<OnnxFile> opened = OnnxFile::Open(options.file);
-  if (!opened.ok()) return opened.status();
-  source->onnx = *std::move(opened);
+  ASSIGN_OR_RETURN(source->onnx, OnnxFile::Open(options.file));
   const bool large = source->onnx.bytes().size() > kHeaderBytes;
   (large ? request->files.emplace_back().bytes : request->graph) = source->onnx.bytes();
   for (const OnnxFile::Beside& file : source->onnx.files()) {
     request->files.push_back({file.path, file.file->bytes()});
   }
   for (const std::string& text : options.dims) {
-    absl::StatusOr<v1::DimGiven> dim = ParseDim(text);
-    if (!dim.ok()) return dim.status();
-    request->dims.push_back(*std::move(dim));
+    ASSIGN_OR_RETURN(v1::DimGiven dim, ParseDim(text));
+    request->dims.push_back(std::move(dim));
   }
   for (const std::string& text : options.values) {
-    absl::StatusOr<v1::NamedLiteral> value = ParseValue(text, source->onnx);
-    if (!value.ok()) return value.status();
-    request->values.push_back(*std::move(value));
+    ASSIGN_OR_RETURN(v1::NamedLiteral value, ParseValue(text, source->onnx));
+    request->values.push_back(std::move(value));
   }
   request->random_seed = options.random_seed;
   return absl::OkStatus();
@@ -74,9 +71,7 @@ absl::Status AddBundle(const Options& options, Source* source, UploadRequest* re
   if (!options.dims.empty() || !options.values.empty() || options.random_seed.has_value()) {
     return absl::InvalidArgumentError("--dim, --value and --random_seed apply to ONNX models only");
   }
-  absl::StatusOr<std::string> bytes = ReadFile(options.file);
-  if (!bytes.ok()) return bytes.status();
-  source->bytes = *std::move(bytes);
+  ASSIGN_OR_RETURN(source->bytes, ReadFile(options.file));
   absl::StatusOr<Bundle> bundle = ParseBundle(source->bytes);
   if (!bundle.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(options.file, ": ", bundle.status().message()));
@@ -92,9 +87,7 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, Source* source
   UploadRequest request;
   request.name =
       options.name.empty() ? std::filesystem::path(options.file).stem().string() : options.name;
-  absl::StatusOr<std::string> format = FormatOf(options);
-  if (!format.ok()) return format.status();
-  request.format = *std::move(format);
+  ASSIGN_OR_RETURN(request.format, FormatOf(options));
   request.dry_run = options.check;
   request.search_budget = options.budget;
   request.disable_rules = options.disable_rules;
@@ -102,9 +95,8 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, Source* source
   request.deterministic = options.deterministic;
   request.batch_dim = options.batch_dim;
   for (const std::string& text : options.buckets) {
-    absl::StatusOr<v1::DimBuckets> buckets = ParseBuckets(text);
-    if (!buckets.ok()) return buckets.status();
-    request.buckets.push_back(*std::move(buckets));
+    ASSIGN_OR_RETURN(v1::DimBuckets buckets, ParseBuckets(text));
+    request.buckets.push_back(std::move(buckets));
   }
   absl::Status added;
   if (request.format == "onnx") {

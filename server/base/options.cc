@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -426,21 +427,21 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
                                            const Environment& environment) {
   Settings settings;
-  if (absl::Status s = ReadArgs(args, &settings); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadArgs(args, &settings));
   for (const FlagRow& row : kFlags) {
     const std::string name(row.name), variable = FlagVariable(name);
     const char* value = environment(variable.c_str());
     if (value != nullptr && !settings.contains(name)) settings[name] = {value, variable};
   }
   if (auto config = settings.find("config"); config != settings.end()) {
-    if (absl::Status s = ReadConfig(config->second.text, &settings); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadConfig(config->second.text, &settings));
   }
   ServerOptions options;
   for (const auto& [name, setting] : settings) {
     absl::Status s = SetFlag(*FindFlag(name), setting.text, setting.source, &options);
     if (!s.ok()) return s;
   }
-  if (absl::Status s = ValidateOptions(&options, environment); !s.ok()) return s;
+  RETURN_IF_ERROR(ValidateOptions(&options, environment));
   return options;
 }
 

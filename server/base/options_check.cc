@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/options.h"
 #include "server/base/search_policy.h"
 #include "server/net/listen_address.h"
@@ -16,7 +17,7 @@ namespace {
 
 absl::Status CheckAddress(absl::string_view flag, const std::string& address, bool paths,
                           const ServerOptions& options) {
-  if (absl::Status s = CheckListenAddress(flag, address, paths); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckListenAddress(flag, address, paths));
   const bool safe = IsLoopback(address) || !options.tls_cert.empty();
   if (safe || options.insecure) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -38,11 +39,11 @@ absl::Status CheckDevice(absl::string_view device) {
 }  // namespace
 
 absl::Status ValidateOptions(ServerOptions* options, const Environment& environment) {
-  if (absl::Status s = CheckDevice(options->device); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckDevice(options->device));
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
   }
-  if (absl::Status s = CheckAddress("--listen", options->listen, true, *options); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckAddress("--listen", options->listen, true, *options));
   if (!options->http_listen.empty()) {
     absl::Status s = CheckAddress("--http_listen", options->http_listen, false, *options);
     if (!s.ok()) return s;

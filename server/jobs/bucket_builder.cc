@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/plan_memory.h"
 #include "server/base/log.h"
 #include "server/base/public_status.h"
@@ -38,7 +39,7 @@ class Builder {
   }
 
   absl::Status Build() {
-    if (absl::Status s = ChooseGrid(); !s.ok()) return s;
+    RETURN_IF_ERROR(ChooseGrid());
     job_.Update([&](v1::CompileJob& state) { state.set_buckets_total(grid_->size() - 1); });
     made_.resize(grid_->size());
     // The plan that the version is pinned to serves all other sizes.
@@ -46,10 +47,10 @@ class Builder {
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
       const bool wanted = !only_pinned || !boxes_[bucket].pinned.empty();
       if (wanted && boxes_[bucket].serving == nullptr) Make(bucket);
-      if (absl::Status s = Stopped(); !s.ok()) return s;
+      RETURN_IF_ERROR(Stopped());
     }
     Load();
-    if (absl::Status s = Stopped(); !s.ok()) return s;
+    RETURN_IF_ERROR(Stopped());
     return Serve();
   }
 
@@ -72,10 +73,10 @@ class Builder {
     grid_ = now.grid;
     boxes_ = now.books;
     if (!job_.buckets().has_value()) return absl::OkStatus();
-    auto asked = BucketGrid::Create(version_->graph(), *job_.buckets(), tools_.max_buckets);
-    if (!asked.ok()) return asked.status();
-    if (*asked == *grid_) return absl::OkStatus();
-    grid_ = std::make_shared<const BucketGrid>(*std::move(asked));
+    ASSIGN_OR_RETURN(auto asked,
+                     BucketGrid::Create(version_->graph(), *job_.buckets(), tools_.max_buckets));
+    if (asked == *grid_) return absl::OkStatus();
+    grid_ = std::make_shared<const BucketGrid>(std::move(asked));
     boxes_.assign(grid_->size(), {});
     for (int from = 1; from < now.grid->size(); ++from) {
       if (now.box(from).pinned.empty()) continue;
@@ -192,7 +193,7 @@ class Builder {
   absl::Status Serve() {
     const bool others = version_->plans().grid() != grid_;
     if (others) {
-      if (absl::Status s = registry_.SetBuckets(*version_, *job_.buckets()); !s.ok()) return s;
+      RETURN_IF_ERROR(registry_.SetBuckets(*version_, *job_.buckets()));
     }
     int own = 0;
     boxes_[BucketGrid::kFullRange].serving = nullptr;  // it serves already

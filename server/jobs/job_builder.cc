@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/jobs/parked_jobs.h"
 #include "server/keeper/remembered.h"
@@ -26,7 +27,7 @@ absl::Status Stopped(const CompileJob& job) {
 
 absl::StatusOr<KernelObject> BuildKernel(CompileBackend& backend, CompileJob& job,
                                          const v1::Plan& plan, int index) {
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   absl::StatusOr<KernelObject> object = backend.CompileKernel(plan, index);
   if (!object.ok()) return object.status();
   const int total = plan.kernels_size();
@@ -52,9 +53,8 @@ absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, 
   });
   std::vector<KernelObject> objects;
   for (int i = 0; i < total; ++i) {
-    absl::StatusOr<KernelObject> object = BuildKernel(backend, job, plan, i);
-    if (!object.ok()) return object.status();
-    objects.push_back(*std::move(object));
+    ASSIGN_OR_RETURN(KernelObject object, BuildKernel(backend, job, plan, i));
+    objects.push_back(std::move(object));
   }
   return objects;
 }
@@ -75,11 +75,9 @@ absl::StatusOr<std::shared_ptr<const CompiledPlan>> CompileMissing(const JobTool
                                                                    const CompiledPlan& plan) {
   auto whole = std::make_shared<CompiledPlan>(plan);
   for (int i : std::exchange(whole->missing, {})) {
-    absl::StatusOr<KernelObject> object = BuildKernel(tools.backend, job, plan.plan, i);
-    if (!object.ok()) return object.status();
-    whole->objects[i] = *std::move(object);
+    ASSIGN_OR_RETURN(whole->objects[i], BuildKernel(tools.backend, job, plan.plan, i));
   }
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   return std::shared_ptr<const CompiledPlan>(std::move(whole));
 }
 
@@ -115,10 +113,9 @@ absl::Status Complete(const JobTools& tools, CompileJob& job, JobPlan& plan) {
   });
   if (missing == 0) return absl::OkStatus();
   job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", missing, " kernels"));
-  auto whole = CompileMissing(tools, job, *chosen);
-  if (!whole.ok()) return whole.status();
+  ASSIGN_OR_RETURN(auto whole, CompileMissing(tools, job, *chosen));
   job.Enter(Phase::CHECKING, 80, "compares the plan with the baseline and with f64");
-  plan.chosen = *whole;
+  plan.chosen = whole;
   KeptPlan found{.plan = plan.chosen, .costs = {}};
   for (KeptPlan& kept : plan.kept) {
     if (kept.plan != chosen) continue;
@@ -172,9 +169,8 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadMeanwhile(
 // Finds the plan that the job's version has already, which may lack kernels; plans with taps are
 // not kept. NOT_FOUND says why there is none.
 absl::StatusOr<JobPlan> LookUpPlan(const JobTools& tools, const CompileJob& job) {
-  const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
-  if (!machine.ok()) return machine.status();
-  tools.keeper.SetMachine(*machine);
+  ASSIGN_OR_RETURN(const internal::TargetReply machine, tools.backend.Machine());
+  tools.keeper.SetMachine(machine);
   const ModelVersion& version = *job.version();
   JobPlan plan;
   if (version.plan() == nullptr && !version.row().plans.empty()) {
@@ -194,12 +190,11 @@ absl::StatusOr<JobPlan> LookUpPlan(const JobTools& tools, const CompileJob& job)
   if (policy.use != v1::SearchOptions::SERVE || version.row().deterministic) {
     policy.budget.search = false;
   }
-  absl::StatusOr<std::vector<KeptPlan>> best = tools.keeper.FindBest(key, policy);
-  if (!best.ok()) return best.status();
+  ASSIGN_OR_RETURN(std::vector<KeptPlan> best, tools.keeper.FindBest(key, policy));
   plan.origin = PlanOrigin::kCached;
-  plan.chosen = best->front().plan;
-  if (best->size() > 1 && best->back().plan->whole()) {
-    plan.kept.push_back(std::move(best->back()));
+  plan.chosen = best.front().plan;
+  if (best.size() > 1 && best.back().plan->whole()) {
+    plan.kept.push_back(std::move(best.back()));
   }
   return plan;
 }
@@ -250,9 +245,9 @@ MadePlan LowerAndCheck(const JobTools& tools, CompileJob& job, const Graph& grap
   auto objects = BuildKernels(tools.backend, job, *plan);
   times->kernels = watch.Lap();
   if (!objects.ok()) return objects.status();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   job.Enter(Phase::CHECKING, 80, "checks kernels against the reference evaluator");
-  if (absl::Status s = tools.backend.Check(graph, *plan, *objects); !s.ok()) return s;
+  RETURN_IF_ERROR(tools.backend.Check(graph, *plan, *objects));
   times->check = watch.Lap();
   auto made = std::make_shared<CompiledPlan>();
   made->plan = *std::move(plan);
@@ -266,7 +261,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& t
   MadePlan made = MakeOrMakePlain(
       job, [&](bool plain) { return LowerAndCheck(tools, job, graph, plain, times); });
   if (!made.ok()) return made.status();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   Stopwatch watch;
   job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
   auto served = tools.loader.Load(*job.version(), graph, *std::move(made));
@@ -324,25 +319,23 @@ absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job,
   }
   // Does not fall back to a plain plan: the full range's plan serves these sizes,
   // and is faster.
-  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph, /*plain=*/false);
-  if (!plan.ok()) return plan.status();
+  ASSIGN_OR_RETURN(v1::Plan plan, tools.backend.Lower(graph, /*plain=*/false));
   auto made = std::make_shared<CompiledPlan>();
-  made->plan = *std::move(plan);
+  made->plan = std::move(plan);
   const int total = made->plan.kernels_size();
   job.Update(
       [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + total); });
   for (int i = 0; i < total; ++i) {
-    if (absl::Status s = Stopped(job); !s.ok()) return s;
-    absl::StatusOr<KernelObject> object = tools.backend.CompileKernel(made->plan, i);
-    if (!object.ok()) return object.status();
+    RETURN_IF_ERROR(Stopped(job));
+    ASSIGN_OR_RETURN(KernelObject object, tools.backend.CompileKernel(made->plan, i));
     job.Update([&](v1::CompileJob& state) {
       state.set_kernels_done(state.kernels_done() + 1);
-      state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
+      state.set_kernels_from_cache(state.kernels_from_cache() + (object.from_cache ? 1 : 0));
     });
-    made->objects.push_back(*std::move(object));
+    made->objects.push_back(std::move(object));
   }
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
-  if (absl::Status s = tools.backend.Check(graph, made->plan, made->objects); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
+  RETURN_IF_ERROR(tools.backend.Check(graph, made->plan, made->objects));
   if (machine.ok()) tools.keeper.PutBaseline(tools.keeper.KeyOf(*job.version(), graph, {}), *made);
   return CompiledPlans{std::move(made)};
 }
@@ -350,39 +343,33 @@ absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job,
 absl::StatusOr<std::shared_ptr<const CompiledPlan>> FindPinned(const JobTools& tools,
                                                                CompileJob& job, const Graph& graph,
                                                                const std::string& plan_id) {
-  const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
-  if (!machine.ok()) return machine.status();
-  tools.keeper.SetMachine(*machine);
+  ASSIGN_OR_RETURN(const internal::TargetReply machine, tools.backend.Machine());
+  tools.keeper.SetMachine(machine);
   const ModelVersion& version = *job.version();
   v1::PlanInfo info;
   for (const VersionPlanRow& row : version.row().pinned_boxes) {
     if (row.plan_id == plan_id) info.ParseFromString(row.info);
   }
   const PlanKey key = tools.keeper.KeyOf(version, graph, info.search());
-  absl::StatusOr<KeptPlan> kept = tools.keeper.Find(version, key, plan_id);
-  if (!kept.ok()) return kept.status();
-  if (!kept->plan->whole()) {
-    const int missing = static_cast<int>(kept->plan->missing.size());
+  ASSIGN_OR_RETURN(KeptPlan kept, tools.keeper.Find(version, key, plan_id));
+  if (!kept.plan->whole()) {
+    const int missing = static_cast<int>(kept.plan->missing.size());
     job.Update(
         [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + missing); });
-    auto whole = CompileMissing(tools, job, *kept->plan);
-    if (!whole.ok()) return whole.status();
-    kept->plan = *std::move(whole);
-    absl::Status s = VerifyFound(tools, version, graph, key, *kept, /*pinned=*/true);
+    ASSIGN_OR_RETURN(kept.plan, CompileMissing(tools, job, *kept.plan));
+    absl::Status s = VerifyFound(tools, version, graph, key, kept, /*pinned=*/true);
     if (!s.ok()) return s;
   }
-  return kept->plan;
+  return kept.plan;
 }
 
 absl::StatusOr<JobPlan> CompletePlan(const JobTools& tools, CompileJob& job, JobPlan plan,
                                      BuildTimes* times) {
   Stopwatch watch;
-  if (absl::Status s = Complete(tools, job, plan); !s.ok()) return s;
+  RETURN_IF_ERROR(Complete(tools, job, plan));
   times->kernels = watch.Lap();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
-  auto loaded = LoadPlan(tools, job, plan.chosen, times);
-  if (!loaded.ok()) return loaded.status();
-  plan.loaded = *std::move(loaded);
+  RETURN_IF_ERROR(Stopped(job));
+  ASSIGN_OR_RETURN(plan.loaded, LoadPlan(tools, job, plan.chosen, times));
   return plan;
 }
 
@@ -396,13 +383,13 @@ absl::StatusOr<JobPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildT
     return std::move(built);
   };
   if (tapped != nullptr) {
-    auto served = BuildLowered(tools, job, WithTaps(version->graph(), tapped->taps), times);
-    if (!served.ok()) return served.status();
-    return loaded(*std::move(served));
+    ASSIGN_OR_RETURN(auto served,
+                     BuildLowered(tools, job, WithTaps(version->graph(), tapped->taps), times));
+    return loaded(std::move(served));
   }
   absl::StatusOr<JobPlan> stored = BuildStored(tools, job, times);
   if (stored.ok()) return stored;
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   const bool expected = absl::IsUnimplemented(stored.status()) ||
                         (absl::IsNotFound(stored.status()) && version->row().plans.empty());
   if (!expected) {
@@ -427,10 +414,9 @@ absl::StatusOr<JobPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildT
     if (stored.ok()) return stored;
     built.lease = *std::move(lease);
   }
-  auto served = BuildLowered(tools, job, version->graph(), times);
-  if (!served.ok()) return served.status();
-  KeepBaseline(tools, *version, *(*served)->compiled);
-  return loaded(*std::move(served));
+  ASSIGN_OR_RETURN(auto served, BuildLowered(tools, job, version->graph(), times));
+  KeepBaseline(tools, *version, *served->compiled);
+  return loaded(std::move(served));
 }
 
 }  // namespace athanor

@@ -7,13 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/plans/bucket_grid.h"
 
 namespace athanor {
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> PlanPins::Pin(const std::string& name,
-                                                                      const std::string& version,
-                                                                      const std::string& plan_id) {
+                                                            const std::string& version,
+                                                            const std::string& plan_id) {
   MutexLock one(mu_);
   auto found = registry_.Find(name, version);
   if (!found.ok()) return found.status();
@@ -26,7 +27,7 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> PlanPins::Pin(const std::string& n
     return pinned.ok() ? found : pinned;
   }
   if (plan_id.empty()) {
-    if (absl::Status s = UnpinBoxes(model); !s.ok()) return s;
+    RETURN_IF_ERROR(UnpinBoxes(model));
   }
   const std::string before = model.pinned_plan();
   std::shared_ptr<const CompiledPlan> wanted = kept != nullptr ? kept->plan : nullptr;
@@ -61,7 +62,7 @@ void PlanPins::ForgetDeleted(const ModelVersion& version) {
 }
 
 absl::Status PlanPins::PinBox(ModelVersion& version, const Plans::View& plans, int bucket,
-                                    const std::string& plan_id) {
+                              const std::string& plan_id) {
   const PlanBook& box = plans.box(bucket);
   const KeptPlan& kept = *box.Find(plan_id);
   const auto named = [&](const absl::Status& status) {
@@ -123,7 +124,7 @@ absl::Status PlanPins::UnpinBoxes(ModelVersion& version) {
     }
     plans[bucket] = *std::move(loaded);
   }
-  if (absl::Status s = registry_.UnpinBoxes(version, std::move(plans)); !s.ok()) return s;
+  RETURN_IF_ERROR(registry_.UnpinBoxes(version, std::move(plans)));
   for (const std::string& plan_id : pinned) Forget(version, plan_id);
   return absl::OkStatus();
 }

@@ -8,19 +8,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
 absl::Status SearchPolicies::CheckRules(absl::string_view what,
                                         const std::set<std::string>& names) const {
   if (names.empty()) return absl::OkStatus();
-  absl::StatusOr<std::vector<std::string>> known = backends_.RuleNames();
-  if (!known.ok()) return known.status();
+  ASSIGN_OR_RETURN(std::vector<std::string> known, backends_.RuleNames());
   for (const std::string& name : names) {
-    if (std::find(known->begin(), known->end(), name) != known->end()) continue;
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": ", Quoted(name),
-                     " is neither a rule nor a family; there are: ", absl::StrJoin(*known, ", ")));
+                     " is neither a rule nor a family; there are: ", absl::StrJoin(known, ", ")));
   }
   return absl::OkStatus();
 }

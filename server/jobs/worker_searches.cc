@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 
 namespace athanor {
@@ -102,10 +103,9 @@ absl::Status WorkerSearches::Swap(const Searching& s, std::shared_ptr<const Comp
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " is pinned to plan ", pinned));
   }
-  auto served = loader_.Load(version, s.parts.graph(), std::move(found));
-  if (!served.ok()) return served.status();
-  if (s.parts.full_range()) return registry_.Publish(held, *std::move(served));
-  return registry_.PublishBox(version, s.parts.grid(), s.parts.bucket(), *std::move(served));
+  ASSIGN_OR_RETURN(auto served, loader_.Load(version, s.parts.graph(), std::move(found)));
+  if (s.parts.full_range()) return registry_.Publish(held, std::move(served));
+  return registry_.PublishBox(version, s.parts.grid(), s.parts.bucket(), std::move(served));
 }
 
 absl::Status WorkerSearches::Take(const Searching& s,
@@ -199,9 +199,8 @@ absl::Status WorkerSearches::AtEnd(Searching& s) {
 absl::Status WorkerSearches::Compare(Searching& s) {
   const std::shared_ptr<const ServedPlan> serving = s.job->version()->plan();
   if (serving == nullptr) return absl::OkStatus();
-  absl::StatusOr<v1::PlanComparison> comparison = s.search->CompareWith(*serving->compiled);
-  if (!comparison.ok()) return comparison.status();
-  s.job->Update([&](v1::CompileJob& state) { *state.mutable_comparison() = *comparison; });
+  ASSIGN_OR_RETURN(v1::PlanComparison comparison, s.search->CompareWith(*serving->compiled));
+  s.job->Update([&](v1::CompileJob& state) { *state.mutable_comparison() = comparison; });
   return absl::OkStatus();
 }
 
@@ -209,14 +208,13 @@ absl::Status WorkerSearches::NoteCosts(Searching& s) {
   ModelVersion& version = *s.job->version();
   const std::shared_ptr<const ServedPlan> serving = Serving(s);
   if (serving == nullptr) return absl::OkStatus();
-  absl::StatusOr<std::vector<v1::PlanCost>> costs = s.search->Costs(*serving->compiled);
-  if (!costs.ok()) return costs.status();
+  ASSIGN_OR_RETURN(std::vector<v1::PlanCost> costs, s.search->Costs(*serving->compiled));
   if (keeper_.ready()) {
     keeper_.PutCosts(keeper_.KeyOf(version, s.parts.graph(), serving->compiled->how), serving->id(),
-                     *costs);
+                     costs);
   }
   version.plans().SetCosts(s.parts.grid(), s.parts.bucket(), serving->id(),
-                           std::make_shared<std::vector<v1::PlanCost>>(*std::move(costs)));
+                           std::make_shared<std::vector<v1::PlanCost>>(std::move(costs)));
   return absl::OkStatus();
 }
 

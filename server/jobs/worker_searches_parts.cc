@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/jobs/worker_searches.h"
 
@@ -36,9 +37,7 @@ absl::Status WorkerSearches::Begin(Searching& s, const CompiledPlan& serving) {
   options.approximate = policy.approximate;
   // A search to be compared with the baseline must not use stored recipes either.
   options.recipes = policy.use != v1::SearchOptions::COMPARE;
-  auto search = backend_.NewSearch(s.parts.graph(), serving, options);
-  if (!search.ok()) return search.status();
-  s.search = *std::move(search);
+  ASSIGN_OR_RETURN(s.search, backend_.NewSearch(s.parts.graph(), serving, options));
   s.from = serving.id();
   s.begun = s.last_try = false;
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/graph/magnitude.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -50,10 +51,9 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
 absl::StatusOr<std::shared_ptr<ModelVersion>> ModelVersion::Create(VersionRow row,
                                                                    ImportedGraph graph,
                                                                    const BatchLimits& limits) {
-  absl::StatusOr<RequestBinder> binder = RequestBinder::Create(graph.graph, graph.input_elements);
-  if (!binder.ok()) return binder.status();
+  ASSIGN_OR_RETURN(RequestBinder binder, RequestBinder::Create(graph.graph, graph.input_elements));
   return std::shared_ptr<ModelVersion>(
-      new ModelVersion(std::move(row), std::move(graph), *std::move(binder), limits));
+      new ModelVersion(std::move(row), std::move(graph), std::move(binder), limits));
 }
 
 void ModelVersion::SetMagnitudes(absl::Span<const std::optional<int>> magnitudes) {

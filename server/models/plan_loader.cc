@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -38,15 +39,14 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     const ModelVersion& version, const Graph& graph,
     std::shared_ptr<const CompiledPlan> compiled) const {
   const int64_t withdrawals = version.withdrawals();
-  if (absl::Status s = registry_.Verify(version); !s.ok()) return s;
+  RETURN_IF_ERROR(registry_.Verify(version));
   const v1::Plan& plan = compiled->plan;
   auto served = std::make_shared<ServedPlan>();
   served->withdrawals = withdrawals;
   std::vector<std::shared_ptr<const MappedTensor>> parameters;
   for (const std::string& hash : version.parameter_hashes()) {
-    absl::StatusOr<std::shared_ptr<const MappedTensor>> tensor = registry_.Map(hash);
-    if (!tensor.ok()) return tensor.status();
-    parameters.push_back(*std::move(tensor));
+    ASSIGN_OR_RETURN(std::shared_ptr<const MappedTensor> tensor, registry_.Map(hash));
+    parameters.push_back(std::move(tensor));
   }
   auto runner = backends_.Load(graph, plan, compiled->objects, parameters, ledger_);
   if (!runner.ok()) return TooLarge(version, plan, runner.status());

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/models/registry.h"
 
@@ -79,7 +80,7 @@ absl::Status Registry::Publish(const std::shared_ptr<ModelVersion>& version,
   {
     MutexLock change(change_mu_);
     if (!version->pinned_plan().empty() && version->plan() != nullptr) return NotServed(*version);
-    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHeld(*version, *plan));
     const std::optional<NameRow> changed = TakeOver(*version);
     if (!version->plans().Publish(std::move(plan))) return NotServed(*version);
     version->metrics().cells.Count(Metric::kPlanSwaps);
@@ -98,7 +99,7 @@ absl::Status Registry::PublishBox(ModelVersion& version,
                                   std::shared_ptr<const ServedPlan> plan) {
   MutexLock change(change_mu_);
   if (!version.pinned_plan().empty()) return NotServed(version);
-  if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckHeld(version, *plan));
   if (!version.plans().Set(grid, bucket, std::move(plan))) {
     return absl::AbortedError(
         absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
@@ -112,7 +113,7 @@ absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const
   MutexLock change(change_mu_);
   for (const PlanBook& box : boxes) {
     if (box.serving == nullptr) continue;
-    if (absl::Status s = CheckHeld(version, *box.serving); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHeld(version, *box.serving));
   }
   if (version.plans().Replace(std::move(grid), std::move(boxes))) return absl::OkStatus();
   if (version.plan() == nullptr) return absl::OkStatus();
@@ -127,7 +128,7 @@ absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
     // It may have been deleted, or pinned to another plan, while this one was loaded.
     const std::string pinned = version->pinned_plan();
     if (!pinned.empty() && pinned != plan->id()) return NotServed(*version);
-    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHeld(*version, *plan));
     const std::optional<NameRow> changed = TakeOver(*version);
     if (!version->plans().Restore(std::move(plan), std::move(kept))) return NotServed(*version);
     if (changed.has_value()) {
@@ -160,9 +161,9 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
                                             ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
   }
   if (plan != nullptr) {
-    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHeld(*version, *plan));
   }
-  if (absl::Status s = StorePlans(*version, plan_id); !s.ok()) return s;
+  RETURN_IF_ERROR(StorePlans(*version, plan_id));
   version->plans().SetPinned(BucketGrid::kFullRange, plan_id);
   // Nothing that was published while `plan` was loaded is lost: it is the latest that is kept.
   if (plan == nullptr || plan == version->plan()) return absl::OkStatus();
@@ -180,7 +181,7 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
   };
-  if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckHeld(version, *plan));
   const Plans::View view = version.plans().view();
   if (view.grid != grid) return others();
   std::vector<VersionPlanRow> rows;
@@ -212,7 +213,7 @@ absl::Status Registry::UnpinBoxes(ModelVersion& version,
   MutexLock change(change_mu_);
   for (const std::shared_ptr<const ServedPlan>& plan : plans) {
     if (plan == nullptr) continue;
-    if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHeld(version, *plan));
   }
   absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), {});
   if (!stored.ok()) return stored;

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/frontend/names.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -71,7 +72,7 @@ absl::StatusOr<std::shared_ptr<TapPlan>> TapPlans::Get(std::vector<NodeId> taps,
     }
   }
   auto added = std::make_shared<TapPlan>(graph_, std::move(taps));
-  if (absl::Status s = start(added); !s.ok()) return s;
+  RETURN_IF_ERROR(start(added));
   if (oldest != plans_.end()) {
     dropped = std::move(*oldest);
     plans_.erase(oldest);

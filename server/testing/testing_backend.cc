@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/frontend.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/keeper/plan_keeper.h"
 #include "server/testing/testing.h"
 
@@ -35,10 +36,9 @@ class EvaluatorRunner final : public PlanRunner {
       values.push_back(std::move(tensor));
     }
     values.insert(values.end(), parameters_.begin(), parameters_.end());
-    absl::StatusOr<std::vector<Tensor>> results = Evaluate(graph_, values);
-    if (!results.ok()) return results.status();
+    ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph_, values));
     for (const RunOutput& output : outputs) {
-      const Tensor& result = (*results)[output.output];
+      const Tensor& result = results[output.output];
       if (static_cast<int64_t>(result.bytes.size()) != output.bytes) {
         return absl::InternalError("output has another size");
       }
@@ -84,7 +84,7 @@ class ScriptedSearch final : public PlanSearch {
         interrupted_(interrupted) {}
 
   absl::StatusOr<Step> Next() override {
-    if (absl::Status s = control_->PassSearch(interrupted_); !s.ok()) return s;
+    RETURN_IF_ERROR(control_->PassSearch(interrupted_));
     control_->Tell("step " + from_.plan.plan_id());
     progress_.set_candidates(progress_.candidates() + 1);
     Step step;

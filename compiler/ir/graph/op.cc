@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -114,7 +115,7 @@ absl::StatusOr<ContractSpec> ContractSpec::Parse(std::string_view spec) {
                       std::string(spec.substr(comma + 1, arrow - comma - 1)),
                       std::string(spec.substr(arrow + 2))};
   for (std::string_view part : {parsed.lhs, parsed.rhs, parsed.result}) {
-    if (absl::Status s = CheckLetters(part, spec); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckLetters(part, spec));
   }
   for (char letter : parsed.result) {
     if (parsed.lhs.find(letter) == std::string::npos &&

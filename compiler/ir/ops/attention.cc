@@ -8,6 +8,7 @@
 #include "compiler/ir/ops/cutter.h"
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 absl::Status CheckLeading(std::string_view what_a, const Shape& a, std::string_view what_b,
                           const Shape& b, const Bounds& bounds) {
   const int rank = static_cast<int>(a.size());
-  if (absl::Status s = CheckRank(what_b, b, rank); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRank(what_b, b, rank));
   for (int i = 0; i + 2 < rank; ++i) {
     absl::Status s = CheckSameSize(what_a, i, a[i], what_b, i, b[i], bounds);
     if (!s.ok()) return s;
@@ -240,9 +241,9 @@ absl::Status SampleAttention(Cutter& cutter, NodeId n) {
   const int64_t queries = q_shape[rank - 2], depth = q_shape[rank - 1];
   const int64_t keys = v_shape[rank - 2], columns = v_shape[rank - 1];
   const int64_t count = Count(cutter.Wanted(n));
-  if (absl::Status s = cutter.Spend(n, count, depth); !s.ok()) return s;
-  if (absl::Status s = cutter.Spend(n, count, keys); !s.ok()) return s;
-  if (absl::Status s = cutter.Spend(n, count * keys, depth + 1); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count, depth));
+  RETURN_IF_ERROR(cutter.Spend(n, count, keys));
+  RETURN_IF_ERROR(cutter.Spend(n, count * keys, depth + 1));
   Positions q_bases, k_bases, v_bases, mask_positions;
   std::vector<int64_t> mask_strides(rank, 0);
   if (node.inputs.size() > 3) {

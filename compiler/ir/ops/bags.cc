@@ -9,6 +9,7 @@
 #include "compiler/ir/ops/cutter.h"
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -94,8 +95,8 @@ ATHANOR_REFERENCE(EmbeddingBag) {
   const Tensor& ids = *inputs[1];
   const Tensor& offsets = *inputs[2];
   const auto& mode = GetAttr<std::string>(attrs, "mode");
-  if (absl::Status status = CheckIds(table, ids); !status.ok()) return status;
-  if (absl::Status status = CheckOffsets(offsets, ids.elements()); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckIds(table, ids));
+  RETURN_IF_ERROR(CheckOffsets(offsets, ids.elements()));
   const int64_t columns = table.shape[1];
   for (int64_t b = 0; b < offsets.elements(); ++b) {
     const Bag bag = BagAt(offsets, b, ids.elements());
@@ -119,38 +120,35 @@ absl::Status SampleEmbeddingBag(Cutter& cutter, NodeId n) {
   const int64_t ids = Product(cutter.ShapeOf(node.inputs[1])),
                 bags = Product(cutter.ShapeOf(node.inputs[2]));
   const int64_t count = Count(cutter.Wanted(n));
-  if (absl::Status s = cutter.Spend(n, count, 2); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count, 2));
   Positions begin_at, end_at;  // in the offsets; the last bag ends with the ids
   for (int64_t p : cutter.Wanted(n)) {
     begin_at.push_back(p / columns);
     end_at.push_back(std::min(p / columns + 1, bags - 1));
   }
-  absl::StatusOr<Positions> begins = cutter.IndexValues(node.inputs[2], begin_at);
-  if (!begins.ok()) return begins.status();
-  absl::StatusOr<Positions> ends = cutter.IndexValues(node.inputs[2], end_at);
-  if (!ends.ok()) return ends.status();
+  ASSIGN_OR_RETURN(Positions begins, cutter.IndexValues(node.inputs[2], begin_at));
+  ASSIGN_OR_RETURN(Positions ends, cutter.IndexValues(node.inputs[2], end_at));
   // members: positions in the ids. member_of: the wanted element of each. offsets: positions in
   // members.
   Positions members, member_of, offsets;
   for (int64_t w = 0; w < count; ++w) {
-    const int64_t first = (*begins)[w];
-    const int64_t last = begin_at[w] + 1 < bags ? (*ends)[w] : ids;
+    const int64_t first = begins[w];
+    const int64_t last = begin_at[w] + 1 < bags ? ends[w] : ids;
     if (first < 0 || first > last || last > ids || (begin_at[w] == 0 && first != 0)) {
       return absl::OutOfRangeError(absl::StrCat("the offsets give bag ", begin_at[w], " the ids [",
                                                 first, ", ", last, ") of ", ids));
     }
-    if (absl::Status s = cutter.Spend(n, last - first, 2); !s.ok()) return s;
+    RETURN_IF_ERROR(cutter.Spend(n, last - first, 2));
     offsets.push_back(Count(members));
     for (int64_t i = first; i < last; ++i) {
       members.push_back(i);
       member_of.push_back(w);
     }
   }
-  absl::StatusOr<Positions> chosen = cutter.IndexValues(node.inputs[1], members);
-  if (!chosen.ok()) return chosen.status();
+  ASSIGN_OR_RETURN(Positions chosen, cutter.IndexValues(node.inputs[1], members));
   Positions sources;
   for (size_t m = 0; m < members.size(); ++m) {
-    const int64_t id = (*chosen)[m];
+    const int64_t id = chosen[m];
     if (id < 0 || id >= rows) return OutsideAxis(id, 0, rows);
     sources.push_back(id * columns + cutter.Wanted(n)[member_of[m]] % columns);
   }

@@ -7,6 +7,7 @@
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/ops/value_facts.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -19,25 +20,24 @@ absl::Status CheckLetters(std::string_view what, const std::string& letters, con
 
 absl::StatusOr<TensorType> InferContract(TypeSpan inputs, const Attrs& attrs,
                                          const Bounds& bounds) {
-  absl::StatusOr<ContractSpec> spec = ContractSpec::Parse(GetAttr<std::string>(attrs, "spec"));
-  if (!spec.ok()) return spec.status();
+  ASSIGN_OR_RETURN(ContractSpec spec, ContractSpec::Parse(GetAttr<std::string>(attrs, "spec")));
   absl::Status s = CheckDType("operand 0", inputs[0].dtype, DTypeClass::kNumeric);
   if (s.ok()) s = CheckSameDType("operand 0", inputs[0].dtype, "operand 1", inputs[1].dtype);
-  if (s.ok()) s = CheckLetters("operand 0", spec->lhs, inputs[0].shape);
-  if (s.ok()) s = CheckLetters("operand 1", spec->rhs, inputs[1].shape);
+  if (s.ok()) s = CheckLetters("operand 0", spec.lhs, inputs[0].shape);
+  if (s.ok()) s = CheckLetters("operand 1", spec.rhs, inputs[1].shape);
   if (!s.ok()) return s;
   std::map<char, Expr> sizes;
-  for (size_t i = 0; i < spec->lhs.size(); ++i) sizes[spec->lhs[i]] = inputs[0].shape[i];
-  for (size_t i = 0; i < spec->rhs.size(); ++i) {
+  for (size_t i = 0; i < spec.lhs.size(); ++i) sizes[spec.lhs[i]] = inputs[0].shape[i];
+  for (size_t i = 0; i < spec.rhs.size(); ++i) {
     const Expr& size = inputs[1].shape[i];
-    auto [it, fresh] = sizes.emplace(spec->rhs[i], size);
+    auto [it, fresh] = sizes.emplace(spec.rhs[i], size);
     if (fresh) continue;
-    s = CheckSameSize("operand 0", static_cast<int>(spec->lhs.find(spec->rhs[i])), it->second,
+    s = CheckSameSize("operand 0", static_cast<int>(spec.lhs.find(spec.rhs[i])), it->second,
                       "operand 1", static_cast<int>(i), size, bounds);
-    if (!s.ok()) return Prefixed(Cat("letter ", std::string(1, spec->rhs[i]), ": "), s);
+    if (!s.ok()) return Prefixed(Cat("letter ", std::string(1, spec.rhs[i]), ": "), s);
   }
   TensorType result{inputs[0].dtype, {}};
-  for (char letter : spec->result) result.shape.push_back(sizes[letter]);
+  for (char letter : spec.result) result.shape.push_back(sizes[letter]);
   return result;
 }
 
@@ -139,18 +139,17 @@ std::vector<Value> ContractValues(const ContractSpec& spec, const Tensor& lhs, c
 
 absl::Status ReferenceContract(absl::Span<const Tensor* const> inputs, const Attrs& attrs,
                                const Expr::Env& dims, Tensor* result) {
-  absl::StatusOr<ContractSpec> spec = ContractSpec::Parse(GetAttr<std::string>(attrs, "spec"));
-  if (!spec.ok()) return spec.status();
+  ASSIGN_OR_RETURN(ContractSpec spec, ContractSpec::Parse(GetAttr<std::string>(attrs, "spec")));
   const Tensor& lhs = *inputs[0];
   const Tensor& rhs = *inputs[1];
   if (!IsFloat(result->dtype)) {
-    StoreBitPatterns(ContractValues(*spec, lhs, rhs, LoadBitPatterns(lhs), LoadBitPatterns(rhs)),
+    StoreBitPatterns(ContractValues(spec, lhs, rhs, LoadBitPatterns(lhs), LoadBitPatterns(rhs)),
                      result);
     return absl::OkStatus();
   }
   WithReal(result->dtype, [&](auto zero) {
     using Real = decltype(zero);
-    StoreReals(ContractValues(*spec, lhs, rhs, LoadReals<Real>(lhs), LoadReals<Real>(rhs)), result);
+    StoreReals(ContractValues(spec, lhs, rhs, LoadReals<Real>(lhs), LoadReals<Real>(rhs)), result);
   });
   return absl::OkStatus();
 }
@@ -175,26 +174,26 @@ ValueFacts ContractedValues(const ValueQuery& query) {
 
 absl::Status SampleContract(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
-  absl::StatusOr<ContractSpec> spec = ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
-  if (!spec.ok()) return spec.status();
+  ASSIGN_OR_RETURN(ContractSpec spec,
+                   ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec")));
   const absl::Span<const int64_t> lhs = cutter.ShapeOf(node.inputs[0]),
                                   rhs = cutter.ShapeOf(node.inputs[1]);
   std::string summed;
   std::vector<int64_t> sizes;
-  for (char letter : spec->lhs + spec->rhs) {
-    if ((spec->result + summed).find(letter) != std::string::npos) continue;
+  for (char letter : spec.lhs + spec.rhs) {
+    if ((spec.result + summed).find(letter) != std::string::npos) continue;
     summed += letter;
-    const size_t axis = spec->lhs.find(letter);
-    sizes.push_back(axis != std::string::npos ? lhs[axis] : rhs[spec->rhs.find(letter)]);
+    const size_t axis = spec.lhs.find(letter);
+    sizes.push_back(axis != std::string::npos ? lhs[axis] : rhs[spec.rhs.find(letter)]);
   }
   const int64_t count = Count(cutter.Wanted(n)), terms = Product(sizes);
-  if (absl::Status s = cutter.Spend(n, count, terms); !s.ok()) return s;
-  if (absl::Status s = cutter.Spend(n, count, terms); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count, terms));
+  RETURN_IF_ERROR(cutter.Spend(n, count, terms));
   Cutter::Handle sides[2];
   for (int side = 0; side < 2; ++side) {
-    const std::string& own = side == 0 ? spec->lhs : spec->rhs;
+    const std::string& own = side == 0 ? spec.lhs : spec.rhs;
     const absl::Span<const int64_t> shape = side == 0 ? lhs : rhs;
-    const std::vector<int64_t> strides = LetterStrides(spec->result, own, shape);
+    const std::vector<int64_t> strides = LetterStrides(spec.result, own, shape);
     Positions bases;
     for (int64_t p : cutter.Wanted(n))
       bases.push_back(Dot(CoordinatesOf(cutter.ShapeOf(n), p), strides));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/ops/reference_util.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -74,7 +75,7 @@ absl::Status Cutter::SetShapes() {
 }
 
 absl::Status Cutter::Start() {
-  if (absl::Status s = SetShapes(); !s.ok()) return s;
+  RETURN_IF_ERROR(SetShapes());
   std::vector<NodeId> ids = graph_.InputIds();
   const std::vector<NodeId> parameters = graph_.ParameterIds();
   ids.insert(ids.end(), parameters.begin(), parameters.end());
@@ -144,15 +145,13 @@ absl::StatusOr<Positions> Cutter::IndexValues(NodeId node, const Positions& posi
   if (positions.empty()) return values;
   Tensor tensor;
   if (IsLeaf(node)) {
-    if (absl::Status s = Spend(node, static_cast<int64_t>(positions.size())); !s.ok()) return s;
+    RETURN_IF_ERROR(Spend(node, static_cast<int64_t>(positions.size())));
     tensor = Read(node, {static_cast<int64_t>(positions.size())}, positions);
   } else {
-    absl::StatusOr<PartialGraph> part =
-        Cutter(graph_, dims_, bytes_, budget_).CutNode(node, positions);
-    if (!part.ok()) return part.status();
-    absl::StatusOr<std::vector<Tensor>> outputs = Evaluate(part->graph, part->inputs);
-    if (!outputs.ok()) return outputs.status();
-    tensor = std::move((*outputs)[0]);
+    ASSIGN_OR_RETURN(PartialGraph part,
+                     Cutter(graph_, dims_, bytes_, budget_).CutNode(node, positions));
+    ASSIGN_OR_RETURN(std::vector<Tensor> outputs, Evaluate(part.graph, part.inputs));
+    tensor = std::move(outputs[0]);
   }
   values.reserve(positions.size());
   for (int64_t i = 0; i < tensor.elements(); ++i) values.push_back(LoadIndex(tensor, i));
@@ -204,13 +203,11 @@ absl::Status Cutter::Walk() {
     wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
     const auto sample = OpInfo(graph_.node(n).op).traits.sample;
     if (sample == nullptr) continue;  // bytes, which Read takes
-    if (absl::Status s = sample(*this, n); !s.ok()) return s;
+    RETURN_IF_ERROR(sample(*this, n));
   }
   for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
     if (!recipes_[n]) continue;
-    absl::StatusOr<NodeId> made = recipes_[n]();
-    if (!made.ok()) return made.status();
-    made_[n] = *made;
+    ASSIGN_OR_RETURN(made_[n], recipes_[n]());
   }
   return absl::OkStatus();
 }
@@ -287,11 +284,10 @@ absl::StatusOr<NodeId> Cutter::Guarded(absl::StatusOr<NodeId> node,
 
 absl::StatusOr<PartialGraph> Cutter::Finish(absl::Span<const std::string> names,
                                             absl::Span<const Handle> handles) {
-  if (absl::Status s = Walk(); !s.ok()) return s;
+  RETURN_IF_ERROR(Walk());
   for (size_t i = 0; i < handles.size(); ++i) {
-    absl::StatusOr<NodeId> node = Get(handles[i]);
-    if (!node.ok()) return node.status();
-    builder_.Output(names[i], *node);
+    ASSIGN_OR_RETURN(NodeId node, Get(handles[i]));
+    builder_.Output(names[i], node);
   }
   part_.graph.name = graph_.name;
   part_.visited = budget_before_ - *budget_;
@@ -299,7 +295,7 @@ absl::StatusOr<PartialGraph> Cutter::Finish(absl::Span<const std::string> names,
 }
 
 absl::StatusOr<PartialGraph> Cutter::Cut(absl::Span<const Positions> positions) {
-  if (absl::Status s = Start(); !s.ok()) return s;
+  RETURN_IF_ERROR(Start());
   if (positions.size() != graph_.outputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "elements of ", positions.size(), " outputs, the graph has ", graph_.outputs.size()));
@@ -315,7 +311,7 @@ absl::StatusOr<PartialGraph> Cutter::Cut(absl::Span<const Positions> positions) 
                                                      " elements, not one at ", position));
     }
     const auto count = static_cast<int64_t>(positions[o].size());
-    if (absl::Status s = Spend(output.node, count); !s.ok()) return s;
+    RETURN_IF_ERROR(Spend(output.node, count));
     names.push_back(output.name);
     handles.push_back(Pull(output.node, {count}, positions[o]));
   }
@@ -323,9 +319,9 @@ absl::StatusOr<PartialGraph> Cutter::Cut(absl::Span<const Positions> positions) 
 }
 
 absl::StatusOr<PartialGraph> Cutter::CutNode(NodeId node, const Positions& positions) {
-  if (absl::Status s = Start(); !s.ok()) return s;
+  RETURN_IF_ERROR(Start());
   const auto count = static_cast<int64_t>(positions.size());
-  if (absl::Status s = Spend(node, count); !s.ok()) return s;
+  RETURN_IF_ERROR(Spend(node, count));
   const Handle handle = Pull(node, {count}, positions);
   return Finish({std::string("y")}, {handle});
 }

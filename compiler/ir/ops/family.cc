@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/ir/ops/cutter.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -25,7 +26,7 @@ absl::Status SampleRows(Cutter& cutter, NodeId n, int64_t axis) {
   for (int64_t p : cutter.Wanted(n)) firsts.push_back(first_of(p));
   SortDistinct(&firsts);
   const int64_t rows = Count(firsts);
-  if (absl::Status s = cutter.Spend(n, rows, length); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, rows, length));
   Positions picks;
   for (int64_t p : cutter.Wanted(n)) {
     const auto row = std::lower_bound(firsts.begin(), firsts.end(), first_of(p)) - firsts.begin();
@@ -34,16 +35,15 @@ absl::Status SampleRows(Cutter& cutter, NodeId n, int64_t axis) {
   std::vector<Cutter::Handle> operands = {
       cutter.Pull(node.inputs[0], {rows, length}, Sums(firsts, UpTo(length, inner)))};
   for (size_t i = 1; i < node.inputs.size(); ++i) {
-    if (absl::Status s = cutter.Spend(n, length); !s.ok()) return s;
+    RETURN_IF_ERROR(cutter.Spend(n, length));
     operands.push_back(cutter.Pull(node.inputs[i], {length}, UpTo(length)));
   }
   cutter.RecipeOf(n) = [&cutter, n, rows, kept, operands,
                         picks = std::move(picks)]() -> absl::StatusOr<NodeId> {
     std::vector<NodeId> ids;
     for (Cutter::Handle operand : operands) {
-      absl::StatusOr<NodeId> id = cutter.Get(operand);
-      if (!id.ok()) return id.status();
-      ids.push_back(*id);
+      ASSIGN_OR_RETURN(NodeId id, cutter.Get(operand));
+      ids.push_back(id);
     }
     Attrs attrs = cutter.graph().node(n).attrs;
     if (attrs.contains("axis")) attrs.find("axis")->second = int64_t{1};
@@ -93,16 +93,14 @@ AxisFlow ReduceFlow(const Graph& graph, const Node& node) {
 absl::Status SampleElementwise(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const int64_t count = Count(cutter.Wanted(n));
-  if (absl::Status s = cutter.Spend(n, count, static_cast<int64_t>(node.inputs.size())); !s.ok())
-    return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count, static_cast<int64_t>(node.inputs.size())));
   std::vector<Cutter::Handle> operands;
   for (NodeId i : node.inputs) operands.push_back(cutter.Pull(i, {count}, cutter.Wanted(n)));
   cutter.RecipeOf(n) = [&cutter, n, operands]() -> absl::StatusOr<NodeId> {
     std::vector<NodeId> ids;
     for (Cutter::Handle operand : operands) {
-      absl::StatusOr<NodeId> id = cutter.Get(operand);
-      if (!id.ok()) return id.status();
-      ids.push_back(*id);
+      ASSIGN_OR_RETURN(NodeId id, cutter.Get(operand));
+      ids.push_back(id);
     }
     return cutter.builder().Add(cutter.graph().node(n).op, std::move(ids),
                                 cutter.graph().node(n).attrs);
@@ -125,7 +123,7 @@ absl::Status SampleReduce(Cutter& cutter, NodeId n) {
     }
   }
   const int64_t count = Count(cutter.Wanted(n)), terms = Product(sizes);
-  if (absl::Status s = cutter.Spend(n, count, terms); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count, terms));
   Positions bases;
   for (int64_t p : cutter.Wanted(n))
     bases.push_back(Dot(CoordinatesOf(cutter.ShapeOf(n), p), kept_strides));

@@ -13,6 +13,7 @@
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/ops/value_facts.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -71,8 +72,8 @@ absl::StatusOr<TensorType> InferIndexMap(TypeSpan inputs, const Attrs& attrs,
 
 absl::StatusOr<TensorType> InferGather(TypeSpan inputs, const Attrs& attrs, const Bounds&) {
   const int64_t axis = GetAttr<int64_t>(attrs, "axis");
-  if (absl::Status s = CheckAxis("axis", axis, inputs[0].shape); !s.ok()) return s;
-  if (absl::Status s = CheckIndices("indices, operand 1,", inputs[1].dtype); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckAxis("axis", axis, inputs[0].shape));
+  RETURN_IF_ERROR(CheckIndices("indices, operand 1,", inputs[1].dtype));
   return TensorType{inputs[0].dtype, GatherShape(inputs[0].shape, inputs[1].shape, axis)};
 }
 
@@ -148,10 +149,9 @@ absl::Status ForEachUpdate(absl::Span<const Tensor* const> inputs, int64_t axis,
   const int64_t count = indices.elements();
   for (int64_t outer = 0; outer < view.outer; ++outer) {
     for (int64_t i = 0; i < count; ++i) {
-      absl::StatusOr<int64_t> index = CheckedIndex(indices, i, view.extent, axis);
-      if (!index.ok()) return index.status();
+      ASSIGN_OR_RETURN(int64_t index, CheckedIndex(indices, i, view.extent, axis));
       for (int64_t inner = 0; inner < view.inner; ++inner) {
-        element((outer * view.extent + *index) * view.inner + inner,
+        element((outer * view.extent + index) * view.inner + inner,
                 (outer * count + i) * view.inner + inner);
       }
     }
@@ -195,9 +195,8 @@ ATHANOR_REFERENCE(IndexMap) {
   const int rank = static_cast<int>(result->shape.size());
   std::vector<Coordinate> coordinates;
   for (const Expr& e : map.coordinates) {
-    absl::StatusOr<Coordinate> coordinate = Coordinate::Compile(e, dims, rank);
-    if (!coordinate.ok()) return coordinate.status();
-    coordinates.push_back(*std::move(coordinate));
+    ASSIGN_OR_RETURN(Coordinate coordinate, Coordinate::Compile(e, dims, rank));
+    coordinates.push_back(std::move(coordinate));
   }
   const std::vector<int64_t> strides = Strides(operand.shape);
   absl::Status status;
@@ -228,10 +227,9 @@ ATHANOR_REFERENCE(Gather) {
   const AxisView view(*inputs[0], axis);
   const int64_t count = inputs[1]->elements();
   for (int64_t i = 0; i < count; ++i) {
-    absl::StatusOr<int64_t> index = CheckedIndex(*inputs[1], i, view.extent, axis);
-    if (!index.ok()) return index.status();
+    ASSIGN_OR_RETURN(int64_t index, CheckedIndex(*inputs[1], i, view.extent, axis));
     for (int64_t outer = 0; outer < view.outer; ++outer) {
-      CopyElements(*inputs[0], (outer * view.extent + *index) * view.inner, view.inner, result,
+      CopyElements(*inputs[0], (outer * view.extent + index) * view.inner, view.inner, result,
                    (outer * count + i) * view.inner);
     }
   }
@@ -293,14 +291,13 @@ struct IndexedAxis {
 absl::Status SampleIndexMap(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const int64_t count = Count(cutter.Wanted(n));
-  if (absl::Status s = cutter.Spend(n, count); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count));
   const NodeId operand = node.inputs[0];
   std::vector<Coordinate> coordinates;
   for (const Expr& e : GetAttr<IndexMap>(node.attrs, "map").coordinates) {
-    absl::StatusOr<Coordinate> c =
-        Coordinate::Compile(e, cutter.dims(), static_cast<int>(node.type.shape.size()));
-    if (!c.ok()) return c.status();
-    coordinates.push_back(*std::move(c));
+    ASSIGN_OR_RETURN(Coordinate c, Coordinate::Compile(e, cutter.dims(),
+                                                       static_cast<int>(node.type.shape.size())));
+    coordinates.push_back(std::move(c));
   }
   const std::vector<int64_t> strides = Strides(cutter.ShapeOf(operand));
   Positions sources(count, -1);  // -1: outside
@@ -328,17 +325,16 @@ absl::Status SampleIndexMap(Cutter& cutter, NodeId n) {
 absl::Status SampleGather(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const int64_t count = Count(cutter.Wanted(n));
-  if (absl::Status s = cutter.Spend(n, count); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count));
   const auto axis = GetAttr<int64_t>(node.attrs, "axis");
   const IndexedAxis view(cutter.ShapeOf(node.inputs[0]), axis,
                          Product(cutter.ShapeOf(node.inputs[1])));
   Positions selected;  // positions in the indices
   for (int64_t p : cutter.Wanted(n)) selected.push_back(p / view.inner % view.count);
-  absl::StatusOr<Positions> indices = cutter.IndexValues(node.inputs[1], selected);
-  if (!indices.ok()) return indices.status();
+  ASSIGN_OR_RETURN(Positions indices, cutter.IndexValues(node.inputs[1], selected));
   Positions sources;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t index = (*indices)[i], p = cutter.Wanted(n)[i];
+    const int64_t index = indices[i], p = cutter.Wanted(n)[i];
     if (index < 0 || index >= view.extent) {
       return OutsideAxis(index, axis, view.extent);
     }
@@ -357,15 +353,14 @@ absl::Status SampleScatter(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const int64_t count = Count(cutter.Wanted(n));
   const int64_t updates = Product(cutter.ShapeOf(node.inputs[1]));
-  if (absl::Status s = cutter.Spend(n, count); !s.ok()) return s;
-  if (absl::Status s = cutter.Spend(n, updates); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count));
+  RETURN_IF_ERROR(cutter.Spend(n, updates));
   const auto axis = GetAttr<int64_t>(node.attrs, "axis");
   const IndexedAxis view(cutter.ShapeOf(node.inputs[0]), axis, updates);
-  absl::StatusOr<Positions> indices = cutter.IndexValues(node.inputs[1], UpTo(updates));
-  if (!indices.ok()) return indices.status();
+  ASSIGN_OR_RETURN(Positions indices, cutter.IndexValues(node.inputs[1], UpTo(updates)));
   std::vector<std::pair<int64_t, int64_t>> by_index;  // (index, its position)
   for (int64_t i = 0; i < updates; ++i) {
-    const int64_t index = (*indices)[i];
+    const int64_t index = indices[i];
     if (index < 0 || index >= view.extent) return OutsideAxis(index, axis, view.extent);
     by_index.emplace_back(index, i);
   }
@@ -377,7 +372,7 @@ absl::Status SampleScatter(Cutter& cutter, NodeId n) {
     auto hit =
         std::lower_bound(by_index.begin(), by_index.end(), std::make_pair(index, int64_t{0}));
     for (; hit != by_index.end() && hit->first == index; ++hit) {
-      if (absl::Status s = cutter.Spend(n, 1); !s.ok()) return s;
+      RETURN_IF_ERROR(cutter.Spend(n, 1));
       targets.push_back(w);
       sources.push_back((outer * updates + hit->second) * view.inner + p % view.inner);
     }

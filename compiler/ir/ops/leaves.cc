@@ -7,6 +7,7 @@
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/ops/value_facts.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -25,11 +26,8 @@ absl::StatusOr<TensorType> InferConstant(TypeSpan, const Attrs& attrs, const Bou
 
 absl::StatusOr<TensorType> InferIota(TypeSpan, const Attrs& attrs, const Bounds&) {
   const TensorType type{GetAttr<DType>(attrs, "dtype"), GetAttr<Shape>(attrs, "shape")};
-  if (absl::Status s = CheckDType("the result", type.dtype, DTypeClass::kNumeric); !s.ok())
-    return s;
-  if (absl::Status s = CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), type.shape); !s.ok()) {
-    return s;
-  }
+  RETURN_IF_ERROR(CheckDType("the result", type.dtype, DTypeClass::kNumeric));
+  RETURN_IF_ERROR(CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), type.shape));
   return type;
 }
 
@@ -38,7 +36,7 @@ absl::StatusOr<TensorType> InferRandomBits(TypeSpan inputs, const Attrs& attrs, 
     return Unimplemented("the seed has dtype ", DTypeName(inputs[0].dtype),
                          ", but the op takes u64: convert it with Cast(dtype=u64)");
   }
-  if (absl::Status s = CheckRank("the seed", inputs[0].shape, 0); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRank("the seed", inputs[0].shape, 0));
   return TensorType{DType::kU32, GetAttr<Shape>(attrs, "shape")};
 }
 
@@ -106,7 +104,7 @@ ValueFacts ConstantValues(const ValueQuery& query) {
 }
 
 absl::Status SampleIota(Cutter& cutter, NodeId n) {
-  if (absl::Status s = cutter.Spend(n, Count(cutter.Wanted(n))); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, Count(cutter.Wanted(n))));
   cutter.RecipeOf(n) = [&cutter, n]() -> absl::StatusOr<NodeId> {
     const auto axis = GetAttr<int64_t>(cutter.graph().node(n).attrs, "axis");
     Positions coordinates;
@@ -119,7 +117,7 @@ absl::Status SampleIota(Cutter& cutter, NodeId n) {
 }
 
 absl::Status SampleRandomBits(Cutter& cutter, NodeId n) {
-  if (absl::Status s = cutter.Spend(n, Count(cutter.Wanted(n))); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, Count(cutter.Wanted(n))));
   absl::StatusOr<Positions> seed = cutter.IndexValues(cutter.graph().node(n).inputs[0], {0});
   if (!seed.ok()) return seed.status();
   const Cutter::Handle guard = cutter.PullIfInexact(cutter.graph().node(n).inputs[0], {0});

@@ -12,6 +12,7 @@
 #include "compiler/ir/ops/cutter.h"
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -102,9 +103,8 @@ absl::StatusOr<TensorType> InferScan(TypeSpan inputs, const Attrs& attrs, const 
 absl::Status ReferenceScan(absl::Span<const Tensor* const> inputs, const Attrs& attrs,
                            const Expr::Env& dims, Tensor* result) {
   const ScanView scan = ViewScan(attrs, inputs.size());
-  absl::StatusOr<std::vector<Tensor>> results = RunScan(scan, inputs, dims);
-  if (!results.ok()) return results.status();
-  result->bytes = std::move((*results)[scan.result].bytes);
+  ASSIGN_OR_RETURN(std::vector<Tensor> results, RunScan(scan, inputs, dims));
+  result->bytes = std::move(results[scan.result].bytes);
   return absl::OkStatus();
 }
 
@@ -112,9 +112,8 @@ absl::Status ReferenceScan(absl::Span<const Tensor* const> inputs, const Attrs& 
 absl::StatusOr<int64_t> ElementsOf(const Graph& body, const Expr::Env& dims) {
   int64_t elements = 0;
   for (const Node& node : body.nodes) {
-    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(node.type.shape, dims);
-    if (!shape.ok()) return shape.status();
-    if (__builtin_add_overflow(elements, Product(*shape), &elements)) return INT64_MAX;
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape, ConcreteShape(node.type.shape, dims));
+    if (__builtin_add_overflow(elements, Product(shape), &elements)) return INT64_MAX;
   }
   return elements;
 }
@@ -123,13 +122,12 @@ absl::Status SampleScan(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const ScanView scan = ViewScan(node);
   const int64_t length = scan.length.Evaluate(cutter.dims()).value_or(INT64_MAX);
-  const absl::StatusOr<int64_t> elements = ElementsOf(scan.body, cutter.dims());
-  if (!elements.ok()) return elements.status();
-  if (absl::Status s = cutter.Spend(n, length, *elements); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const int64_t elements, ElementsOf(scan.body, cutter.dims()));
+  RETURN_IF_ERROR(cutter.Spend(n, length, elements));
   std::vector<Cutter::Handle> operands;
   for (NodeId i : node.inputs) {
     const absl::Span<const int64_t> shape = cutter.ShapeOf(i);
-    if (absl::Status s = cutter.Spend(n, Product(shape)); !s.ok()) return s;
+    RETURN_IF_ERROR(cutter.Spend(n, Product(shape)));
     operands.push_back(cutter.Pull(i, {shape.begin(), shape.end()}, UpTo(Product(shape))));
   }
   cutter.RecipeOf(n) = [&cutter, n, operands = std::move(operands)]() -> absl::StatusOr<NodeId> {
@@ -220,10 +218,9 @@ absl::StatusOr<std::vector<Tensor>> RunScan(const ScanView& scan,
       continue;
     }
     const TensorType& type = scan.body.node(scan.body.outputs[o].node).type;
-    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(type.shape, dims);
-    if (!shape.ok()) return shape.status();
-    shape->insert(shape->begin(), *length);
-    results.push_back(Tensor::Zeros(type.dtype, *std::move(shape)));
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape, ConcreteShape(type.shape, dims));
+    shape.insert(shape.begin(), *length);
+    results.push_back(Tensor::Zeros(type.dtype, std::move(shape)));
   }
   for (int64_t step = 0; step < *length; ++step) {
     const int64_t at = scan.reverse ? *length - 1 - step : step;

@@ -8,6 +8,7 @@
 #include "compiler/ir/ops/cutter.h"
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -40,10 +41,7 @@ absl::StatusOr<TensorType> InferNorm(TypeSpan inputs, const Attrs& attrs, const 
 }
 
 absl::StatusOr<TensorType> InferSoftmax(TypeSpan inputs, const Attrs& attrs, const Bounds& bounds) {
-  if (absl::Status s = CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), inputs[0].shape);
-      !s.ok()) {
-    return s;
-  }
+  RETURN_IF_ERROR(CheckAxis("axis", GetAttr<int64_t>(attrs, "axis"), inputs[0].shape));
   return InferSame(inputs, bounds, DTypeClass::kFloats);
 }
 

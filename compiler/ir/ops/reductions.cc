@@ -7,17 +7,18 @@
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/ops/value_facts.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
 
 absl::StatusOr<TensorType> InferReduce(const TensorType& input, const Attrs& attrs,
                                        DTypeClass dtype_class) {
-  if (absl::Status s = CheckDType("operand 0", input.dtype, dtype_class); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckDType("operand 0", input.dtype, dtype_class));
   const auto& axes = GetAttr<std::vector<int64_t>>(attrs, "axes");
   std::vector<bool> reduced(input.shape.size(), false);
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (absl::Status s = CheckAxis("axes", axes[i], input.shape); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckAxis("axes", axes[i], input.shape));
     if (i > 0 && axes[i] <= axes[i - 1]) {
       return Invalid("axes holds ", axes[i], " after ", axes[i - 1],
                      "; axes must be listed once each, in ascending order");

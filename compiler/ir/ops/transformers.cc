@@ -8,6 +8,7 @@
 #include "compiler/ir/ops/cutter.h"
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -69,16 +70,16 @@ absl::Status CheckScale(const TensorType& scale, const Shape& result, const Attr
                         const Bounds& bounds) {
   constexpr std::string_view kScale = "scale, operand 1,";
   const int64_t block = GetAttrOr<int64_t>(attrs, "block", 0);
-  if (absl::Status s = CheckDType(kScale, scale.dtype, DTypeClass::kFloats); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckDType(kScale, scale.dtype, DTypeClass::kFloats));
   if (block < 0) return Invalid("block=", block, " must not be negative");
   if (scale.shape.empty()) {
     if (block == 0) return absl::OkStatus();
     return Invalid(kScale, " has rank 0, which has no blocks: leave out block");
   }
   const int64_t axis = GetAttrOr<int64_t>(attrs, "axis", 0);
-  if (absl::Status s = CheckAxis("axis", axis, result); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckAxis("axis", axis, result));
   if (block == 0) {
-    if (absl::Status s = CheckRank(kScale, scale.shape, 1); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckRank(kScale, scale.shape, 1));
     return CheckSameSize("the result", static_cast<int>(axis), result[axis], kScale, 0,
                          scale.shape[0], bounds);
   }
@@ -114,9 +115,8 @@ absl::StatusOr<TensorType> InferDequantize(TypeSpan inputs, const Attrs& attrs,
   }
   if (s.ok()) s = CheckDType("the result", dtype, DTypeClass::kFloats);
   if (!s.ok()) return s;
-  absl::StatusOr<Shape> shape = UnpackedShape(packed, attrs, bounds);
-  if (!shape.ok()) return shape.status();
-  s = CheckScale(inputs[1], *shape, attrs, bounds);
+  ASSIGN_OR_RETURN(Shape shape, UnpackedShape(packed, attrs, bounds));
+  s = CheckScale(inputs[1], shape, attrs, bounds);
   if (s.ok() && inputs.size() > 2) {
     s = CheckSameDType("packed", packed.dtype, "zero, operand 2,", inputs[2].dtype);
     if (s.ok()) {
@@ -124,7 +124,7 @@ absl::StatusOr<TensorType> InferDequantize(TypeSpan inputs, const Attrs& attrs,
     }
   }
   if (!s.ok()) return s;
-  return TensorType{dtype, *std::move(shape)};
+  return TensorType{dtype, std::move(shape)};
 }
 
 // Element strides of cos and sin over x's leading axes and L: aligned at the last axis, zero where
@@ -262,8 +262,8 @@ absl::Status SampleRotary(Cutter& cutter, NodeId n) {
     picks.push_back((Count(firsts) - 1) * width + p % width);
   }
   const int64_t rows = Count(firsts);
-  if (absl::Status s = cutter.Spend(n, rows, width); !s.ok()) return s;
-  if (absl::Status s = cutter.Spend(n, rows, 2 * half); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, rows, width));
+  RETURN_IF_ERROR(cutter.Spend(n, rows, 2 * half));
   for (int64_t first : firsts) angles.push_back(Dot(CoordinatesOf(shape, first), strides));
   const Cutter::Handle x = cutter.Pull(node.inputs[0], {rows, 1, width}, Sums(firsts, UpTo(width)));
   const Cutter::Handle c = cutter.Pull(node.inputs[1], {rows, 1, half}, Sums(angles, UpTo(half)));
@@ -290,8 +290,7 @@ absl::Status SampleDequantize(Cutter& cutter, NodeId n) {
   const int64_t axis = GetAttrOr<int64_t>(node.attrs, "axis", 0);
   const int64_t block = GetAttrOr<int64_t>(node.attrs, "block", 0);
   const int64_t count = Count(cutter.Wanted(n));
-  if (absl::Status s = cutter.Spend(n, count, static_cast<int64_t>(node.inputs.size())); !s.ok())
-    return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count, static_cast<int64_t>(node.inputs.size())));
   const std::vector<int64_t> strides = Strides(scale);
   const int64_t last = shape.empty() ? 1 : shape.back();
   const int64_t stored = shape.empty() ? 1 : cutter.ShapeOf(node.inputs[0]).back();
@@ -313,9 +312,8 @@ absl::Status SampleDequantize(Cutter& cutter, NodeId n) {
                         picks = std::move(picks)]() -> absl::StatusOr<NodeId> {
     std::vector<NodeId> ids;
     for (Cutter::Handle operand : operands) {
-      absl::StatusOr<NodeId> id = cutter.Get(operand);
-      if (!id.ok()) return id.status();
-      ids.push_back(*id);
+      ASSIGN_OR_RETURN(NodeId id, cutter.Get(operand));
+      ids.push_back(id);
     }
     Attrs attrs = cutter.graph().node(n).attrs;
     attrs.erase("block");

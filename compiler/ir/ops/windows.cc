@@ -10,6 +10,7 @@
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/ops/window.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -38,7 +39,7 @@ absl::Status CheckCount(std::string_view attr, size_t count, size_t spatial) {
 
 absl::Status CheckSteps(std::string_view attr, const Attrs& attrs, size_t spatial) {
   const auto& steps = GetAttr<std::vector<int64_t>>(attrs, attr);
-  if (absl::Status s = CheckCount(attr, steps.size(), spatial); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckCount(attr, steps.size(), spatial));
   for (int64_t step : steps) {
     if (step < 1) return Invalid(attr, " holds ", step, "; each must be 1 or more");
   }
@@ -102,10 +103,9 @@ absl::StatusOr<TensorType> InferConv(TypeSpan inputs, const Attrs& attrs, const 
     return Invalid("w gives ", maps.ToString(), " channels (axis 0), which group=", group,
                    " does not provably divide");
   }
-  absl::StatusOr<Shape> shape =
-      InferWindow(x.shape, Shape(w.shape.begin() + 2, w.shape.end()), maps, attrs, bounds);
-  if (!shape.ok()) return shape.status();
-  return TensorType{x.dtype, *std::move(shape)};
+  ASSIGN_OR_RETURN(Shape shape, InferWindow(x.shape, Shape(w.shape.begin() + 2, w.shape.end()),
+                                            maps, attrs, bounds));
+  return TensorType{x.dtype, std::move(shape)};
 }
 
 absl::StatusOr<TensorType> InferPool(TypeSpan inputs, const Attrs& attrs, const Bounds& bounds) {
@@ -130,10 +130,9 @@ absl::StatusOr<TensorType> InferPool(TypeSpan inputs, const Attrs& attrs, const 
     if (k > kMaxTaps / taps) return Invalid("kernel has more than ", kMaxTaps, " positions");
     taps *= k;
   }
-  absl::StatusOr<Shape> shape =
-      InferWindow(x.shape, Shape(kernel.begin(), kernel.end()), x.shape[1], attrs, bounds);
-  if (!shape.ok()) return shape.status();
-  return TensorType{x.dtype, *std::move(shape)};
+  ASSIGN_OR_RETURN(Shape shape, InferWindow(x.shape, Shape(kernel.begin(), kernel.end()),
+                                            x.shape[1], attrs, bounds));
+  return TensorType{x.dtype, std::move(shape)};
 }
 
 // Elements outside x are 0 and are multiplied too, so 0 * inf is NaN.
@@ -220,17 +219,16 @@ absl::Status ReferenceConv(absl::Span<const Tensor* const> inputs, const Attrs& 
                            const Expr::Env& dims, Tensor* result) {
   const Tensor &x = *inputs[0], &w = *inputs[1];
   const int64_t group = GetAttrOr<int64_t>(attrs, "group", 1);
-  absl::StatusOr<WindowPlaces> places =
-      WindowPlaces::Of(attrs, {w.shape.begin() + 2, w.shape.end()}, dims);
-  if (!places.ok()) return places.status();
+  ASSIGN_OR_RETURN(WindowPlaces places,
+                   WindowPlaces::Of(attrs, {w.shape.begin() + 2, w.shape.end()}, dims));
   if (!IsFloat(result->dtype)) {
     StoreBitPatterns(
-        Convolved(x, w, *result, *places, group, LoadBitPatterns(x), LoadBitPatterns(w)), result);
+        Convolved(x, w, *result, places, group, LoadBitPatterns(x), LoadBitPatterns(w)), result);
     return absl::OkStatus();
   }
   WithReal(result->dtype, [&](auto zero) {
     using Real = decltype(zero);
-    StoreReals(Convolved(x, w, *result, *places, group, LoadReals<Real>(x), LoadReals<Real>(w)),
+    StoreReals(Convolved(x, w, *result, places, group, LoadReals<Real>(x), LoadReals<Real>(w)),
                result);
   });
   return absl::OkStatus();
@@ -240,14 +238,13 @@ absl::Status ReferencePool(absl::Span<const Tensor* const> inputs, const Attrs& 
                            const Expr::Env& dims, Tensor* result) {
   const Tensor& x = *inputs[0];
   const auto& mode = GetAttr<std::string>(attrs, "mode");
-  absl::StatusOr<WindowPlaces> places =
-      WindowPlaces::Of(attrs, GetAttr<std::vector<int64_t>>(attrs, "kernel"), dims);
-  if (!places.ok()) return places.status();
+  ASSIGN_OR_RETURN(WindowPlaces places,
+                   WindowPlaces::Of(attrs, GetAttr<std::vector<int64_t>>(attrs, "kernel"), dims));
   if (!IsFloat(x.dtype)) {
-    PoolIntegers(x, mode, *places, result);
+    PoolIntegers(x, mode, places, result);
     return absl::OkStatus();
   }
-  WithReal(x.dtype, [&](auto zero) { PoolReals<decltype(zero)>(x, mode, *places, result); });
+  WithReal(x.dtype, [&](auto zero) { PoolReals<decltype(zero)>(x, mode, places, result); });
   return absl::OkStatus();
 }
 
@@ -295,20 +292,19 @@ absl::Status SampleConv(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const absl::Span<const int64_t> x = cutter.ShapeOf(node.inputs[0]),
                                   w = cutter.ShapeOf(node.inputs[1]);
-  absl::StatusOr<WindowPlaces> places =
-      WindowPlaces::Of(node.attrs, {w.begin() + 2, w.end()}, cutter.dims());
-  if (!places.ok()) return places.status();
+  ASSIGN_OR_RETURN(WindowPlaces places,
+                   WindowPlaces::Of(node.attrs, {w.begin() + 2, w.end()}, cutter.dims()));
   const int64_t block = Product(x.subspan(2)), terms = Product(w.subspan(1));
   const int64_t count = Count(cutter.Wanted(n));
   for (int side = 0; side < 2; ++side) {
-    if (absl::Status s = cutter.Spend(n, count, terms); !s.ok()) return s;
+    RETURN_IF_ERROR(cutter.Spend(n, count, terms));
   }
   const int64_t per_group = w[0] / GetAttrOr<int64_t>(node.attrs, "group", 1);
   Positions from_x, bases_w;
   for (int64_t p : cutter.Wanted(n)) {
     const std::vector<int64_t> at = CoordinatesOf(cutter.ShapeOf(n), p);
     const std::vector<int64_t> offsets =
-        places->Offsets(x.subspan(2), absl::MakeConstSpan(at).subspan(2));
+        places.Offsets(x.subspan(2), absl::MakeConstSpan(at).subspan(2));
     const int64_t first = at[0] * x[1] + at[1] / per_group * w[1];
     for (int64_t c = 0; c < w[1]; ++c) {
       for (int64_t offset : offsets) {
@@ -331,19 +327,18 @@ absl::Status SamplePool(Cutter& cutter, NodeId n) {
   const absl::Span<const int64_t> x = cutter.ShapeOf(node.inputs[0]);
   const auto& mode = GetAttr<std::string>(node.attrs, "mode");
   const auto& kernel = GetAttr<std::vector<int64_t>>(node.attrs, "kernel");
-  absl::StatusOr<WindowPlaces> places = WindowPlaces::Of(node.attrs, kernel, cutter.dims());
-  if (!places.ok()) return places.status();
+  ASSIGN_OR_RETURN(WindowPlaces places, WindowPlaces::Of(node.attrs, kernel, cutter.dims()));
   const int64_t block = Product(x.subspan(2)), terms = Product(kernel);
   const int64_t count = Count(cutter.Wanted(n));
-  if (absl::Status s = cutter.Spend(n, count, terms); !s.ok()) return s;
+  RETURN_IF_ERROR(cutter.Spend(n, count, terms));
   // Each element's bag of sources. For a mean, only those positions that count.
   Positions sources, bags;
   std::vector<bool> empty;
   for (int64_t p : cutter.Wanted(n)) {
     const std::vector<int64_t> at = CoordinatesOf(cutter.ShapeOf(n), p);
     const absl::Span<const int64_t> out = absl::MakeConstSpan(at).subspan(2);
-    const std::vector<int64_t> offsets = places->Offsets(x.subspan(2), out);
-    const std::vector<bool> counts = places->Counts(x.subspan(2), out);
+    const std::vector<int64_t> offsets = places.Offsets(x.subspan(2), out);
+    const std::vector<bool> counts = places.Counts(x.subspan(2), out);
     bags.push_back(Count(sources));
     for (size_t t = 0; t < offsets.size(); ++t) {
       if (mode == "mean" && !counts[t]) continue;

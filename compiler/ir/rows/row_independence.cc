@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/scan.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -242,7 +243,7 @@ absl::StatusOr<Rows> Prove(const Walk& walk, const Node& node) {
       break;
   }
   if (OpInfo(node.op).traits.rows.fixed_sizes) {
-    if (absl::Status s = CheckFixedSizes(walk, node); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckFixedSizes(walk, node));
   }
   return ProveByFlow(walk, node);
 }

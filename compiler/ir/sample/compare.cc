@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/ir/ops/reference_util.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -93,7 +94,7 @@ absl::Status CheckComparable(const Tensor& got, const Tensor& want) {
 
 template <typename Tolerance>
 absl::Status Compare(const Tensor& got, const Tensor& want, Tolerance tolerance) {
-  if (absl::Status status = CheckComparable(got, want); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckComparable(got, want));
   const bool is_float = IsFloat(want.dtype);
   int64_t differing = 0, first = -1, worst = -1;
   double worst_excess = -1;

@@ -1,5 +1,7 @@
 #include "compiler/ir/sample/evaluate_at.h"
 
+#include "deploy/bazel/libs/status_macros.h"
+
 namespace athanor {
 
 absl::StatusOr<PartialGraph> CutElements(const Graph& graph, const Expr::Env& dims,
@@ -13,9 +15,8 @@ absl::StatusOr<std::vector<Tensor>> EvaluateAt(const Graph& graph, const Expr::E
                                                absl::Span<const std::vector<int64_t>> positions,
                                                absl::Span<const absl::string_view> inputs,
                                                int64_t max_visited) {
-  absl::StatusOr<PartialGraph> part = CutElements(graph, dims, positions, inputs, max_visited);
-  if (!part.ok()) return part.status();
-  return Evaluate(part->graph, part->inputs);
+  ASSIGN_OR_RETURN(PartialGraph part, CutElements(graph, dims, positions, inputs, max_visited));
+  return Evaluate(part.graph, part.inputs);
 }
 
 }  // namespace athanor

@@ -10,6 +10,7 @@
 #include "compiler/ir/graph/accepted_limits.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/graph/scan.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -47,9 +48,7 @@ class Widening {
     for (Output& o : wide->outputs) {
       const DType dtype = wide->node(o.node).type.dtype;
       if (!IsFloat(dtype) || dtype == DType::kF64) continue;
-      absl::StatusOr<NodeId> cast = builder.Add(Op::kCast, {o.node}, {{"dtype", DType::kF64}});
-      if (!cast.ok()) return cast.status();
-      o.node = *cast;
+      ASSIGN_OR_RETURN(o.node, builder.Add(Op::kCast, {o.node}, {{"dtype", DType::kF64}}));
     }
     wide->dims.clear();
     return wide;
@@ -58,9 +57,8 @@ class Widening {
   absl::StatusOr<Graph> Run() {
     GraphBuilder builder(&to_, AcceptedLimits());
     for (NodeId n = 0; n < static_cast<NodeId>(from_.nodes.size()); ++n) {
-      absl::StatusOr<NodeId> made = Make(builder, from_.node(n));
-      if (!made.ok()) return made.status();
-      made_.push_back(*made);
+      ASSIGN_OR_RETURN(NodeId made, Make(builder, from_.node(n)));
+      made_.push_back(made);
     }
     for (const Output& o : from_.outputs) to_.outputs.push_back({o.name, made_[o.node]});
     return std::move(to_);
@@ -114,9 +112,8 @@ class Widening {
       }
       if (attrs.contains("dtype")) attrs["dtype"] = DType::kF64;
       if (IsLoop(node.op)) {
-        absl::StatusOr<Graph> body = Widening(BodyOf(ViewScan(node), from_.dims)).RunInside();
-        if (!body.ok()) return body.status();
-        attrs["body"] = SubGraph(*std::move(body));
+        ASSIGN_OR_RETURN(Graph body, Widening(BodyOf(ViewScan(node), from_.dims)).RunInside());
+        attrs["body"] = SubGraph(std::move(body));
       }
       auto fill = attrs.find("fill");
       if (fill != attrs.end() && IsFloat(std::get<Tensor>(fill->second).dtype)) {

@@ -15,6 +15,7 @@
 #include "compiler/ir/value/message.h"
 #include "compiler/rules/terms/views.h"
 #include "compiler/search/regions/region.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -60,7 +61,7 @@ absl::Status ReadLine(absl::string_view line, Recipe* recipe) {
       kernel.first.find_first_not_of("0123456789abcdef") != std::string::npos) {
     return Invalid(Quoted(kernel.first), " is not 64 lower-case hex digits");
   }
-  if (absl::Status s = ParseSchedule(kernel.second).status(); !s.ok()) return s;
+  RETURN_IF_ERROR(ParseSchedule(kernel.second).status());
   if (!recipe->schedules.insert(kernel).second) {
     return Invalid("kernel ", kernel.first, " has two schedules");
   }
@@ -165,9 +166,9 @@ absl::StatusOr<Graph> FormFor(const Recipe& recipe, const Graph& region) {
     }
     node.attrs = leaf->second->attrs;
   }
-  if (absl::Status s = CheckEnds(*form, region); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEnds(*form, region));
   // The form was parsed with other bounds of its dims.
-  if (absl::Status s = Verify(*form, {.max_nodes = kMaxFormNodes}); !s.ok()) return s;
+  RETURN_IF_ERROR(Verify(*form, {.max_nodes = kMaxFormNodes}));
   return form;
 }
 

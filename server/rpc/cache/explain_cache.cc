@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/plans/bucket_grid.h"
 #include "server/rpc/cache/cache_service.h"
 #include "server/rpc/call.h"
@@ -26,9 +27,8 @@ Ranges RangesOf(const BucketGrid& grid, int bucket) {
 
 absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& asked,
                             v1::CacheExplanation* answer) {
-  auto found = core.registry().Find(asked.model(), asked.version());
-  if (!found.ok()) return found.status();
-  const ModelVersion& version = **found;
+  ASSIGN_OR_RETURN(auto found, core.registry().Find(asked.model(), asked.version()));
+  const ModelVersion& version = *found;
   if (!core.keeper().ready()) {
     return absl::FailedPreconditionError(
         "no plan was looked up since the server started: the machine it would be for is not known "

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/base/public_status.h"
 #include "server/rpc/call.h"
@@ -90,15 +91,12 @@ void InferCall::Start(bool on_rpc_thread) {
 absl::Status InferCall::Accept() {
   absl::Status parsed = ParseRequest(core_, *request_bytes_, &request_, &parsed_memory_);
   if (!parsed.ok()) return parsed;
-  auto version = core_.registry().Find(request_.model_name(), request_.model_version());
-  if (!version.ok()) return version.status();
-  version_ = *std::move(version);
+  ASSIGN_OR_RETURN(version_,
+                   core_.registry().Find(request_.model_name(), request_.model_version()));
   plans_ = {version_, &version_->plans()};
-  if (absl::Status s = version_->unusable(); !s.ok()) return s;
-  absl::StatusOr<BoundRequest> bound =
-      version_->binder().Bind(request_, {.max_taps = core_.options().max_taps});
-  if (!bound.ok()) return bound.status();
-  bound_ = *std::move(bound);
+  RETURN_IF_ERROR(version_->unusable());
+  ASSIGN_OR_RETURN(bound_,
+                   version_->binder().Bind(request_, {.max_taps = core_.options().max_taps}));
   SetDeadline();
   return ChoosePlan();
 }
@@ -127,12 +125,10 @@ absl::Status InferCall::ChoosePlan() {
   for (NodeId node : bound_.options.taps) {
     int64_t output = output_of(node);
     if (output == own) output += std::lower_bound(inner.begin(), inner.end(), node) - inner.begin();
-    if (absl::Status s = AddTap(node, static_cast<int>(output)); !s.ok()) return s;
+    RETURN_IF_ERROR(AddTap(node, static_cast<int>(output)));
   }
   if (inner.empty()) return absl::OkStatus();
-  absl::StatusOr<std::shared_ptr<TapPlan>> tapped = core_.workers().Tap(version_, std::move(inner));
-  if (!tapped.ok()) return tapped.status();
-  tapped_ = *std::move(tapped);
+  ASSIGN_OR_RETURN(tapped_, core_.workers().Tap(version_, std::move(inner)));
   plans_ = {tapped_, &tapped_->plans};
   return absl::OkStatus();
 }
@@ -310,11 +306,10 @@ absl::Status InferCall::DescribeReply() {
           "output ", Quoted(wanted.name), ": the outputs asked for exceed the 2 GiB of one reply"));
     }
   }
-  auto memory = core_.ledger().Reserve(
-      HeldKind::kRequests, static_cast<int64_t>(request_bytes_->Length()) * 2 + total * 2,
-      "request to " + version_->Describe());
-  if (!memory.ok()) return memory.status();
-  memory_ = *std::move(memory);
+  ASSIGN_OR_RETURN(memory_, core_.ledger().Reserve(
+                                HeldKind::kRequests,
+                                static_cast<int64_t>(request_bytes_->Length()) * 2 + total * 2,
+                                "request to " + version_->Describe()));
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/models/model_service.h"
 #include "server/search/plan_cost.h"
@@ -11,21 +12,20 @@ namespace athanor {
 namespace {
 
 absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::PlanDetails* answer) {
-  auto version = core.registry().Find(asked.name(), asked.version());
-  if (!version.ok()) return version.status();
+  ASSIGN_OR_RETURN(auto version, core.registry().Find(asked.name(), asked.version()));
   std::string id = asked.plan_id();
   if (id.empty()) {
-    const std::shared_ptr<const ServedPlan> serving = (*version)->plan();
+    const std::shared_ptr<const ServedPlan> serving = version->plan();
     if (serving == nullptr) {
-      return absl::FailedPreconditionError(Cat((*version)->Describe(), " has no plan that serves"));
+      return absl::FailedPreconditionError(Cat(version->Describe(), " has no plan that serves"));
     }
     id = serving->id();
   }
-  const Plans::View plans = (*version)->plans().view();
+  const Plans::View plans = version->plans().view();
   const std::optional<int> bucket = plans.Find(id);
   if (!bucket.has_value()) {
     return absl::NotFoundError(
-        Cat((*version)->Describe(), " has no plan ", Quoted(id), "; GetModel lists those it has"));
+        Cat(version->Describe(), " has no plan ", Quoted(id), "; GetModel lists those it has"));
   }
   const KeptPlan& kept = *plans.books[*bucket].Find(id);
   *answer->mutable_info() = PlanInfoOf(*kept.plan);

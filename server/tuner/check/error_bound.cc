@@ -9,6 +9,7 @@
 #include "compiler/ir/graph/op.h"
 #include "compiler/ir/graph/scan.h"
 #include "compiler/ir/sample/compare.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/check/error_bound_internal.h"
 
 namespace athanor {
@@ -274,19 +275,16 @@ void NodeBound::AddSumRounding(const Errors& magnitudes, int64_t terms) {
 
 absl::Status NodeBound::Sum() {
   const Tensor magnitude = Magnitude(0);
-  absl::StatusOr<Errors> magnitudes = Apply({&magnitude}, node_.attrs);
-  if (!magnitudes.ok()) return magnitudes.status();
+  ASSIGN_OR_RETURN(Errors magnitudes, Apply({&magnitude}, node_.attrs));
   if (any_) {
     const Tensor error = ErrorTensor(0);
-    absl::StatusOr<Errors> carried = Apply({&error}, node_.attrs);
-    if (!carried.ok()) return carried.status();
-    e_ = *std::move(carried);
+    ASSIGN_OR_RETURN(e_, Apply({&error}, node_.attrs));
   }
   if (traits_.errors == ErrorRule::kLargest) {
     for (double& e : e_) e = std::max(e, 0.0);
     return absl::OkStatus();
   }
-  AddSumRounding(*magnitudes, in_[0]->elements() / std::max<int64_t>(v_.elements(), 1));
+  AddSumRounding(magnitudes, in_[0]->elements() / std::max<int64_t>(v_.elements(), 1));
   return absl::OkStatus();
 }
 
@@ -301,10 +299,8 @@ absl::Status NodeBound::Products() {
   Errors products[kFactorKinds];
   for (FactorKind kind : {kMagnitude, kWidened, kLarge, kSmall}) {
     const Tensor first = Factor(0, kind), updates = scatter ? Factor(2, kind) : Tensor();
-    absl::StatusOr<Errors> product =
-        scatter ? Apply({&first, in_[1], &updates}, node_.attrs) : Apply({&first}, node_.attrs);
-    if (!product.ok()) return product.status();
-    products[kind] = *std::move(product);
+    ASSIGN_OR_RETURN(products[kind], scatter ? Apply({&first, in_[1], &updates}, node_.attrs)
+                                             : Apply({&first}, node_.attrs));
   }
   for (size_t i = 0; i < e_.size(); ++i) {
     const bool inside =
@@ -318,13 +314,12 @@ absl::Status NodeBound::Products() {
 }
 
 absl::Status NodeBound::Contraction() {
-  absl::StatusOr<ContractSpec> spec =
-      ContractSpec::Parse(GetAttr<std::string>(node_.attrs, "spec"));
-  if (!spec.ok()) return spec.status();
+  ASSIGN_OR_RETURN(ContractSpec spec,
+                   ContractSpec::Parse(GetAttr<std::string>(node_.attrs, "spec")));
   int64_t terms = 1;
-  std::string counted = spec->result;
+  std::string counted = spec.result;
   for (int side = 0; side < 2; ++side) {
-    const std::string& letters = side == 0 ? spec->lhs : spec->rhs;
+    const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
     for (size_t axis = 0; axis < letters.size(); ++axis) {
       if (counted.find(letters[axis]) != std::string::npos) continue;
       counted += letters[axis];
@@ -332,19 +327,17 @@ absl::Status NodeBound::Contraction() {
     }
   }
   const Tensor lhs = Magnitude(0), rhs = Magnitude(1);
-  absl::StatusOr<Errors> magnitudes = Apply({&lhs, &rhs}, node_.attrs);
-  if (!magnitudes.ok()) return magnitudes.status();
+  ASSIGN_OR_RETURN(Errors magnitudes, Apply({&lhs, &rhs}, node_.attrs));
   // Adds |a|e(b), then e(a)(|b| + e(b)).
   for (int side = 0; side < 2; ++side) {
     if (!AnyError(*err_[side])) continue;
     const Tensor error = ErrorTensor(side);
     const Tensor other = side == 1 ? Magnitude(0) : Widened(1);
-    absl::StatusOr<Errors> carried =
-        side == 1 ? Apply({&other, &error}, node_.attrs) : Apply({&error, &other}, node_.attrs);
-    if (!carried.ok()) return carried.status();
-    for (size_t i = 0; i < e_.size(); ++i) e_[i] = Known(e_[i] + (*carried)[i]);
+    ASSIGN_OR_RETURN(Errors carried, side == 1 ? Apply({&other, &error}, node_.attrs)
+                                               : Apply({&error, &other}, node_.attrs));
+    for (size_t i = 0; i < e_.size(); ++i) e_[i] = Known(e_[i] + carried[i]);
   }
-  AddSumRounding(*magnitudes, terms);
+  AddSumRounding(magnitudes, terms);
   return absl::OkStatus();
 }
 
@@ -374,9 +367,7 @@ absl::Status NodeBound::Moved() {
   const Tensor error = FromDoubles(in_[0]->shape, *err_[0], DType::kF64);
   Attrs attrs = node_.attrs;
   if (attrs.contains("fill")) attrs.find("fill")->second = Tensor::Zeros(DType::kF64, {});
-  absl::StatusOr<Errors> moved = selects ? Apply({&error, in_[1]}, attrs) : Apply({&error}, attrs);
-  if (!moved.ok()) return moved.status();
-  e_ = *std::move(moved);
+  ASSIGN_OR_RETURN(e_, selects ? Apply({&error, in_[1]}, attrs) : Apply({&error}, attrs));
   return absl::OkStatus();
 }
 
@@ -391,14 +382,11 @@ absl::Status NodeBound::Scattered() {
   // Carries the largest error of all values that could be chosen.
   if (mode == "min") attrs.find("mode")->second = std::string("max");
   const Tensor data = ErrorTensor(0), updates = ErrorTensor(2);
-  absl::StatusOr<Errors> carried = Apply({&data, in_[1], &updates}, attrs);
-  if (!carried.ok()) return carried.status();
-  e_ = *std::move(carried);
+  ASSIGN_OR_RETURN(e_, Apply({&data, in_[1], &updates}, attrs));
   if (mode != "add") return absl::OkStatus();
   const Tensor a = Magnitude(0), b = Magnitude(2);
-  absl::StatusOr<Errors> magnitudes = Apply({&a, in_[1], &b}, attrs);
-  if (!magnitudes.ok()) return magnitudes.status();
-  AddSumRounding(*magnitudes, in_[1]->elements() + 1);
+  ASSIGN_OR_RETURN(Errors magnitudes, Apply({&a, in_[1], &b}, attrs));
+  AddSumRounding(magnitudes, in_[1]->elements() + 1);
   return absl::OkStatus();
 }
 
@@ -450,12 +438,10 @@ absl::StatusOr<Errors> NodeBound::Compute() {
 
 absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
                                    absl::Span<const Errors> input_errors, const Expr::Env* given) {
-  absl::StatusOr<std::vector<Tensor>> values = EvaluateAll(simple, inputs, given);
-  if (!values.ok()) return values.status();
+  ASSIGN_OR_RETURN(std::vector<Tensor> values, EvaluateAll(simple, inputs, given));
   std::vector<std::vector<int64_t>> shapes;
   for (const Tensor& t : inputs) shapes.push_back(t.shape);
-  absl::StatusOr<Expr::Env> dims = given != nullptr ? *given : BindDims(simple, shapes);
-  if (!dims.ok()) return dims.status();
+  ASSIGN_OR_RETURN(Expr::Env dims, given != nullptr ? *given : BindDims(simple, shapes));
   std::vector<Errors> errors;
   size_t input = 0;
   for (size_t n = 0; n < simple.nodes.size(); ++n) {
@@ -463,14 +449,13 @@ absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor>
       errors.push_back(input_errors[input++]);
       continue;
     }
-    absl::StatusOr<Errors> e =
-        NodeBound(*dims, simple.nodes[n], *values, errors, (*values)[n]).Compute();
-    if (!e.ok()) return e.status();
-    errors.push_back(*std::move(e));
+    ASSIGN_OR_RETURN(Errors e,
+                     NodeBound(dims, simple.nodes[n], values, errors, values[n]).Compute());
+    errors.push_back(std::move(e));
   }
   Bounded bounded;
   for (const Output& output : simple.outputs) {
-    bounded.values.push_back((*values)[output.node]);
+    bounded.values.push_back(values[output.node]);
     bounded.errors.push_back(errors[output.node]);
   }
   return bounded;

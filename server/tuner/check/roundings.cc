@@ -8,6 +8,7 @@
 #include "compiler/ir/graph/scan.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/rules/decompose/decompose.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -75,36 +76,33 @@ bool Rounds(const Graph& graph, const Node& node) {
 // Adds up all steps of a loop.
 absl::StatusOr<double> ScanSquares(const Node& node, const Expr::Env& dims) {
   const ScanView scan = ViewScan(node);
-  absl::StatusOr<std::vector<double>> step = RoundingNoise(BodyAt(scan, dims), {});
-  if (!step.ok()) return step.status();
+  ASSIGN_OR_RETURN(std::vector<double> step, RoundingNoise(BodyAt(scan, dims), {}));
   double most = 0;
-  for (double noise : *step) most = std::max(most, noise * noise);
+  for (double noise : step) most = std::max(most, noise * noise);
   return most * static_cast<double>(scan.length.Evaluate(dims).value_or(0));
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<double>> RoundingNoise(const Graph& graph, const Expr::Env& dims) {
-  absl::StatusOr<Graph> simple = Decompose(graph, [](const Node& node) {
-    return OpInfo(node.op).traits.errors == ErrorRule::kDecomposed;
-  });
-  if (!simple.ok()) return simple.status();
+  ASSIGN_OR_RETURN(Graph simple, Decompose(graph, [](const Node& node) {
+                     return OpInfo(node.op).traits.errors == ErrorRule::kDecomposed;
+                   }));
   std::vector<double> squares;
-  for (const Node& node : simple->nodes) {
+  for (const Node& node : simple.nodes) {
     double most = 0;
     for (NodeId operand : node.inputs) most = std::max(most, squares[operand]);
     if (IsLoop(node.op)) {
-      absl::StatusOr<double> steps = ScanSquares(node, dims);
-      if (!steps.ok()) return steps.status();
-      most += *steps;
-    } else if (IsFloat(node.type.dtype) && Rounds(*simple, node)) {
+      ASSIGN_OR_RETURN(double steps, ScanSquares(node, dims));
+      most += steps;
+    } else if (IsFloat(node.type.dtype) && Rounds(simple, node)) {
       most += Squared((2 * OpInfo(node.op).ulp + 1) * UnitRoundoff(node.type.dtype));
-      most += Terms(*simple, node, dims) * Squared(UnitRoundoff(AccumulatorOf(node.type.dtype)));
+      most += Terms(simple, node, dims) * Squared(UnitRoundoff(AccumulatorOf(node.type.dtype)));
     }
     squares.push_back(most);
   }
   std::vector<double> noise;
-  for (const Output& output : simple->outputs) noise.push_back(std::sqrt(squares[output.node]));
+  for (const Output& output : simple.outputs) noise.push_back(std::sqrt(squares[output.node]));
   return noise;
 }
 

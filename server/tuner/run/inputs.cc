@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/sample/compare.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -314,10 +315,9 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
 
 absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
                                                  uint64_t seed, IndexChoice choice) {
-  absl::StatusOr<std::vector<DrawnInput>> inputs = DrawInputs(graph, dims, seed, choice);
-  if (!inputs.ok()) return inputs.status();
+  ASSIGN_OR_RETURN(std::vector<DrawnInput> inputs, DrawInputs(graph, dims, seed, choice));
   std::vector<Tensor> tensors;
-  for (DrawnInput& input : *inputs) {
+  for (DrawnInput& input : inputs) {
     Tensor tensor = std::move(input.drawn);
     const size_t drawn = tensor.bytes.size();
     tensor.shape = std::move(input.shape);

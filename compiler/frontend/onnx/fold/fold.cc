@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/ir/graph/attr_exprs.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -131,11 +132,10 @@ absl::StatusOr<Tensor> Folder::Evaluate(const Graph& graph, const std::vector<No
     cancelled_ = cancelled_ || (asks_ && asks_());
     if (cancelled_) return absl::CancelledError("the import was cancelled");
     const Node& node = graph.node(id);
-    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(node.type.shape, {});
-    if (!shape.ok()) return shape.status();
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape, ConcreteShape(node.type.shape, {}));
     std::vector<const Tensor*> operands;
     for (NodeId operand : node.inputs) operands.push_back(&values.at(operand));
-    Tensor value = Tensor::Zeros(node.type.dtype, *std::move(shape));
+    Tensor value = Tensor::Zeros(node.type.dtype, std::move(shape));
     absl::Status status = OpInfo(node.op).reference(operands, node.attrs, {}, &value);
     if (!status.ok()) return status;
     values.emplace(id, std::move(value));

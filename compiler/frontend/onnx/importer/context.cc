@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -169,10 +170,9 @@ absl::StatusOr<std::vector<Expr>> NodeContext::Sizes(int i, std::string_view wha
 }
 
 absl::StatusOr<std::vector<int64_t>> NodeContext::Integers(int i, std::string_view what) const {
-  absl::StatusOr<std::vector<Expr>> sizes = Sizes(i, what);
-  if (!sizes.ok()) return sizes.status();
+  ASSIGN_OR_RETURN(std::vector<Expr> sizes, Sizes(i, what));
   std::vector<int64_t> values;
-  for (const Expr& size : *sizes) {
+  for (const Expr& size : sizes) {
     const std::optional<int64_t> value = size.constant();
     if (!value) {
       return Unimplemented("its ", what, " is ", size.ToString(),
@@ -215,10 +215,9 @@ absl::StatusOr<std::vector<double>> NodeContext::Numbers(int i, std::string_view
 }
 
 absl::StatusOr<Expr> NodeContext::OneSize(int i, std::string_view what) const {
-  absl::StatusOr<std::vector<Expr>> sizes = Sizes(i, what);
-  if (!sizes.ok()) return sizes.status();
-  if (sizes->size() == 1) return sizes->front();
-  return Invalid("its ", what, " has ", sizes->size(), " elements; it must have one");
+  ASSIGN_OR_RETURN(std::vector<Expr> sizes, Sizes(i, what));
+  if (sizes.size() == 1) return sizes.front();
+  return Invalid("its ", what, " has ", sizes.size(), " elements; it must have one");
 }
 
 absl::StatusOr<int> NodeContext::Axis(int64_t axis, int rank) const {
@@ -231,12 +230,11 @@ absl::StatusOr<int> NodeContext::Axis(int64_t axis, int rank) const {
 absl::StatusOr<std::vector<int>> NodeContext::Axes(absl::Span<const int64_t> axes, int rank) const {
   std::vector<int> result;
   for (int64_t axis : axes) {
-    absl::StatusOr<int> one = Axis(axis, rank);
-    if (!one.ok()) return one.status();
-    if (std::find(result.begin(), result.end(), *one) != result.end()) {
+    ASSIGN_OR_RETURN(int one, Axis(axis, rank));
+    if (std::find(result.begin(), result.end(), one) != result.end()) {
       return Invalid("axis ", axis, " is given twice");
     }
-    result.push_back(*one);
+    result.push_back(one);
   }
   return result;
 }

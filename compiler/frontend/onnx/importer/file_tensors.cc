@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/onnx/known/sizes.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -61,18 +62,16 @@ absl::StatusOr<Value> FileTensors::ValueOf(const ::onnx::TensorProto& tensor,
 
 absl::StatusOr<Value> FileTensors::MakeValue(const ::onnx::TensorProto& tensor,
                                              std::string_view name) {
-  absl::StatusOr<StoredTensor> stored = DescribeTensor(tensor, model_.lifted, model_.files);
-  if (!stored.ok()) return stored.status();
-  if (stored->payload && stored->payload->file != 0) external_.push_back(*stored);
-  if (!IsKnownAtImport(*stored) || stored->elements > budget_.MostKnown()) {
-    return MakeParameter(*std::move(stored), name);
+  ASSIGN_OR_RETURN(StoredTensor stored, DescribeTensor(tensor, model_.lifted, model_.files));
+  if (stored.payload && stored.payload->file != 0) external_.push_back(stored);
+  if (!IsKnownAtImport(stored) || stored.elements > budget_.MostKnown()) {
+    return MakeParameter(std::move(stored), name);
   }
-  absl::StatusOr<Tensor> literal = ReadTensor(*stored, reader_);
-  if (!literal.ok()) return literal.status();
+  ASSIGN_OR_RETURN(Tensor literal, ReadTensor(stored, reader_));
   Value value;
-  value.elem = stored->elem;
-  value.shape.assign(stored->shape.begin(), stored->shape.end());
-  value.known = std::make_shared<const Known>(KnownOf(*std::move(literal)));
+  value.elem = stored.elem;
+  value.shape.assign(stored.shape.begin(), stored.shape.end());
+  value.known = std::make_shared<const Known>(KnownOf(std::move(literal)));
   budget_.AddKnown(static_cast<int64_t>(value.known->sizes.size()));
   return value;
 }
@@ -87,7 +86,7 @@ absl::StatusOr<Value> FileTensors::MakeParameter(StoredTensor stored, std::strin
   parameters_.emplace_back(node, std::move(stored));
   const Value stated = b_.At(node, packed ? Elem::kUInt8 : elem);
   const Value value = packed ? Unpacked(stated, elem, shape) : stated;
-  if (absl::Status s = b_.TakeStatus(); !s.ok()) return s;
+  RETURN_IF_ERROR(b_.TakeStatus());
   return value;
 }
 

@@ -14,6 +14,7 @@
 #include "compiler/frontend/onnx/known/sizes.h"
 #include "compiler/ir/graph/check.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -101,10 +102,9 @@ class Importer {
 absl::StatusOr<OnnxImported> Importer::Run() {
   const ::onnx::GraphProto& graph = state_.model.proto.graph();
   const Frame frame{.opsets = &state_.model.opsets};
-  if (absl::Status s = AddInputs(frame); !s.ok()) return s;
-  if (absl::Status s = GraphVisitor(&state_).Visit(graph, &main_, frame, nullptr); !s.ok())
-    return s;
-  if (absl::Status s = AddOutputs(frame); !s.ok()) return s;
+  RETURN_IF_ERROR(AddInputs(frame));
+  RETURN_IF_ERROR(GraphVisitor(&state_).Visit(graph, &main_, frame, nullptr));
+  RETURN_IF_ERROR(AddOutputs(frame));
   if (!state_.log.refusals().empty()) return ToStatus(state_.log.refusals(), kMessageBytes);
   return Finish();
 }
@@ -123,7 +123,7 @@ absl::Status Importer::AddInputs(const Frame& frame) {
       fixed.push_back(info.name());
       continue;
     }
-    if (absl::Status s = CheckName("input", info.name(), limits); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckName("input", info.name(), limits));
     const absl::Status typed = ElemOfTensor(info.type()).status();
     if (typed.ok()) {
       inputs.push_back(&info);
@@ -138,9 +138,7 @@ absl::Status Importer::AddInputs(const Frame& frame) {
                         fixed.size() == 1 ? " has an initializer" : " have initializers",
                         ", so a request cannot give ", fixed.size() == 1 ? "it" : "them"));
   }
-  absl::StatusOr<DimTable> dims = DimTable::Create(inputs, options.dims, limits);
-  if (!dims.ok()) return dims.status();
-  state_.dims = *std::move(dims);
+  ASSIGN_OR_RETURN(state_.dims, DimTable::Create(inputs, options.dims, limits));
   state_.graph.dims = state_.dims->dims();
   const std::string& name = graph.name();
   if (CheckName("graph name", name, limits).ok()) state_.graph.name = name;
@@ -169,21 +167,20 @@ absl::Status Importer::CheckValues() const {
 }
 
 absl::Status Importer::AddInput(const ValueInfoProto& info) {
-  const absl::StatusOr<Elem> elem = ElemOfTensor(info.type());
-  if (!elem.ok()) return elem.status();
+  ASSIGN_OR_RETURN(const Elem elem, ElemOfTensor(info.type()));
   const Shape& shape = state_.dims->ShapeOf(info.name());
   const auto position = static_cast<int>(state_.input_names.size());
   state_.input_names.push_back(info.name());
-  input_elements_.push_back(ElementOf(*elem));
+  input_elements_.push_back(ElementOf(elem));
   const NodeId node =
-      AddDeclared(DeclaredOp(/*parameter=*/false), info.name(), {WireOf(*elem), shape});
-  const bool bits = Row(*elem).carry == Carry::kBits;
-  Value value = state_.b->At(node, bits ? Elem::kUInt8 : *elem);
+      AddDeclared(DeclaredOp(/*parameter=*/false), info.name(), {WireOf(elem), shape});
+  const bool bits = Row(elem).carry == Carry::kBits;
+  Value value = state_.b->At(node, bits ? Elem::kUInt8 : elem);
   if (auto given = state_.options.values.find(info.name()); given != state_.options.values.end()) {
-    if (absl::Status s = Pin(given->second, *elem, node, &value); !s.ok()) return s;
+    RETURN_IF_ERROR(Pin(given->second, elem, node, &value));
   } else {
-    if (bits) value = state_.b->Bitcast(value, *elem);
-    if (absl::Status s = state_.b->TakeStatus(); !s.ok()) return s;
+    if (bits) value = state_.b->Bitcast(value, elem);
+    RETURN_IF_ERROR(state_.b->TakeStatus());
     value.sources = {position};
   }
   main_.Define(info.name(), std::move(value));
@@ -244,8 +241,7 @@ absl::Status Importer::AddOutputs(const Frame& frame) {
 }
 
 absl::Status Importer::AddOutput(const ValueInfoProto& info) {
-  if (absl::Status s = CheckName("output", info.name(), state_.options.limits.graph); !s.ok())
-    return s;
+  RETURN_IF_ERROR(CheckName("output", info.name(), state_.options.limits.graph));
   const Scope::Found found = main_.Find(info.name());
   if (found.value == nullptr) return Invalid("is made by nothing");
   // The node that makes the value was refused; the type that the file states may be another reason.
@@ -258,13 +254,13 @@ absl::Status Importer::AddOutput(const ValueInfoProto& info) {
   output_elements_.push_back(ElementOf(value.elem));
   if (Row(value.elem).carry == Carry::kBits) value = state_.b->Bitcast(value, Elem::kUInt8);
   const NodeId node = state_.b->Node(value);
-  if (absl::Status s = state_.b->TakeStatus(); !s.ok()) return s;
+  RETURN_IF_ERROR(state_.b->TakeStatus());
   state_.graph.outputs.push_back({info.name(), node});
   return absl::OkStatus();
 }
 
 absl::StatusOr<OnnxImported> Importer::Finish() {
-  if (absl::Status s = state_.tensors->CheckExternal(); !s.ok()) return s;
+  RETURN_IF_ERROR(state_.tensors->CheckExternal());
   // Drops nodes that no output needs; inputs stay.
   std::vector<bool> needed(graph_.nodes.size(), false);
   for (const Output& output : graph_.outputs) needed[output.node] = true;

@@ -13,6 +13,7 @@
 #include "compiler/frontend/onnx/model/model.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -114,11 +115,11 @@ absl::Status GraphVisitor::Visit(const GraphProto& graph, Scope* scope, const Fr
                                  const GraphInfo* outer) {
   const GraphInfo& info = InfoOf(graph, outer);
   if (!info.status.ok()) return info.status;
-  if (absl::Status s = state_.budget.CountLookedAt(info.looked_at); !s.ok()) return s;
-  if (absl::Status s = AddInitializers(graph, scope, frame); !s.ok()) return s;
+  RETURN_IF_ERROR(state_.budget.CountLookedAt(info.looked_at));
+  RETURN_IF_ERROR(AddInitializers(graph, scope, frame));
   CheckStated(graph, *scope, frame, info);
   for (int position : info.order) {
-    if (absl::Status s = VisitNode(graph.node(position), scope, frame, info); !s.ok()) return s;
+    RETURN_IF_ERROR(VisitNode(graph.node(position), scope, frame, info));
   }
   return absl::OkStatus();
 }
@@ -150,10 +151,10 @@ absl::StatusOr<const ::onnx::NodeProto*> GraphVisitor::Resolve(const NodeProto& 
   copy.set_overload(node.overload());
   *copy.mutable_input() = node.input();
   *copy.mutable_output() = node.output();
-  if (absl::Status s = state_.budget.CountCopied(copy.ByteSizeLong()); !s.ok()) return s;
+  RETURN_IF_ERROR(state_.budget.CountCopied(copy.ByteSizeLong()));
   for (const AttributeProto& attr : node.attribute()) {
     if (attr.ref_attr_name().empty()) {
-      if (absl::Status s = state_.budget.CountCopied(attr.ByteSizeLong()); !s.ok()) return s;
+      RETURN_IF_ERROR(state_.budget.CountCopied(attr.ByteSizeLong()));
       *copy.add_attribute() = attr;
       continue;
     }
@@ -170,8 +171,7 @@ absl::StatusOr<const ::onnx::NodeProto*> GraphVisitor::Resolve(const NodeProto& 
                         Quoted(attr.ref_attr_name()), " of the function's call of ",
                         AttributeProto::AttributeType_Name(given->second->type()));
     }
-    if (absl::Status s = state_.budget.CountCopied(given->second->ByteSizeLong()); !s.ok())
-      return s;
+    RETURN_IF_ERROR(state_.budget.CountCopied(given->second->ByteSizeLong()));
     AttributeProto& own = *copy.add_attribute();
     own = *given->second;
     own.set_name(attr.name());
@@ -254,9 +254,8 @@ absl::Status GraphVisitor::VisitNode(const NodeProto& given, Scope* scope, const
       !s.ok())
     return s;
   absl::Status status;
-  const absl::StatusOr<const NodeProto*> resolved = Resolve(given, frame, &status);
-  if (!resolved.ok()) return resolved.status();
-  const NodeProto& node = **resolved;
+  ASSIGN_OR_RETURN(const const NodeProto* resolved, Resolve(given, frame, &status));
+  const NodeProto& node = *resolved;
   int64_t version = 0;
   absl::StatusOr<std::vector<const Value*>> operands = Operands(node, *scope);
   absl::StatusOr<Target> target = TargetOf(node, frame, &version);
@@ -331,7 +330,7 @@ absl::Status GraphVisitor::Conclude(NodeContext* context, NodeId mark, Scope* sc
       }
       if (state_.folder.cancelled()) return state_.budget.Check(state_.graph.nodes.size(), true);
     }
-    if (absl::Status s = CountKnown(*context, value); !s.ok()) return s;
+    RETURN_IF_ERROR(CountKnown(*context, value));
     value.sources = value.known != nullptr ? std::vector<int>() : sources;
     if (value.node >= mark) {
       Node& made = state_.graph.nodes[value.node];

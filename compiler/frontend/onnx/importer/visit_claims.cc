@@ -5,6 +5,7 @@
 
 #include "compiler/frontend/onnx/importer/visit.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 
@@ -29,7 +30,7 @@ absl::Status GraphVisitor::CheckClaims(std::string_view name, const Value& value
                                        const Frame& frame, const GraphInfo& info) {
   const auto [begin, end] = info.claims.equal_range(name);
   for (auto claim = begin; claim != end; ++claim) {
-    if (absl::Status s = CheckClaim(name, value, frame, claim->second); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckClaim(name, value, frame, claim->second));
   }
   return absl::OkStatus();
 }
