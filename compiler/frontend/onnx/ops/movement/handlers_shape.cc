@@ -188,11 +188,11 @@ absl::Status Range11(HandlerContext& c) {
     count = Invalid("its start, limit and delta must have one element each");
   }
   if (!count.ok()) return count.status();
-  ASSIGN_OR_RETURN(const Value first, OneElement(c, 0, "start"), step = OneElement(c, 2, "delta"));
-  if (!step.ok()) return step.status();
+  ASSIGN_OR_RETURN(const Value first, OneElement(c, 0, "start"));
+  ASSIGN_OR_RETURN(const Value step, OneElement(c, 2, "delta"));
   const Value from = b.Up(first);
   const Value position = b.Iota(from.elem, {*count}, 0);
-  c.Set(0, b.Cast(b.Add(b.Mul(position, b.Up(*step)), from), elem));
+  c.Set(0, b.Cast(b.Add(b.Mul(position, b.Up(step)), from), elem));
   return absl::OkStatus();
 }
 
