@@ -72,8 +72,9 @@ absl::Status Server::ReadCertificate() {
   if (!tls.ok()) return tls.status();
   tls_ = *std::move(tls);
   credentials_ = TlsCredentials(tls_);
-  return credentials_ == nullptr ? absl::InternalError("gRPC takes no credentials")
-                                 : absl::OkStatus();
+  return credentials_ == nullptr
+             ? absl::InternalError("gRPC did not make credentials of the certificate and the key")
+             : absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Server::ReloadCertificate() {

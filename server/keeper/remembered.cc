@@ -24,7 +24,8 @@ absl::StatusOr<Remembered> FindRemembered(const PlanKeeper& keeper, const ModelV
   const std::vector<VersionPlanRow>& rows = version.row().plans;
   const std::string serving = ServingId(rows);
   if (serving.empty()) {
-    return absl::NotFoundError(absl::StrCat(version.Describe(), " was served by no plan yet"));
+    return absl::NotFoundError(
+        absl::StrCat(version.Describe(), " has not been served by a plan yet"));
   }
   if (!keeper.ready()) {
     return absl::FailedPreconditionError(
