@@ -103,7 +103,7 @@ void AddInfer(CLI::App* app, Context* context) {
                       "default) or none (fail at once)");
   command->add_option(
       "--taps", options->taps,
-      "nodes whose values to return too, separated by commas (\\, is a comma inside a "
+      "also return the values of these nodes, separated by commas (\\, is a comma inside a "
       "name)");
   command->callback([=] { context->run = [=] { return Infer(context, *options); }; });
 }
