@@ -132,7 +132,7 @@ absl::Status DimReader::ReadInputs() {
 }
 
 absl::Status DimReader::ReadInput(const ::onnx::ValueInfoProto& input) {
-  if (!input.type().has_tensor_type()) return Unimplemented("it is no tensor");
+  if (!input.type().has_tensor_type()) return Unimplemented("it is not a tensor");
   const ::onnx::TypeProto::Tensor& type = input.type().tensor_type();
   if (!type.has_shape()) {
     return Invalid("the model states no shape of it; its rank must be known");
@@ -158,9 +158,8 @@ absl::Status DimReader::ReadInput(const ::onnx::ValueInfoProto& input) {
       axes.push_back({0, FindText(Cat(input.name(), "_", axes.size()), false)});
     }
     if (texts_.size() > kMaxTexts) {
-      return Invalid(
-          "with it the inputs have more than ", kMaxTexts, " different sizes that are no numbers; ",
-          LimitIs(limits_.max_dims, "max_dims"), " for those that follow from no others");
+      return Invalid("with it the inputs have more than ", kMaxTexts, " different symbolic sizes; ",
+                     LimitIs(limits_.max_dims, "max_dims"), " for independent ones");
     }
   }
   axes_.push_back(std::move(axes));
@@ -413,9 +412,9 @@ absl::Status DimReader::CheckDetermined() const {
   }
   if (unknown.empty()) return absl::OkStatus();
   const std::string& symbol = *unknown.begin();
-  return Invalid(
-      "dim ", Quoted(symbol_texts_.at(symbol)), " (", PlacesOf(symbol),
-      ") does not follow from the shapes of the inputs; give it as a number, or by others");
+  return Invalid("dim ", Quoted(symbol_texts_.at(symbol)), " (", PlacesOf(symbol),
+                 ") does not follow from the shapes of the inputs; state it as a number or as an "
+                 "expression over other dims");
 }
 
 absl::Status DimReader::CheckSizes() const {

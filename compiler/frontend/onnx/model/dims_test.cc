@@ -244,8 +244,8 @@ TEST(DimTableTest, ManyDimsAreToldShortly) {
       << error;
   for (int i = 0; i < 100; ++i) inputs.push_back({"y" + std::to_string(i), {""}});
   EXPECT_EQ(ErrorOf(inputs, {}),
-            "input \"y48\": with it the inputs have more than 2048 different sizes that are no "
-            "numbers; the limit is 64 (--max_dims) for those that follow from no others");
+            "input \"y48\": with it the inputs have more than 2048 different symbolic sizes; the "
+            "limit is 64 (--max_dims) for independent ones");
 }
 
 TEST(DimTableTest, WhatIsGivenWrongly) {
@@ -279,8 +279,8 @@ TEST(DimTableTest, WhatIsGivenWrongly) {
             "input \"x\": axis 1 is -3, which is not at least 0 for all sizes within the bounds of "
             "its dims");
   EXPECT_EQ(ErrorOf(inputs, {batch, Equals("seq", "floor(n/2)"), Range("n", 2, 8)}),
-            "dim \"n\" (axis 1 of input \"x\") does not follow from the shapes of the inputs; give "
-            "it as a number, or by others");
+            "dim \"n\" (axis 1 of input \"x\") does not follow from the shapes of the inputs; "
+            "state it as a number or as an expression over other dims");
   EXPECT_EQ(ErrorOf({{"x", {"s"}}, {"y", {"s - 2"}}}, {Range("s", 1, 8)}),
             "input \"y\": axis 0 is s - 2, which is not at least 0 for all sizes within the bounds "
             "of its dims");
@@ -291,7 +291,7 @@ TEST(DimTableTest, InputsThatAreNoTensorsOrHaveNoShape) {
   input.set_name("x");
   input.mutable_type()->mutable_sequence_type();
   const std::vector<const ValueInfoProto*> inputs = {&input};
-  EXPECT_EQ(DimTable::Create(inputs, {}, {}).status().message(), "input \"x\": it is no tensor");
+  EXPECT_EQ(DimTable::Create(inputs, {}, {}).status().message(), "input \"x\": it is not a tensor");
   input.mutable_type()->mutable_tensor_type()->set_elem_type(1);
   EXPECT_EQ(DimTable::Create(inputs, {}, {}).status().message(),
             "input \"x\": the model states no shape of it; its rank must be known");

@@ -26,7 +26,7 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
     } else if (to[i].IsConstant(0) && !allowzero) {
       if (i >= from.size()) {
         return Invalid("its shape holds 0 at ", i, ", which copies axis ", i, " of ",
-                       ShapeToString(from), ", and there is none");
+                       ShapeToString(from), ", but there is no such axis");
       }
       to[i] = from[i];
     }

@@ -70,7 +70,7 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
     const bool same = bounds.ProvablyEqual(kept, shape[i]);
     if (!same && !bounds.NonNegative(kept - 1)) {
       return Invalid("axis ", i, " has ", kept.ToString(),
-                     " elements, which may be none, and of none nothing can be repeated");
+                     " elements and may be empty; an empty axis has no element to repeat");
     }
     coordinates[i] =
         same ? Expr::Axis(i) : bounds.Simplify(PadSource(mode, Expr::Axis(i) - added, kept));

@@ -209,7 +209,7 @@ TEST(HandlersMovementTest, PadInEveryMode) {
                        .Fixed(Ints({1, 1}))
                        .Attr("mode", std::string("wrap"))
                        .Error(),
-                   "nothing can be repeated"));
+                   "has no element to repeat"));
   EXPECT_EQ(pad("reflect", 2, -1, false), (Values{1, 2, 1, 2}));
   EXPECT_EQ(ValuesOf(OneNode("Pad", 19)
                          .In(Of(DType::kF32, {1}, {7}))

@@ -70,7 +70,7 @@ class GroupQuery {
 
 absl::Status GroupQuery::CheckServed() const {
   if (const int64_t slides = c_.Int("sliding_window_cache"); slides > 0) {
-    return Unimplemented("attribute sliding_window_cache is ", slides, "; only 0 is served");
+    return Unimplemented("attribute sliding_window_cache is ", slides, "; only 0 is supported");
   }
   if (const int64_t kept = c_.Int("qk_output"); kept < 0 || kept > 2) {
     return Invalid("attribute qk_output is ", kept, "; it must be 0, 1 or 2");
@@ -79,12 +79,12 @@ absl::Status GroupQuery::CheckServed() const {
     const std::string type = c_.String(name);
     if (!type.empty() && type != "NONE") {
       return Unimplemented("attribute ", name, " is ", Quoted(type),
-                           "; quantised caches are not "
-                           "served");
+                           "; quantised caches are not supported");
     }
   }
   for (const auto& [operand, name] : {std::pair(kKeyScale, "k_scale"), {kValueScale, "v_scale"}}) {
-    if (c_.Has(operand)) return Unimplemented("operand ", name, " is given, which is not served");
+    if (c_.Has(operand))
+      return Unimplemented("operand ", name, " is given, which is not supported");
   }
   if (c_.Has(kPastKey) != c_.Has(kPastValue)) {
     return Invalid("past_key and past_value go together; one of them is given");
