@@ -32,7 +32,8 @@ class Verifier {
     kernel_.grid.CollectSymbols(&used);
     if (kernel_.grid.overflow()) return Invalid("grid: the expression is too large");
     for (const std::string& s : used) {
-      if (!sizes_.contains(s)) return Invalid("grid: symbol \"", s, "\" is no size of the kernel");
+      if (!sizes_.contains(s))
+        return Invalid("grid: symbol \"", s, "\" is not a size of the kernel");
     }
     bool scratch = false;
     for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
@@ -140,7 +141,7 @@ class Verifier {
       if (s == kLane) {
         if (!lane) return Invalid("\"lane\" where all lanes share one value");
       } else if (!symbols_.contains(s)) {
-        return Invalid("symbol \"", s, "\" is no size, loop variable or i64 register in scope");
+        return Invalid("symbol \"", s, "\" is not a size, loop variable or i64 register in scope");
       } else if (s[0] == 'v' && !vectors && types_[std::stoi(s.substr(1))].lanes > 1) {
         return Invalid(s, " differs by lane where all lanes share one value");
       }
@@ -191,7 +192,7 @@ class Verifier {
 
   absl::Status Holds(int buffer, Type type) const {
     if (buffer < 0 || buffer >= static_cast<int>(kernel_.buffers.size())) {
-      return Invalid("there is no buffer b", buffer);
+      return Invalid("the kernel has no buffer b", buffer);
     }
     const DType holds = kernel_.buffers[buffer].dtype;
     return holds == type.dtype ? absl::OkStatus()
@@ -246,7 +247,7 @@ class Verifier {
         wanted.dtype = kernel_.buffers[m.buffer].dtype;
         if (wanted.dtype != DType::kI32 && wanted.dtype != DType::kI64) {
           return Invalid("b", m.buffer, " holds ", DTypeName(wanted.dtype),
-                         "; i32 or i64 is right of what moves with the keys");
+                         "; positions must be i32 or i64");
         }
       }
       const Type own = i % 2 == 0 ? s.type : wanted;
@@ -288,7 +289,7 @@ class Verifier {
       case Opcode::kLoad:
         return Args(s, {});
       case Opcode::kPrefetch:
-        if (t.lanes != 1) return Invalid("one address is asked for, not ", t.lanes);
+        if (t.lanes != 1) return Invalid("a prefetch takes one address, not ", t.lanes);
         return Args(s, {});
       case Opcode::kStore:
       case Opcode::kMutable:
