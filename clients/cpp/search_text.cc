@@ -235,7 +235,7 @@ std::string StopReasonText(v1::CompileJob::StopReason reason) {
     case v1::CompileJob::STOP_MODEL_DELETED:
       return "its model was deleted";
     case v1::CompileJob::STOP_SHUTDOWN:
-      return "the server shuts down, and goes on when it starts";
+      return "the server shuts down, and continues when it starts";
     case v1::CompileJob::STOP_ROOFLINE:
       return "near the machine's limit";
     case v1::CompileJob::STOP_STAGNATION:

@@ -456,8 +456,8 @@ absl::Status BundleReader::TakeRecord(v1::CacheBundleRecord record) {
   const std::string expected = LinkOf(link_, record);
   if (link != expected) {
     return named(
-        Invalid("it does not link to what came before: it was changed, or another one was "
-                "put in, left out or moved"));
+        Invalid("it does not link to the record before it: it was changed, or another one was put "
+                "in, left out or moved"));
   }
   if (absl::Status status = CheckRecord(record); !status.ok()) return named(status);
   link_ = expected;

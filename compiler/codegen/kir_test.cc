@@ -120,7 +120,8 @@ TEST(KirVerify, NamesWhatIsWrongWithASort) {
         {"sort b1[0], b2[0] by way of b3[0], b5[0]: u32 elements 8", "b5 holds i64"},
         {"sort b1[0], b6[0] by way of b3[0], b7[0]: u32 elements 8",
          "positions must be i32 or i64"},
-        {"sort b6[0], b2[0] by way of b7[0], b4[0]: f32 elements 8", "by keys of f32; u8"},
+        {"sort b6[0], b2[0] by way of b7[0], b4[0]: f32 elements 8",
+         "by keys of f32; it must be u8"},
         {"sort b1[0], b2[0] by way of b3[0], b2[0]: u32 elements 8", "b2 is there twice"},
         {"sort b1[0], b2[0] by way of b9[0], b4[0]: u32 elements 8", "the kernel has no buffer b9"},
         {"sort b1[0], b2[0] by way of b3[0], b4[0]: u64 elements 8", "b1 holds u32"},
@@ -144,8 +145,8 @@ TEST(KirVerify, NamesWhatIsWrong) {
         {"v5: f32x8 = Add(v3, v0)", "operand v0 has 1 lanes, the result 8"},
         {"v5: bool = Add(v0, v0)", "Add gives f32, the register is a bool"},
         {"v5: f32 = Softmax(v0)", "Softmax is not elementwise"},
-        {"v5: f32 = Add(v0)", "Add of 1 operands; 2 are right"},
-        {"v5: f32x8 = fma(v3, v3, v0)", "operand v0 is a f32; f32x8 is right"},
+        {"v5: f32 = Add(v0)", "Add of 1 operands; it must have 2"},
+        {"v5: f32x8 = fma(v3, v3, v0)", "operand v0 is a f32; it must be f32x8"},
         {"v0 := v0", "assigned but not a mutable register"},
         {"mut v5: f32 = v0\nv5 := v3", "operand v3 is a f32x8"},
         {"v5: f32 = load b7[g]", "the kernel has no buffer b7"},
@@ -165,11 +166,11 @@ TEST(KirVerify, NamesWhatIsWrong) {
         {"for i0 in [0, 4) step 1 {\nfor i0 in [0, 4) step 1 {\n}\n}",
          "taken by an enclosing loop"},
         {"for s0 in [0, 4) step 1 {\n}", "loop variables are named"},
-        {"if v0 {\n}", "operand v0 is a f32; bool is right"},
-        {"v5: f32x3 = broadcast(v0)", "3 lanes; a power of two"},
+        {"if v0 {\n}", "operand v0 is a f32; it must be bool"},
+        {"v5: f32x3 = broadcast(v0)", "3 lanes; it must be a power of two"},
         {"v5: f32 = reduce.Xor(v3)", "no reduction by Xor"},
         {"v5: f32 = reduce.And(v3)", "And:"},
-        {"v5: u32 = randombits(v1, v1)", "operand v1 is a i64; u64 is right"},
+        {"v5: u32 = randombits(v1, v1)", "operand v1 is a i64; it must be u64"},
         {"gemm b1[0] stride 1 = b0[0] stride 1 * b7[0] stride 1: f32 rows 1 columns 1 "
          "sums 1",
          "gemm: the kernel has no buffer b7"},
@@ -190,11 +191,11 @@ TEST(KirVerify, NamesWhatIsWrong) {
          "gemm: b1 holds f32"},
         {"gemm b1[0] stride 1 = b0[0] stride 1 * b0[0] stride 1: bf16 rows 1 "
          "columns 1 sums 1",
-         "gemm: of bf16; f32 or f64 is right"},
+         "gemm: of bf16; it must be f32 or f64"},
         {"gemm b1[0] stride 1 transposed = b0[0] stride 1 * b0[0] stride 1: f32 rows "
          "1 columns 1 sums 1",
          "gemm: the result is transposed"},
-        {"v5: f32 = lanes s0", "is a f32; bool is right"}}) {
+        {"v5: f32 = lanes s0", "is a f32; it must be bool"}}) {
     absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, w.text, "\n"));
     ASSERT_TRUE(kernel.ok()) << w.text << ": " << kernel.status();
     const absl::Status status = Verify(*kernel);

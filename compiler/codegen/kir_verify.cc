@@ -41,7 +41,7 @@ class Verifier {
       if (b.space == Space::kScratch) {
         scratch = true;
         if (b.elements < 0)
-          return Invalid("b", i, ": ", b.elements, " elements of scratch; 0 or more is right");
+          return Invalid("b", i, ": ", b.elements, " elements of scratch; it must be 0 or more");
       } else if (scratch) {
         return Invalid("b", i, ": a global buffer after scratch; global ones come first");
       }
@@ -122,7 +122,7 @@ class Verifier {
   absl::Status Lanes(Type t) const {
     const bool power = t.lanes >= 1 && t.lanes <= kMaxLanes && (t.lanes & (t.lanes - 1)) == 0;
     return power ? absl::OkStatus()
-                 : Invalid(t.lanes, " lanes; a power of two up to ", kMaxLanes, " is right");
+                 : Invalid(t.lanes, " lanes; it must be a power of two up to ", kMaxLanes);
   }
 
   absl::Status Defined(Var v) const {
@@ -154,7 +154,7 @@ class Verifier {
                        s.loop.find_first_not_of("0123456789", 1) == std::string::npos;
     if (!named) return Invalid("loop variables are named i0, i1, ...");
     if (symbols_.contains(s.loop)) return Invalid("the name is taken by an enclosing loop");
-    if (s.step <= 0) return Invalid("step ", s.step, "; a positive one is right");
+    if (s.step <= 0) return Invalid("step ", s.step, "; it must be positive");
     for (const Expr* e : {&s.begin, &s.end}) {
       if (absl::Status status = Symbols(*e, false, false); !status.ok()) return status;
     }
@@ -181,8 +181,8 @@ class Verifier {
       if (absl::Status status = Defined(s.predicate); !status.ok()) return status;
       const Type p = types_[s.predicate];
       if (p.dtype != DType::kBool || (p.lanes != 1 && p.lanes != s.type.lanes)) {
-        return Invalid("predicate v", s.predicate, " is a ", TypeText(p), "; a bool, scalar or of ",
-                       s.type.lanes, " lanes is right");
+        return Invalid("predicate v", s.predicate, " is a ", TypeText(p),
+                       "; it must be a bool, scalar or of ", s.type.lanes, " lanes");
       }
     }
     if (!memory) return absl::OkStatus();
@@ -208,11 +208,11 @@ class Verifier {
 
   absl::Status Gemm(const Stmt& s) const {
     if (s.type != Type{DType::kF32, 1} && s.type != Type{DType::kF64, 1}) {
-      return Invalid("of ", TypeText(s.type), "; f32 or f64 is right");
+      return Invalid("of ", TypeText(s.type), "; it must be f32 or f64");
     }
     if (s.matrices.size() != 3 || s.extents.size() != 3) {
       return Invalid(s.matrices.size(), " matrices and ", s.extents.size(),
-                     " extents; 3 are right");
+                     " extents; it must have 3");
     }
     for (const Matrix& m : s.matrices) {
       if (absl::Status status = Holds(m.buffer, s.type); !status.ok()) return status;
@@ -233,11 +233,11 @@ class Verifier {
 
   absl::Status Sort(const Stmt& s) const {
     if (!IsUnsigned(s.type.dtype) || s.type.lanes != 1) {
-      return Invalid("by keys of ", TypeText(s.type), "; u8, u16, u32 or u64 is right");
+      return Invalid("by keys of ", TypeText(s.type), "; it must be u8, u16, u32 or u64");
     }
     if (s.matrices.size() != 4 || s.extents.size() != 1) {
       return Invalid(s.matrices.size(), " rows and ", s.extents.size(),
-                     " extents; 4 and 1 are right");
+                     " extents; it must have 4 and 1");
     }
     std::set<int> buffers;
     Type wanted = s.type;
@@ -262,12 +262,12 @@ class Verifier {
 
   absl::Status Args(const Stmt& s, const std::vector<Type>& wanted) const {
     if (s.args.size() != wanted.size()) {
-      return Invalid(s.args.size(), " operands; ", wanted.size(), " are right");
+      return Invalid(s.args.size(), " operands; it must have ", wanted.size());
     }
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (types_[s.args[i]] == wanted[i]) continue;
-      return Invalid("operand v", s.args[i], " is a ", TypeText(types_[s.args[i]]), "; ",
-                     TypeText(wanted[i]), " is right");
+      return Invalid("operand v", s.args[i], " is a ", TypeText(types_[s.args[i]]), "; it must be ",
+                     TypeText(wanted[i]));
     }
     return absl::OkStatus();
   }
@@ -275,7 +275,7 @@ class Verifier {
   absl::Status ResultIs(const Stmt& s, DType dtype) const {
     return s.type.dtype == dtype
                ? absl::OkStatus()
-               : Invalid("is a ", TypeText(s.type), "; ", DTypeName(dtype), " is right");
+               : Invalid("is a ", TypeText(s.type), "; it must be ", DTypeName(dtype));
   }
 
   absl::Status Operands(const Stmt& s) const {
@@ -329,7 +329,7 @@ class Verifier {
         break;
       default:
         return Invalid("no reduction by ", OpName(s.op),
-                       "; Add, Mul, Min, Max, And or Or is right");
+                       "; it must be Add, Mul, Min, Max, And or Or");
     }
     if (s.type.lanes != 1) return Invalid("a reduction gives one lane, not ", s.type.lanes);
     if (s.args.size() != 1) return Args(s, {s.type});
@@ -356,7 +356,7 @@ class Verifier {
     const OpRow& row = OpInfo(op);
     if (row.op_class != OpClass::kElementwise) return Invalid(row.name, " is not elementwise");
     if (static_cast<int>(args.size()) != row.min_inputs) {
-      return Invalid(row.name, " of ", args.size(), " operands; ", row.min_inputs, " are right");
+      return Invalid(row.name, " of ", args.size(), " operands; it must have ", row.min_inputs);
     }
     std::vector<TensorType> operands;
     for (const Type& t : args) operands.push_back({t.dtype, {}});
@@ -379,7 +379,7 @@ class Verifier {
 }  // namespace
 
 absl::Status Verify(const Kernel& kernel) {
-  if (kernel.vars < 0) return Invalid("kernel: ", kernel.vars, " registers; 0 or more is right");
+  if (kernel.vars < 0) return Invalid("kernel: ", kernel.vars, " registers; it must be 0 or more");
   return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "), Verifier(kernel).Run());
 }
 

@@ -146,7 +146,7 @@ absl::Status RequestBinder::CheckDatatype(const InputTensor& tensor, const Input
       Cat("; the model takes ", input.datatype->name, " (", DTypeName(input.datatype->dtype), ")");
   const DatatypeRow* sent = FindDatatype(tensor.datatype());
   if (sent == nullptr) {
-    return Invalid(prefix, Quoted(tensor.datatype()), ", which no tensor here has", right);
+    return Invalid(prefix, Quoted(tensor.datatype()), ", which is unknown", right);
   }
   return Invalid(prefix, sent->name, " (", DTypeName(sent->dtype), ")", right,
                  ": cast the array to ", CastHint(*input.datatype), " before sending it");

@@ -88,7 +88,7 @@ TEST(InferRequestTest, WrongDatatypeNamesBothAndTheCast) {
             "input \"x\": datatype is FP64 (f64); the model takes FP32 (f32): cast the "
             "array to float32 before sending it");
   m.request.mutable_inputs(1)->set_datatype("BYTES");
-  EXPECT_NE(ErrorOf(m).find("\"BYTES\", which no tensor here has; the model takes FP32"),
+  EXPECT_NE(ErrorOf(m).find("\"BYTES\", which is unknown; the model takes FP32"),
             std::string::npos);
   m.request.mutable_inputs(1)->set_datatype("");
   EXPECT_NE(ErrorOf(m).find("the model takes FP32"), std::string::npos);

@@ -295,7 +295,7 @@ absl::Status DimReader::ReadGiven() {
 absl::Status DimReader::NoSuchDim(const std::string& name) const {
   if (by_text.count(name) > 0) {
     return Invalid("dim ", Quoted(name), " is given, but it is ",
-                   by_text.find(name)->second.ToString(), "; give the dims that it is made of");
+                   by_text.find(name)->second.ToString(), "; give the dims in it");
   }
   std::vector<std::string_view> names;
   for (const auto& [symbol, text] : symbol_texts_) names.push_back(text);
@@ -327,7 +327,7 @@ absl::Status DimReader::Resolve() {
   for (const auto& [symbol, e] : left) {
     text += Cat(text.empty() ? "" : ", ", Quoted(symbol_texts_.at(symbol)), " = ", e.ToString());
   }
-  return Invalid("dims are given by each other in a circle: ", text);
+  return Invalid("dims are defined by each other in a cycle: ", text);
 }
 
 std::string DimReader::PlacesOf(const std::string& symbol) const {

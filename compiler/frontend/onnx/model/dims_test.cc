@@ -258,7 +258,7 @@ TEST(DimTableTest, WhatIsGivenWrongly) {
             "dim \"batch\" is given, but no input has it; all sizes of this model's inputs are "
             "numbers");
   EXPECT_EQ(ErrorOf({{"x", {"s", "s + 1"}}}, {Range("s", 1, 4), Range("s + 1", 1, 4)}),
-            "dim \"s + 1\" is given, but it is s + 1; give the dims that it is made of");
+            "dim \"s + 1\" is given, but it is s + 1; give the dims in it");
   EXPECT_EQ(ErrorOf(inputs, {batch, seq, seq}), "dim \"seq\" is given twice");
   EXPECT_EQ(ErrorOf(inputs, {batch, Range("seq", 4, 3)}),
             "dim \"seq\" is given the bounds 4 to 3; they must be 0 <= min <= max and max >= 1");
@@ -272,9 +272,9 @@ TEST(DimTableTest, WhatIsGivenWrongly) {
       ErrorOf(inputs, {batch, Equals("seq", "4 +")}),
       "dim \"seq\" is given as \"4 +\", which is neither a number nor an expression over dims");
   EXPECT_EQ(ErrorOf(inputs, {Equals("batch", "seq + 1"), Equals("seq", "batch - 1")}),
-            "dims are given by each other in a circle: \"batch\" = seq + 1, \"seq\" = batch - 1");
+            "dims are defined by each other in a cycle: \"batch\" = seq + 1, \"seq\" = batch - 1");
   EXPECT_EQ(ErrorOf(inputs, {Equals("batch", "batch"), seq}),
-            "dims are given by each other in a circle: \"batch\" = batch");
+            "dims are defined by each other in a cycle: \"batch\" = batch");
   EXPECT_EQ(ErrorOf(inputs, {batch, Equals("seq", "-3")}),
             "input \"x\": axis 1 is -3, which is not at least 0 for all sizes within the bounds of "
             "its dims");

@@ -83,7 +83,7 @@ absl::Status SetBatchNorm(HandlerContext& c, bool training) {
 absl::Status BatchNorm(HandlerContext& c) {
   const bool training = c.Int("training_mode") != 0;
   for (int o = 1; o < c.outputs() && !training; ++o) {
-    if (c.Wants(o)) return Invalid("a result beside Y is made with training_mode=1 only");
+    if (c.Wants(o)) return Invalid("only Y is a result; the others need training_mode=1");
   }
   return SetBatchNorm(c, training);
 }
@@ -94,7 +94,7 @@ absl::Status InferenceBatchNorm(HandlerContext& c) {
     return Unimplemented("spatial=0 normalises each place by itself, which is not supported");
   }
   for (int o = 1; o < c.outputs(); ++o) {
-    if (c.Wants(o)) return Training("a result beside Y");
+    if (c.Wants(o)) return Training("a result other than Y");
   }
   return SetBatchNorm(c, /*training=*/false);
 }

@@ -41,7 +41,7 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
   if (!open.has_value()) return to;
   const Expr total = ProductOf(from), others = ProductOf(rest);
   if (zero) {
-    return Invalid("its shape holds -1 beside a size of 0, which leaves the size of -1 open");
+    return Invalid("its shape holds -1 and 0, so the size of -1 is undefined");
   }
   const std::optional<Expr> quotient = ExactQuotient(total, others, bounds);
   if (!quotient.has_value()) {

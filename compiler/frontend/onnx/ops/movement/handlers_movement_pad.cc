@@ -146,7 +146,7 @@ absl::StatusOr<std::vector<int64_t>> PerAxis(HandlerContext& c, std::string_view
   bool right = values.size() == count;
   for (int64_t value : values) right = right && value >= least;
   if (right) return values;
-  return Invalid("attribute \"", name, "\" must have ", count, " numbers, none below ", least);
+  return Invalid("attribute \"", name, "\" must have ", count, " numbers, each at least ", least);
 }
 
 }  // namespace

@@ -291,7 +291,8 @@ absl::Status GroupQuery::Finish() {
   const int64_t kept = c_.Int("qk_output");
   AttentionScores scores{.step = kept == 1 ? Step::kBias : Step::kSoftmax, .scores = {}};
   const bool wanted = kept != 0 && c_.Wants(3);
-  if (c_.Wants(3) && !wanted) return Invalid("result 3 is wanted, and qk_output is 0");
+  if (c_.Wants(3) && !wanted)
+    return Invalid("result 3 is used, but qk_output is 0; it must be 1 or 2");
   c_.Set(0, JoinHeads(b_, Attend(b_, q_, *k, *v, spec, wanted ? &scores : nullptr)));
   if (wanted && b_.status().ok()) {
     // Hidden scores are returned as 0, also before the softmax.

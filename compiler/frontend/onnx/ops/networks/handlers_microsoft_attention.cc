@@ -134,7 +134,7 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   auto& [q, k, v] = qkv;
   if (c.Has(4)) {
     const Value& past = c.In(4);
-    if (past.rank() != 5) return Invalid("past has rank ", past.rank(), "; 5 is meant");
+    if (past.rank() != 5) return Invalid("past has rank ", past.rank(), "; it must be 5");
     k = b.Concat({Part(b, past, 0, 0), k}, 2);
     v = b.Concat({Part(b, past, 0, 1), v}, 2);
     if (!b.status().ok()) return b.TakeStatus();
