@@ -107,7 +107,7 @@ def dtype_of(value: str | DType | np.dtype | type) -> DType:
         return _BY_NUMPY[np.dtype(value)]
     except (KeyError, TypeError):
         raise InvalidArgument(
-            f"{value!r} is no dtype; the dtypes are {', '.join(DTYPES)}") from None
+            f"{value!r} is not a dtype; the dtypes are {', '.join(DTYPES)}") from None
 
 
 def host_array(value: object, what: str) -> np.ndarray:
