@@ -224,7 +224,7 @@ void AddInputFlags(CLI::App* sub, RunFlags* flags) {
   sub->add_option("--shape", flags->inputs.shapes,
                   "shape of an input: x=1x64, or x=bx64 with --dims b=1..64; repeatable");
   sub->add_option("--dims", flags->inputs.dims,
-                  "range of a name in --shape (b=1..64), drawn from anew for each request; "
+                  "range of a name in --shape (b=1..64), from which each request draws a size; "
                   "repeatable");
   sub->add_option("--input", flags->inputs.values,
                   "range of an input's values (ids=0..30521), or a file with the values "
@@ -252,7 +252,7 @@ void AddRun(CLI::App* app, Command* command) {
                   "two servers: time to measure one before switching to the other, at least 50ms; "
                   "default 2s");
   sub->add_option("--slo", flags->slo,
-                  "service levels, as most milliseconds per metric: e2el:5,queue:2");
+                  "service levels, the most milliseconds of each metric: e2el:5,queue:2");
   sub->add_option("--slo_share", flags->slo_share,
                   "share of the due calls that must meet the service levels")
       ->capture_default_str();

@@ -11,7 +11,7 @@
 
 namespace athanor::client {
 
-// One call's context. Sets the deadline, and registers the call with its Cancellation while it
+// Context of one call. Sets the deadline, and registers the call with its Cancellation while it
 // runs.
 class CallScope {
  public:
