@@ -84,7 +84,7 @@ def initialiser(text: str, name: str) -> list:
     if not begin:
         raise Wrong(f"no table {name}[]")
     stack: list[list] = [[]]
-    open_item = False  # whether the next token continues the last item: adjacent literals, `a << b`
+    open_item = False  # True: the next token continues the item, as in `a << b`
     for token in tokens(text[begin.end():]):
         if token == ";":
             return stack[0][0]
