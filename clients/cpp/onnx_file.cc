@@ -94,8 +94,8 @@ class Fields {
   }
 
   uint64_t number = 0;
-  uint64_t value = 0;        // of a varint field
-  absl::string_view inside;  // of a length-delimited field
+  uint64_t value = 0;        // value of a varint field
+  absl::string_view inside;  // bytes of a length-delimited field
 
  private:
   bool Skip(size_t count) {

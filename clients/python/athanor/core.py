@@ -22,7 +22,7 @@ N = TypeVar("N", bound="Node")
 
 
 class Node:
-    """One op of a graph and its result. Users meet it as `athanor.Value`."""
+    """An op of a graph and its result. Users know it as `athanor.Value`."""
 
     __array_priority__ = 1000  # array + value calls our operator
     __array_ufunc__ = None
