@@ -318,17 +318,8 @@ class Verifier {
   }
 
   absl::Status Reduce(const Stmt& s) const {
-    switch (s.op) {
-      case Op::kAdd:
-      case Op::kMul:
-      case Op::kMin:
-      case Op::kMax:
-      case Op::kAnd:
-      case Op::kOr:
-        break;
-      default:
-        return Invalid("no reduction by ", OpName(s.op),
-                       "; Add, Mul, Min, Max, And or Or is right");
+    if (!CanReduce(s.op)) {
+      return Invalid("no reduction by ", OpName(s.op), "; Add, Mul, Min, Max, And or Or is right");
     }
     if (s.type.lanes != 1) return Invalid("a reduction gives one lane, not ", s.type.lanes);
     if (s.args.size() != 1) return Args(s, {s.type});
@@ -360,8 +351,9 @@ class Verifier {
     std::vector<TensorType> operands;
     for (const Type& t : args) operands.push_back({t.dtype, {}});
     Attrs attrs;
-    if (op == Op::kCast || op == Op::kBitcast) attrs["dtype"] = cast_to;
-    if (op == Op::kShift) attrs["direction"] = std::string(left ? "left" : "right");
+    const Rounding rounding = row.traits.rounding;
+    if (rounding == Rounding::kConverts || rounding == Rounding::kBits) attrs["dtype"] = cast_to;
+    if (HasDirection(op)) attrs["direction"] = std::string(left ? "left" : "right");
     absl::StatusOr<TensorType> type = row.infer(operands, attrs, Bounds());
     if (!type.ok()) return Prefixed(Cat(row.name, ": "), type.status());
     return type->dtype == result.dtype ? absl::OkStatus()

@@ -61,7 +61,7 @@ class BodyReader {
     if (!shape.ok()) return shape.status();
     Node node{*op, {}, {}, {*dtype, *std::move(shape)}, ""};
     // Names of computed nodes are dropped: in the message they only link operands.
-    if (*op == Op::kInput) node.name = message.name();
+    if (IsInput(*op)) node.name = message.name();
     for (const std::string& input : message.inputs()) {
       const auto id = ids_.find(input);
       if (id == ids_.end()) {
@@ -119,8 +119,8 @@ void BodyToProto(const Graph& body, v1::Graph* message) {
   std::vector<std::string> names;
   for (size_t i = 0; i < body.nodes.size(); ++i) {
     const Node& node = body.nodes[i];
-    std::string name = node.op == Op::kInput ? node.name : Cat("n", i);
-    while (node.op != Op::kInput && !taken.insert(name).second) name += "_";
+    std::string name = IsInput(node.op) ? node.name : Cat("n", i);
+    while (!IsInput(node.op) && !taken.insert(name).second) name += "_";
     names.push_back(std::move(name));
     v1::GraphNode* out = message->add_nodes();
     out->set_name(names.back());

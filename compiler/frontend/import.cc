@@ -255,13 +255,13 @@ absl::StatusOr<Node> Importer::ReadDeclared(const v1::GraphNode& node, Op op,
   if (!attrs.ok()) return attrs.status();
   absl::StatusOr<TensorType> type = ReadType(node);
   if (!type.ok()) return type.status();
-  if (op == Op::kInput && DatatypeOf(type->dtype) == nullptr) {
+  if (IsInput(op) && DatatypeOf(type->dtype) == nullptr) {
     return Unimplemented("an input of dtype ", DTypeName(type->dtype),
                          " cannot travel in a "
                          "request; declare it u8 and Bitcast it to ",
                          DTypeName(type->dtype));
   }
-  if (op == Op::kParameter) {
+  if (IsParameter(op)) {
     if (node.content_hash().size() != kHashBytes) {
       return Invalid("content_hash has ", node.content_hash().size(), " bytes; it must be the ",
                      kHashBytes, " bytes of the parameter's SHA-256");
@@ -273,7 +273,7 @@ absl::StatusOr<Node> Importer::ReadDeclared(const v1::GraphNode& node, Op op,
     }
   }
   if (absl::Status s = checker.CheckDeclared(op, *type, *attrs); !s.ok()) return s;
-  if (op == Op::kInput) {
+  if (IsInput(op)) {
     if (absl::Status s = CheckElement(node.element(), type->dtype); !s.ok()) return s;
     input_elements_.push_back(node.element());
   }
@@ -343,10 +343,10 @@ absl::Status Importer::AddNodes() {
   for (int position : order_) {
     const Op op = ops_[position];
     const v1::GraphNode& message = message_.nodes(position);
-    if (op != Op::kParameter && !message.content_hash().empty()) {
+    if (!IsParameter(op) && !message.content_hash().empty()) {
       return Invalid(Describe(position), "has a content_hash; only a Parameter has one");
     }
-    if (op != Op::kInput && !message.element().empty()) {
+    if (!IsInput(op) && !message.element().empty()) {
       return Invalid(Describe(position), "has an element; only an Input and an output have one");
     }
     absl::StatusOr<Node> node =

@@ -85,11 +85,11 @@ class Assembly {
     PlanValue v;
     v.type = node.type;
     v.name = node.name;
-    if (node.op == Op::kInput) {
+    if (IsInput(node.op)) {
       v.kind = ValueKind::kInput;
-    } else if (node.op == Op::kParameter) {
+    } else if (IsParameter(node.op)) {
       v.kind = ValueKind::kParameter;
-    } else if (node.op == Op::kConstant) {
+    } else if (IsConstant(node.op)) {
       v.kind = ValueKind::kConstant;
       v.literal = GetAttr<Tensor>(node.attrs, "value");
     }
@@ -169,7 +169,7 @@ ScheduledGraph Assembly::BodyFor(const Node& node, const std::map<int, NodeId>& 
     if (o >= scan.states && !results.contains(o)) continue;
     Output output = body.outputs[o];
     const Op op = body.node(output.node).op;
-    const bool leaf = op == Op::kInput || op == Op::kParameter || op == Op::kConstant;
+    const bool leaf = IsDeclared(op) || IsConstant(op);
     if (leaf || !written.insert(output.node).second) {
       // Each output needs memory of its own, written by some kernel of the body.
       const TensorType type = body.node(output.node).type;
@@ -284,7 +284,7 @@ std::string GenomeText(const ScheduledGraph& scheduled) {
   std::string text;
   size_t literals = 0;
   for (const Node& node : scheduled.graph.nodes) {
-    if (node.op == Op::kConstant) literals += GetAttr<Tensor>(node.attrs, "value").bytes.size();
+    if (IsConstant(node.op)) literals += GetAttr<Tensor>(node.attrs, "value").bytes.size();
   }
   for (const KernelChoice& choice : scheduled.genome.kernels) {
     absl::StrAppend(&text, "kernel ", Label(scheduled.graph, choice), ": ", ScheduleText(choice),

@@ -18,7 +18,7 @@ namespace {
 // Replaces composites without kernels of their own by their decompositions.
 absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain) {
   return Decompose(graph, [&](const Node& node) {
-    if (plain && node.op == Op::kAttention) return true;
+    if (plain && FormOf(node.op) == OpForm::kAttention) return true;
     std::vector<const TensorType*> operands;
     for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
     return !HasKernel(node.op, operands);
@@ -40,7 +40,7 @@ absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph, bool
 
 absl::Status PrepareBodies(Graph* graph, bool plain) {
   for (Node& node : graph->nodes) {
-    if (node.op != Op::kScan) continue;
+    if (!IsLoop(node.op)) continue;
     absl::StatusOr<Graph> body = PrepareBody(ViewScan(node), *graph, plain);
     if (!body.ok()) return body.status();
     node.attrs["body"] = SubGraph(*std::move(body));

@@ -85,7 +85,7 @@ Machine MachineOf(const v1::Target& target, const internal::MachineReply& measur
 int64_t WeightBytes(const Graph& graph) {
   std::vector<bool> walked(graph.nodes.size(), false);
   for (const Node& node : graph.nodes) {
-    const bool looks_up = node.op == Op::kGather || node.op == Op::kEmbeddingBag;
+    const bool looks_up = FormOf(node.op) == OpForm::kGather || FormOf(node.op) == OpForm::kBags;
     for (size_t i = looks_up ? 1 : 0; i < node.inputs.size(); ++i) {
       walked[node.inputs[i]] = true;
     }

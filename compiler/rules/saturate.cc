@@ -46,7 +46,7 @@ egraph::NodeCost FewestOps(const egraph::EGraph& terms) {
   return [&terms](egraph::NodeId n) {
     const Op op = ToOp(terms.op(n));
     if (OpInfo(op).op_class == OpClass::kLeaf) return 0.0;
-    return op == Op::kIndexMap ? 0.1 : 1.0;
+    return IsIndexMap(op) ? 0.1 : 1.0;
   };
 }
 

@@ -127,7 +127,7 @@ absl::Status Main(const Arguments& arguments) {
   absl::StatusOr<Graph> graph = ReadGraph(arguments.graph);
   if (!graph.ok()) return graph.status();
   for (Node& node : graph->nodes) {
-    if (node.op == Op::kParameter && HasMagnitude(node.type.dtype)) {
+    if (IsParameter(node.op) && HasMagnitude(node.type.dtype)) {
       SetMagnitude(arguments.magnitude, &node);
     }
   }

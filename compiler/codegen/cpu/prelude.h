@@ -2,7 +2,7 @@
 // to call; the helper, with those it needs, is then part of the kernel's text, once.
 //
 //   Prelude prelude(CpuFeatures::Of(target));
-//   std::string call = Cat(prelude.Math(Op::kExp, "f32", 16), "(v3)");   // "exp_f32x16(v3)"
+//   std::string call = Cat(prelude.Math(exp, "f32", 16), "(v3)");   // "exp_f32x16(v3)"
 //   text = prelude.text() + kernel;
 //
 // C types are named by element and lanes: f32, i64, f32x16, u16x8. Masks are i32 vectors of 0 and

@@ -192,12 +192,12 @@ absl::Status NodeChecker::CheckGraphAttr(const SubGraph& body) const {
   }
   for (NodeId n = 0; n < static_cast<NodeId>(body->nodes.size()); ++n) {
     const Node& node = body->nodes[n];
-    if (node.op == Op::kParameter) {
+    if (IsParameter(node.op)) {
       return Invalid(body->Describe(n),
                      ": a weight is captured, as an operand of the node around "
                      "the graph");
     }
-    if (node.op == Op::kInput && !node.attrs.empty()) {
+    if (IsInput(node.op) && !node.attrs.empty()) {
       return Invalid(body->Describe(n), ": an input of a graph inside a graph has no attributes");
     }
   }
@@ -281,7 +281,7 @@ absl::StatusOr<TensorType> NodeChecker::Infer(Op op, absl::Span<const TensorType
 absl::Status NodeChecker::CheckDeclared(Op op, const TensorType& type, const Attrs& attrs) const {
   if (absl::Status s = CheckAttrs(OpInfo(op), attrs); !s.ok()) return s;
   if (absl::Status s = CheckType(type); !s.ok()) return s;
-  if (op != Op::kParameter) return CheckInputValue(type, attrs, bounds_);
+  if (!IsParameter(op)) return CheckInputValue(type, attrs, bounds_);
   if (absl::Status s = CheckMagnitude(type, attrs); !s.ok()) return s;
   for (size_t i = 0; i < type.shape.size(); ++i) {
     if (type.shape[i].constant()) continue;

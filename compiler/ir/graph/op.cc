@@ -59,6 +59,12 @@ const OpRow& OpInfo(Op op) {
   return *rows[static_cast<size_t>(op)];
 }
 
+std::optional<int64_t> SelectedAxis(Op op, const Attrs& attrs) {
+  const std::vector<OperandRole>& roles = OpInfo(op).traits.roles;
+  if (roles.size() < 2 || roles[1] != OperandRole::kIndex) return std::nullopt;
+  return GetAttrOr<int64_t>(attrs, "axis", 0);
+}
+
 std::string_view AttrTypeName(AttrType type) {
   switch (type) {
     case AttrType::kBool:

@@ -145,8 +145,8 @@ class GraphParser {
     absl::StatusOr<TensorType> type = ReadType();
     if (!type.ok()) return type.status();
     absl::StatusOr<NodeId> id =
-        AtLine(op == Op::kInput ? builder->Input(std::move(name), *std::move(type))
-                                : builder->Parameter(std::move(name), *std::move(type)));
+        AtLine(IsInput(op) ? builder->Input(std::move(name), *std::move(type))
+                           : builder->Parameter(std::move(name), *std::move(type)));
     // Attributes are checked with the whole graph.
     if (id.ok()) graph_.nodes[*id].attrs = *std::move(attrs);
     return id;

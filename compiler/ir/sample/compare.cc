@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "compiler/ir/ops/reference.h"
 #include "compiler/ir/ops/reference_util.h"
 
 namespace athanor {
@@ -182,7 +181,8 @@ absl::StatusOr<std::vector<double>> ContractMagnitudes(const ContractSpec& spec,
     shape.push_back(in_lhs != std::string::npos ? a.shape[in_lhs] : b.shape[spec.rhs.find(letter)]);
   }
   Tensor sums = Tensor::Zeros(DType::kF64, shape);
-  absl::Status status = ReferenceContract({&a, &b}, {{"spec", spec.ToString()}}, {}, &sums);
+  absl::Status status =
+      OpInfo(Op::kContract).reference({&a, &b}, {{"spec", spec.ToString()}}, {}, &sums);
   if (!status.ok()) return status;
   return std::vector<double>(sums.data<double>(), sums.data<double>() + sums.elements());
 }

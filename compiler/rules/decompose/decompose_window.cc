@@ -1,14 +1,16 @@
-#include "compiler/rules/decompose/decompose_window.h"
-
+// Decomposes ops that slide a window: Conv, Pool.
+//
+// A window is an IndexMap with the result's axes and the kernel's axes, at out*stride +
+// kernel*dilation - begin. The map is affine, so a Contract packs windows in place (an implicit
+// im2col), and a reduction reads them in place.
 #include <string>
 #include <utility>
 
+#include "compiler/rules/decompose/decompose_families.h"
 #include "compiler/rules/decompose/rule_example.h"
 
 namespace athanor {
 namespace {
-
-using Inputs = absl::Span<const NodeId>;
 
 // Letters of a contraction's axes: n, g, m, c, and these for the spatial axes.
 constexpr std::string_view kOutLetters = "uvwxyz", kKernelLetters = "UVWXYZ";
@@ -74,8 +76,6 @@ std::vector<int64_t> AxesFrom(size_t first, size_t count) {
 }
 
 Scalar Zero(DType dtype) { return LoadScalar(Tensor::Zeros(dtype, {}), 0); }
-
-NodeId Up(Expansion& x, NodeId n) { return x.Cast(n, AccumulatorOf(x.Type(n).dtype)); }
 
 // Returns w [M, C/g, K...] without the kernel axes that have one element.
 NodeId Weights(Expansion& x, NodeId w, const Windows& windows) {
@@ -207,8 +207,9 @@ Attrs RandomWindow(ExampleBuilder& e, int rank) {
   return {{"strides", strides}, {"dilations", dilations}, {"begin", begin}, {"out", out}};
 }
 
-}  // namespace
-
+// Several groups: Contract("ncKO,mcK->nmO") of the windows and w with the groups as a batch axis; a
+// single group: without that axis. If each group has one channel in and out: products summed over
+// K.
 NodeId ExpandConv(Expansion& x, const Node& node, Inputs in) {
   const Shape w = x.Type(in[1]).shape;
   const Windows windows(node, Shape(w.begin() + 2, w.end()));
@@ -220,6 +221,8 @@ NodeId ExpandConv(Expansion& x, const Node& node, Inputs in) {
   return ConvGrouped(x, node, windows, in, group);
 }
 
+// Takes the maximum or sum over K. A mean divides by a product of vectors, one per axis, since each
+// axis decides on its own whether a position counts.
 NodeId ExpandPool(Expansion& x, const Node& node, Inputs in) {
   const auto& mode = GetAttr<std::string>(node.attrs, "mode");
   const auto& kernel = GetAttr<std::vector<int64_t>>(node.attrs, "kernel");
@@ -277,5 +280,16 @@ void PoolExample(ExampleBuilder& e) {
   if (mode == 3) attrs["counted"] = counted;
   e.Output(e.x().Add(Op::kPool, {e.Input(x)}, std::move(attrs)));
 }
+
+constexpr DecompositionRow kRows[] = {
+    {Op::kConv, "conv",
+     "contraction of windows, or their products summed where a group is a channel", ExpandConv,
+     ConvExample},
+    {Op::kPool, "pool", "windows reduced, over how many positions count", ExpandPool, PoolExample},
+};
+
+}  // namespace
+
+absl::Span<const DecompositionRow> WindowDecompositions() { return kRows; }
 
 }  // namespace athanor

@@ -154,10 +154,10 @@ absl::StatusOr<Graph> FormFor(const Recipe& recipe, const Graph& region) {
   form->dims = region.dims;
   std::map<std::string_view, const Node*> leaves;
   for (const Node& node : region.nodes) {
-    if (node.op == Op::kInput || node.op == Op::kParameter) leaves[node.name] = &node;
+    if (IsDeclared(node.op)) leaves[node.name] = &node;
   }
   for (Node& node : form->nodes) {
-    if (node.op != Op::kInput && node.op != Op::kParameter) continue;
+    if (!IsDeclared(node.op)) continue;
     const auto leaf = leaves.find(node.name);
     if (leaf == leaves.end() || leaf->second->op != node.op || !(leaf->second->type == node.type)) {
       return Invalid("the region has no ", OpName(node.op), " ", Quoted(node.name), " : ",
@@ -176,7 +176,7 @@ std::vector<int> FormOrder(const Graph& form) {
   Canonicalize(ComposeViews(form), nullptr, &moved);
   for (size_t n = 0; n < form.nodes.size(); ++n) {
     const Op op = form.nodes[n].op;
-    if (op == Op::kInput || op == Op::kParameter) moved[n] = -1;
+    if (IsDeclared(op)) moved[n] = -1;
   }
   return {moved.begin(), moved.end()};
 }

@@ -243,7 +243,7 @@ Graph AsItIs(const Graph& stored, const Graph& region, const LayoutTuple& tuple)
   for (const Node& from : stored.nodes) {
     Node node = from;
     for (NodeId& i : node.inputs) i = at[i];
-    if (node.op != Op::kInput) {
+    if (!IsInput(node.op)) {
       made.nodes.push_back(std::move(node));
     } else {
       made.nodes.push_back(region.node(inputs[port]));
@@ -336,7 +336,7 @@ absl::StatusOr<std::unique_ptr<LayoutTerms>> LayoutTerms::Create(const Graph& re
   const TermGraph& done = *made->saturated_->terms;
   for (uint32_t i = 0; i < done.terms().node_bound(); ++i) {
     const ENode n{i};
-    if (!done.terms().alive(n) || ToOp(done.terms().op(n)) != Op::kInput) continue;
+    if (!done.terms().alive(n) || !IsInput(ToOp(done.terms().op(n)))) continue;
     made->leaves_.emplace_back(done.language().declaration(done.terms().payload(n)).name, i);
   }
   return made;
@@ -386,8 +386,8 @@ absl::StatusOr<Graph> LayoutTerms::Stored(const RegionTerms& terms, const egraph
   }
   for (size_t n = 0; n < all->nodes.size(); ++n) {
     const Node& node = all->nodes[n];
-    if (at[n] >= 0 || (!needed[n] && node.op != Op::kParameter)) continue;
-    if (node.op == Op::kInput) {
+    if (at[n] >= 0 || (!needed[n] && !IsParameter(node.op))) continue;
+    if (IsInput(node.op)) {
       return absl::InternalError(absl::StrCat("a region reads ", node.name, " in two layouts"));
     }
     Node copy = node;

@@ -49,7 +49,7 @@ std::vector<double> SaturatedTerms::CostsOf(const NodeCosts& costs) const {
     for (const ClassId child : graph.children(n)) operands.push_back(&facts.Type(graph, child));
     const Facts& result = facts.Get(graph, graph.class_of(n));
     const Op op = ToOp(graph.op(n));
-    const bool declared = op == Op::kInput || op == Op::kParameter;
+    const bool declared = IsDeclared(op);
     seconds[i] = declared ? 0
                           : costs.Of(op, terms->language().attrs(graph.payload(n)), operands,
                                      result.type, result.weight);

@@ -51,7 +51,11 @@ class NodeBound {
  public:
   NodeBound(const Expr::Env& dims, const Node& node, const std::vector<Tensor>& values,
             const std::vector<Errors>& errors, const Tensor& value)
-      : dims_(dims), node_(node), v_(value), e_(value.elements(), 0.0) {
+      : dims_(dims),
+        node_(node),
+        traits_(OpInfo(node.op).traits),
+        v_(value),
+        e_(value.elements(), 0.0) {
     for (NodeId i : node.inputs) {
       in_.push_back(&values[i]);
       err_.push_back(&errors[i]);
@@ -93,6 +97,7 @@ class NodeBound {
 
   const Expr::Env& dims_;
   const Node& node_;
+  const OpTraits& traits_;
   const Tensor& v_;
   std::vector<const Tensor*> in_;
   std::vector<const Errors*> err_;
@@ -146,7 +151,8 @@ double NodeBound::Exact(std::vector<double> operands) {
   std::vector<const Tensor*> pointers;
   for (double x : operands) tensors.push_back(Tensor::Of<double>(DType::kF64, {}, {x}));
   for (const Tensor& t : tensors) pointers.push_back(&t);
-  Tensor result = Tensor::Zeros(node_.op == Op::kCast ? v_.dtype : DType::kF64, {});
+  Tensor result =
+      Tensor::Zeros(traits_.rounding == Rounding::kConverts ? v_.dtype : DType::kF64, {});
   if (!OpInfo(node_.op).reference(pointers, node_.attrs, dims_, &result).ok()) return NAN;
   return Value(result, 0);
 }
@@ -157,9 +163,9 @@ double NodeBound::Monotone(int64_t i) {
   const double x = a(0, i), e = ea(0, i);
   if (e == kUnknown) return kUnknown;
   double low = x - e;
-  const bool positive = node_.op == Op::kSqrt || node_.op == Op::kLog || node_.op == Op::kLog2;
+  const bool positive = traits_.errors == ErrorRule::kMonotoneFromZero;
   if (positive && x >= 0) low = std::max(low, 0.0);
-  if (node_.op == Op::kRecip && low <= 0 && x + e >= 0) return kUnknown;
+  if (traits_.errors == ErrorRule::kReciprocal && low <= 0 && x + e >= 0) return kUnknown;
   const double at = Exact({x});
   return std::max(Distance(Exact({low}), at), Distance(Exact({x + e}), at));
 }
@@ -197,63 +203,48 @@ double NodeBound::Modulo(int64_t i) {
 // Returns the error propagated from the operands; the caller adds this op's rounding.
 double NodeBound::Element(int64_t i) {
   const double v = Value(v_, i);
-  switch (node_.op) {
-    case Op::kAdd:
+  switch (traits_.errors) {
+    case ErrorRule::kSumOfTwo:
       return ea(0, i) + ea(1, i);
-    case Op::kMul:
+    case ErrorRule::kProductOfTwo:
       return Times(std::fabs(a(0, i)), ea(1, i)) + Times(std::fabs(a(1, i)), ea(0, i)) +
              Times(ea(0, i), ea(1, i));
-    case Op::kDiv: {
+    case ErrorRule::kQuotient: {
       const double divisor = std::fabs(a(1, i)) - ea(1, i);
       if (ea(0, i) == 0 && ea(1, i) == 0) return 0;
       return divisor > 0 ? (ea(0, i) + Times(std::fabs(v), ea(1, i))) / divisor : kUnknown;
     }
-    case Op::kMod:
+    case ErrorRule::kRemainder:
       return ea(0, i) == 0 && ea(1, i) == 0 ? 0 : Modulo(i);
-    case Op::kPow:
+    case ErrorRule::kPower:
       return ea(0, i) == 0 && ea(1, i) == 0 ? 0 : Power(i);
-    case Op::kMin:
-    case Op::kMax:
+    case ErrorRule::kEither:
       return std::max(ea(0, i), ea(1, i));
-    case Op::kLessThan: {
+    case ErrorRule::kComparison: {
       const double e = ea(0, i) + ea(1, i);
       return e > 0 && !(Distance(a(0, i), a(1, i)) > e) ? kUnknown : 0;
     }
-    case Op::kSelect: {
+    case ErrorRule::kChoice: {
       if (ea(0, i) == 0) return a(0, i) != 0 ? ea(1, i) : ea(2, i);
       return Distance(a(1, i), a(2, i)) + ea(1, i) + ea(2, i);
     }
-    case Op::kSin:
-    case Op::kCos:
+    case ErrorRule::kPeriodic:
       return std::min(ea(0, i), 2.0);
-    case Op::kTan:
+    case ErrorRule::kTangent:
       return ea(0, i) == 0 ? 0 : Tangent(i);
-    case Op::kBitcast:
+    case ErrorRule::kBits:
       return ea(0, i) == 0 ? 0 : kUnknown;
     default:
       return ea(0, i) == 0 ? 0 : Monotone(i);
   }
 }
 
-bool ChoosesOnly(Op op) {
-  switch (op) {
-    case Op::kMin:
-    case Op::kMax:
-    case Op::kSelect:
-    case Op::kFloor:
-    case Op::kRound:
-    case Op::kBitcast:
-    case Op::kCast:  // correctly rounded, so its operand's range is enough
-      return true;
-    default:
-      return false;
-  }
-}
-
 void NodeBound::Elementwise() {
-  const double units = ChoosesOnly(node_.op) ? 0 : OpInfo(node_.op).ulp + 0.5;
+  // A conversion is correctly rounded, so the range of its operand says all.
+  const double units = traits_.rounding == Rounding::kRounds ? OpInfo(node_.op).ulp + 0.5 : 0;
   const bool is_float = IsFloat(v_.dtype);
-  const bool discrete = !is_float && node_.op != Op::kLessThan && node_.op != Op::kSelect;
+  const bool discrete =
+      !is_float && traits_.errors != ErrorRule::kComparison && traits_.errors != ErrorRule::kChoice;
   for (size_t i = 0; i < e_.size(); ++i) {
     const double v = Value(v_, i);
     double carried = any_ ? Known(Element(static_cast<int64_t>(i))) : 0;
@@ -261,7 +252,7 @@ void NodeBound::Elementwise() {
     if (discrete || (!is_float && carried != 0)) carried = carried == 0 ? 0 : kUnknown;
     e_[i] = carried + Rounding(v_.dtype, v, units);
   }
-  if (!any_ || !discrete || node_.op == Op::kCast) return;
+  if (!any_ || !discrete || traits_.rounding == Rounding::kConverts) return;
   for (size_t i = 0; i < e_.size(); ++i) {
     for (size_t o = 0; o < in_.size(); ++o) {
       if (ea(static_cast<int>(o), i) != 0) e_[i] = kUnknown;
@@ -290,7 +281,7 @@ absl::Status NodeBound::Sum() {
     if (!carried.ok()) return carried.status();
     e_ = *std::move(carried);
   }
-  if (node_.op == Op::kMaxReduce) {
+  if (traits_.errors == ErrorRule::kLargest) {
     for (double& e : e_) e = std::max(e, 0.0);
     return absl::OkStatus();
   }
@@ -305,7 +296,7 @@ absl::Status NodeBound::Products() {
     for (size_t i = 0; any_ && i < e_.size(); ++i) e_[i] = kUnknown;
     return absl::OkStatus();
   }
-  const bool scatter = node_.op == Op::kScatter;
+  const bool scatter = traits_.errors == ErrorRule::kScattered;
   Errors products[kFactorKinds];
   for (FactorKind kind : {kMagnitude, kWidened, kLarge, kSmall}) {
     const Tensor first = Factor(0, kind), updates = scatter ? Factor(2, kind) : Tensor();
@@ -374,15 +365,15 @@ absl::Status NodeBound::Bags() {
 
 absl::Status NodeBound::Moved() {
   if (!any_) return absl::OkStatus();
-  if (node_.op == Op::kGather && AnyError(*err_[1])) {
+  const bool selects = in_.size() > 1;
+  if (selects && AnyError(*err_[1])) {
     e_.assign(e_.size(), kUnknown);
     return absl::OkStatus();
   }
   const Tensor error = FromDoubles(in_[0]->shape, *err_[0], DType::kF64);
   Attrs attrs = node_.attrs;
   if (attrs.contains("fill")) attrs.find("fill")->second = Tensor::Zeros(DType::kF64, {});
-  absl::StatusOr<Errors> moved =
-      node_.op == Op::kGather ? Apply({&error, in_[1]}, attrs) : Apply({&error}, attrs);
+  absl::StatusOr<Errors> moved = selects ? Apply({&error, in_[1]}, attrs) : Apply({&error}, attrs);
   if (!moved.ok()) return moved.status();
   e_ = *std::move(moved);
   return absl::OkStatus();
@@ -412,32 +403,31 @@ absl::Status NodeBound::Scattered() {
 
 absl::StatusOr<Errors> NodeBound::Compute() {
   absl::Status status;
-  switch (node_.op) {
-    case Op::kSumReduce:
-    case Op::kMaxReduce:
+  switch (traits_.errors) {
+    case ErrorRule::kSum:
+    case ErrorRule::kLargest:
       status = Sum();
       break;
-    case Op::kMulReduce:
+    case ErrorRule::kProduct:
       status = Products();
       break;
-    case Op::kContract:
+    case ErrorRule::kContraction:
       status = Contraction();
       break;
-    case Op::kEmbeddingBag:
+    case ErrorRule::kBags:
       status = Bags();
       break;
-    case Op::kIndexMap:
-    case Op::kGather:
+    case ErrorRule::kMoved:
       status = Moved();
       break;
-    case Op::kScatter:
+    case ErrorRule::kScattered:
       status = Scattered();
       break;
-    case Op::kSort:
+    case ErrorRule::kOrder:
       // An inexact element may be sorted elsewhere, and so may all elements it is compared with.
       if (AnyError(*err_[0])) e_.assign(e_.size(), kUnknown);
       break;
-    case Op::kScan:
+    case ErrorRule::kLoop:
       if (absl::StatusOr<Errors> e = LoopBounds(ViewScan(node_), in_, err_, dims_); e.ok()) {
         e_ = *std::move(e);
       } else {
@@ -445,7 +435,7 @@ absl::StatusOr<Errors> NodeBound::Compute() {
       }
       break;
     default:
-      if (OpInfo(node_.op).op_class == OpClass::kElementwise) Elementwise();
+      if (IsElementwise(node_.op)) Elementwise();
   }
   if (!status.ok()) return status;
   const bool integer = !IsFloat(v_.dtype);
@@ -468,7 +458,7 @@ absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor>
   std::vector<Errors> errors;
   size_t input = 0;
   for (size_t n = 0; n < simple.nodes.size(); ++n) {
-    if (simple.nodes[n].op == Op::kInput && !input_errors.empty()) {
+    if (IsInput(simple.nodes[n].op) && !input_errors.empty()) {
       errors.push_back(input_errors[input++]);
       continue;
     }

@@ -63,7 +63,7 @@ absl::StatusOr<Errors> LoopBounds(const ScanView& scan, absl::Span<const Tensor*
 
 absl::StatusOr<Graph> Simplified(const Graph& graph) {
   return Decompose(graph, [](const Node& node) {
-    return OpInfo(node.op).composite() && node.op != Op::kContract && node.op != Op::kEmbeddingBag;
+    return OpInfo(node.op).traits.errors == ErrorRule::kDecomposed;
   });
 }
 

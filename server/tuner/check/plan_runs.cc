@@ -109,7 +109,7 @@ class Drawing {
     if (!floats) return {};
     const auto attends = [&](bool hides) {
       const auto is = [&](const Node& node) {
-        return node.op == Op::kAttention &&
+        return FormOf(node.op) == OpForm::kAttention &&
                (!hides || node.inputs.size() > 3 || GetAttrOr<bool>(node.attrs, "causal", false));
       };
       return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), is) ||

@@ -143,10 +143,9 @@ struct IndexUse {
 std::vector<IndexUse> IndexUses(const Graph& graph, const Expr::Env& dims) {
   std::vector<IndexUse> uses;
   for (const Node& node : graph.nodes) {
-    if (node.op != Op::kGather && node.op != Op::kScatter && node.op != Op::kEmbeddingBag) continue;
-    const auto axis =
-        node.op == Op::kEmbeddingBag ? int64_t{0} : GetAttr<int64_t>(node.attrs, "axis");
-    const Expr& size = graph.node(node.inputs[0]).type.shape[axis];
+    const std::optional<int64_t> axis = SelectedAxis(node.op, node.attrs);
+    if (!axis) continue;
+    const Expr& size = graph.node(node.inputs[0]).type.shape[*axis];
     uses.push_back({node.inputs[1], size.Evaluate(dims).value_or(0)});
   }
   return uses;
@@ -181,8 +180,7 @@ absl::StatusOr<bool> IndicesInRange(const Graph& graph, const Expr::Env& dims,
     int64_t elements = 1;
     for (int64_t size : *shape) elements *= size;
     // Inputs repeat their first elements.
-    if (node.op == Op::kInput || node.op == Op::kParameter)
-      elements = std::min(elements, kMaxDrawn);
+    if (IsDeclared(node.op)) elements = std::min(elements, kMaxDrawn);
     if (elements > kIndexVisits) {
       all = false;
       continue;

@@ -175,7 +175,8 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
   const auto position = static_cast<int>(state_.input_names.size());
   state_.input_names.push_back(info.name());
   input_elements_.push_back(ElementOf(*elem));
-  const NodeId node = state_.tensors->AddDeclared(Op::kInput, info.name(), {WireOf(*elem), shape});
+  const NodeId node = state_.tensors->AddDeclared(DeclaredOp(/*parameter=*/false), info.name(),
+                                                  {WireOf(*elem), shape});
   const bool bits = Row(*elem).carry == Carry::kBits;
   Value value = state_.b->At(node, bits ? Elem::kUInt8 : *elem);
   if (auto given = state_.options.values.find(info.name()); given != state_.options.values.end()) {
@@ -268,7 +269,7 @@ absl::StatusOr<OnnxImported> Importer::Finish() {
   std::vector<bool> needed(state_.graph.nodes.size(), false);
   for (const Output& output : state_.graph.outputs) needed[output.node] = true;
   for (auto id = static_cast<NodeId>(state_.graph.nodes.size()); id-- > 0;) {
-    if (state_.graph.nodes[id].op == Op::kInput && !state_.b->IsStandIn(id)) needed[id] = true;
+    if (IsInput(state_.graph.nodes[id].op) && !state_.b->IsStandIn(id)) needed[id] = true;
     if (!needed[id]) continue;
     for (NodeId operand : state_.graph.nodes[id].inputs) needed[operand] = true;
   }

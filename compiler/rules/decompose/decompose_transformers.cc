@@ -1,15 +1,13 @@
-#include "compiler/rules/decompose/decompose_models.h"
-
+// Decomposes Rotary and Dequantize.
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiler/rules/decompose/decompose_families.h"
 #include "compiler/rules/decompose/rule_example.h"
 
 namespace athanor {
 namespace {
-
-using Inputs = absl::Span<const NodeId>;
 
 std::vector<Expr> AxesOf(size_t rank) {
   std::vector<Expr> axes;
@@ -81,8 +79,6 @@ NodeId Unpack(Expansion& x, NodeId packed, const Shape& shape, int64_t bits) {
   return shift(shift(whole, x.Sub(rest, from), "left"), rest, "right");
 }
 
-}  // namespace
-
 // Returns x * cos + partner * sin. The partner of an element in the first half of the rotated part
 // is in the second half, with a negative sign.
 NodeId ExpandRotary(Expansion& x, const Node& node, Inputs in) {
@@ -148,5 +144,15 @@ void DequantizeExample(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kDequantize, {packed, e.Input({rows})},
                      {{"dtype", e.dtype()}, {"bits", int64_t{e.Coin() ? 4 : 8}}}));
 }
+
+constexpr DecompositionRow kRows[] = {
+    {Op::kRotary, "rotary", "x * cos + partner * sin", ExpandRotary, RotaryExample},
+    {Op::kDequantize, "dequantize", "(unpacked - zero) * scale", ExpandDequantize,
+     DequantizeExample},
+};
+
+}  // namespace
+
+absl::Span<const DecompositionRow> TransformerDecompositions() { return kRows; }
 
 }  // namespace athanor

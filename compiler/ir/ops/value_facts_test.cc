@@ -1,4 +1,4 @@
-#include "compiler/rules/terms/value_facts.h"
+#include "compiler/ir/ops/value_facts.h"
 
 #include <cmath>
 #include <limits>

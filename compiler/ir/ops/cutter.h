@@ -1,8 +1,15 @@
-// The implementation of evaluate_at.h. It walks a graph from its outputs to its inputs and collects
-// the wanted elements of each node (evaluate_at_rows.cc has one function per op), then builds the
-// part in the other direction. Private to evaluate_at*.cc.
-#ifndef ATHANOR_COMPILER_IR_SAMPLE_EVALUATE_AT_INTERNAL_H_
-#define ATHANOR_COMPILER_IR_SAMPLE_EVALUATE_AT_INTERNAL_H_
+// The machinery of sample/evaluate_at.h: walks a graph from its outputs to its inputs, collecting
+// which elements of each node are wanted, then builds the part in the other direction.
+//
+// Each op's `sample` (its row, ops/<family>.cc) does one step of the walk: it pays for what it
+// visits, pulls the elements of its operands that the wanted ones follow from, and leaves a recipe
+// that computes the wanted elements from those:
+//
+//   if (absl::Status s = cutter.Spend(n, Count(cutter.Wanted(n))); !s.ok()) return s;
+//   const Cutter::Handle x = cutter.Pull(node.inputs[0], {count}, cutter.Wanted(n));
+//   cutter.RecipeOf(n) = [&cutter, x] { return cutter.Add(op, {cutter.Get(x)}); };
+#ifndef ATHANOR_COMPILER_IR_OPS_CUTTER_H_
+#define ATHANOR_COMPILER_IR_OPS_CUTTER_H_
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +22,6 @@
 #include "absl/types/span.h"
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/ops/reference_util.h"
-#include "compiler/ir/sample/evaluate_at.h"
 
 namespace athanor {
 
@@ -59,10 +65,20 @@ inline absl::Status OutsideAxis(int64_t index, int64_t axis, int64_t extent) {
                                             " of the data, which has ", extent, " elements"));
 }
 
+struct PartialGraph {
+  Graph graph;                 // no dims; the outputs of the whole, each a list of elements
+  std::vector<Tensor> inputs;  // of `graph`, in order
+  int64_t visited = 0;         // elements read or computed: the cost, to a constant factor
+};
+
 // Used once, by one thread.
 class Cutter {
  public:
-  // `budget` is shared with the cuts that compute indices for this one.
+  using Handle = int;  // of elements that were pulled
+  // Adds a node's counterpart to the part: a list of its wanted elements.
+  using Recipe = std::function<absl::StatusOr<NodeId>()>;
+
+  // `budget` is shared by the cuts that compute indices for one another.
   Cutter(const Graph& graph, const Expr::Env& dims, absl::Span<const absl::string_view> inputs,
          int64_t* budget);
 
@@ -70,71 +86,53 @@ class Cutter {
   // Cuts out these elements of one node, as the only output.
   absl::StatusOr<PartialGraph> CutNode(NodeId node, const Positions& positions);
 
+  // For the `sample` of ops, in both directions.
+  const Graph& graph() const { return graph_; }
+  const Expr::Env& dims() const { return dims_; }
+  absl::Span<const int64_t> ShapeOf(NodeId node) const { return shapes_[node]; }
+  // The elements of `node` that others need, sorted and distinct.
+  const Positions& Wanted(NodeId node) const { return wanted_[node]; }
+  Recipe& RecipeOf(NodeId node) { return recipes_[node]; }
+  // RESOURCE_EXHAUSTED when a * b elements are more than the budget still has.
+  absl::Status Spend(NodeId node, int64_t a, int64_t b = 1);
+  // The values of an integer node's elements, as LoadIndex gives them.
+  absl::StatusOr<Positions> IndexValues(NodeId node, const Positions& positions);
+
+  // Towards the inputs: elements of `node` arranged in `shape`, as an operand of a recipe.
+  Handle Pull(NodeId node, std::vector<int64_t> shape, Positions positions);
+  // Returns what adds them; a position of -1 is `outside`, a scalar.
+  Recipe PullOr(NodeId node, std::vector<int64_t> shape, Positions positions,
+                const Tensor& outside);
+  // Returns -1 where they are exact.
+  Handle PullIfInexact(NodeId node, const Positions& positions);
+
+  // Towards the outputs, from recipes.
+  GraphBuilder& builder() { return builder_; }
+  absl::StatusOr<NodeId> Get(Handle handle);
+  absl::StatusOr<NodeId> Literal(Tensor tensor);
+  absl::StatusOr<NodeId> IndexLiteral(std::vector<int64_t> shape, const Positions& values);
+  absl::StatusOr<NodeId> Add(Op op, std::initializer_list<absl::StatusOr<NodeId>> operands,
+                             Attrs attrs = {});
+  // Lists all elements of `node`, which has `shape`.
+  absl::StatusOr<NodeId> Flatten(absl::StatusOr<NodeId> node, std::vector<int64_t> shape);
+  // Returns `node`, a list, as unknown as the inexact indices it was selected by.
+  absl::StatusOr<NodeId> Guarded(absl::StatusOr<NodeId> node,
+                                 std::initializer_list<Handle> indices);
+
  private:
-  // An operand in the part: elements of `node` arranged in `shape`.
   struct Pulled {
     NodeId node;
     std::vector<int64_t> shape;
     Positions positions;
   };
-  using Handle = int;  // index into pulled_
-  // Adds a node's counterpart to the part: a list of the node's wanted elements.
-  using Recipe = std::function<absl::StatusOr<NodeId>()>;
 
   absl::Status Start();
   absl::Status SetShapes();
   absl::Status Walk();
   absl::StatusOr<PartialGraph> Finish(absl::Span<const std::string> names,
                                       absl::Span<const Handle> handles);
-
-  // Charges a * b elements to the budget; RESOURCE_EXHAUSTED if it has fewer left. Used in both
-  // directions.
-  absl::Status Spend(NodeId node, int64_t a, int64_t b = 1);
   bool IsLeaf(NodeId node) const;
-  absl::Span<const int64_t> ShapeOf(NodeId node) const { return shapes_[node]; }
   Tensor Read(NodeId leaf, std::vector<int64_t> shape, const Positions& positions) const;
-  // Returns the values of an integer node's elements, as LoadIndex reads them.
-  absl::StatusOr<Positions> IndexValues(NodeId node, const Positions& positions);
-
-  // --- Towards the inputs ---
-  Handle Pull(NodeId node, std::vector<int64_t> shape, Positions positions);
-  // Pulls an operand and returns the recipe that adds it; position -1 gives `outside`, a scalar.
-  Recipe PullOr(NodeId node, std::vector<int64_t> shape, Positions positions,
-                const Tensor& outside);
-  Handle PullIfInexact(NodeId node, const Positions& positions);  // -1 if the node is exact
-  absl::Status Depend(NodeId node);
-  absl::Status DependIota(NodeId node);
-  absl::Status DependRandomBits(NodeId node);
-  absl::Status DependElementwise(NodeId node);
-  absl::Status DependIndexMap(NodeId node);
-  absl::Status DependGather(NodeId node);
-  absl::Status DependScatter(NodeId node);
-  absl::Status DependReduce(NodeId node);
-  absl::Status DependConv(NodeId node);
-  absl::Status DependPool(NodeId node);
-  Recipe MeanRecipe(Recipe members, int64_t total, Positions bags, const std::vector<bool>& empty,
-                    DType dtype);
-  absl::Status DependContract(NodeId node);
-  absl::Status DependRows(NodeId node, int64_t axis);
-  absl::Status DependAttention(NodeId node);
-  Recipe AttentionRecipe(NodeId node, Handle q, Handle k, Handle v, Handle mask, int64_t keys);
-  absl::Status DependEmbeddingBag(NodeId node);
-  absl::Status DependRotary(NodeId node);
-  absl::Status DependDequantize(NodeId node);
-  absl::Status DependScan(NodeId node);
-
-  // --- Towards the outputs ---
-  absl::StatusOr<NodeId> Get(Handle handle);
-  absl::StatusOr<NodeId> Literal(Tensor tensor);
-  absl::StatusOr<NodeId> IndexLiteral(std::vector<int64_t> shape, const Positions& values);
-  absl::StatusOr<NodeId> Add(Op op, std::initializer_list<absl::StatusOr<NodeId>> operands,
-                             Attrs attrs = {});
-  // Returns `node`, of shape `shape`, as a list of all its elements.
-  absl::StatusOr<NodeId> Flatten(absl::StatusOr<NodeId> node, std::vector<int64_t> shape);
-  // Returns the list `node`, marked as inexact where one of the inexact indices that selected it
-  // is.
-  absl::StatusOr<NodeId> Guarded(absl::StatusOr<NodeId> node,
-                                 std::initializer_list<Handle> indices);
 
   const Graph& graph_;
   const Expr::Env& dims_;
@@ -144,8 +142,8 @@ class Cutter {
 
   std::vector<absl::string_view> leaf_bytes_;  // by node: of Inputs, Parameters, Constants
   std::vector<std::vector<int64_t>> shapes_;   // by node
-  std::vector<bool> inexact_;                  // by node: its value may depend on a rounding
-  std::vector<Positions> wanted_;              // by node; sorted and distinct once its Depend runs
+  std::vector<bool> inexact_;                  // by node: its value may follow from a rounding
+  std::vector<Positions> wanted_;              // by node; sorted and distinct from its `sample` on
   std::vector<Recipe> recipes_;                // by node
   std::vector<Pulled> pulled_;
 
@@ -156,4 +154,4 @@ class Cutter {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_COMPILER_IR_SAMPLE_EVALUATE_AT_INTERNAL_H_
+#endif  // ATHANOR_COMPILER_IR_OPS_CUTTER_H_

@@ -1,16 +1,14 @@
-#include "compiler/rules/decompose/decompose_sort.h"
-
+// Decomposes ops that order or accumulate along one axis: TopK, Cumulate.
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiler/rules/decompose/decompose_families.h"
 #include "compiler/rules/decompose/rule_example.h"
 
 namespace athanor {
 namespace {
-
-using Inputs = absl::Span<const NodeId>;
 
 // Pairs the elements along an axis: the tensor's shape and, as last axis, that axis again.
 struct Pairs {
@@ -89,8 +87,6 @@ NodeId Cumulated(Expansion& x, const Cumulation& c, NodeId n, int64_t axis, int 
                {x.Map(within, shape, std::move(element)), x.Map(before, shape, std::move(block))});
 }
 
-}  // namespace
-
 NodeId ExpandTopK(Expansion& x, const Node& node, Inputs in) {
   const NodeId order = x.Add(Op::kSort, {in[0]},
                              {{"axis", GetAttr<int64_t>(node.attrs, "axis")},
@@ -127,5 +123,16 @@ void CumulateExample(ExampleBuilder& e) {
                       {"exclusive", e.Coin()},
                       {"reverse", e.Coin()}}));
 }
+
+constexpr DecompositionRow kRows[] = {
+    {Op::kTopK, "top_k", "the beginning of sort", ExpandTopK, TopKExample},
+    {Op::kCumulate, "cumulate",
+     "the sum or product of what is selected for each element, in blocks", ExpandCumulate,
+     CumulateExample},
+};
+
+}  // namespace
+
+absl::Span<const DecompositionRow> OrderDecompositions() { return kRows; }
 
 }  // namespace athanor
