@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import os
 import pathlib
 import re
 from collections.abc import Iterator
 
+TABLE_PATH = "deploy/bazel/visibility/layers.bzl"
 SOURCE_SUFFIXES = {".h", ".cc", ".inc", ".cu", ".mm"}
 # Everyone may include these; they include nothing of ours.
 OPEN = "deploy/bazel/libs"
@@ -19,6 +21,11 @@ _QUOTED_PATH = re.compile(r"`([\w./*-]+\.(?:bzl|cc|h|kir|md|proto|py))`")
 # Names that stand for any file of their kind, files of other projects, and one that is planned.
 _PLACEHOLDER = re.compile(
     r"(?:.*/)?(?:x\.|x_|_test|command_x\.)|onnx/backend/|generate\.proto$")
+
+
+def repository_root() -> pathlib.Path:
+    """The source tree: runfiles are links into it."""
+    return pathlib.Path(os.path.realpath(TABLE_PATH)).parents[3]
 
 
 class Table:
