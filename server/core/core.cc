@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
         if (!job.ok()) version->serving().Fail(job.status());
       });
   const SearchPolicy policy = ServerPolicy(core->options_);
-  absl::Status rules = core->workers_->CheckRules("--disable_rules", policy.disabled_rules);
+  absl::Status rules = core->workers_->policies().CheckRules("--disable_rules", policy.disabled_rules);
   if (!rules.ok()) return rules;
   core->RestoreVersions();
   return core;

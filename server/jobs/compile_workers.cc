@@ -36,6 +36,8 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
       backends_(*backends),
       keeper_(*keeper),
       loader_(*loader),
+      policies_(options, backends, keeper),
+      pins_(registry, keeper, loader, &policies_),
       id_prefix_(NewIdPrefix()) {
   const int count = static_cast<int>(options.compile_workers);
   {
@@ -104,9 +106,9 @@ void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& 
                               const std::vector<std::shared_ptr<ModelVersion>>& old) {
   {
     MutexLock lock(mu_);
-    for (const auto& version : versions) Enqueue(version, nullptr, AutomaticPolicy(*version));
+    for (const auto& version : versions) Enqueue(version, nullptr, policies_.Automatic(*version));
     for (const auto& version : old) {
-      SearchPolicy policy = AutomaticPolicy(*version);
+      SearchPolicy policy = policies_.Automatic(*version);
       policy.budget.search = false;
       Enqueue(version, nullptr, std::move(policy));
     }
@@ -121,7 +123,7 @@ void CompileWorkers::AddRestored(const std::shared_ptr<ModelVersion>& version) {
   std::shared_ptr<CompileJob> job;
   {
     MutexLock lock(mu_);
-    job = NewJob(version, nullptr, AutomaticPolicy(*version), std::nullopt);
+    job = NewJob(version, nullptr, policies_.Automatic(*version), std::nullopt);
   }
   job->FinishRestored(*plan);
   CountEnd(*job);
@@ -218,12 +220,7 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
 }
 
 void CompileWorkers::CancelFor(const ModelVersion& version) {
-  std::vector<std::string> pinned = version.plans().pinned_boxes();
-  pinned.push_back(version.pinned_plan());
-  {
-    MutexLock one(pin_mu_);  // pins in progress are complete once this is locked
-    for (const std::string& plan_id : pinned) keeper_.Unpin(version, plan_id);
-  }
+  pins_.ForgetDeleted(version);
   for (const auto& job : List(version.name())) {
     if (job->version().get() == &version && !job->finished()) {
       Cancel(job, v1::CompileJob::STOP_MODEL_DELETED);

@@ -21,7 +21,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,12 +28,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/base/options.h"
 #include "server/jobs/compile_job.h"
 #include "server/jobs/job_builder.h"
 #include "server/jobs/parked_jobs.h"
+#include "server/jobs/plan_pins.h"
+#include "server/jobs/search_policies.h"
 #include "server/jobs/worker_searches.h"
 #include "server/keeper/plan_keeper.h"
 #include "server/models/plan_loader.h"
@@ -50,6 +50,9 @@ class CompileWorkers {
                  PlanKeeper* keeper, const PlanLoader* loader);
   ~CompileWorkers() { Stop(); }
 
+  const SearchPolicies& policies() const { return policies_; }
+  PlanPins& pins() { return pins_; }
+
   // RESOURCE_EXHAUSTED when too many jobs are unfinished.
   // A version has one job at a time, those for taps aside: a second waits for the first to end.
   // `buckets`, which were checked, take the place of the version's once they have plans.
@@ -57,26 +60,13 @@ class CompileWorkers {
       const std::shared_ptr<ModelVersion>& version, SearchPolicy policy,
       std::optional<BucketGrid::Ranges> buckets = std::nullopt);
   absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version) {
-    return Start(version, AutomaticPolicy(*version));
+    return Start(version, policies_.Automatic(*version));
   }
-  // INVALID_ARGUMENT names one that is neither a rule nor a family, and those there are. `what`
-  // says where it was given.
-  absl::Status CheckRules(absl::string_view what, const std::set<std::string>& names) const;
-  // Returns the policy of the version's searches, unless a request asks for another.
-  SearchPolicy PolicyOf(const ModelVersion& version) const;
-  // Returns the policy of a job that nobody asked for: a deterministic version is not searched for.
-  SearchPolicy AutomaticPolicy(const ModelVersion& version) const;
   // The plan of `version` that returns `taps` too (nodes, ascending, each once), for which a job is
   // started if it is not there yet. The version's own error if it has failed; NOT_FOUND if it was
   // deleted; RESOURCE_EXHAUSTED when too many are being compiled.
   absl::StatusOr<std::shared_ptr<TapPlan>> Tap(const std::shared_ptr<ModelVersion>& version,
                                                std::vector<NodeId> taps);
-  // Serves the version by one of the plans it keeps, which is loaded in the caller's thread, until
-  // an empty `plan_id` unpins it; then by the latest that served. A plan of a box serves that box
-  // alone. NOT_FOUND names the plans there are.
-  absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
-                                                        const std::string& version,
-                                                        const std::string& plan_id);
   // At start: for every stored version that was not restored, however many there are, and for
   // restored ones that are to be searched for. `old` ones serve nobody yet: they are built after
   // everything else, and not searched for.
@@ -84,11 +74,6 @@ class CompileWorkers {
                 const std::vector<std::shared_ptr<ModelVersion>>& old);
   // At start: a job for a version whose plan serves already, ended.
   void AddRestored(const std::shared_ptr<ModelVersion>& version);
-  // Reports whether an automatic search of the full range of a version that is served has something
-  // left to search for.
-  bool SearchDue(const ModelVersion& version, const SearchPolicy& policy) const;
-  // Reports whether a version that its baseline serves could have a plan found for another version.
-  bool BetterKept(const ModelVersion& version, const SearchPolicy& policy) const;
   absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
   // Newest first; an empty model means all.
   std::vector<std::shared_ptr<CompileJob>> List(absl::string_view model) const;
@@ -172,13 +157,6 @@ class CompileWorkers {
   // Serves what the job built. FAILED_PRECONDITION: its weights are damaged. Other errors: the
   // version was deleted or pinned.
   absl::Status Serve(CompileJob& job, const JobPlan& built);
-  absl::Status PinBox(ModelVersion& version, const Plans::View& plans, int bucket,
-                      const std::string& plan_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
-  // Serves each box by the latest plan that served it unpinned, otherwise by the best in the cache.
-  absl::Status UnpinBoxes(ModelVersion& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
-  // Removes the file of a plan unless the version or one of its boxes is pinned to it.
-  void ForgetPin(const ModelVersion& version, const std::string& plan_id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
   // The first job of the queue whose version no other job works on.
   std::deque<std::shared_ptr<CompileJob>>::iterator Eligible() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveQueued(std::deque<std::shared_ptr<CompileJob>>::iterator job)
@@ -192,9 +170,9 @@ class CompileWorkers {
   CompileBackends& backends_;
   PlanKeeper& keeper_;
   const PlanLoader& loader_;
+  const SearchPolicies policies_;
+  PlanPins pins_;
   const std::string id_prefix_;
-
-  Mutex pin_mu_;  // one pin at a time, so that none is loaded twice; taken before all others
 
   mutable Mutex mu_;
   CondVar cv_;

@@ -54,7 +54,7 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   if (tapped == nullptr && before != nullptr &&
       (before->compiled->searched() || !version.pinned_plan().empty() ||
        job->policy().use != v1::SearchOptions::SERVE ||
-       (job->policy().automatic && !BetterKept(version, job->policy())))) {
+       (job->policy().automatic && !policies_.BetterKept(version, job->policy())))) {
     if (!MakeBuckets(index, job)) return false;
     // At start such a job is made for the boxes alone.
     const bool boxes = version.plans().grid()->size() > 1;

@@ -99,8 +99,8 @@ RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
       continue;
     }
     ++report.restored;
-    const SearchPolicy policy = tools.workers.AutomaticPolicy(*version);
-    if (tools.workers.SearchDue(*version, policy) || tools.workers.BetterKept(*version, policy)) {
+    const SearchPolicy policy = tools.workers.policies().Automatic(*version);
+    if (tools.workers.policies().SearchDue(*version, policy) || tools.workers.policies().BetterKept(*version, policy)) {
       ++report.searched;
       jobs.push_back(version);
     } else if (version->plans().grid()->size() > 1) {

@@ -44,7 +44,7 @@ TEST_F(RestoreTest, AStoredPlanThatIsWrongIsQuarantined) {
 
 TEST_F(RestoreTest, APinnedPlanThatIsWrongIsNotTriedAgain) {
   MakeSearched(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
   control_->SetVerdict(absl::DataLossError("y is off by 3"));

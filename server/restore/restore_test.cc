@@ -89,13 +89,13 @@ TEST_F(RestoreTest, OtherRulesOrBudgetsAskForAnotherSearch) {
 
 TEST_F(RestoreTest, APinIsKept) {
   MakeSearched(2);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   Restart();
   auto version = Find("m");
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_TRUE(core_->registry().Describe(*version).pinned());
   EXPECT_EQ(JobOf(*version)->state().stop_reason(), Job::STOP_RESTORED);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(ServedBy(*version), "found-2") << "what would serve without the pin is known, too";
   EXPECT_THAT(Events(), IsEmpty());
   version.reset();
@@ -105,7 +105,7 @@ TEST_F(RestoreTest, APinIsKept) {
 
 TEST_F(RestoreTest, APinnedPlanServesWithoutTheCache) {
   MakeSearched(2);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
   Create();
@@ -115,13 +115,13 @@ TEST_F(RestoreTest, APinnedPlanServesWithoutTheCache) {
   EXPECT_EQ(AwaitEnd(*JobOf(*version)).kernels_from_cache(), 0);
   EXPECT_THAT(Events(), ElementsAre("compile found-1", "verify found-1"));
   EXPECT_EQ(Pins("found-1"), 1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(Pins("found-1"), 0);
 }
 
 TEST_F(RestoreTest, APinThatIsLostIsServedByTheBaselineAndSaysSo) {
   MakeSearched(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
   fs::resize_file(PinPath("found-1"), 50);
@@ -135,13 +135,13 @@ TEST_F(RestoreTest, APinThatIsLostIsServedByTheBaselineAndSaysSo) {
 
 TEST_F(RestoreTest, PinFilesGoWithWhoNeedsThem) {
   MakeSearched(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   std::ofstream(options_.state_dir + "/plans/p-of-a-killed-server") << "left over";
   Restart();
   EXPECT_EQ(Pins("found-1"), 1);
   EXPECT_FALSE(fs::exists(options_.state_dir + "/plans/p-of-a-killed-server"));
   const auto version = Find("m");
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   EXPECT_EQ(Pins("found-1"), 1) << "pinned again it is pinned still";
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   core_->workers().CancelFor(*version);
@@ -154,10 +154,10 @@ TEST_F(RestoreTest, VersionsOfOneGraphArePinnedEachForItself) {
   AwaitEnd(*Start(other));
   ASSERT_EQ(ServedBy(*other), "found-1");
   for (const char* name : {"m", "other"}) {
-    ASSERT_TRUE(core_->workers().PinPlan(name, "", "found-1").ok());
+    ASSERT_TRUE(core_->workers().pins().Pin(name, "", "found-1").ok());
   }
   EXPECT_EQ(Pins("found-1"), 2);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(Pins("found-1"), 1);
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
@@ -170,7 +170,7 @@ TEST_F(RestoreTest, VersionsOfOneGraphArePinnedEachForItself) {
 
 TEST_F(RestoreTest, PinsOfServersBeforeAreTakenOver) {
   MakeSearched(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   fs::rename(PinPath("found-1"), options_.state_dir + "/plans/found-1");
   control_->RememberIn(FreshDirectory() + "/cache.db");
@@ -196,7 +196,7 @@ TEST_F(RestoreTest, KeptPlansCanBePinnedAfterARestart) {
   const auto version = Find("m");
   EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_EQ(PlanIds(core_->registry().Describe(*version)).front(), "found-1");
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_THAT(Events(), IsEmpty());
 }
@@ -233,7 +233,7 @@ TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
   auto messages = UploadMessages("m", ScaleModel({3}));
   messages[0].mutable_header()->set_approximate(true);
   AwaitEnd(*Start(Store(messages)));
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   control_->RememberIn(cache_path_, "other cpu");
   Create();

@@ -34,7 +34,7 @@ absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& ask
         "no plan was looked up since the server started: the machine it would be for is not known "
         "yet");
   }
-  const v1::SearchOptions how = core.workers().PolicyOf(version).ToProto();
+  const v1::SearchOptions how = core.workers().policies().Of(version).ToProto();
   const std::shared_ptr<const BucketGrid> grid = version.plans().grid();
   std::vector<std::string> there;
   for (int i = 0; i < grid->size(); ++i) {

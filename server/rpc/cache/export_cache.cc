@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCa
   }
   std::vector<PlanKey> keys;
   for (const std::shared_ptr<ModelVersion>& version : versions) {
-    const v1::SearchOptions how = core.workers().PolicyOf(*version).ToProto();
+    const v1::SearchOptions how = core.workers().policies().Of(*version).ToProto();
     const std::shared_ptr<const BucketGrid> grid = version->plans().grid();
     for (int bucket = 0; bucket < grid->size(); ++bucket) {
       const Graph graph = bucket == BucketGrid::kFullRange

@@ -15,7 +15,7 @@ namespace {
 // Returns the version's policy, overridden by the fields set in `asked`.
 absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& version,
                                       const v1::StartCompileRequest& asked) {
-  SearchPolicy policy = core.workers().PolicyOf(version);
+  SearchPolicy policy = core.workers().policies().Of(version);
   if (!asked.search_budget().empty()) {
     absl::StatusOr<SearchBudget> budget = ParseSearchBudget(asked.search_budget());
     if (!budget.ok()) return Prefixed("search_budget: ", budget.status());
@@ -23,7 +23,7 @@ absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& vers
   }
   if (absl::Status s = CheckRuleNames("disable_rules", asked.disable_rules()); !s.ok()) return s;
   const std::set<std::string> rules(asked.disable_rules().begin(), asked.disable_rules().end());
-  if (absl::Status s = core.workers().CheckRules("disable_rules", rules); !s.ok()) return s;
+  if (absl::Status s = core.workers().policies().CheckRules("disable_rules", rules); !s.ok()) return s;
   policy.disabled_rules.insert(asked.disable_rules().begin(), asked.disable_rules().end());
   policy.approximate |= asked.approximate();
   if (asked.search_seed() != 0) policy.seed = asked.search_seed();
