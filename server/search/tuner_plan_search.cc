@@ -26,7 +26,7 @@ v1::CompileJob::StopReason StopReasonOf(const std::string& stop) {
   return v1::CompileJob::STOP_EXHAUSTED;
 }
 
-void AddPlan(const PlanSearch::Found& plan, internal::MeasureRequest* request) {
+void AddPlan(const CompiledPlan& plan, internal::MeasureRequest* request) {
   internal::MeasuredPlan* measured = request->add_plans();
   *measured->mutable_plan() = plan.plan;
   for (const KernelObject& object : plan.objects) measured->add_objects(object.object);
@@ -34,7 +34,7 @@ void AddPlan(const PlanSearch::Found& plan, internal::MeasureRequest* request) {
 
 }  // namespace
 
-TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found serving,
+TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, CompiledPlan serving,
                                  KernelMaker maker, TunerProcess* tuner,
                                  const internal::TargetReply& machine, MachineLimits* limits,
                                  const PlanSearchOptions& options)
@@ -223,8 +223,8 @@ void TunerPlanSearch::Fail(v1::SearchFailure failure, const absl::Status& status
   progress_.mutable_failures()->Swap(kept.mutable_failures());
 }
 
-absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(const Found& before,
-                                                                     const Found& after,
+absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(const CompiledPlan& before,
+                                                                     const CompiledPlan& after,
                                                                      const Sizes& sizes) {
   internal::MeasureRequest request = RequestFor({&before, &after}, sizes);
   absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
@@ -244,10 +244,10 @@ absl::StatusOr<TunerPlanSearch::Comparison> TunerPlanSearch::Compare(const Found
   return Comparison{std::exp(ratio), std::exp(low), std::exp(high), worst};
 }
 
-internal::MeasureRequest TunerPlanSearch::RequestFor(std::initializer_list<const Found*> plans,
-                                                     const Sizes& sizes) const {
+internal::MeasureRequest TunerPlanSearch::RequestFor(
+    std::initializer_list<const CompiledPlan*> plans, const Sizes& sizes) const {
   internal::MeasureRequest request;
-  for (const Found* plan : plans) AddPlan(*plan, &request);
+  for (const CompiledPlan* plan : plans) AddPlan(*plan, &request);
   request.set_graph_text(graph_text_);
   *request.mutable_sizes() = sizes;
   request.set_seed(start_.seed());
@@ -255,7 +255,7 @@ internal::MeasureRequest TunerPlanSearch::RequestFor(std::initializer_list<const
   return request;
 }
 
-absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& other) {
+absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const CompiledPlan& other) {
   v1::PlanComparison comparison;
   comparison.set_plan_id(serving_.plan.plan_id());
   comparison.set_against(other.plan.plan_id());
@@ -272,7 +272,7 @@ absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& oth
   return comparison;
 }
 
-absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& plan) {
+absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const CompiledPlan& plan) {
   const TunerProcess::Background background(&tuner_, end_);
   if (auto learnt = LearnLimits(MachineLimits::When::kDue); !learnt.ok()) return learnt.status();
   internal::MeasureRequest request = RequestFor({&plan}, step_.sizes());
@@ -292,9 +292,9 @@ absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& pl
   return costs;
 }
 
-absl::StatusOr<PlanSearch::Found> TunerPlanSearch::MakePlan(const internal::SearchPlan& plan,
-                                                            FailureKind* fault) {
-  Found made{plan.plan(), {}, {}};
+absl::StatusOr<CompiledPlan> TunerPlanSearch::MakePlan(const internal::SearchPlan& plan,
+                                                       FailureKind* fault) {
+  CompiledPlan made{plan.plan(), {}, {}};
   *fault = FailureKind::kCompile;
   for (const v1::Kernel& kernel : plan.plan().kernels()) {
     absl::StatusOr<KernelObject> object = Timed("compile", [&] { return maker_.Compile(kernel); });
@@ -357,7 +357,7 @@ absl::Status TunerPlanSearch::TryPlan() {
     return absl::OkStatus();
   }
   FailureKind fault = FailureKind::kMeasure;
-  absl::StatusOr<Found> made = MakePlan(plan, &fault);
+  absl::StatusOr<CompiledPlan> made = MakePlan(plan, &fault);
   if (made.ok()) fault = FailureKind::kMeasure;
   const auto compare = [&] { return Compare(serving_, *made, plan.sizes()); };
   absl::StatusOr<Comparison> times = made.ok() ? Timed("plans", compare) : made.status();

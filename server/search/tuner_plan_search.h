@@ -32,7 +32,7 @@ namespace athanor {
 class TunerPlanSearch final : public PlanSearch {
  public:
   // `serving` runs now. Borrows the maker, the tuner, the machine and its limits.
-  TunerPlanSearch(uint64_t session, const Graph& graph, Found serving, KernelMaker maker,
+  TunerPlanSearch(uint64_t session, const Graph& graph, CompiledPlan serving, KernelMaker maker,
                   TunerProcess* tuner, const internal::TargetReply& machine, MachineLimits* limits,
                   const PlanSearchOptions& options);
 
@@ -44,8 +44,8 @@ class TunerPlanSearch final : public PlanSearch {
   void Taken(const absl::Status& taken) override;
   const v1::SearchProgress& progress() const override { return progress_; }
   std::vector<absl::StatusOr<std::string>> TakePictures() override;
-  absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override;
-  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override;
+  absl::StatusOr<v1::PlanComparison> CompareWith(const CompiledPlan& other) override;
+  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const CompiledPlan& plan) override;
 
  private:
   // As Next; ABORTED: the time is up, or requests left none to measure.
@@ -86,7 +86,7 @@ class TunerPlanSearch final : public PlanSearch {
   absl::StatusOr<TimingRow> MeasureKernel(const internal::SearchKernel& kernel,
                                           std::optional<FailureKind>* fault);
   // On an error `fault` is what it failed at.
-  absl::StatusOr<Found> MakePlan(const internal::SearchPlan& plan, FailureKind* fault);
+  absl::StatusOr<CompiledPlan> MakePlan(const internal::SearchPlan& plan, FailureKind* fault);
   // Measures the plan of the step; one that wins becomes `winner_`.
   absl::Status TryPlan();
   // Goes on verifying `winner_`; the step has `found` when it is right.
@@ -100,8 +100,9 @@ class TunerPlanSearch final : public PlanSearch {
   // Has the limits measured again where the kernel of `plan` was faster than they allow.
   void NoteReached(const v1::Plan& plan, const Sizes& sizes, absl::Span<const double> seconds);
   // `after` by `before`, timed in turn.
-  absl::StatusOr<Comparison> Compare(const Found& before, const Found& after, const Sizes& sizes);
-  internal::MeasureRequest RequestFor(std::initializer_list<const Found*> plans,
+  absl::StatusOr<Comparison> Compare(const CompiledPlan& before, const CompiledPlan& after,
+                                     const Sizes& sizes);
+  internal::MeasureRequest RequestFor(std::initializer_list<const CompiledPlan*> plans,
                                       const Sizes& sizes) const;
   // Whether a plan that could not be measured for requests is tried again: once when the search is
   // to finish, since what was in the way may have been a build, which no further step runs beside.
@@ -127,7 +128,7 @@ class TunerPlanSearch final : public PlanSearch {
   internal::SearchStart start_;  // its limits are those of the first step
   const bool recipes_;           // are tried and kept
   bool recipes_learnt_ = false;
-  Found serving_;
+  CompiledPlan serving_;
 
   // Everything told so far, for a child that has to begin again; and what is still to be told.
   std::map<std::string, internal::KernelOutcome> kernels_;
@@ -144,10 +145,10 @@ class TunerPlanSearch final : public PlanSearch {
   bool finishing_ = false;
   bool last_try_ = false;  // finishing, and there were no gaps to measure in
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();
-  std::optional<Found> winner_;  // faster, not verified
+  std::optional<CompiledPlan> winner_;  // faster, not verified
   PlanVerifier verifier_;
   const CandidateMemory memory_;
-  std::optional<Found> found_;
+  std::optional<CompiledPlan> found_;
   std::string found_about_;  // SearchPlan.about of the plan tried last
   double found_ratio_ = 1;
   v1::SearchProgress progress_;
