@@ -29,7 +29,7 @@ absl::Status CheckMask(const TensorType& mask, const TensorType& q, const Expr& 
   constexpr std::string_view kMask = "mask, operand 3,";
   if (mask.dtype != DType::kBool && mask.dtype != q.dtype) {
     return Invalid(kMask, " has dtype ", DTypeName(mask.dtype),
-                   " and must be bool or that of q: "
+                   "; it must be bool or that of q: "
                    "convert it with Cast(dtype=bool) or Cast(dtype=",
                    DTypeName(q.dtype), ")");
   }

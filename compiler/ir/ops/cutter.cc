@@ -93,7 +93,7 @@ absl::Status Cutter::Start() {
     const Tensor* value = ValueOf(graph_.node(ids[i]));
     if (value != nullptr && value->bytes != bytes_[i]) {
       return absl::InvalidArgumentError(absl::StrCat(
-          graph_.Describe(ids[i]), ": its bytes are not those of its attribute value"));
+          graph_.Describe(ids[i]), ": its bytes differ from those of its attribute value"));
     }
     leaf_bytes_[ids[i]] = bytes_[i];
   }
@@ -108,8 +108,8 @@ absl::Status Cutter::Spend(NodeId node, int64_t a, int64_t b) {
   int64_t count = 0;
   if (__builtin_mul_overflow(a, b, &count) || count > *budget_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(graph_.Describe(node), ": the elements asked for follow from more than the ",
-                     budget_before_, " elements that may be visited"));
+        absl::StrCat(graph_.Describe(node), ": the elements asked for depend on more than ",
+                     budget_before_, " elements, the limit of a sample"));
   }
   *budget_ -= count;
   return absl::OkStatus();
@@ -297,8 +297,9 @@ absl::StatusOr<PartialGraph> Cutter::Finish(absl::Span<const std::string> names,
 absl::StatusOr<PartialGraph> Cutter::Cut(absl::Span<const Positions> positions) {
   RETURN_IF_ERROR(Start());
   if (positions.size() != graph_.outputs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "elements of ", positions.size(), " outputs, the graph has ", graph_.outputs.size()));
+    return absl::InvalidArgumentError(absl::StrCat("positions are given for ", positions.size(),
+                                                   " outputs; the graph has ",
+                                                   graph_.outputs.size()));
   }
   std::vector<std::string> names;
   std::vector<Handle> handles;
@@ -308,7 +309,8 @@ absl::StatusOr<PartialGraph> Cutter::Cut(absl::Span<const Positions> positions) 
     for (int64_t position : positions[o]) {
       if (position >= 0 && position < elements) continue;
       return absl::InvalidArgumentError(absl::StrCat("output \"", output.name, "\" has ", elements,
-                                                     " elements, not one at ", position));
+                                                     " elements; there is none at position ",
+                                                     position));
     }
     const auto count = static_cast<int64_t>(positions[o].size());
     RETURN_IF_ERROR(Spend(output.node, count));

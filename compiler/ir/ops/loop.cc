@@ -40,7 +40,7 @@ absl::Status CheckInputs(TypeSpan inputs, const ScanView& scan, const Bounds& bo
     const bool scanned =
         static_cast<int>(i) >= scan.states && static_cast<int>(i) < scan.states + scan.scanned;
     if (scanned) {
-      if (shape.empty()) return Invalid(what, " is scanned but has no axes");
+      if (shape.empty()) return Invalid(what, " is scanned, but has no axes; it needs axis 0");
       if (!bounds.ProvablyEqual(shape[0], scan.length)) {
         return Invalid("axis 0 of ", what, ", which is scanned, has size ", shape[0].ToString(),
                        "; it must be the length, ", scan.length.ToString());
@@ -209,7 +209,7 @@ absl::StatusOr<std::vector<Tensor>> RunScan(const ScanView& scan,
   if (!length || *length < 0) {
     return absl::InvalidArgumentError(absl::StrCat("its length ", scan.length.ToString(), " is ",
                                                    length ? absl::StrCat(*length) : "not a number",
-                                                   " for these inputs"));
+                                                   " for these inputs; it must not be negative"));
   }
   std::vector<Tensor> results;
   for (size_t o = 0; o < scan.body.outputs.size(); ++o) {
