@@ -208,6 +208,7 @@ Cutter::Recipe AttentionRecipe(Cutter& cutter, NodeId n, Cutter::Handle q, Cutte
     const bool causal = GetAttrOr<bool>(attrs, "causal", false);
     absl::StatusOr<NodeId> hide;
     if (mask >= 0) hide = cutter.Get(mask);
+    // Each query stands alone here, so the mask by its position among all queries is written out.
     if (causal) {
       attrs.find("causal")->second = false;
       Tensor seen = Tensor::Zeros(DType::kBool, {count, 1, keys});

@@ -148,6 +148,7 @@ absl::StatusOr<Positions> Cutter::IndexValues(NodeId node, const Positions& posi
     RETURN_IF_ERROR(Spend(node, static_cast<int64_t>(positions.size())));
     tensor = Read(node, {static_cast<int64_t>(positions.size())}, positions);
   } else {
+    // Indices decide which elements are wanted, so they are cut out and evaluated at once.
     ASSIGN_OR_RETURN(PartialGraph part,
                      Cutter(graph_, dims_, bytes_, budget_).CutNode(node, positions));
     ASSIGN_OR_RETURN(std::vector<Tensor> outputs, Evaluate(part.graph, part.inputs));
@@ -196,6 +197,8 @@ Cutter::Recipe Cutter::PullOr(NodeId node, std::vector<int64_t> shape, Positions
 }
 
 absl::Status Cutter::Walk() {
+  // Goes from users to operands: when a node is sampled, all elements that are wanted of it are
+  // known. The new nodes are then made in the other order.
   for (NodeId n = static_cast<NodeId>(graph_.nodes.size()); n-- > 0;) {
     Positions& wanted = wanted_[n];
     if (wanted.empty()) continue;
@@ -241,6 +244,7 @@ absl::StatusOr<NodeId> Cutter::Get(Handle handle) {
   const NodeId made = made_[pulled.node];
   const Positions& wanted = wanted_[pulled.node];
   if (pulled.shape.size() == 1 && pulled.positions == wanted) return made;
+  // The node was made with the elements that all its users want, sorted; this user takes its own.
   return Add(Op::kGather, {made, IndexLiteral(pulled.shape, PlacesIn(wanted, pulled.positions))},
              {{"axis", int64_t{0}}});
 }

@@ -365,6 +365,7 @@ absl::Status SampleScatter(Cutter& cutter, NodeId n) {
     if (index < 0 || index >= view.extent) return OutsideAxis(index, axis, view.extent);
     by_index.emplace_back(index, i);
   }
+  // Sorted, so that the updates of an element are found by binary search, in their order.
   std::sort(by_index.begin(), by_index.end());
   Positions targets, sources;
   for (int64_t w = 0; w < count; ++w) {

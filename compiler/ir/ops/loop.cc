@@ -121,6 +121,7 @@ absl::StatusOr<int64_t> ElementsOf(const Graph& body, const Expr::Env& dims) {
 absl::Status SampleScan(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const ScanView scan = ViewScan(node);
+  // An element of the result may depend on all steps before it, so the whole loop is computed.
   const int64_t length = scan.length.Evaluate(cutter.dims()).value_or(INT64_MAX);
   ASSIGN_OR_RETURN(const int64_t elements, ElementsOf(scan.body, cutter.dims()));
   RETURN_IF_ERROR(cutter.Spend(n, length, elements));
@@ -211,6 +212,8 @@ absl::StatusOr<std::vector<Tensor>> RunScan(const ScanView& scan,
                                                    length ? absl::StrCat(*length) : "not a number",
                                                    " for these inputs; it must not be negative"));
   }
+  // The first results are the states, which every step replaces; each other one collects a slice a
+  // step.
   std::vector<Tensor> results;
   for (size_t o = 0; o < scan.body.outputs.size(); ++o) {
     if (static_cast<int>(o) < scan.states) {

@@ -128,6 +128,7 @@ absl::StatusOr<TensorType> InferPool(TypeSpan inputs, const Attrs& attrs, const 
   const auto& kernel = GetAttr<std::vector<int64_t>>(attrs, "kernel");
   int64_t taps = 1;
   for (int64_t k : kernel) {
+    // Divides, because the product could overflow.
     if (k > kMaxTaps / taps) return Invalid("kernel has more than ", kMaxTaps, " positions");
     taps *= k;
   }
@@ -314,6 +315,7 @@ absl::Status SampleConv(Cutter& cutter, NodeId n) {
     }
     bases_w.push_back(at[1] * terms);
   }
+  // Each wanted element is the dot product of a row of windows and a row of weights.
   const Cutter::Recipe a = cutter.PullOr(node.inputs[0], {count, terms}, std::move(from_x),
                                          Tensor::Zeros(node.type.dtype, {}));
   const Cutter::Handle b = cutter.Pull(node.inputs[1], {count, terms}, Sums(bases_w, UpTo(terms)));

@@ -234,6 +234,8 @@ std::vector<int> RegionForms::Neighbours(int form) {
   const FormGenome from = forms_[form].genome;
   const std::vector<int> instances = InstancesAsTheyAre(from);
   std::vector<Candidate> candidates;
+  // Takes the best choice of every region at once: choices in different regions are independent, so
+  // their gains add up.
   Candidate all{0, from};
   const size_t regions = std::min<size_t>(dearest_.size(), options_.max_regions);
   for (size_t i = 0; i < regions; ++i) {

@@ -6,6 +6,7 @@
 namespace athanor {
 namespace {
 
+// A search may end when its best genome takes at most this multiple of the roofline.
 constexpr double kNearRoofline = 1.1;
 // Kernels to measure before a promised gain is proposed as a plan: plans are expensive to measure.
 constexpr int kKernelsPerPlan = 48;
@@ -128,6 +129,7 @@ Search::Step Search::NextFinalist() {
 }
 
 Search::Step Search::Next() {
+  // docs/internals/search.md explains this order.
   if (options_.max_kernels <= 0) return Done(SearchStop::kBudget);
   if (fast()) return NextFinalist();
   if (requests_.size() == 0 && !finishing_) {
