@@ -141,6 +141,7 @@ std::string Grouping::Between(NodeId root, NodeId n) {
   for (NodeId i : node(n).inputs) {
     if (std::exchange(at_[i], turn_) != turn_) nodes.push_back(i);
   }
+  // Operands are named by their place among these nodes, so equal layers have equal keys.
   std::sort(nodes.begin(), nodes.end());
   for (size_t i = 0; i < nodes.size(); ++i) place_[nodes[i]] = static_cast<int>(i);
   std::string key;

@@ -95,6 +95,8 @@ class Joiner {
   void Step(size_t s) {
     const LayoutStep& step = chain_.steps[s];
     const std::vector<LayoutRow>& rows = chain_.tables[step.table];
+    // At most beam_ states of best_ ways are tried with each row, so the time is linear in the
+    // steps.
     States next;
     for (const auto& [state, ways] : states_) {
       for (size_t r = 0; r < rows.size(); ++r) {

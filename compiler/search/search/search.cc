@@ -89,6 +89,7 @@ std::optional<Search::Step> Search::Improve() {
       Step step{.kernels = requests_.TuneRest()};
       if (!step.kernels.empty()) return step;
     }
+    // Measurements since then may have made a genome that lost the best.
     std::optional<FusedForm> better = best_.Reconsider();
     if (!better || !Take(*std::move(better))) return std::nullopt;
   }
@@ -174,6 +175,8 @@ void Search::AskForMissing(const FusedForm& state, std::vector<int>* asked) {
     if (t.measured() > 0) continue;
     requests_.Ask(task, 0, asked);
     if (!baseline_known_ || t.Exhausted()) continue;
+    // A new kernel is judged by a second schedule, too: a recipe's, that of a similar kernel, or
+    // the best predicted.
     if (recipes_.AskForSuggested(task, &requests_, asked)) continue;
     requests_.Ask(task, requests_.Inherited(task).value_or(1), asked);
   }
