@@ -126,7 +126,7 @@ const struct Need {
      [] {
        return InThread([] {
          const sched_param none{};
-         return setpriority(PRIO_PROCESS, 0, 10) + sched_setscheduler(0, SCHED_IDLE, &none);
+         return setpriority(PRIO_PROCESS, 0, 19) + sched_setscheduler(0, SCHED_IDLE, &none);
        });
      },
      false},
