@@ -2,7 +2,7 @@
 // here, by integer arithmetic on the bits of f32; no other code knows their meaning.
 //
 //   const Value wide = Up(b, x);           // f16 as f32
-//   c.Set(0, Cast(b, Unary(b, Op::kExp, wide), x.elem));
+//   c.Set(0, Cast(b, Mul(b, wide, wide), x.elem));
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_BUILD_CAST_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_BUILD_CAST_H_
 

@@ -1,7 +1,7 @@
 // Sums, extremes and contractions.
 //
 //   const Value scores = MatMul(b, q, Permute(b, k, {0, 2, 1}));
-//   const Value highest = Reduce(b, Op::kMaxReduce, scores, {2}, /*keepdims=*/true);
+//   const Value mean = Mean(b, scores, {2}, /*keepdims=*/true);
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_BUILD_REDUCE_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_BUILD_REDUCE_H_
 
