@@ -24,7 +24,7 @@ LanePattern LanePatternOf(const Expr& index, const std::vector<std::string>& vec
 int64_t Kernel::ScratchBytes() const {
   int64_t bytes = 0;
   for (const Buffer& b : buffers) {
-    if (b.space == Space::kScratch) bytes += (b.elements * DTypeBytes(b.dtype) + 63) / 64 * 64;
+    if (b.space == Space::kScratch) bytes += b.ScratchBytes();
   }
   return bytes;
 }
