@@ -52,6 +52,9 @@ struct Buffer {
   Space space = Space::kGlobal;
   bool written = false;  // kGlobal: an output; else it is only read
   int64_t elements = 0;  // kScratch: its size
+
+  // Rounds the size of a scratch buffer up to a cache line.
+  int64_t ScratchBytes() const { return (elements * DTypeBytes(dtype) + 63) / 64 * 64; }
 };
 
 enum class Opcode : uint8_t {
@@ -135,7 +138,7 @@ struct Kernel {
   int vars = 0;                 // registers v0 .. v<vars-1>
   std::vector<Stmt> body;
 
-  int64_t ScratchBytes() const;  // each scratch buffer rounded up to 64 bytes, in order
+  int64_t ScratchBytes() const;  // of all scratch buffers, one after another
 };
 
 // Verifies what printers rely on: registers are defined before use and in scope, operands have the

@@ -15,14 +15,12 @@
 //   gemm b2[0] stride s1 = b0[64*g] stride 64 * b1[0] stride s0 transposed: f32 rows 4 columns s1
 //       sums s0                                                                   (on one line)
 //   sort b3[0], b4[0] by way of b5[0], b6[0]: u32 elements s0
-#include <openssl/sha.h>
-
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "compiler/codegen/kir.h"
+#include "compiler/ir/value/digest.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
@@ -161,12 +159,6 @@ class Writer {
 
 std::string ToText(const Kernel& kernel) { return Writer().Write(kernel); }
 
-std::string KirHash(const Kernel& kernel) {
-  const std::string text = ToText(kernel);
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(digest), sizeof(digest)));
-}
+std::string KirHash(const Kernel& kernel) { return Sha256Hex(ToText(kernel)); }
 
 }  // namespace athanor::kir

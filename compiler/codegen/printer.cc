@@ -23,8 +23,13 @@ std::string Literal(int64_t value) {
 
 class Printer {
  public:
-  Printer(const Kernel& kernel, Dialect* dialect)
-      : kernel_(kernel), d_(*dialect), types_(kernel.vars), constants_(kernel.vars) {
+  Printer(const Kernel& kernel, const Dialect& dialect, CodeText* code)
+      : arithmetic_(dialect.arithmetic),
+        memory_(dialect.memory),
+        loop_hint_(dialect.loop_hint),
+        code_(*code),
+        types_(kernel.vars),
+        constants_(kernel.vars) {
     // A size has no upper bound: its end is a symbol without bounds.
     for (size_t i = 0; i < kernel.sizes.size(); ++i) {
       bounds_.Set(Cat("s", i), 0, Expr::Symbol(Cat("$end", i)));
@@ -32,40 +37,29 @@ class Printer {
     bounds_.Set(kGrid, 0, kernel.grid - 1);
   }
 
-  std::string Body(int indent) {
-    Block(kernel_.body, indent);
-    return std::move(text_);
+  void Block(const std::vector<Stmt>& body) {
+    for (const Stmt& s : body) Statement(s);
   }
 
  private:
-  void Block(const std::vector<Stmt>& body, int indent) {
-    for (const Stmt& s : body) Statement(s, indent);
-  }
-
-  void Line(int indent, const std::string& text) {
-    text_.append(indent, ' ');
-    text_ += text;
-    text_ += '\n';
-  }
-
-  void Statement(const Stmt& s, int indent) {
+  void Statement(const Stmt& s) {
     switch (s.opcode) {
       case Opcode::kStore:
-        return Line(indent, Cat(d_.Store(AccessOf(s, s.type), OperandOf(s.args[0])), ";"));
+        return code_.Line(memory_.Store(AccessOf(s, s.type), OperandOf(s.args[0])), ";");
       case Opcode::kPrefetch:
-        return Line(indent, Cat(d_.Prefetch(s.buffer, Scalar(s.index)), ";"));
+        return code_.Line(memory_.Prefetch(s.buffer, Scalar(s.index)), ";");
       case Opcode::kGemm:
-        return Line(indent, Cat(Gemm(s), ";"));
+        return code_.Line(memory_.Gemm(s.type, MatricesOf(s), ExtentsOf(s)), ";");
       case Opcode::kSort:
-        return Line(indent, Cat(d_.Sort(s.type, MatricesOf(s), Scalar(s.extents[0])), ";"));
+        return code_.Line(memory_.Sort(s.type, MatricesOf(s), Scalar(s.extents[0])), ";");
       case Opcode::kAssign:
-        return Line(indent, Cat(Name(s.result), " = ", Name(s.args[0]), ";"));
+        return code_.Line(Name(s.result), " = ", Name(s.args[0]), ";");
       case Opcode::kFor:
-        return For(s, indent);
+        return For(s);
       case Opcode::kIf:
-        Line(indent, Cat("if (", Name(s.args[0]), ") {"));
-        Block(s.body, indent + 2);
-        return Line(indent, "}");
+        code_.Open("if (", Name(s.args[0]), ")");
+        Block(s.body);
+        return code_.Close();
       default:
         break;
     }
@@ -73,39 +67,41 @@ class Printer {
     std::string value = Value(s);
     // Every index that uses such a register is scattered.
     if (s.type.dtype == DType::kI64 && s.type.lanes > 1) vectors_.push_back(Name(s.result));
-    Line(indent, Cat(d_.TypeName(s.type), " ", Name(s.result), " = ", value, ";"));
+    code_.Line(arithmetic_.TypeName(s.type), " ", Name(s.result), " = ", value, ";");
   }
 
   std::string Value(const Stmt& s) {
     switch (s.opcode) {
       case Opcode::kConst: {
         constants_[s.result] = &s.constant;
-        std::string value = d_.Constant(s.constant);
-        return s.type.lanes == 1 ? value
-                                 : d_.Broadcast(s.type, {value, {s.type.dtype, 1}, nullptr});
+        std::string value = arithmetic_.Constant(s.constant);
+        return s.type.lanes == 1
+                   ? value
+                   : arithmetic_.Broadcast(s.type, {value, {s.type.dtype, 1}, nullptr});
       }
       case Opcode::kIndex:
         return Index(s.index, s.type.lanes);
       case Opcode::kLoad:
-        return d_.Load(AccessOf(s, s.type));
+        return memory_.Load(AccessOf(s, s.type));
       case Opcode::kCompute:
-        return d_.Compute(s, Operands(s));
+        return arithmetic_.Compute(s, Operands(s));
       case Opcode::kFma:
-        return d_.Fma(s.type, Operands(s));
+        return arithmetic_.Fma(s.type, Operands(s));
       case Opcode::kBroadcast:
         constants_[s.result] = constants_[s.args[0]];
-        return s.type.lanes == 1 ? Name(s.args[0]) : d_.Broadcast(s.type, OperandOf(s.args[0]));
+        return s.type.lanes == 1 ? Name(s.args[0])
+                                 : arithmetic_.Broadcast(s.type, OperandOf(s.args[0]));
       case Opcode::kReduce: {
         Operand arg = OperandOf(s.args[0]);
-        return arg.type.lanes == 1 ? arg.text : d_.Reduce(s.op, arg);
+        return arg.type.lanes == 1 ? arg.text : arithmetic_.Reduce(s.op, arg);
       }
       case Opcode::kLaneMask:
-        return d_.LaneMask(Scalar(s.index), s.type.lanes);
+        return arithmetic_.LaneMask(Scalar(s.index), s.type.lanes);
       case Opcode::kCheckIndex:
-        return d_.CheckIndex(OperandOf(s.args[0]), Index(s.index, s.type.lanes),
-                             s.count ? Scalar(*s.count) : "", Predicate(s));
+        return memory_.CheckIndex(OperandOf(s.args[0]), Index(s.index, s.type.lanes),
+                                  s.count ? Scalar(*s.count) : "", Predicate(s));
       case Opcode::kRandomBits:
-        return d_.RandomBits(OperandOf(s.args[0]), OperandOf(s.args[1]));
+        return arithmetic_.RandomBits(OperandOf(s.args[0]), OperandOf(s.args[1]));
       default:
         return Name(s.args[0]);  // kMutable
     }
@@ -119,23 +115,23 @@ class Printer {
     return matrices;
   }
 
-  std::string Gemm(const Stmt& s) {
+  std::vector<std::string> ExtentsOf(const Stmt& s) {
     std::vector<std::string> extents;
     for (const Expr& e : s.extents) extents.push_back(Scalar(e));
-    return d_.Gemm(s.type, MatricesOf(s), extents);
+    return extents;
   }
 
-  void For(const Stmt& s, int indent) {
+  void For(const Stmt& s) {
     // Evaluates both ends on entry, so that the body may assign to what they use.
     const std::string loop = SymbolText(s.loop), begin = Scalar(s.begin), end = Scalar(s.end);
     const std::string last = Cat(loop, "_end");
     bounds_.Set(s.loop, s.begin, s.end - 1);
-    std::string hint = d_.LoopHint(s.role, ComputesVectors(s.body));
-    if (!hint.empty()) Line(indent, hint);
-    Line(indent, Cat("for (", d_.TypeName({DType::kI64, 1}), " ", loop, " = ", begin, ", ", last,
-                     " = ", end, "; ", loop, " < ", last, "; ", loop, " += ", s.step, ") {"));
-    Block(s.body, indent + 2);
-    Line(indent, "}");
+    std::string hint = loop_hint_(s.role, ComputesVectors(s.body));
+    if (!hint.empty()) code_.Line(hint);
+    code_.Open("for (", arithmetic_.TypeName({DType::kI64, 1}), " ", loop, " = ", begin, ", ", last,
+               " = ", end, "; ", loop, " < ", last, "; ", loop, " += ", s.step, ")");
+    Block(s.body);
+    code_.Close();
   }
 
   // Loop variables are renamed: i8 to i64 would hide the types of these names.
@@ -186,7 +182,7 @@ class Printer {
   std::string Index(const Expr& e, int lanes) {
     if (lanes == 1) return Scalar(e);
     if (!IsVector(e))
-      return d_.Broadcast({DType::kI64, lanes}, {Scalar(e), {DType::kI64, 1}, nullptr});
+      return arithmetic_.Broadcast({DType::kI64, lanes}, {Scalar(e), {DType::kI64, 1}, nullptr});
     Expr same;  // the part that all lanes share
     std::string text;
     for (const Term& term : e.terms()) {
@@ -231,32 +227,34 @@ class Printer {
 
   std::string AtomText(const Atom& atom, int lanes) {
     if (atom.kind == Atom::Kind::kSymbol)
-      return atom.symbol == kLane ? d_.Lane(lanes) : SymbolText(atom.symbol);
+      return atom.symbol == kLane ? arithmetic_.Lane(lanes) : SymbolText(atom.symbol);
     // A division by an empty extent has no user, but must not trap: the divisor is at least 1.
     const bool divides =
         atom.kind == Atom::Kind::kFloorDiv && !bounds_.NonNegative(atom.args[1] - 1);
     const Expr second = divides ? MaxOf(atom.args[1], 1) : atom.args[1];
     std::string a = Index(atom.args[0], lanes), b = Index(second, lanes);
     if (atom.kind != Atom::Kind::kFloorDiv) {
-      return d_.Extreme(atom.kind == Atom::Kind::kMax, a, b, lanes);
+      return arithmetic_.Extreme(atom.kind == Atom::Kind::kMax, a, b, lanes);
     }
     if (lanes > 1) bounds_.Set(kLane, 0, lanes - 1);
-    return d_.FloorDivide(a, b, lanes, atom.args[1].constant(), bounds_.NonNegative(atom.args[0]));
+    return arithmetic_.FloorDivide(a, b, lanes, atom.args[1].constant(),
+                                   bounds_.NonNegative(atom.args[0]));
   }
 
-  const Kernel& kernel_;
-  Dialect& d_;
+  Arithmetic& arithmetic_;
+  Memory& memory_;
+  std::string (*const loop_hint_)(AxisRole role, bool vectors);
+  CodeText& code_;
   Bounds bounds_;
   std::vector<Type> types_;
   std::vector<const athanor::Scalar*> constants_;
   std::vector<std::string> vectors_;  // i64 registers that differ by lane
-  std::string text_;
 };
 
 }  // namespace
 
-std::string PrintBody(const Kernel& kernel, Dialect* dialect, int indent) {
-  return Printer(kernel, dialect).Body(indent);
+void PrintBody(const Kernel& kernel, const Dialect& dialect, CodeText* code) {
+  Printer(kernel, dialect, code).Block(kernel.body);
 }
 
 }  // namespace athanor::kir

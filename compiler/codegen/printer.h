@@ -1,9 +1,8 @@
 // Prints the body of a kernel as text of the C family. This walk knows statements, loops, scopes
-// and index arithmetic, which are alike in C, CUDA C++ and MSL; a dialect spells types, operations,
-// loads and stores.
+// and index arithmetic, which are alike in C, CUDA C++ and MSL; a dialect spells what is computed
+// on registers (Arithmetic) and what touches buffers (Memory).
 //
-//   CpuDialect dialect(target);
-//   std::string body = PrintBody(kernel, &dialect, /*indent=*/2);
+//   PrintBody(kernel, {arithmetic, memory, LoopHint}, &code);
 //
 // The text names register N "vN", buffer N "bN", size N "sN", the work item "g" and loop variable
 // iN "xN". It depends on the kernel and the dialect alone.
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "compiler/codegen/c_text.h"
 #include "compiler/codegen/kir.h"
 
 namespace athanor::kir {
@@ -50,11 +50,13 @@ struct MatrixOperand {
   bool transposed = false;
 };
 
-// Spelling of kernels in one language. Functions return expressions unless said otherwise. Operands
-// are names of registers or expressions in parentheses, safe to repeat.
-class Dialect {
+// The spellings of one language. Functions return expressions unless said otherwise. Operands are
+// names of registers or expressions in parentheses, safe to repeat.
+
+// Spells types, and what is computed on registers.
+class Arithmetic {
  public:
-  virtual ~Dialect() = default;
+  virtual ~Arithmetic() = default;
 
   virtual std::string TypeName(Type type) = 0;
   virtual std::string Constant(const Scalar& value) = 0;  // a scalar
@@ -62,24 +64,7 @@ class Dialect {
   virtual std::string Fma(Type type, absl::Span<const Operand> args) = 0;
   virtual std::string Broadcast(Type type, const Operand& scalar) = 0;
   virtual std::string Reduce(Op op, const Operand& vector) = 0;
-  virtual std::string Load(const Access& access) = 0;
-  virtual std::string Store(const Access& access,
-                            const Operand& value) = 0;  // a statement without ';'
-  // Returns a statement. The address may lie outside the buffer.
-  virtual std::string Prefetch(int buffer, const std::string& index) = 0;
-  // Returns a statement. `matrices`: the result and the operands. `extents`: rows, columns and sums
-  // as i64 scalars.
-  virtual std::string Gemm(Type type, absl::Span<const MatrixOperand> matrices,
-                           absl::Span<const std::string> extents) = 0;
-  // Returns a statement. `rows`: keys, positions that move with them, and scratch for as many of
-  // each; see kir::Opcode::kSort.
-  virtual std::string Sort(Type key, absl::Span<const MatrixOperand> rows,
-                           const std::string& elements) = 0;
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
-  // `extent` is an i64 with as many lanes as the index; active lanes as in Access.
-  virtual std::string CheckIndex(const Operand& index, const std::string& extent,
-                                 const std::string& count,
-                                 const std::optional<Operand>& predicate) = 0;
   virtual std::string RandomBits(const Operand& index, const Operand& seed) = 0;
 
   // Index arithmetic, in i64 with `lanes` lanes. Lane is 0, 1, 2, ... by lane.
@@ -88,13 +73,41 @@ class Dialect {
   virtual std::string FloorDivide(const std::string& a, const std::string& b, int lanes,
                                   std::optional<int64_t> divisor, bool natural) = 0;
   virtual std::string Extreme(bool max, const std::string& a, const std::string& b, int lanes) = 0;
+};
 
+// Spells what reads and writes buffers and the error record.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+
+  virtual std::string Load(const Access& access) = 0;
+  // Return statements without ';'.
+  virtual std::string Store(const Access& access, const Operand& value) = 0;
+  // The address may lie outside the buffer.
+  virtual std::string Prefetch(int buffer, const std::string& index) = 0;
+  // `matrices`: the result and the operands. `extents`: rows, columns and sums as i64 scalars.
+  virtual std::string Gemm(Type type, absl::Span<const MatrixOperand> matrices,
+                           absl::Span<const std::string> extents) = 0;
+  // `rows`: keys, positions that move with them, and scratch for as many of each; see
+  // kir::Opcode::kSort.
+  virtual std::string Sort(Type key, absl::Span<const MatrixOperand> rows,
+                           const std::string& elements) = 0;
+  // Returns an expression. `extent` is an i64 with as many lanes as the index; active lanes as in
+  // Access.
+  virtual std::string CheckIndex(const Operand& index, const std::string& extent,
+                                 const std::string& count,
+                                 const std::optional<Operand>& predicate) = 0;
+};
+
+struct Dialect {
+  Arithmetic& arithmetic;
+  Memory& memory;
   // Returns the line before a loop, or nothing. `vectors`: the loop's body computes with vectors.
-  virtual std::string LoopHint(AxisRole role, bool vectors) = 0;
+  std::string (*loop_hint)(AxisRole role, bool vectors);
 };
 
 // REQUIRES: Verify(kernel).ok().
-std::string PrintBody(const Kernel& kernel, Dialect* dialect, int indent);
+void PrintBody(const Kernel& kernel, const Dialect& dialect, CodeText* code);
 
 }  // namespace athanor::kir
 

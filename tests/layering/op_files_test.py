@@ -30,12 +30,12 @@ COMPOSITES = {
         "clients/python/athanor/reductions.py",
     ],
 }
-# A name, a row, what each dialect makes of it; then whoever offers or uses it.
+# A name, a row, what each dialect makes of it (but for functions of libm); then whoever offers or
+# uses it.
 PRIMITIVES = {
     "Expm1": [
         _NAME,
         "compiler/ir/ops/functions.cc",
-        "compiler/codegen/cpu/prelude_math.cc",
         "compiler/frontend/onnx/ops/math/handlers_elementwise.cc",
         "compiler/frontend/onnx/ops/networks/handlers_recurrent_steps.cc",
         "clients/python/athanor/elementwise.py",
@@ -58,8 +58,7 @@ MOST_THAT_NAME_ONE = 30
 # ops allow.
 SWITCHES = {
     "compiler/codegen/contract.cc",
-    "compiler/codegen/cpu/compute.cc",
-    "compiler/codegen/cpu/prelude_math.cc",
+    "compiler/codegen/cpu/arithmetic.cc",
     "compiler/rules/terms/facts.cc",
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/importer/attributes.h"
 #include "compiler/frontend/onnx/importer/scope.h"
 #include "compiler/frontend/onnx/importer/visit.h"
 #include "compiler/frontend/onnx/ops/handler.h"
@@ -34,17 +35,25 @@ class NodeContext : public HandlerContext {
   const Value& In(int i) const override { return *operands_[i]; }
   void Set(int o, Value value) override;
 
-  bool Given(std::string_view name) const override { return Find(name) != nullptr; }
-  int64_t Int(std::string_view name) const override;
-  double Float(std::string_view name) const override;
-  std::string String(std::string_view name) const override;
-  std::vector<int64_t> Ints(std::string_view name) const override;
-  std::vector<double> Floats(std::string_view name) const override;
-  std::vector<std::string> Strings(std::string_view name) const override;
-  absl::StatusOr<Value> TensorAttr(std::string_view name) const override;
-  const ::onnx::GraphProto& GraphAttr(std::string_view name) const override;
+  bool Given(std::string_view name) const override { return attributes_.Find(name) != nullptr; }
+  int64_t Int(std::string_view name) const override { return attributes_.Int(name); }
+  double Float(std::string_view name) const override { return attributes_.Float(name); }
+  std::string String(std::string_view name) const override { return attributes_.String(name); }
+  std::vector<int64_t> Ints(std::string_view name) const override { return attributes_.Ints(name); }
+  std::vector<double> Floats(std::string_view name) const override {
+    return attributes_.Floats(name);
+  }
+  std::vector<std::string> Strings(std::string_view name) const override {
+    return attributes_.Strings(name);
+  }
+  const ::onnx::GraphProto& GraphAttr(std::string_view name) const override {
+    return attributes_.Graph(name);
+  }
   absl::StatusOr<std::string> OneOf(std::string_view name,
-                                    absl::Span<const std::string_view> allowed) const override;
+                                    absl::Span<const std::string_view> allowed) const override {
+    return attributes_.OneOf(name, allowed);
+  }
+  absl::StatusOr<Value> TensorAttr(std::string_view name) const override;
 
   absl::StatusOr<std::vector<Expr>> Sizes(int i, std::string_view what) const override;
   absl::StatusOr<std::vector<int64_t>> Integers(int i, std::string_view what) const override;
@@ -82,13 +91,12 @@ class NodeContext : public HandlerContext {
   bool Visited(const ::onnx::GraphProto& graph) const { return inlined_.contains(&graph); }
 
  private:
-  const ::onnx::AttributeProto* Find(std::string_view name) const;
-  std::string_view Default(std::string_view name) const;
   absl::Status Unknown(int i, std::string_view what) const;
 
   GraphVisitor* const visitor_;
   const ::onnx::NodeProto& node_;
   const SchemaRow& schema_;
+  const NodeAttributes attributes_;
   std::vector<const Value*> operands_;
   const Scope& scope_;
   const Frame& frame_;
