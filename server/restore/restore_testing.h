@@ -73,7 +73,7 @@ class RestoreTest : public SearchTest {
   // Returns quarantined entries as an operator sees them.
   std::vector<std::string> Quarantined() {
     std::vector<std::string> rows;
-    const v1::CacheVerification found = control_->cache()->Verify(false).value();
+    const v1::CacheVerification found = control_->cache()->maintenance().Verify(false).value();
     for (const auto& row : found.quarantined()) {
       rows.push_back(row.tier() + " " + row.about() + ": " + row.why());
     }
