@@ -50,7 +50,7 @@ class RestoreTest : public SearchTest {
 
   // Returns the job that the version names.
   std::shared_ptr<CompileJob> JobOf(ModelVersion& version) {
-    return core_->workers().Find(version.serving().view().job_id).value();
+    return core_->workers().jobs().Find(version.serving().view().job_id).value();
   }
 
   // Returns the number of pin files for `plan_id`.
