@@ -62,7 +62,7 @@ ServerOptions WithCache(ServerOptions options = {}) {
 
 void ImportBytes() {
   TestServer from(WithCache());
-  from.control->cache()->PutRecipe(TestRecipeKey(0), TestRecipe("tile 4"));
+  from.control->cache()->recipes().Put(TestRecipeKey(0), TestRecipe("tile 4"));
   ASSERT_TRUE(from.control->cache()->Flush(std::chrono::seconds(60)).ok());
   grpc::ClientContext exporting;
   auto reader = from.cache_stub->Export(&exporting, {});

@@ -3,18 +3,14 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
-#include "compiler/cache/garbage.h"
-#include "compiler/cache/rows.h"
-#include "compiler/cache/verify.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
-
-constexpr std::chrono::seconds kFlushBeforeMaintenance{10};
 
 v1::CacheStat::State StateOf(FileState state) {
   switch (state) {
@@ -42,12 +38,6 @@ int64_t FileBytes(const std::string& path) {
   return bytes;
 }
 
-// Also reopens a file that was only readable.
-void OpenIfNeeded(SqliteFile& file) {
-  file.Refresh();
-  if (file.db() == nullptr || file.state() == FileState::kReadOnly) file.Open();
-}
-
 // Returns SQL that sums a tier's rows; checks have no bytes of their own.
 std::string SumOf(Tier tier) {
   return absl::StrCat("SELECT COALESCE(SUM(", tier == Tier::kChecks ? "length(key) + 16" : "bytes",
@@ -66,14 +56,27 @@ Cache::Cache(CacheOptions options, const Report& report)
     : options_(std::move(options)),
       lease_file_(options_.path, CacheSchema(), report),
       leases_(
-          [this](absl::FunctionRef<absl::Status(SqliteFile&)> body) { return OnLeaseFile(body); },
+          [this](absl::FunctionRef<absl::Status(SqliteFile&)> body) -> absl::Status {
+            MutexLock lock(lease_mu_);
+            RETURN_IF_ERROR(writer_->OpenAnother(lease_file_));
+            return body(lease_file_);
+          },
           WithWake()),
       writer_(
           std::make_unique<CacheWriter>(CacheWriter::Options{options_.path, options_.limit_bytes,
                                                              [this] { return leases_.Beat(); }},
                                         report)),
       reader_(std::make_unique<CacheReader>(options_.path, writer_.get(), report)),
-      maintenance_(options_.path, CacheSchema(), report) {}
+      file_{options_.path, *reader_, *writer_},
+      plans_(file_),
+      recipes_(file_),
+      timings_(file_),
+      kernels_(file_),
+      checks_(file_),
+      failures_(file_),
+      searches_(file_),
+      targets_(file_),
+      maintenance_(options_.path, options_.limit_bytes, writer_.get(), report) {}
 
 Cache::~Cache() = default;
 
@@ -89,17 +92,6 @@ LeaseOptions Cache::WithWake() {
   LeaseOptions options = options_.leases;
   options.wake = [this] { writer_->Wake(); };
   return options;
-}
-
-absl::Status Cache::OnLeaseFile(absl::FunctionRef<absl::Status(SqliteFile& file)> body) {
-  if (!writer_->usable()) {
-    return absl::UnavailableError(
-        absl::StrCat("cache ", options_.path, ": ", writer_->GetState().reason));
-  }
-  MutexLock lock(lease_mu_);
-  OpenIfNeeded(lease_file_);
-  if (lease_file_.db() == nullptr) return lease_file_.Failed(0, "open");
-  return body(lease_file_);
 }
 
 v1::CacheStat Cache::Stat() {
@@ -147,44 +139,11 @@ CacheCounts Cache::Counts() const {
   return counts;
 }
 
-void Cache::FlushBeforeMaintenance() {
-  // Rows that cannot be written now do not matter for the rows in the file.
-  Flush(kFlushBeforeMaintenance).IgnoreError();
-}
-
-absl::Status Cache::OpenMaintenance() {
-  if (!writer_->usable()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cache ", options_.path, ": ", writer_->GetState().reason));
-  }
-  OpenIfNeeded(maintenance_);
-  if (maintenance_.db() == nullptr) return maintenance_.Failed(0, "open");
-  return absl::OkStatus();
-}
-
-absl::StatusOr<v1::CacheVerification> Cache::Verify(bool quarantine) {
-  FlushBeforeMaintenance();
-  MutexLock lock(maintenance_mu_);
-  RETURN_IF_ERROR(OpenMaintenance());
-  return VerifyRows(maintenance_, quarantine);
-}
-
-absl::StatusOr<v1::CollectGarbageReply> Cache::CollectGarbage(
-    const v1::CollectGarbageRequest& request) {
-  if (request.limit_bytes() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("limit_bytes: ", request.limit_bytes(),
-                     " is negative; give the bytes to keep, or 0 for the server's limit"));
-  }
-  FlushBeforeMaintenance();
-  MutexLock lock(maintenance_mu_);
-  RETURN_IF_ERROR(OpenMaintenance());
-  return athanor::CollectGarbage(
-      maintenance_,
-      {.limit_bytes = request.limit_bytes() > 0 ? request.limit_bytes() : options_.limit_bytes,
-       .failures = request.failures(),
-       .quarantine = request.quarantine(),
-       .dry_run = request.dry_run()});
+v1::BucketExplanation Cache::Explain(const PlanKey& key) {
+  v1::BucketExplanation explanation;
+  plans_.Explain(key, &explanation);
+  failures_.Explain(key.graph_hash, &explanation);
+  return explanation;
 }
 
 absl::Status Cache::ExecuteForTest(const std::string& sql) { return reader_->Execute(sql); }

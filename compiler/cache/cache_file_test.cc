@@ -37,14 +37,14 @@ TEST_F(CacheFileTest, AFileOfSchema1IsTakenOver) {
   Execute(sql.str());
   auto cache = Open();
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(cache->FindKernel(TestKernelKey(i)), absl::StrCat("object ", i, " of schema 1"));
+    EXPECT_EQ(cache->kernels().Find(TestKernelKey(i)), absl::StrCat("object ", i, " of schema 1"));
   }
-  EXPECT_TRUE(cache->HasPassed(Sha256Of("passed")));
+  EXPECT_TRUE(cache->checks().Has(Sha256Of("passed")));
   for (const TierCase& tier : TierCases()) {
     tier.put(*cache);
     EXPECT_TRUE(tier.found(*cache)) << tier.tier;
   }
-  const v1::CacheVerification found = cache->Verify(true).value();
+  const v1::CacheVerification found = cache->maintenance().Verify(true).value();
   EXPECT_EQ(found.bad_size(), 0);
   EXPECT_EQ(found.database(), "ok");
   EXPECT_EQ(found.rows(), 3 + 1 + 6);  // one of the kernels was put again
@@ -68,10 +68,12 @@ TEST_F(CacheFileTest, ANewerSchemaIsLeftAlone) {
       EXPECT_FALSE(tier.found(*cache)) << tier.tier;
     }
     MissReason why = MissReason::kAbsent;
-    EXPECT_FALSE(cache->FindKernel(TestKernelKey(1), &why).has_value());
+    EXPECT_FALSE(cache->kernels().Find(TestKernelKey(1), &why).has_value());
     EXPECT_EQ(why, MissReason::kNoCache);
-    EXPECT_EQ(cache->Verify(true).status().code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_EQ(cache->CollectGarbage({}).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(cache->maintenance().Verify(true).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(cache->maintenance().CollectGarbage({}).status().code(),
+              absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(cache->Flush(kLong).code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(cache->data_version(), -1);
   }
@@ -91,8 +93,8 @@ TEST_F(CacheFileTest, WithoutAFileItOnlyMisses) {
       tier.put(*cache);
       EXPECT_FALSE(tier.found(*cache)) << tier.tier;
     }
-    cache->PutPassed("x");
-    EXPECT_FALSE(cache->HasPassed("x"));
+    cache->checks().Put("x");
+    EXPECT_FALSE(cache->checks().Has("x"));
     EXPECT_EQ(cache->Stat().state(), v1::CacheStat::UNUSABLE);
     EXPECT_GT(cache->Stat().writes_dropped(), 0);
     EXPECT_EQ(reports().size(), before + (path.empty() ? 0 : 1));
@@ -106,30 +108,30 @@ TEST_F(CacheFileTest, AFullQueueDropsAndCounts) {
   ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
   const std::string object(std::size_t{30} << 20, 'x');
   // Some are being written, some are queued; the others do not fit.
-  for (int i = 0; i < 5; ++i) cache->PutKernel(TestKernelKey(i), object);
+  for (int i = 0; i < 5; ++i) cache->kernels().Put(TestKernelKey(i), object);
   ASSERT_EQ(sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(other);
   EXPECT_EQ(cache->Flush(kLong).code(), absl::StatusCode::kResourceExhausted);
   const int64_t dropped = cache->Stat().writes_dropped();
   EXPECT_GE(dropped, 1);
   EXPECT_EQ(TierOf(*cache, "kernels").rows(), 5 - dropped);
-  EXPECT_EQ(cache->FindKernel(TestKernelKey(0)), object);
+  EXPECT_EQ(cache->kernels().Find(TestKernelKey(0)), object);
 }
 
 TEST_F(CacheFileTest, ARowThatCannotBeWrittenCostsNoOther) {
   {
-    Open()->PutKernel(TestKernelKey(1), TestObject(1));
+    Open()->kernels().Put(TestKernelKey(1), TestObject(1));
   }
   Execute("CREATE TRIGGER never BEFORE INSERT ON kernels BEGIN SELECT RAISE(ABORT, 'no'); END");
   auto cache = Open();
-  cache->PutKernel(TestKernelKey(2), TestObject(2));
-  cache->PutPassed(std::string(32, 'c'));
-  cache->PutTiming(TestTimingKey(1), {{1}, {1}, {1}, 1, true});
+  cache->kernels().Put(TestKernelKey(2), TestObject(2));
+  cache->checks().Put(std::string(32, 'c'));
+  cache->timings().Put(TestTimingKey(1), {{1}, {1}, {1}, 1, true});
   EXPECT_EQ(cache->Flush(kLong).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(cache->Flush(kLong).ok());  // nothing was lost since then
   EXPECT_EQ(cache->Stat().writes_dropped(), 1);
-  EXPECT_EQ(cache->FindKernel(TestKernelKey(1)), TestObject(1));
-  EXPECT_EQ(cache->FindKernel(TestKernelKey(2)), std::nullopt);
+  EXPECT_EQ(cache->kernels().Find(TestKernelKey(1)), TestObject(1));
+  EXPECT_EQ(cache->kernels().Find(TestKernelKey(2)), std::nullopt);
   EXPECT_EQ(Number("SELECT count(*) FROM checks"), 1);
   EXPECT_EQ(Number("SELECT count(*) FROM timings"), 1);
 }
@@ -142,7 +144,7 @@ TEST_F(CacheFileTest, DamageAnywhere) {
     std::filesystem::create_directories(folder_);
     {
       auto cache = Open();
-      for (int i = 0; i < 20; ++i) cache->PutKernel(TestKernelKey(i), TestObject(i));
+      for (int i = 0; i < 20; ++i) cache->kernels().Put(TestKernelKey(i), TestObject(i));
       for (const TierCase& tier : TierCases()) tier.put(*cache);
     }
     const auto size = std::filesystem::file_size(path_);
@@ -156,20 +158,20 @@ TEST_F(CacheFileTest, DamageAnywhere) {
     auto cache = Open();
     const auto look = [&] {
       for (int i = 0; i < 20; ++i) {
-        const std::optional<std::string> object = cache->FindKernel(TestKernelKey(i));
+        const std::optional<std::string> object = cache->kernels().Find(TestKernelKey(i));
         if (object) EXPECT_EQ(*object, TestObject(i));
       }
       // The plan is found as it was put, or not at all.
-      const std::optional<PlanRow> plan = cache->FindPlan(TestPlanKey(1));
+      const std::optional<PlanRow> plan = cache->plans().Find(TestPlanKey(1));
       if (plan) EXPECT_EQ(plan->stored.plan().plan_id(), "p-1");
     };
     look();
-    for (int i = 0; i < 20; ++i) cache->PutKernel(TestKernelKey(i), TestObject(i));
+    for (int i = 0; i < 20; ++i) cache->kernels().Put(TestKernelKey(i), TestObject(i));
     cache->Flush(kLong).IgnoreError();
     look();
-    const auto found = cache->Verify(true);
+    const auto found = cache->maintenance().Verify(true);
     EXPECT_TRUE(found.ok() || cache->Stat().state() != v1::CacheStat::USABLE) << found.status();
-    const auto mended = cache->Verify(false);
+    const auto mended = cache->maintenance().Verify(false);
     if (mended.ok()) {
       EXPECT_EQ(mended->database(), "ok");
       EXPECT_EQ(mended->bad_size(), 0) << mended->ShortDebugString();
@@ -181,13 +183,13 @@ TEST_F(CacheFileTest, DamageAnywhere) {
 
 TEST_F(CacheFileTest, AFileThatIsDeletedIsBegunAnew) {
   auto cache = Open();
-  cache->PutKernel(TestKernelKey(1), TestObject(1));
+  cache->kernels().Put(TestKernelKey(1), TestObject(1));
   ASSERT_TRUE(cache->Flush(kLong).ok());
   for (const char* suffix : {"-wal", "-shm", ""}) std::filesystem::remove(path_ + suffix);
-  EXPECT_EQ(cache->FindKernel(TestKernelKey(1)), std::nullopt);
-  cache->PutKernel(TestKernelKey(2), TestObject(2));
+  EXPECT_EQ(cache->kernels().Find(TestKernelKey(1)), std::nullopt);
+  cache->kernels().Put(TestKernelKey(2), TestObject(2));
   ASSERT_TRUE(cache->Flush(kLong).ok());
-  EXPECT_EQ(Open()->FindKernel(TestKernelKey(2)), TestObject(2));
+  EXPECT_EQ(Open()->kernels().Find(TestKernelKey(2)), TestObject(2));
 }
 
 TEST_F(CacheFileTest, AFullDiskLosesNoRowThatWasWritten) {
@@ -197,7 +199,7 @@ TEST_F(CacheFileTest, AFullDiskLosesNoRowThatWasWritten) {
                            int kept = 0;
                            absl::Status status;
                            for (; kept < 300; ++kept) {
-                             cache->PutKernel(TestKernelKey(kept), TestObject(kept));
+                             cache->kernels().Put(TestKernelKey(kept), TestObject(kept));
                              status = cache->Flush(kLong);
                              if (!status.ok()) break;
                            }
@@ -209,11 +211,11 @@ TEST_F(CacheFileTest, AFullDiskLosesNoRowThatWasWritten) {
                            if (reports().size() != 1)
                              return absl::StrCat(reports().size(), " reports");
                            for (int i = 0; i < kept; ++i) {
-                             if (cache->FindKernel(TestKernelKey(i)) != TestObject(i)) {
+                             if (cache->kernels().Find(TestKernelKey(i)) != TestObject(i)) {
                                return absl::StrCat("kernel ", i, " of ", kept, " is lost");
                              }
                            }
-                           const auto found = cache->Verify(false);
+                           const auto found = cache->maintenance().Verify(false);
                            if (!found.ok()) return found.status().ToString();
                            if (found->bad_size() != 0 || found->database() != "ok")
                              return found->DebugString();
@@ -225,7 +227,7 @@ TEST_F(CacheFileTest, AFullDiskLosesNoRowThatWasWritten) {
 // Looks until the kernel is found; a file that cannot be read is tried again every two seconds.
 bool FindsAgain(Cache& cache, int i) {
   for (int tries = 0; tries < 3000; ++tries) {
-    if (cache.FindKernel(TestKernelKey(i)) == TestObject(i)) return true;
+    if (cache.kernels().Find(TestKernelKey(i)) == TestObject(i)) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return false;
@@ -236,7 +238,7 @@ TEST_F(CacheFileTest, ADiskThatIsFullAtFirstIsTriedAgain) {
                          [this]() -> std::string {
                            {
                              auto cache = Open();
-                             cache->PutKernel(TestKernelKey(1), TestObject(1));
+                             cache->kernels().Put(TestKernelKey(1), TestObject(1));
                            }
                            const std::string filler = folder_ + "/filler";
                            {
@@ -248,7 +250,7 @@ TEST_F(CacheFileTest, ADiskThatIsFullAtFirstIsTriedAgain) {
                            if (cache->Stat().state() == v1::CacheStat::USABLE) return "it fits";
                            std::filesystem::remove(filler);
                            if (!FindsAgain(*cache, 1)) return "not found again";
-                           cache->PutKernel(TestKernelKey(2), TestObject(2));
+                           cache->kernels().Put(TestKernelKey(2), TestObject(2));
                            if (const absl::Status s = cache->Flush(kLong); !s.ok()) {
                              return s.ToString();
                            }
@@ -264,7 +266,7 @@ TEST_F(CacheFileTest, OnAReadOnlyDiskItIsRead) {
                    [this]() -> std::string {
                      {
                        auto cache = Open();
-                       cache->PutKernel(TestKernelKey(1), TestObject(1));
+                       cache->kernels().Put(TestKernelKey(1), TestObject(1));
                      }
                      if (mount("none", folder_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) !=
                          0) {
@@ -274,8 +276,9 @@ TEST_F(CacheFileTest, OnAReadOnlyDiskItIsRead) {
                      if (cache->Stat().state() != v1::CacheStat::READ_ONLY) {
                        return cache->Stat().DebugString();
                      }
-                     if (cache->FindKernel(TestKernelKey(1)) != TestObject(1)) return "not read";
-                     cache->PutKernel(TestKernelKey(2), TestObject(2));
+                     if (cache->kernels().Find(TestKernelKey(1)) != TestObject(1))
+                       return "not read";
+                     cache->kernels().Put(TestKernelKey(2), TestObject(2));
                      if (cache->Flush(kLong).ok()) return "written";
                      if (mount("none", folder_.c_str(), nullptr, MS_REMOUNT, nullptr) != 0) {
                        return "cannot be made writable";
@@ -284,7 +287,7 @@ TEST_F(CacheFileTest, OnAReadOnlyDiskItIsRead) {
                        if (tries == 3000) return cache->Stat().DebugString();
                        std::this_thread::sleep_for(std::chrono::milliseconds(10));
                      }
-                     cache->PutKernel(TestKernelKey(3), TestObject(3));
+                     cache->kernels().Put(TestKernelKey(3), TestObject(3));
                      if (const absl::Status s = cache->Flush(kLong); !s.ok()) return s.ToString();
                      for (int i : {1, 3}) {
                        if (!FindsAgain(*cache, i))

@@ -100,9 +100,9 @@ struct TierCase {
 inline const std::vector<TierCase>& TierCases() {
   static const std::vector<TierCase>& cases = *new std::vector<TierCase>{
       {"plans",
-       [](Cache& c) { c.PutPlan(TestPlanKey(1), TestPlan("p-1")); },
+       [](Cache& c) { c.plans().Put(TestPlanKey(1), TestPlan("p-1")); },
        [](Cache& c) {
-         const std::optional<PlanRow> row = c.FindPlan(TestPlanKey(1));
+         const std::optional<PlanRow> row = c.plans().Find(TestPlanKey(1));
          return row &&
                 row->stored.SerializeAsString() == TestPlan("p-1").stored.SerializeAsString() &&
                 row->share_of_baseline == 0.5 && row->low == 0.25 && row->high == 0.75 &&
@@ -111,9 +111,9 @@ inline const std::vector<TierCase>& TierCases() {
        {"body = CAST(x'00' || substr(body, 2) AS BLOB)", "share_of_baseline = 0.1",
         "cpu = 'znver9'", "kernel_keys = x''", "checksum = x'00'", "plan_id = 'p-2'"}},
       {"recipes",
-       [](Cache& c) { c.PutRecipe(TestRecipeKey(1), TestRecipe("tile 4")); },
+       [](Cache& c) { c.recipes().Put(TestRecipeKey(1), TestRecipe("tile 4")); },
        [](Cache& c) {
-         const auto found = c.FindRecipes(TestRecipeKey(1), TestTarget(), 4);
+         const auto found = c.recipes().Find(TestRecipeKey(1), TestTarget(), 4);
          return found.size() == 1 && found[0].genome() == "tile 4" &&
                 found[0].share_of_baseline() == 0.5 && found[0].format() == 1 &&
                 found[0].dim_box() == "d0=1..64";
@@ -121,10 +121,10 @@ inline const std::vector<TierCase>& TierCases() {
        {"genome = 'tile 5'", "share_of_baseline = 0.1", "checksum = x'00'"}},
       {"timings",
        [](Cache& c) {
-         c.PutTiming(TestTimingKey(1), {{1e-3, 2e-3}, {0.5e-3, 1e-3}, {2e-3, 3e-3}, 7, true});
+         c.timings().Put(TestTimingKey(1), {{1e-3, 2e-3}, {0.5e-3, 1e-3}, {2e-3, 3e-3}, 7, true});
        },
        [](Cache& c) {
-         const std::optional<TimingRow> row = c.FindTiming(TestTimingKey(1));
+         const std::optional<TimingRow> row = c.timings().Find(TestTimingKey(1));
          return row && row->seconds == std::vector<double>{1e-3, 2e-3} && row->rounds == 7 &&
                 row->low == std::vector<double>{0.5e-3, 1e-3} &&
                 row->high == std::vector<double>{2e-3, 3e-3} && row->checked;
@@ -132,34 +132,35 @@ inline const std::vector<TierCase>& TierCases() {
        {"seconds = CAST(x'0000000000000000' || substr(seconds, 9) AS BLOB)", "checked = 0",
         "checksum = x'00'"}},
       {"kernels",
-       [](Cache& c) { c.PutKernel(TestKernelKey(1), TestObject(1)); },
-       [](Cache& c) { return c.FindKernel(TestKernelKey(1)) == TestObject(1); },
+       [](Cache& c) { c.kernels().Put(TestKernelKey(1), TestObject(1)); },
+       [](Cache& c) { return c.kernels().Find(TestKernelKey(1)) == TestObject(1); },
        {"object = CAST(x'00' || substr(object, 2) AS BLOB)",
         "object = substr(object, 1, length(object) - 1)", "object = CAST(zeroblob(100) AS BLOB)",
         "cpu = 'znver9'", "checksum = x'00'"}},
       {"failures",
        [](Cache& c) {
-         c.PutFailure("k", FailureKind::kCompile, {absl::InternalError("crashed"), "kernel 1"});
+         c.failures().Put("k", FailureKind::kCompile, {absl::InternalError("crashed"), "kernel 1"});
        },
        [](Cache& c) {
-         const auto row = c.FindFailure("k", FailureKind::kCompile);
+         const auto row = c.failures().Find("k", FailureKind::kCompile);
          return row && row->status == absl::InternalError("crashed") && row->about == "kernel 1";
        },
        {"message = 'fine'", "code = 3", "expires_us = expires_us + 1", "checksum = x'00'"}},
       {"searches",
        [](Cache& c) {
-         c.PutSearch(TestPlanKey(1), TestOptions("30s"), {v1::CompileJob::STOP_STAGNATION, 1.5, 9});
+         c.searches().Put(TestPlanKey(1), TestOptions("30s"),
+                          {v1::CompileJob::STOP_STAGNATION, 1.5, 9});
        },
        [](Cache& c) {
-         const auto state = c.FindSearch(TestPlanKey(1), TestOptions("30s"));
+         const auto state = c.searches().Find(TestPlanKey(1), TestOptions("30s"));
          return state && state->stop == v1::CompileJob::STOP_STAGNATION && state->seconds == 1.5 &&
                 state->candidates == 9;
        },
        {"stop = 9", "candidates = 10", "checksum = x'00'"}},
       {"targets",
-       [](Cache& c) { c.PutTarget("zen4", "build 1", TestReply()); },
+       [](Cache& c) { c.targets().Put("zen4", "build 1", TestReply()); },
        [](Cache& c) {
-         const auto reply = c.FindTarget("zen4", "build 1");
+         const auto reply = c.targets().Find("zen4", "build 1");
          return reply && reply->SerializeAsString() == TestReply().SerializeAsString();
        },
        {"reply = substr(reply, 2)", "checksum = x'00'"}},

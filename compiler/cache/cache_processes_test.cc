@@ -49,16 +49,16 @@ bool WriteAndRead(Cache& cache, int thread, int rounds) {
   for (int round = 0; round != rounds; ++round) {
     for (int n = 0; n < kKeys; ++n) {
       const int i = (n + 5 * thread) % kKeys;
-      cache.PutKernel(TestKernelKey(i), TestObject(i));
-      cache.PutPlan(TestPlanKey(i), PlanOf(i, thread));
-      cache.PutTiming(TestTimingKey(i), {{1.0 + i}, {0.5}, {2}, 3, true});
-      cache.PutPassed(TestKernelKey(i).Hash());
-      if (cache.FindKernel(TestKernelKey(i)) != TestObject(i)) return false;
-      const std::optional<PlanRow> plan = cache.FindPlan(TestPlanKey(i));
+      cache.kernels().Put(TestKernelKey(i), TestObject(i));
+      cache.plans().Put(TestPlanKey(i), PlanOf(i, thread));
+      cache.timings().Put(TestTimingKey(i), {{1.0 + i}, {0.5}, {2}, 3, true});
+      cache.checks().Put(TestKernelKey(i).Hash());
+      if (cache.kernels().Find(TestKernelKey(i)) != TestObject(i)) return false;
+      const std::optional<PlanRow> plan = cache.plans().Find(TestPlanKey(i));
       if (!plan || plan->stored.kernel_keys(0) != TestKernelKey(i).Hash()) return false;
-      const std::optional<TimingRow> timing = cache.FindTiming(TestTimingKey(i));
+      const std::optional<TimingRow> timing = cache.timings().Find(TestTimingKey(i));
       if (!timing || timing->seconds != std::vector<double>{1.0 + i}) return false;
-      if (!cache.HasPassed(TestKernelKey(i).Hash())) return false;
+      if (!cache.checks().Has(TestKernelKey(i).Hash())) return false;
     }
     if (!cache.Flush(kLong).ok()) return false;
   }
@@ -99,12 +99,12 @@ TEST_F(CacheProcessesTest, TwoProcessesOfEightThreadsShareAFile) {
   int reports = 0;
   auto cache = OpenQuiet(path_, &reports);
   for (int i = 0; i < kKeys; ++i) {
-    EXPECT_EQ(cache->FindKernel(TestKernelKey(i)), TestObject(i));
-    EXPECT_EQ(cache->Plans(TestPlanKey(i)).size(), 8u);
-    EXPECT_EQ(cache->FindPlan(TestPlanKey(i))->stored.plan().plan_id(),
+    EXPECT_EQ(cache->kernels().Find(TestKernelKey(i)), TestObject(i));
+    EXPECT_EQ(cache->plans().All(TestPlanKey(i)).size(), 8u);
+    EXPECT_EQ(cache->plans().Find(TestPlanKey(i))->stored.plan().plan_id(),
               absl::StrCat("p-", i, "-0"));
   }
-  const v1::CacheVerification found = cache->Verify(false).value();
+  const v1::CacheVerification found = cache->maintenance().Verify(false).value();
   EXPECT_EQ(found.bad_size(), 0) << found.DebugString();
   EXPECT_EQ(found.rows(), kKeys * (1 + 8 + 1 + 1));
   EXPECT_EQ(found.database(), "ok");
@@ -121,10 +121,10 @@ TEST_F(CacheProcessesTest, AnotherProcessesRowsChangeTheDataVersion) {
   EXPECT_EQ(cache->data_version(), before);
   {
     auto other = OpenQuiet(path_, &reports);
-    other->PutKernel(TestKernelKey(1), TestObject(1));
+    other->kernels().Put(TestKernelKey(1), TestObject(1));
   }
   EXPECT_NE(cache->data_version(), before);
-  EXPECT_EQ(cache->FindKernel(TestKernelKey(1)), TestObject(1));
+  EXPECT_EQ(cache->kernels().Find(TestKernelKey(1)), TestObject(1));
 }
 
 TEST_F(CacheProcessesTest, KilledAtTwoHundredPointsWhileWriting) {
@@ -142,15 +142,15 @@ TEST_F(CacheProcessesTest, KilledAtTwoHundredPointsWhileWriting) {
     ASSERT_EQ(waitpid(pid, &status, 0), pid);
     ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
     auto cache = OpenQuiet(path_, &reports);
-    const absl::StatusOr<v1::CacheVerification> found = cache->Verify(false);
+    const absl::StatusOr<v1::CacheVerification> found = cache->maintenance().Verify(false);
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->bad_size(), 0) << found->DebugString();
     EXPECT_EQ(found->database(), "ok");
     // Rows that were in the file before the kill are still there.
     if (round > 0) {
-      EXPECT_EQ(cache->FindKernel(TestKernelKey(1000 + round - 1)), TestObject(round - 1));
+      EXPECT_EQ(cache->kernels().Find(TestKernelKey(1000 + round - 1)), TestObject(round - 1));
     }
-    cache->PutKernel(TestKernelKey(1000 + round), TestObject(round));
+    cache->kernels().Put(TestKernelKey(1000 + round), TestObject(round));
     ASSERT_TRUE(cache->Flush(kLong).ok());
   }
   EXPECT_EQ(reports, 0);

@@ -3,7 +3,8 @@
 #include <sqlite3.h>
 
 #include <utility>
-#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace athanor {
 
@@ -56,6 +57,27 @@ CacheReader::Outcome CacheReader::Select(Tier tier, absl::string_view where,
   return outcome;
 }
 
+bool CacheReader::Find(const Lookup& lookup, MissReason* why,
+                       absl::FunctionRef<bool(const RowView&)> take) {
+  for (const auto& row : writer_.Pending(lookup.tier, lookup.queued)) {
+    if (!take(RowView(*row))) continue;
+    CountHit(lookup.tier);
+    return true;
+  }
+  bool found = false, refused = false;
+  const Outcome outcome = Select(lookup.tier, lookup.where, lookup.bound, [&](const RowView& row) {
+    found = take(row);
+    refused = !found;
+    return !found;
+  });
+  if (found) {
+    CountHit(lookup.tier);
+  } else {
+    CountMiss(lookup.tier, refused ? lookup.refused : outcome.Reason(), why, lookup.alike);
+  }
+  return found;
+}
+
 CacheReader::Outcome CacheReader::Read(absl::string_view sql, absl::Span<const Value> bound,
                                        absl::FunctionRef<void(const Statement&)> take) {
   Outcome outcome;
@@ -90,7 +112,13 @@ bool CacheReader::Exists(absl::string_view sql, absl::Span<const Value> bound) {
 
 void CacheReader::CountHit(Tier tier) { ++counts_[static_cast<size_t>(tier)].hits; }
 
-void CacheReader::CountMiss(Tier tier, MissReason reason, MissReason* why) {
+void CacheReader::CountMiss(Tier tier, MissReason reason, MissReason* why, const Alike& alike) {
+  if (reason == MissReason::kAbsent && !alike.column.empty() &&
+      Exists(
+          absl::StrCat("SELECT 1 FROM ", TierName(tier), " WHERE ", alike.column, " = ? LIMIT 1"),
+          {alike.text})) {
+    reason = MissReason::kGate;
+  }
   ++counts_[static_cast<size_t>(tier)].misses[static_cast<size_t>(reason)];
   if (why != nullptr) *why = reason;
 }

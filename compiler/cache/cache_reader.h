@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -36,6 +37,23 @@ class CacheReader {
   // that are read count as used; bad rows go to quarantine.
   Outcome Select(Tier tier, absl::string_view where, absl::Span<const Value> bound,
                  absl::FunctionRef<bool(const RowView&)> take);
+
+  // Rows of the same thing, whose keys may differ: those with `text` in `column`.
+  struct Alike {
+    absl::string_view column;  // empty: none
+    std::string text;
+  };
+  struct Lookup {
+    Tier tier;
+    std::string queued;       // CacheRow::key of the wanted rows
+    absl::string_view where;  // the same rows in the file, as in Select
+    std::vector<Value> bound;
+    Alike alike = {};
+    MissReason refused = MissReason::kAbsent;  // of a miss if `take` refused a row of the file
+  };
+  // Offers the queued rows, newest first, then those of the file, until `take` returns true for
+  // one. Returns whether it did, and counts the hit or the miss.
+  bool Find(const Lookup& lookup, MissReason* why, absl::FunctionRef<bool(const RowView&)> take);
   // Reads the rows of `sql`, a SELECT, without checking checksums.
   Outcome Read(absl::string_view sql, absl::Span<const Value> bound,
                absl::FunctionRef<void(const Statement&)> take);
@@ -44,9 +62,10 @@ class CacheReader {
   // Returns the first column of the first row; nullopt if there is none.
   std::optional<int64_t> Integer(absl::string_view sql, absl::Span<const Value> bound);
 
-  // Count one lookup of a tier. A miss sets `why`, if given, to its reason.
+  // Count one lookup of a tier. A miss sets `why`, if given, to its reason: kGate instead of
+  // kAbsent if there are rows `alike`.
   void CountHit(Tier tier);
-  void CountMiss(Tier tier, MissReason reason, MissReason* why);
+  void CountMiss(Tier tier, MissReason reason, MissReason* why, const Alike& alike = {});
   void CountBad(Tier tier, int64_t rows);  // bad in another way than by checksum
   // Adds hits, misses by reason, and bad rows.
   void AddCounts(Tier tier, v1::CacheStat::TierStat* stat) const;

@@ -34,8 +34,8 @@ TEST_F(CacheTest, KeepsRowsOfEveryTierAcrossOpens) {
       tier.put(*cache);
       EXPECT_TRUE(tier.found(*cache)) << tier.tier;  // queued, or written already
     }
-    cache->PutPassed(std::string(32, 'c'));
-    EXPECT_TRUE(cache->HasPassed(std::string(32, 'c')));
+    cache->checks().Put(std::string(32, 'c'));
+    EXPECT_TRUE(cache->checks().Has(std::string(32, 'c')));
     ASSERT_TRUE(cache->Flush(kLong).ok());
     for (const TierCase& tier : TierCases()) EXPECT_TRUE(tier.found(*cache)) << tier.tier;
   }
@@ -48,8 +48,8 @@ TEST_F(CacheTest, KeepsRowsOfEveryTierAcrossOpens) {
     EXPECT_EQ(stat.hits(), 1) << tier.tier;
     EXPECT_EQ(stat.misses(), 0) << tier.tier;
   }
-  EXPECT_TRUE(cache->HasPassed(std::string(32, 'c')));
-  EXPECT_FALSE(cache->HasPassed(std::string(32, 'd')));
+  EXPECT_TRUE(cache->checks().Has(std::string(32, 'c')));
+  EXPECT_FALSE(cache->checks().Has(std::string(32, 'd')));
   EXPECT_EQ(TierOf(*cache, "checks").rows(), 1);
   EXPECT_EQ(cache->Stat().state(), v1::CacheStat::USABLE);
   EXPECT_THAT(reports(), IsEmpty());
@@ -99,7 +99,7 @@ TEST_F(CacheTest, ABadByteIsAMissAndARowInQuarantine) {
 TEST_F(CacheTest, AHitWritesNothing) {
   auto cache = Open();
   for (const TierCase& tier : TierCases()) tier.put(*cache);
-  cache->PutPassed(std::string(32, 'c'));
+  cache->checks().Put(std::string(32, 'c'));
   ASSERT_TRUE(cache->Flush(kLong).ok());
   // Rows used long ago: even their use marks must wait.
   for (const TierCase& tier : TierCases()) Execute("UPDATE " + tier.tier + " SET used_us = 7");
@@ -120,14 +120,14 @@ TEST_F(CacheTest, AHitWritesNothing) {
   ASSERT_TRUE(cache->ExecuteForTest("PRAGMA query_only=1").ok());
   for (int i = 0; i < 3; ++i) {
     for (const TierCase& tier : TierCases()) EXPECT_TRUE(tier.found(*cache)) << tier.tier;
-    EXPECT_TRUE(cache->HasPassed(std::string(32, 'c')));
+    EXPECT_TRUE(cache->checks().Has(std::string(32, 'c')));
   }
   EXPECT_TRUE(cache->Flush(kLong).ok());
   EXPECT_EQ(cache->data_version(), version);
   EXPECT_EQ(bytes(), before);
   EXPECT_EQ(time(), time_before);
   // The marks are written with the next row.
-  cache->PutPassed(std::string(32, 'd'));
+  cache->checks().Put(std::string(32, 'd'));
   ASSERT_TRUE(cache->Flush(kLong).ok());
   for (const TierCase& tier : TierCases()) {
     EXPECT_EQ(Number("SELECT count(*) FROM " + tier.tier + " WHERE used_us = 7"), 0) << tier.tier;
@@ -149,32 +149,32 @@ TEST_F(CacheTest, APlanOfEqualConditionsGoesFirstAndOfThoseTheIncumbent) {
     there.made_under.target.set_threads(8);
     PlanRow other = TestPlan("p-other");
     other.incumbent = true;
-    cache->PutPlan(there, other);
+    cache->plans().Put(there, other);
     settle();
-    ASSERT_TRUE(cache->FindPlan(here).has_value());
-    EXPECT_EQ(cache->FindPlan(here)->stored.plan().plan_id(), "p-other");
-    EXPECT_FALSE(cache->FindPlan(here)->conditions_equal);
-    cache->PutPlan(here, TestPlan("p-base"));
+    ASSERT_TRUE(cache->plans().Find(here).has_value());
+    EXPECT_EQ(cache->plans().Find(here)->stored.plan().plan_id(), "p-other");
+    EXPECT_FALSE(cache->plans().Find(here)->conditions_equal);
+    cache->plans().Put(here, TestPlan("p-base"));
     settle();
-    EXPECT_EQ(cache->FindPlan(here)->stored.plan().plan_id(), "p-base");
+    EXPECT_EQ(cache->plans().Find(here)->stored.plan().plan_id(), "p-base");
     PlanRow best = TestPlan("p-best");
     best.incumbent = true;
-    cache->PutPlan(here, best);
+    cache->plans().Put(here, best);
     settle();
-    cache->PutPlan(here, TestPlan("p-slower"));
-    cache->PutPlan(here, TestPlan("p-best"));  // put again: it stays the incumbent
+    cache->plans().Put(here, TestPlan("p-slower"));
+    cache->plans().Put(here, TestPlan("p-best"));  // put again: it stays the incumbent
     settle();
-    EXPECT_EQ(cache->FindPlan(here)->stored.plan().plan_id(), "p-best");
-    EXPECT_TRUE(cache->FindPlan(here)->incumbent);
+    EXPECT_EQ(cache->plans().Find(here)->stored.plan().plan_id(), "p-best");
+    EXPECT_TRUE(cache->plans().Find(here)->incumbent);
     PlanRow newer = TestPlan("p-newer");
     newer.incumbent = true;
-    cache->PutPlan(here, newer);
+    cache->plans().Put(here, newer);
     settle();
-    EXPECT_EQ(cache->FindPlan(here)->stored.plan().plan_id(), "p-newer");
-    EXPECT_FALSE(cache->FindPlanById(here, "p-best")->incumbent);
-    EXPECT_FALSE(cache->FindPlanById(here, "p-none").has_value());
-    EXPECT_EQ(cache->Plans(here).size(), 5u);
-    EXPECT_EQ(cache->FindPlan(there)->stored.plan().plan_id(), "p-other");
+    EXPECT_EQ(cache->plans().Find(here)->stored.plan().plan_id(), "p-newer");
+    EXPECT_FALSE(cache->plans().FindById(here, "p-best")->incumbent);
+    EXPECT_FALSE(cache->plans().FindById(here, "p-none").has_value());
+    EXPECT_EQ(cache->plans().All(here).size(), 5u);
+    EXPECT_EQ(cache->plans().Find(there)->stored.plan().plan_id(), "p-other");
     ASSERT_TRUE(cache->Flush(kLong).ok());
     EXPECT_EQ(Number("SELECT count(*) FROM plans WHERE incumbent = 1 AND graph_hash = '" +
                      here.graph_hash + "'"),
@@ -185,15 +185,15 @@ TEST_F(CacheTest, APlanOfEqualConditionsGoesFirstAndOfThoseTheIncumbent) {
 TEST_F(CacheTest, AMissSaysWhy) {
   auto cache = Open();
   MissReason why = MissReason::kBusy;
-  EXPECT_FALSE(cache->FindPlan(TestPlanKey(1), &why).has_value());
+  EXPECT_FALSE(cache->plans().Find(TestPlanKey(1), &why).has_value());
   EXPECT_EQ(why, MissReason::kAbsent);
-  cache->PutPlan(TestPlanKey(1), TestPlan("p-1"));
-  cache->PutKernel(TestKernelKey(0), TestObject(0));
+  cache->plans().Put(TestPlanKey(1), TestPlan("p-1"));
+  cache->kernels().Put(TestKernelKey(0), TestObject(0));
   ASSERT_TRUE(cache->Flush(kLong).ok());
   PlanKey other = TestPlanKey(1);
   other.made_under.target.set_cpu("znver5");
   other.made_under.driver = "580.2";
-  EXPECT_FALSE(cache->FindPlan(other, &why).has_value());
+  EXPECT_FALSE(cache->plans().Find(other, &why).has_value());
   EXPECT_EQ(why, MissReason::kGate);
   const v1::BucketExplanation miss = cache->Explain(other);
   EXPECT_FALSE(miss.hit());
@@ -213,7 +213,7 @@ TEST_F(CacheTest, AMissSaysWhy) {
   EXPECT_THAT(cache->Explain(TestPlanKey(7)).steps(), ElementsAre(HasSubstr("plans: none of")));
   KernelKey kernel = TestKernelKey(0);
   kernel.flags = "-O2";
-  EXPECT_FALSE(cache->FindKernel(kernel, &why).has_value());
+  EXPECT_FALSE(cache->kernels().Find(kernel, &why).has_value());
   EXPECT_EQ(why, MissReason::kGate);
   EXPECT_EQ(TierOf(*cache, "plans").misses_by_reason().at("gate"), 2);
 }
@@ -221,12 +221,12 @@ TEST_F(CacheTest, AMissSaysWhy) {
 TEST_F(CacheTest, ExplainNamesWhatSearchesOfTheGraphLeaveOut) {
   auto cache = Open();
   const std::string& graph = TestPlanKey(1).graph_hash;
-  cache->PutFailure("k", FailureKind::kCompile,
-                    {absl::InternalError("crashed"), FailureAbout(graph, "kernel 1")});
-  cache->PutFailure("p", FailureKind::kPlanCheck,
-                    {absl::DataLossError("wrong"), FailureAbout(graph, "plan p-2")});
-  cache->PutFailure("q", FailureKind::kCompile,
-                    {absl::InternalError("crashed"), FailureAbout("12ab", "kernel 2")});
+  cache->failures().Put("k", FailureKind::kCompile,
+                        {absl::InternalError("crashed"), FailureAbout(graph, "kernel 1")});
+  cache->failures().Put("p", FailureKind::kPlanCheck,
+                        {absl::DataLossError("wrong"), FailureAbout(graph, "plan p-2")});
+  cache->failures().Put("q", FailureKind::kCompile,
+                        {absl::InternalError("crashed"), FailureAbout("12ab", "kernel 2")});
   ASSERT_TRUE(cache->Flush(kLong).ok());
   EXPECT_THAT(cache->Explain(TestPlanKey(1)).steps(),
               UnorderedElementsAre(
@@ -234,8 +234,8 @@ TEST_F(CacheTest, ExplainNamesWhatSearchesOfTheGraphLeaveOut) {
                   "failed: kernel 1: compile, INTERNAL: crashed; not tried for 1440 minutes",
                   "failed: plan p-2: plan_check, DATA_LOSS: wrong; not tried for 43200 minutes"));
   for (int i = 0; i < 9; ++i) {
-    cache->PutFailure(absl::StrCat(i), FailureKind::kMeasure,
-                      {absl::InternalError("crashed"), FailureAbout(graph, "kernel")});
+    cache->failures().Put(absl::StrCat(i), FailureKind::kMeasure,
+                          {absl::InternalError("crashed"), FailureAbout(graph, "kernel")});
   }
   ASSERT_TRUE(cache->Flush(kLong).ok());
   const v1::BucketExplanation many = cache->Explain(TestPlanKey(1));
@@ -251,36 +251,38 @@ TEST_F(CacheTest, RecipesOfThisKeyAndMachineComeFirst) {
   box.dim_box = "d0=1..8";
   RecipeKey meant_otherwise = TestRecipeKey(1);
   meant_otherwise.semantics_version = 2;
-  cache->PutRecipe(meant_otherwise, TestRecipe("of other ops", 0.01));
-  cache->PutRecipe(box, TestRecipe("other box", 0.05));
-  cache->PutRecipe(TestRecipeKey(1), far);
-  cache->PutRecipe(TestRecipeKey(1), TestRecipe("slow", 0.9));
-  cache->PutRecipe(TestRecipeKey(1), TestRecipe("fast", 0.4));
-  cache->PutRecipe(TestRecipeKey(2), TestRecipe("other region", 0.1));
+  cache->recipes().Put(meant_otherwise, TestRecipe("of other ops", 0.01));
+  cache->recipes().Put(box, TestRecipe("other box", 0.05));
+  cache->recipes().Put(TestRecipeKey(1), far);
+  cache->recipes().Put(TestRecipeKey(1), TestRecipe("slow", 0.9));
+  cache->recipes().Put(TestRecipeKey(1), TestRecipe("fast", 0.4));
+  cache->recipes().Put(TestRecipeKey(2), TestRecipe("other region", 0.1));
   for (const bool flushed : {false, true}) {
     if (flushed) ASSERT_TRUE(cache->Flush(kLong).ok());
     std::vector<std::string> genomes;
-    for (const auto& r : cache->FindRecipes(TestRecipeKey(1), TestTarget(), 9)) {
+    for (const auto& r : cache->recipes().Find(TestRecipeKey(1), TestTarget(), 9)) {
       genomes.push_back(r.genome());
     }
     EXPECT_THAT(genomes, ElementsAre("fast", "slow", "elsewhere", "other box"));
-    EXPECT_EQ(cache->FindRecipes(TestRecipeKey(1), TestTarget(), 2).size(), 2u);
+    EXPECT_EQ(cache->recipes().Find(TestRecipeKey(1), TestTarget(), 2).size(), 2u);
   }
   // Another machine's time of a recipe of ours changes nothing.
-  cache->PutRecipe(TestRecipeKey(1), TestRecipe("fast", 0.99), "bundle 12");
-  ASSERT_TRUE(cache->Flush(kLong).ok());
-  EXPECT_EQ(cache->FindRecipes(TestRecipeKey(1), TestTarget(), 1)[0].share_of_baseline(), 0.4);
+  SqliteFile file(path_, CacheSchema(), nullptr);
+  ASSERT_EQ(file.Open(), FileState::kUsable);
+  const CacheRow foreign = RecipeRow(TestRecipeKey(1), TestRecipe("fast", 0.99), "bundle 12");
+  ASSERT_TRUE(file.Transaction([&] { return InsertRow(file, foreign); }).ok());
+  EXPECT_EQ(cache->recipes().Find(TestRecipeKey(1), TestTarget(), 1)[0].share_of_baseline(), 0.4);
 }
 
 TEST_F(CacheTest, FailuresExpireAndAClockThatWasWrongKeepsNone) {
   auto cache = Open();
   const FailureRow crash{absl::InternalError("crashed"), "kernel 1"};
-  cache->PutFailure("k", FailureKind::kCompile, crash);
-  cache->PutFailure("k", FailureKind::kMeasure, {absl::CancelledError("stop"), "kernel 1"});
+  cache->failures().Put("k", FailureKind::kCompile, crash);
+  cache->failures().Put("k", FailureKind::kMeasure, {absl::CancelledError("stop"), "kernel 1"});
   ASSERT_TRUE(cache->Flush(kLong).ok());
-  EXPECT_TRUE(cache->FindFailure("k", FailureKind::kCompile).has_value());
-  EXPECT_FALSE(cache->FindFailure("k", FailureKind::kMeasure).has_value());
-  EXPECT_FALSE(cache->FindFailure("k", FailureKind::kCheck).has_value());
+  EXPECT_TRUE(cache->failures().Find("k", FailureKind::kCompile).has_value());
+  EXPECT_FALSE(cache->failures().Find("k", FailureKind::kMeasure).has_value());
+  EXPECT_FALSE(cache->failures().Find("k", FailureKind::kCheck).has_value());
   EXPECT_EQ(FailureLifetime(absl::StatusCode::kInternal), int64_t{86400} * 1000000);
   EXPECT_EQ(FailureLifetime(absl::StatusCode::kDeadlineExceeded), int64_t{3600} * 1000000);
   EXPECT_EQ(FailureLifetime(absl::StatusCode::kUnimplemented), 30 * int64_t{86400} * 1000000);
@@ -306,21 +308,21 @@ TEST_F(CacheTest, FailuresExpireAndAClockThatWasWrongKeepsNone) {
     ASSERT_EQ(file.Open(), FileState::kUsable);
     ASSERT_TRUE(file.Transaction([&] { return InsertRow(file, row); }).ok());
     MissReason why = MissReason::kAbsent;
-    EXPECT_FALSE(cache->FindFailure("moved", FailureKind::kLoad, &why).has_value()) << shift;
+    EXPECT_FALSE(cache->failures().Find("moved", FailureKind::kLoad, &why).has_value()) << shift;
     EXPECT_EQ(why, MissReason::kExpired);
   }
 }
 
 TEST_F(CacheTest, SearchesAreKnownByTheirOptionsAndConditions) {
   auto cache = Open();
-  cache->PutSearch(TestPlanKey(1), TestOptions("30s"), {v1::CompileJob::STOP_BUDGET, 30, 5});
+  cache->searches().Put(TestPlanKey(1), TestOptions("30s"), {v1::CompileJob::STOP_BUDGET, 30, 5});
   ASSERT_TRUE(cache->Flush(kLong).ok());
-  EXPECT_TRUE(cache->FindSearch(TestPlanKey(1), TestOptions("30s")).has_value());
-  EXPECT_FALSE(cache->FindSearch(TestPlanKey(1), TestOptions("60s")).has_value());
+  EXPECT_TRUE(cache->searches().Find(TestPlanKey(1), TestOptions("30s")).has_value());
+  EXPECT_FALSE(cache->searches().Find(TestPlanKey(1), TestOptions("60s")).has_value());
   PlanKey other = TestPlanKey(1);
   other.made_under.rule_set = "more rules";
-  EXPECT_FALSE(cache->FindSearch(other, TestOptions("30s")).has_value());
-  EXPECT_FALSE(cache->FindSearch(TestPlanKey(2), TestOptions("30s")).has_value());
+  EXPECT_FALSE(cache->searches().Find(other, TestOptions("30s")).has_value());
+  EXPECT_FALSE(cache->searches().Find(TestPlanKey(2), TestOptions("30s")).has_value());
 }
 
 TEST_F(CacheTest, LeasesAreHeldThroughTheFileAndShown) {

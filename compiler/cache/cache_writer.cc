@@ -50,6 +50,16 @@ void CacheWriter::TryAgain() {
   AskToOpen();
 }
 
+absl::Status CacheWriter::OpenAnother(SqliteFile& connection) {
+  if (!usable()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cache ", options_.path, ": ", GetState().reason));
+  }
+  connection.Refresh();
+  if (connection.db() == nullptr || connection.state() == FileState::kReadOnly) connection.Open();
+  return connection.db() == nullptr ? connection.Failed(0, "open") : absl::OkStatus();
+}
+
 void CacheWriter::OpenAgain(MutexLock& lock) {
   open_again_ = false;
   lock.Unlock();
@@ -68,9 +78,9 @@ CacheWriter::~CacheWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-void CacheWriter::Put(std::shared_ptr<const CacheRow> row) {
-  const int64_t bytes = row->bytes();
-  Enqueue({.row = std::move(row), .bad = std::nullopt}, bytes);
+void CacheWriter::Put(CacheRow row) {
+  const int64_t bytes = row.bytes();
+  Enqueue({.row = std::make_shared<const CacheRow>(std::move(row)), .bad = std::nullopt}, bytes);
 }
 
 void CacheWriter::Quarantine(BadRow bad) {

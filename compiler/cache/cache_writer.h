@@ -55,8 +55,11 @@ class CacheWriter {
   int64_t opened() const { return opened_; }  // times that a readable file was opened
   // Makes the thread reopen the file if that may help, at most every kTryAgain.
   void TryAgain();
+  // Opens another connection to the file, which its owner has locked. FAILED_PRECONDITION: there is
+  // no usable file. Also reopens a file that was only readable.
+  absl::Status OpenAnother(SqliteFile& connection);
 
-  void Put(std::shared_ptr<const CacheRow> row);
+  void Put(CacheRow row);
   void Quarantine(BadRow bad);
   // Marks a row as used. The mark is written with the next rows, never by itself. `used_us`: the
   // row's present value.

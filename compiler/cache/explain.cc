@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/rows.h"
+#include "compiler/cache/tiers.h"
 #include "deploy/bazel/libs/sha256.h"
 
 namespace athanor {
@@ -40,17 +40,11 @@ Nearest NearnessOf(const RowView& row, const KeyFields& wanted) {
 
 }  // namespace
 
-v1::BucketExplanation Cache::Explain(const PlanKey& key) {
-  v1::BucketExplanation explanation = ExplainPlan(key);
-  ExplainFailures(key.graph_hash, &explanation);
-  return explanation;
-}
-
-void Cache::ExplainFailures(const std::string& graph_hash, v1::BucketExplanation* explanation) {
+void FailureTier::Explain(const std::string& graph_hash, v1::BucketExplanation* explanation) {
   const int64_t now = WallMicroseconds();
   int64_t rows = 0;
   std::vector<std::string> shown;
-  reader_->Select(
+  file_.reader.Select(
       Tier::kFailures,
       "about LIKE ?1 AND expires_us > ?2 AND created_us <= ?2 ORDER BY created_us DESC",
       {FailureAbout(graph_hash, "%"), now}, [&](const RowView& row) {
@@ -69,18 +63,17 @@ void Cache::ExplainFailures(const std::string& graph_hash, v1::BucketExplanation
   for (std::string& line : shown) explanation->add_steps(std::move(line));
 }
 
-v1::BucketExplanation Cache::ExplainPlan(const PlanKey& key) {
-  v1::BucketExplanation explanation;
+void PlanTier::Explain(const PlanKey& key, v1::BucketExplanation* explanation) {
   const KeyFields wanted = key.Fields();
-  if (std::optional<PlanRow> row = FindPlan(key)) {
-    explanation.set_hit(true);
-    explanation.set_plan_id(row->stored.plan().plan_id());
+  if (std::optional<PlanRow> row = Find(key)) {
+    explanation->set_hit(true);
+    explanation->set_plan_id(row->stored.plan().plan_id());
   }
   std::optional<Nearest> nearest;
   int64_t rows = 0;
-  const CacheReader::Outcome outcome = reader_->Select(
+  const CacheReader::Outcome outcome = file_.reader.Select(
       Tier::kPlans, "graph_hash = ?1 AND (?2 = '' OR plan_id = ?2) ORDER BY created_us DESC",
-      {key.graph_hash, explanation.plan_id()}, [&](const RowView& row) {
+      {key.graph_hash, explanation->plan_id()}, [&](const RowView& row) {
         ++rows;
         Nearest found = NearnessOf(row, wanted);
         if (!nearest || found.NearerThan(*nearest)) nearest = std::move(found);
@@ -88,24 +81,24 @@ v1::BucketExplanation Cache::ExplainPlan(const PlanKey& key) {
       });
   const std::string graph = absl::StrCat("graph ", key.graph_hash.substr(0, 16));
   if (!outcome.readable) {
-    explanation.add_steps(absl::StrCat("plans: ", MissReasonName(outcome.Reason())));
-    return explanation;
+    explanation->add_steps(absl::StrCat("plans: ", MissReasonName(outcome.Reason())));
+    return;
   }
-  if (outcome.bad > 0) explanation.add_steps(absl::StrCat("plans: ", outcome.bad, " bad rows"));
+  if (outcome.bad > 0) explanation->add_steps(absl::StrCat("plans: ", outcome.bad, " bad rows"));
   if (!nearest) {
-    explanation.add_steps(absl::StrCat(
-        "plans: ", explanation.hit() ? "found in the queue of writes" : "none", " of ", graph));
-    return explanation;
+    explanation->add_steps(absl::StrCat(
+        "plans: ", explanation->hit() ? "found in the queue of writes" : "none", " of ", graph));
+    return;
   }
   for (const KeyDifference& difference : nearest->differences) {
-    auto& out = *explanation.add_differences();
+    auto& out = *explanation->add_differences();
     out.set_column(difference.column);
     out.set_wanted(difference.wanted);
     out.set_found(difference.found);
     out.set_gates(difference.gates);
   }
-  explanation.add_steps(
-      explanation.hit()
+  explanation->add_steps(
+      explanation->hit()
           ? absl::StrCat("plans: found ", nearest->plan_id,
                          nearest->differences.empty() ? "" : ", made under other conditions")
           : absl::StrCat("plans: ", rows, " of ", graph, ", the nearest is ", nearest->plan_id));
@@ -113,10 +106,9 @@ v1::BucketExplanation Cache::ExplainPlan(const PlanKey& key) {
   const size_t kernels = nearest->kernel_keys.size() / kSha256Bytes;
   for (size_t i = 0; i < kernels; ++i) {
     const Bytes kernel{nearest->kernel_keys.substr(i * kSha256Bytes, kSha256Bytes)};
-    present += reader_->Exists("SELECT 1 FROM kernels WHERE key = ?", {kernel}) ? 1 : 0;
+    present += file_.reader.Exists("SELECT 1 FROM kernels WHERE key = ?", {kernel}) ? 1 : 0;
   }
-  explanation.add_steps(absl::StrCat("kernels: ", present, " of the plan's ", kernels));
-  return explanation;
+  explanation->add_steps(absl::StrCat("kernels: ", present, " of the plan's ", kernels));
 }
 
 }  // namespace athanor

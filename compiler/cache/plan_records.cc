@@ -91,7 +91,6 @@ CacheRow SearchCacheRow(const KeyFields& fields, absl::string_view options,
                          {"stop", int64_t{state.stop}},
                          {"seconds", state.seconds},
                          {"candidates", state.candidates}});
-  out.value = state;
   return out;
 }
 

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "compiler/cache/cache.h"
 #include "compiler/cache/keys.h"
 #include "compiler/cache/rows.h"
+#include "compiler/cache/tiers.h"
 #include "proto/athanor/v1/cache.pb.h"
 
 namespace athanor {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -236,10 +237,36 @@ absl::Status InsertRow(SqliteFile& file, const CacheRow& row) {
   return plans ? SetIncumbent(file, row) : absl::OkStatus();
 }
 
+size_t RowView::IndexOf(absl::string_view column) const {
+  return std::find(table_.columns.begin(), table_.columns.end(), column) - table_.columns.begin();
+}
+
 int RowView::At(absl::string_view column) const {
-  return kFirstColumn +
-         static_cast<int>(std::find(table_.columns.begin(), table_.columns.end(), column) -
-                          table_.columns.begin());
+  return kFirstColumn + static_cast<int>(IndexOf(column));
+}
+
+absl::string_view RowView::Text(absl::string_view column) const {
+  if (queued_ == nullptr) return statement_->BytesAt(At(column));
+  const Value& value = queued_->values[IndexOf(column)];
+  const std::string* text = std::get_if<std::string>(&value);
+  return text != nullptr ? *text : std::get<Bytes>(value).bytes;
+}
+
+int64_t RowView::Int(absl::string_view column) const {
+  if (queued_ == nullptr) return statement_->IntAt(At(column));
+  const Value& value = queued_->values[IndexOf(column)];
+  if (const int64_t* number = std::get_if<int64_t>(&value)) return *number;
+  int64_t number = 0;  // a key's numbers come as text
+  return absl::SimpleAtoi(std::get<std::string>(value), &number) ? number : 0;
+}
+
+double RowView::Real(absl::string_view column) const {
+  return queued_ == nullptr ? statement_->RealAt(At(column))
+                            : std::get<double>(queued_->values[IndexOf(column)]);
+}
+
+bool RowView::incumbent() const {
+  return queued_ == nullptr ? statement_->IntAt(3) != 0 : queued_->incumbent;
 }
 
 KeyFields RowView::Fields(const KeyFields& like) const {
@@ -251,17 +278,13 @@ KeyFields RowView::Fields(const KeyFields& like) const {
 bool RowView::ChecksumFits() const {
   std::vector<std::string> values;
   for (size_t i = 0; i < table_.columns.size(); ++i) {
-    values.push_back(statement_.ValueAt(kFirstColumn + static_cast<int>(i)));
+    values.push_back(statement_->ValueAt(kFirstColumn + static_cast<int>(i)));
   }
   if (table_.tier == Tier::kKernels && values.front() != GateHash(Fields(KernelKey().Fields()))) {
     return false;
   }
   return checksum() == ChecksumOf(table_.tier, std::move(values));
 }
-
-std::string RowView::key() const { return std::string(statement_.BytesAt(4)); }
-
-std::string RowView::about() const { return std::string(statement_.BytesAt(5)); }
 
 BadRow BadRowOf(Tier tier, const RowView& row, absl::string_view why) {
   return {tier,        row.rowid(),      row.checksum(),  row.key(),

@@ -6,7 +6,6 @@
 #ifndef ATHANOR_COMPILER_CACHE_ROWS_H_
 #define ATHANOR_COMPILER_CACHE_ROWS_H_
 
-#include <any>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -49,7 +48,6 @@ struct CacheRow {
   Tier tier = Tier::kKernels;
   std::string key;            // finds the row in this process until it is written
   std::vector<Value> values;  // by TableOf(tier).columns; of checks: key, created_us
-  std::any value;             // the result of such a find
   bool incumbent = false;     // of plans
   bool imported = false;      // an existing row stays
 
@@ -72,30 +70,36 @@ CacheRow KernelRow(const KernelKey& key, absl::string_view object);
 // transaction.
 absl::Status InsertRow(SqliteFile& file, const CacheRow& row);
 
-// A row that was read. Views live until the next row.
+// A row that was read from the file, or one that waits to be written. Views live until the next
+// row.
 class RowView {
  public:
   RowView(const Statement& statement, const TierTable& table)
-      : statement_(statement), table_(table) {}
+      : statement_(&statement), table_(table) {}
+  explicit RowView(const CacheRow& queued) : queued_(&queued), table_(TableOf(queued.tier)) {}
 
-  int64_t rowid() const { return statement_.IntAt(0); }
-  int64_t used_us() const { return statement_.IntAt(1); }
-  // REQUIRES: `column` is one of the tier's.
-  absl::string_view Text(absl::string_view column) const { return statement_.BytesAt(At(column)); }
-  int64_t Int(absl::string_view column) const { return statement_.IntAt(At(column)); }
-  double Real(absl::string_view column) const { return statement_.RealAt(At(column)); }
+  // REQUIRES: `column` is one of the tier's, and of its type; the columns of a key are also texts.
+  absl::string_view Text(absl::string_view column) const;
+  int64_t Int(absl::string_view column) const;
+  double Real(absl::string_view column) const;
   // Returns the columns of a key, with the names of `like`.
   KeyFields Fields(const KeyFields& like) const;
+  bool incumbent() const;
+
+  // The following REQUIRE a row of the file.
+  int64_t rowid() const { return statement_->IntAt(0); }
+  int64_t used_us() const { return statement_->IntAt(1); }
   bool ChecksumFits() const;
-  bool incumbent() const { return statement_.IntAt(3) != 0; }
-  std::string checksum() const { return std::string(statement_.BytesAt(2)); }
-  std::string key() const;    // as TierTable::key
-  std::string about() const;  // as TierTable::about
+  std::string checksum() const { return std::string(statement_->BytesAt(2)); }
+  std::string key() const { return std::string(statement_->BytesAt(4)); }    // TierTable::key
+  std::string about() const { return std::string(statement_->BytesAt(5)); }  // TierTable::about
 
  private:
-  int At(absl::string_view column) const;
+  size_t IndexOf(absl::string_view column) const;
+  int At(absl::string_view column) const;  // in the statement
 
-  const Statement& statement_;
+  const Statement* statement_ = nullptr;  // exactly one of the two is set
+  const CacheRow* queued_ = nullptr;
   const TierTable& table_;
 };
 

@@ -1,10 +1,10 @@
 // Compiled kernels, and the checks that were passed with them.
 #include <utility>
 
-#include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
 #include "compiler/cache/rows.h"
+#include "compiler/cache/tiers.h"
 
 namespace athanor {
 namespace {
@@ -13,28 +13,18 @@ constexpr size_t kMostObjectBytes = size_t{256} << 20;
 
 }  // namespace
 
-std::optional<std::string> Cache::FindKernel(const KernelKey& key, MissReason* why) {
+std::optional<std::string> KernelTier::Find(const KernelKey& key, MissReason* why) {
   const std::string hash = key.Hash();
-  for (const auto& row : writer_->Pending(Tier::kKernels, hash)) {
-    reader_->CountHit(Tier::kKernels);
-    return std::get<Bytes>(row->values.back()).bytes;
-  }
   std::optional<std::string> object;
-  const CacheReader::Outcome outcome =
-      reader_->Select(Tier::kKernels, "key = ?", {Bytes{hash}}, [&](const RowView& row) {
-        object = std::string(row.Text("object"));
-        return false;
-      });
-  if (object) {
-    reader_->CountHit(Tier::kKernels);
-    return object;
-  }
-  MissReason reason = outcome.Reason();
-  if (reason == MissReason::kAbsent &&
-      reader_->Exists("SELECT 1 FROM kernels WHERE source_hash = ? LIMIT 1", {key.source_hash})) {
-    reason = MissReason::kGate;
-  }
-  reader_->CountMiss(Tier::kKernels, reason, why);
+  file_.reader.Find({.tier = Tier::kKernels,
+                     .queued = hash,
+                     .where = "key = ?",
+                     .bound = {Bytes{hash}},
+                     .alike = {"source_hash", key.source_hash}},
+                    why, [&](const RowView& row) {
+                      object = std::string(row.Text("object"));
+                      return true;
+                    });
   return object;
 }
 
@@ -45,37 +35,37 @@ CacheRow KernelRow(const KernelKey& key, absl::string_view object) {
   return out;
 }
 
-void Cache::PutKernel(const KernelKey& key, absl::string_view object) {
+void KernelTier::Put(const KernelKey& key, absl::string_view object) {
   if (object.size() > kMostObjectBytes) return;
-  writer_->Put(std::make_shared<const CacheRow>(KernelRow(key, object)));
+  file_.writer.Put(KernelRow(key, object));
 }
 
-bool Cache::HasKernel(absl::string_view key) {
-  return !writer_->Pending(Tier::kKernels, key).empty() ||
-         reader_->Exists("SELECT 1 FROM kernels WHERE key = ?", {Bytes{std::string(key)}});
+bool KernelTier::Has(absl::string_view key) {
+  return !file_.writer.Pending(Tier::kKernels, key).empty() ||
+         file_.reader.Exists("SELECT 1 FROM kernels WHERE key = ?", {Bytes{std::string(key)}});
 }
 
-bool Cache::HasPassed(absl::string_view check_key) {
-  if (!writer_->Pending(Tier::kChecks, check_key).empty()) {
-    reader_->CountHit(Tier::kChecks);
+bool CheckTier::Has(absl::string_view check_key) {
+  if (!file_.writer.Pending(Tier::kChecks, check_key).empty()) {
+    file_.reader.CountHit(Tier::kChecks);
     return true;
   }
-  const std::optional<int64_t> used_us =
-      reader_->Integer("SELECT used_us FROM checks WHERE key = ?", {Bytes{std::string(check_key)}});
+  const std::optional<int64_t> used_us = file_.reader.Integer(
+      "SELECT used_us FROM checks WHERE key = ?", {Bytes{std::string(check_key)}});
   if (used_us) {
-    writer_->UsedCheck(check_key, *used_us);
-    reader_->CountHit(Tier::kChecks);
+    file_.writer.UsedCheck(check_key, *used_us);
+    file_.reader.CountHit(Tier::kChecks);
   } else {
-    reader_->CountMiss(Tier::kChecks,
-                       writer_->usable() ? MissReason::kAbsent : MissReason::kNoCache, nullptr);
+    file_.reader.CountMiss(
+        Tier::kChecks, file_.writer.usable() ? MissReason::kAbsent : MissReason::kNoCache, nullptr);
   }
   return used_us.has_value();
 }
 
-void Cache::PutPassed(absl::string_view check_key) {
+void CheckTier::Put(absl::string_view check_key) {
   CacheRow out{.tier = Tier::kChecks, .key = std::string(check_key)};
   out.values = {Bytes{out.key}, WallMicroseconds()};
-  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+  file_.writer.Put(std::move(out));
 }
 
 }  // namespace athanor

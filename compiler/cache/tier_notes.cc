@@ -2,11 +2,11 @@
 // machines.
 #include <utility>
 
-#include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
 #include "compiler/cache/plan_records.h"
 #include "compiler/cache/rows.h"
+#include "compiler/cache/tiers.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
@@ -15,11 +15,6 @@ namespace {
 
 constexpr int64_t kHour = int64_t{3600} * 1000 * 1000;
 constexpr int64_t kDay = 24 * kHour;
-
-struct QueuedFailure {
-  int64_t expires_us = 0;
-  FailureRow row;
-};
 
 std::string HashOfOptions(const v1::SearchOptions& options) {
   std::string bytes;
@@ -66,42 +61,31 @@ int64_t FailureLifetime(absl::StatusCode code) {
   }
 }
 
-std::optional<FailureRow> Cache::FindFailure(absl::string_view key, FailureKind kind,
-                                             MissReason* why) {
+std::optional<FailureRow> FailureTier::Find(absl::string_view key, FailureKind kind,
+                                            MissReason* why) {
   const int64_t now = WallMicroseconds();
   const std::string name(FailureKindName(kind));
-  for (const auto& row : writer_->Pending(Tier::kFailures, absl::StrCat(name, ":", key))) {
-    const auto& queued = std::any_cast<const QueuedFailure&>(row->value);
-    if (queued.expires_us <= now) continue;
-    reader_->CountHit(Tier::kFailures);
-    return queued.row;
-  }
   std::optional<FailureRow> found;
-  bool expired = false;
-  const CacheReader::Outcome outcome = reader_->Select(
-      Tier::kFailures, "key = ? AND kind = ?", {Bytes{std::string(key)}, name},
-      [&](const RowView& row) {
-        // A row from the future was written under a wrong clock.
-        expired = row.Int("expires_us") <= now || row.Int("created_us") > now;
-        if (expired) return false;
-        found = FailureRow{
-            absl::Status(static_cast<absl::StatusCode>(row.Int("code")), row.Text("message")),
-            std::string(row.Text("about"))};
-        return false;
-      });
-  if (found) {
-    reader_->CountHit(Tier::kFailures);
-  } else {
-    reader_->CountMiss(Tier::kFailures, expired ? MissReason::kExpired : outcome.Reason(), why);
-  }
+  file_.reader.Find({.tier = Tier::kFailures,
+                     .queued = absl::StrCat(name, ":", key),
+                     .where = "key = ? AND kind = ?",
+                     .bound = {Bytes{std::string(key)}, name},
+                     .refused = MissReason::kExpired},
+                    why, [&](const RowView& row) {
+                      // A row from the future was written under a wrong clock.
+                      if (row.Int("expires_us") <= now || row.Int("created_us") > now) return false;
+                      const auto code = static_cast<absl::StatusCode>(row.Int("code"));
+                      found = FailureRow{absl::Status(code, row.Text("message")),
+                                         std::string(row.Text("about"))};
+                      return true;
+                    });
   return found;
 }
 
-void Cache::PutFailure(absl::string_view key, FailureKind kind, const FailureRow& row) {
+void FailureTier::Put(absl::string_view key, FailureKind kind, const FailureRow& row) {
   const int64_t lifetime = FailureLifetime(row.status.code());
   if (lifetime == 0) return;
   const std::string name(FailureKindName(kind));
-  const int64_t expires_us = WallMicroseconds() + lifetime;
   CacheRow out{.tier = Tier::kFailures, .key = absl::StrCat(name, ":", key)};
   out.values = ValuesOf(Tier::kFailures, {},
                         {{"key", Bytes{std::string(key)}},
@@ -109,75 +93,56 @@ void Cache::PutFailure(absl::string_view key, FailureKind kind, const FailureRow
                          {"code", static_cast<int64_t>(row.status.code())},
                          {"message", std::string(row.status.message())},
                          {"about", row.about},
-                         {"expires_us", expires_us}});
-  out.value = QueuedFailure{expires_us, row};
-  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+                         {"expires_us", WallMicroseconds() + lifetime}});
+  file_.writer.Put(std::move(out));
 }
 
-std::optional<SearchState> Cache::FindSearch(const PlanKey& key, const v1::SearchOptions& options) {
+std::optional<SearchState> SearchTier::Find(const PlanKey& key, const v1::SearchOptions& options) {
   const KeyFields fields = key.Fields();
   const std::string hash = GateHash(fields), conditions = ConditionHash(fields);
   const std::string hashed_options = HashOfOptions(options);
-  for (const auto& row :
-       writer_->Pending(Tier::kSearches, absl::StrCat(hash, conditions, hashed_options))) {
-    reader_->CountHit(Tier::kSearches);
-    return std::any_cast<const SearchState&>(row->value);
-  }
   std::optional<SearchState> found;
-  const CacheReader::Outcome outcome = reader_->Select(
-      Tier::kSearches, "key = ? AND conditions = ? AND options = ?",
-      {Bytes{hash}, Bytes{conditions}, Bytes{hashed_options}}, [&](const RowView& row) {
-        found = SearchState{static_cast<v1::CompileJob::StopReason>(row.Int("stop")),
-                            row.Real("seconds"), row.Int("candidates")};
-        return false;
-      });
-  if (found) {
-    reader_->CountHit(Tier::kSearches);
-  } else {
-    reader_->CountMiss(Tier::kSearches, outcome.Reason(), nullptr);
-  }
+  file_.reader.Find({.tier = Tier::kSearches,
+                     .queued = absl::StrCat(hash, conditions, hashed_options),
+                     .where = "key = ? AND conditions = ? AND options = ?",
+                     .bound = {Bytes{hash}, Bytes{conditions}, Bytes{hashed_options}}},
+                    nullptr, [&](const RowView& row) {
+                      found = SearchState{static_cast<v1::CompileJob::StopReason>(row.Int("stop")),
+                                          row.Real("seconds"), row.Int("candidates")};
+                      return true;
+                    });
   return found;
 }
 
-void Cache::PutSearch(const PlanKey& key, const v1::SearchOptions& options,
-                      const SearchState& state) {
-  writer_->Put(std::make_shared<const CacheRow>(
-      SearchCacheRow(key.Fields(), HashOfOptions(options), state)));
+void SearchTier::Put(const PlanKey& key, const v1::SearchOptions& options,
+                     const SearchState& state) {
+  file_.writer.Put(SearchCacheRow(key.Fields(), HashOfOptions(options), state));
 }
 
-std::optional<internal::TargetReply> Cache::FindTarget(absl::string_view machine,
-                                                       absl::string_view tuner) {
-  for (const auto& row : writer_->Pending(Tier::kTargets, absl::StrCat(machine, "\n", tuner))) {
-    reader_->CountHit(Tier::kTargets);
-    return std::any_cast<const internal::TargetReply&>(row->value);
-  }
-  std::optional<internal::TargetReply> found;
-  const CacheReader::Outcome outcome =
-      reader_->Select(Tier::kTargets, "machine = ? AND tuner = ?",
-                      {std::string(machine), std::string(tuner)}, [&](const RowView& row) {
-                        const absl::string_view reply = row.Text("reply");
-                        found.emplace();
-                        if (!found->ParseFromArray(reply.data(), static_cast<int>(reply.size())))
-                          found.reset();
-                        return false;
-                      });
-  if (found) {
-    reader_->CountHit(Tier::kTargets);
-  } else {
-    reader_->CountMiss(Tier::kTargets, outcome.Reason(), nullptr);
-  }
+std::optional<internal::TargetReply> TargetTier::Find(absl::string_view machine,
+                                                      absl::string_view tuner) {
+  internal::TargetReply found;
+  const bool hit =
+      file_.reader.Find({.tier = Tier::kTargets,
+                         .queued = absl::StrCat(machine, "\n", tuner),
+                         .where = "machine = ? AND tuner = ?",
+                         .bound = {std::string(machine), std::string(tuner)}},
+                        nullptr, [&](const RowView& row) {
+                          const absl::string_view reply = row.Text("reply");
+                          return found.ParseFromArray(reply.data(), static_cast<int>(reply.size()));
+                        });
+  if (!hit) return std::nullopt;
   return found;
 }
 
-void Cache::PutTarget(absl::string_view machine, absl::string_view tuner,
-                      const internal::TargetReply& reply) {
+void TargetTier::Put(absl::string_view machine, absl::string_view tuner,
+                     const internal::TargetReply& reply) {
   CacheRow out{.tier = Tier::kTargets, .key = absl::StrCat(machine, "\n", tuner)};
   out.values = ValuesOf(Tier::kTargets, {},
                         {{"machine", std::string(machine)},
                          {"tuner", std::string(tuner)},
                          {"reply", Bytes{reply.SerializeAsString()}}});
-  out.value = reply;
-  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+  file_.writer.Put(std::move(out));
 }
 
 }  // namespace athanor

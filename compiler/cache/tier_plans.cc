@@ -7,22 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
 #include "compiler/cache/plan_records.h"
 #include "compiler/cache/rows.h"
+#include "compiler/cache/tiers.h"
 #include "deploy/bazel/libs/sha256.h"
 
 namespace athanor {
 namespace {
 
 constexpr std::chrono::seconds kQuarantineWait{10};  // to wait for the writer thread
-
-struct QueuedPlan {
-  std::string conditions;
-  PlanRow row;
-};
 
 std::optional<PlanRow> PlanRowOf(const RowView& view, absl::string_view conditions) {
   PlanRow row;
@@ -69,13 +64,13 @@ void InOrder(std::vector<PlanRow>& rows) {
 class Queued {
  public:
   Queued(CacheWriter& writer, absl::string_view hash, absl::string_view conditions) {
-    for (const auto& row : writer.Pending(Tier::kPlans, hash)) {
-      const auto& plan = std::any_cast<const QueuedPlan&>(row->value);
-      const std::string& id = plan.row.stored.plan().plan_id();
-      if (plan.row.incumbent) incumbents_.emplace(plan.conditions, id);
-      if (!places_.emplace(std::pair(plan.conditions, id), rows_.size()).second) continue;
-      rows_.push_back(plan.row);
-      rows_.back().conditions_equal = plan.conditions == conditions;
+    for (const auto& queued : writer.Pending(Tier::kPlans, hash)) {
+      const RowView view(*queued);
+      const std::pair plan(std::string(view.Text("conditions")), std::string(view.Text("plan_id")));
+      if (view.incumbent()) incumbents_.insert(plan);
+      std::optional<PlanRow> row = PlanRowOf(view, conditions);
+      if (!row || !places_.emplace(plan, rows_.size()).second) continue;
+      rows_.push_back(*std::move(row));
     }
     for (const auto& [plan, place] : places_) {
       const auto incumbent = incumbents_.find(plan.first);
@@ -107,16 +102,16 @@ class Queued {
 
 }  // namespace
 
-std::vector<PlanRow> Cache::ReadPlans(const PlanKey& key, absl::string_view plan_id, size_t most,
-                                      MissReason* why) {
+std::vector<PlanRow> PlanTier::Read(const PlanKey& key, absl::string_view plan_id, size_t most,
+                                    MissReason* why) {
   const KeyFields fields = key.Fields();
   const std::string hash = GateHash(fields);
   const std::string conditions = ConditionHash(fields);
-  Queued queued(*writer_, hash, conditions);
+  Queued queued(file_.writer, hash, conditions);
   size_t read = 0;
   // Reads one more row for each queued row, as that may replace one.
   const size_t most_read = most == SIZE_MAX ? most : most + queued.rows().size();
-  const CacheReader::Outcome outcome = reader_->Select(
+  const CacheReader::Outcome outcome = file_.reader.Select(
       Tier::kPlans,
       "key = ?1 AND (?2 = '' OR plan_id = ?2)"
       " ORDER BY conditions = ?3 DESC, incumbent DESC, created_us DESC",
@@ -132,40 +127,33 @@ std::vector<PlanRow> Cache::ReadPlans(const PlanKey& key, absl::string_view plan
   InOrder(rows);
   if (rows.size() > most) rows.resize(most);
   if (!rows.empty()) {
-    reader_->CountHit(Tier::kPlans);
+    file_.reader.CountHit(Tier::kPlans);
     return rows;
   }
-  MissReason reason = outcome.Reason();
-  if (reason == MissReason::kAbsent &&
-      reader_->Exists("SELECT 1 FROM plans WHERE graph_hash = ? LIMIT 1", {key.graph_hash})) {
-    reason = MissReason::kGate;
-  }
-  reader_->CountMiss(Tier::kPlans, reason, why);
+  file_.reader.CountMiss(Tier::kPlans, outcome.Reason(), why, {"graph_hash", key.graph_hash});
   return rows;
 }
 
-std::optional<PlanRow> Cache::FindPlan(const PlanKey& key, MissReason* why) {
-  std::vector<PlanRow> rows = ReadPlans(key, "", 1, why);
+std::optional<PlanRow> PlanTier::Find(const PlanKey& key, MissReason* why) {
+  std::vector<PlanRow> rows = Read(key, "", 1, why);
   if (rows.empty()) return std::nullopt;
   return std::move(rows.front());
 }
 
-std::optional<PlanRow> Cache::FindPlanById(const PlanKey& key, absl::string_view plan_id) {
-  std::vector<PlanRow> rows = ReadPlans(key, plan_id, 1, nullptr);
+std::optional<PlanRow> PlanTier::FindById(const PlanKey& key, absl::string_view plan_id) {
+  std::vector<PlanRow> rows = Read(key, plan_id, 1, nullptr);
   if (rows.empty()) return std::nullopt;
   return std::move(rows.front());
 }
 
-std::vector<PlanRow> Cache::Plans(const PlanKey& key) {
-  return ReadPlans(key, "", SIZE_MAX, nullptr);
-}
+std::vector<PlanRow> PlanTier::All(const PlanKey& key) { return Read(key, "", SIZE_MAX, nullptr); }
 
-std::vector<PlanRow> Cache::PlanHeads(const PlanKey& key) {
+std::vector<PlanRow> PlanTier::Heads(const PlanKey& key) {
   const KeyFields fields = key.Fields();
   const std::string hash = GateHash(fields);
   const std::string conditions = ConditionHash(fields);
-  Queued queued(*writer_, hash, conditions);
-  reader_->Read(
+  Queued queued(file_.writer, hash, conditions);
+  file_.reader.Read(
       "SELECT conditions, plan_id, incumbent, kind, disabled_rules, share_of_baseline, kernel_keys"
       " FROM plans WHERE key = ?1 ORDER BY conditions = ?2 DESC, incumbent DESC, created_us DESC",
       {Bytes{hash}, Bytes{conditions}}, [&](const Statement& at) {
@@ -177,31 +165,28 @@ std::vector<PlanRow> Cache::PlanHeads(const PlanKey& key) {
   return rows;
 }
 
-absl::Status Cache::QuarantinePlan(const PlanKey& key, absl::string_view plan_id,
-                                   absl::string_view why) {
+absl::Status PlanTier::Quarantine(const PlanKey& key, absl::string_view plan_id,
+                                  absl::string_view why) {
   // Rows still queued would be written after the quarantine. Rows that cannot be written do no
   // harm.
-  Flush(kQuarantineWait).IgnoreError();
+  file_.writer.Flush(kQuarantineWait).IgnoreError();
   std::vector<BadRow> bad;
-  const CacheReader::Outcome outcome =
-      reader_->Select(Tier::kPlans, "key = ? AND plan_id = ?",
-                      {Bytes{GateHash(key.Fields())}, std::string(plan_id)}, [&](const auto& view) {
-                        bad.push_back(BadRowOf(Tier::kPlans, view, why));
-                        return true;
-                      });
+  const CacheReader::Outcome outcome = file_.reader.Select(
+      Tier::kPlans, "key = ? AND plan_id = ?",
+      {Bytes{GateHash(key.Fields())}, std::string(plan_id)}, [&](const auto& view) {
+        bad.push_back(BadRowOf(Tier::kPlans, view, why));
+        return true;
+      });
   if (!outcome.readable) {
-    return absl::UnavailableError(absl::StrCat("cache ", options_.path, ": it cannot be read"));
+    return absl::UnavailableError(absl::StrCat("cache ", file_.path, ": it cannot be read"));
   }
-  reader_->CountBad(Tier::kPlans, static_cast<int64_t>(bad.size()));
-  for (BadRow& row : bad) writer_->Quarantine(std::move(row));
-  return Flush(kQuarantineWait);
+  file_.reader.CountBad(Tier::kPlans, static_cast<int64_t>(bad.size()));
+  for (BadRow& row : bad) file_.writer.Quarantine(std::move(row));
+  return file_.writer.Flush(kQuarantineWait);
 }
 
-void Cache::PutPlan(const PlanKey& key, const PlanRow& row) {
-  const KeyFields fields = key.Fields();
-  CacheRow out = PlanCacheRow(fields, row);
-  out.value = QueuedPlan{ConditionHash(fields), row};
-  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+void PlanTier::Put(const PlanKey& key, const PlanRow& row) {
+  file_.writer.Put(PlanCacheRow(key.Fields(), row));
 }
 
 }  // namespace athanor

@@ -3,18 +3,13 @@
 #include <tuple>
 #include <utility>
 
-#include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
 #include "compiler/cache/rows.h"
+#include "compiler/cache/tiers.h"
 
 namespace athanor {
 namespace {
-
-struct QueuedRecipe {
-  RecipeKey key;
-  v1::RegionRecipe recipe;
-};
 
 // Returns the distance of a recipe from the key and machine asked for; smaller is nearer.
 auto Distance(const v1::RegionRecipe& recipe, const RecipeKey& key, const v1::Target& machine) {
@@ -46,8 +41,8 @@ v1::RegionRecipe RecipeOf(const RowView& row) {
   return recipe;
 }
 
-std::vector<v1::RegionRecipe> Cache::FindRecipes(const RecipeKey& key, const v1::Target& machine,
-                                                 size_t most) {
+std::vector<v1::RegionRecipe> RecipeTier::Find(const RecipeKey& key, const v1::Target& machine,
+                                               size_t most) {
   std::vector<v1::RegionRecipe> recipes;
   const auto add = [&](v1::RegionRecipe recipe) {
     for (const v1::RegionRecipe& known : recipes) {
@@ -55,17 +50,14 @@ std::vector<v1::RegionRecipe> Cache::FindRecipes(const RecipeKey& key, const v1:
     }
     recipes.push_back(std::move(recipe));
   };
-  const auto add_queued = [&](bool imported) {
-    for (const auto& row : writer_->Pending(Tier::kRecipes, key.region_hash)) {
-      const auto& queued = std::any_cast<const QueuedRecipe&>(row->value);
-      if (row->imported == imported && queued.key.semantics_version == key.semantics_version &&
-          queued.key.recipe_format == key.recipe_format) {
-        add(queued.recipe);
-      }
+  for (const auto& queued : file_.writer.Pending(Tier::kRecipes, key.region_hash)) {
+    const RowView row(*queued);
+    if (row.Int("semantics_version") == key.semantics_version &&
+        row.Int("recipe_format") == key.recipe_format) {
+      add(RecipeOf(row));
     }
-  };
-  add_queued(/*imported=*/false);
-  const CacheReader::Outcome outcome = reader_->Select(
+  }
+  const CacheReader::Outcome outcome = file_.reader.Select(
       Tier::kRecipes,
       "region_hash = ?1 AND semantics_version = ?2 AND recipe_format = ?3"
       " ORDER BY dim_box = ?4 AND facts = ?5 DESC, device = ?6 DESC, cpu = ?7 DESC,"
@@ -76,11 +68,10 @@ std::vector<v1::RegionRecipe> Cache::FindRecipes(const RecipeKey& key, const v1:
         add(RecipeOf(row));
         return true;
       });
-  add_queued(/*imported=*/true);
   if (recipes.empty()) {
-    reader_->CountMiss(Tier::kRecipes, outcome.Reason(), nullptr);
+    file_.reader.CountMiss(Tier::kRecipes, outcome.Reason(), nullptr);
   } else {
-    reader_->CountHit(Tier::kRecipes);
+    file_.reader.CountHit(Tier::kRecipes);
   }
   std::sort(recipes.begin(), recipes.end(), [&](const auto& a, const auto& b) {
     return Distance(a, key, machine) < Distance(b, key, machine);
@@ -102,18 +93,11 @@ CacheRow RecipeRow(const RecipeKey& key, const v1::RegionRecipe& recipe, absl::s
                          {"genome", recipe.genome()},
                          {"share_of_baseline", recipe.share_of_baseline()},
                          {"origin", std::string(origin)}});
-  v1::RegionRecipe named = recipe;
-  named.set_region_hash(key.region_hash);
-  named.set_dim_box(key.dim_box);
-  named.set_facts(key.facts);
-  named.set_format(static_cast<int32_t>(key.recipe_format));
-  out.value = QueuedRecipe{key, std::move(named)};
   return out;
 }
 
-void Cache::PutRecipe(const RecipeKey& key, const v1::RegionRecipe& recipe,
-                      absl::string_view origin) {
-  writer_->Put(std::make_shared<const CacheRow>(RecipeRow(key, recipe, origin)));
+void RecipeTier::Put(const RecipeKey& key, const v1::RegionRecipe& recipe) {
+  file_.writer.Put(RecipeRow(key, recipe, "search"));
 }
 
 }  // namespace athanor

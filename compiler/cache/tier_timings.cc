@@ -2,10 +2,10 @@
 #include <cstring>
 #include <utility>
 
-#include "compiler/cache/cache.h"
 #include "compiler/cache/cache_reader.h"
 #include "compiler/cache/cache_writer.h"
 #include "compiler/cache/rows.h"
+#include "compiler/cache/tiers.h"
 
 namespace athanor {
 namespace {
@@ -22,36 +22,26 @@ std::vector<double> Unpacked(absl::string_view bytes) {
 
 }  // namespace
 
-std::optional<TimingRow> Cache::FindTiming(const TimingKey& key, MissReason* why) {
+std::optional<TimingRow> TimingTier::Find(const TimingKey& key, MissReason* why) {
   const std::string hash = GateHash(key.Fields());
-  for (const auto& row : writer_->Pending(Tier::kTimings, hash)) {
-    reader_->CountHit(Tier::kTimings);
-    return std::any_cast<const TimingRow&>(row->value);
-  }
   std::optional<TimingRow> found;
-  const CacheReader::Outcome outcome =
-      reader_->Select(Tier::kTimings, "key = ?", {Bytes{hash}}, [&](const RowView& row) {
-        found = TimingRow{.seconds = Unpacked(row.Text("seconds")),
-                          .low = Unpacked(row.Text("low")),
-                          .high = Unpacked(row.Text("high")),
-                          .rounds = static_cast<int32_t>(row.Int("rounds")),
-                          .checked = row.Int("checked") != 0};
-        return false;
-      });
-  if (found) {
-    reader_->CountHit(Tier::kTimings);
-    return found;
-  }
-  MissReason reason = outcome.Reason();
-  if (reason == MissReason::kAbsent &&
-      reader_->Exists("SELECT 1 FROM timings WHERE kernel = ? LIMIT 1", {key.kernel})) {
-    reason = MissReason::kGate;
-  }
-  reader_->CountMiss(Tier::kTimings, reason, why);
+  file_.reader.Find({.tier = Tier::kTimings,
+                     .queued = hash,
+                     .where = "key = ?",
+                     .bound = {Bytes{hash}},
+                     .alike = {"kernel", key.kernel}},
+                    why, [&](const RowView& row) {
+                      found = TimingRow{.seconds = Unpacked(row.Text("seconds")),
+                                        .low = Unpacked(row.Text("low")),
+                                        .high = Unpacked(row.Text("high")),
+                                        .rounds = static_cast<int32_t>(row.Int("rounds")),
+                                        .checked = row.Int("checked") != 0};
+                      return true;
+                    });
   return found;
 }
 
-void Cache::PutTiming(const TimingKey& key, const TimingRow& row) {
+void TimingTier::Put(const TimingKey& key, const TimingRow& row) {
   const KeyFields fields = key.Fields();
   CacheRow out{.tier = Tier::kTimings, .key = GateHash(fields)};
   out.values = ValuesOf(Tier::kTimings, fields,
@@ -61,8 +51,7 @@ void Cache::PutTiming(const TimingKey& key, const TimingRow& row) {
                          {"high", Bytes{Packed(row.high)}},
                          {"rounds", int64_t{row.rounds}},
                          {"checked", int64_t{row.checked}}});
-  out.value = row;
-  writer_->Put(std::make_shared<const CacheRow>(std::move(out)));
+  file_.writer.Put(std::move(out));
 }
 
 }  // namespace athanor

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/cache/cache.h"
 #include "compiler/cache/cache_writer.h"
 #include "compiler/cache/garbage.h"
+#include "compiler/cache/maintenance.h"
 #include "compiler/cache/plan_records.h"
 #include "compiler/cache/rows.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -226,14 +226,14 @@ void KeepEachOnce(ExportCursor* at) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::CacheBundleRecord>> Cache::Export(ExportCursor* at) {
-  if (at->rowid == 0 && at->stage == ExportStage::kRecipes) FlushBeforeMaintenance();
-  MutexLock lock(maintenance_mu_);
-  RETURN_IF_ERROR(OpenMaintenance());
-  Page page(maintenance_, at);
+absl::StatusOr<std::vector<v1::CacheBundleRecord>> CacheMaintenance::Export(ExportCursor* at) {
+  if (at->rowid == 0 && at->stage == ExportStage::kRecipes) WriteQueued();
+  MutexLock lock(mu_);
+  RETURN_IF_ERROR(writer_.OpenAnother(file_));
+  Page page(file_, at);
   while (at->stage != ExportStage::kEnd) {
     const int code = page.Fill();
-    if (code != SQLITE_DONE) return maintenance_.Failed(code, "export");
+    if (code != SQLITE_DONE) return file_.Failed(code, "export");
     if (!page.records().empty()) return std::move(page.records());
     at->stage = at->binaries ? static_cast<ExportStage>(static_cast<int>(at->stage) + 1)
                              : ExportStage::kEnd;
@@ -244,18 +244,16 @@ absl::StatusOr<std::vector<v1::CacheBundleRecord>> Cache::Export(ExportCursor* a
   return std::move(page.records());
 }
 
-absl::StatusOr<v1::ImportCacheReply> Cache::Import(absl::Span<const v1::CacheBundleRecord> records,
-                                                   const BundleOrigin& from) {
-  FlushBeforeMaintenance();
-  MutexLock lock(maintenance_mu_);
-  RETURN_IF_ERROR(OpenMaintenance());
-  absl::StatusOr<v1::ImportCacheReply> reply = KeepAll(maintenance_, records, from);
+absl::StatusOr<v1::ImportCacheReply> CacheMaintenance::Import(
+    absl::Span<const v1::CacheBundleRecord> records, const BundleOrigin& from) {
+  WriteQueued();
+  MutexLock lock(mu_);
+  RETURN_IF_ERROR(writer_.OpenAnother(file_));
+  absl::StatusOr<v1::ImportCacheReply> reply = KeepAll(file_, records, from);
   if (!reply.ok()) return reply;
-  if (options_.limit_bytes > 0 && UsedBytes(maintenance_) > options_.limit_bytes) {
+  if (limit_bytes_ > 0 && UsedBytes(file_) > limit_bytes_) {
     // If this fails, the writer collects garbage after its next batch.
-    athanor::CollectGarbage(maintenance_, {.limit_bytes = options_.limit_bytes})
-        .status()
-        .IgnoreError();
+    athanor::CollectGarbage(file_, {.limit_bytes = limit_bytes_}).status().IgnoreError();
   }
   return reply;
 }

@@ -28,7 +28,7 @@ Records ExportAll(Cache& cache, bool kernels, int* pages = nullptr) {
   ExportCursor at{.semantics_version = 1, .recipe_format = 1, .binaries = kernels};
   Records all;
   for (;;) {
-    absl::StatusOr<Records> page = cache.Export(&at);
+    absl::StatusOr<Records> page = cache.maintenance().Export(&at);
     EXPECT_TRUE(page.ok()) << page.status();
     if (!page.ok() || page->empty()) return all;
     if (pages != nullptr) ++*pages;
@@ -53,7 +53,7 @@ Records ExportOf(Cache& cache, std::vector<PlanKey> keys) {
       .semantics_version = 1, .recipe_format = 1, .binaries = true, .of = std::move(keys)};
   Records all;
   for (;;) {
-    absl::StatusOr<Records> page = cache.Export(&at);
+    absl::StatusOr<Records> page = cache.maintenance().Export(&at);
     EXPECT_TRUE(page.ok()) << page.status();
     if (!page.ok() || page->empty()) return all;
     all.insert(all.end(), page->begin(), page->end());
@@ -104,39 +104,39 @@ TEST_F(TransferTest, AnEmptyCacheExportsNothing) {
 
 TEST_F(TransferTest, WhatOneCacheExportsAnotherFinds) {
   auto here = Open();
-  here->PutRecipe(TestRecipeKey(1), TestRecipe("tile 4"));
-  here->PutRecipe(TestRecipeKey(2), TestRecipe("tile 8"));
+  here->recipes().Put(TestRecipeKey(1), TestRecipe("tile 4"));
+  here->recipes().Put(TestRecipeKey(2), TestRecipe("tile 8"));
   RecipeKey foreign = TestRecipeKey(3);
   foreign.semantics_version = 2;
-  here->PutRecipe(foreign, TestRecipe("means something else"));
-  for (int i = 0; i < 3; ++i) here->PutKernel(TestKernelKey(i), TestObject(i));
+  here->recipes().Put(foreign, TestRecipe("means something else"));
+  for (int i = 0; i < 3; ++i) here->kernels().Put(TestKernelKey(i), TestObject(i));
   KernelKey old = TestKernelKey(3);
   old.codegen_version = kCodegenVersion + 1;
-  here->PutKernel(old, "calls otherwise");
+  here->kernels().Put(old, "calls otherwise");
   EXPECT_EQ(ExportAll(*here, false).size(), 2u);  // queued rows are exported too
   const Records records = ExportAll(*here, true);
   ASSERT_EQ(records.size(), 5u);
   EXPECT_EQ(records[1].recipe().genome(), "tile 8");
 
   auto there = OpenOther();
-  absl::StatusOr<v1::ImportCacheReply> kept = there->Import(records, kFrom);
+  absl::StatusOr<v1::ImportCacheReply> kept = there->maintenance().Import(records, kFrom);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->recipes_added(), 2);
   EXPECT_EQ(kept->kernels_added(), 3);
   EXPECT_EQ(kept->recipes_known() + kept->kernels_known(), 0);
   EXPECT_EQ(kept->origin(), "elsewhere");
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(there->FindKernel(TestKernelKey(i)), TestObject(i));
-  const auto found = there->FindRecipes(TestRecipeKey(2), TestTarget(), 4);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(there->kernels().Find(TestKernelKey(i)), TestObject(i));
+  const auto found = there->recipes().Find(TestRecipeKey(2), TestTarget(), 4);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].genome(), "tile 8");
-  EXPECT_THAT(there->Verify(false)->bad(), IsEmpty());
+  EXPECT_THAT(there->maintenance().Verify(false)->bad(), IsEmpty());
   // The other cache exports the same records.
   const Records again = ExportAll(*there, true);
   ASSERT_EQ(again.size(), records.size());
   for (size_t i = 0; i < again.size(); ++i) {
     EXPECT_EQ(again[i].SerializeAsString(), records[i].SerializeAsString()) << i;
   }
-  kept = there->Import(records, kFrom);
+  kept = there->maintenance().Import(records, kFrom);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->recipes_known(), 2);
   EXPECT_EQ(kept->kernels_known(), 3);
@@ -146,23 +146,23 @@ TEST_F(TransferTest, WhatOneCacheExportsAnotherFinds) {
 TEST_F(TransferTest, APlanTravelsWithItsKernelsAndItsSearch) {
   auto here = Open();
   const PlanKey mine = TestPlanKey(1), other = TestPlanKey(2);
-  for (int i = 0; i < 5; ++i) here->PutKernel(TestKernelKey(i), TestObject(i));
-  here->PutPlan(mine, PlanOf("p-base", {0, 1}, 1, false));
-  here->PutPlan(mine, PlanOf("p-best", {1, 2}, 0.5, true));
-  here->PutPlan(mine, PlanOf("p-before", {3}, 0.8, false));
-  here->PutPlan(other, PlanOf("p-other", {4}, 1, true));
+  for (int i = 0; i < 5; ++i) here->kernels().Put(TestKernelKey(i), TestObject(i));
+  here->plans().Put(mine, PlanOf("p-base", {0, 1}, 1, false));
+  here->plans().Put(mine, PlanOf("p-best", {1, 2}, 0.5, true));
+  here->plans().Put(mine, PlanOf("p-before", {3}, 0.8, false));
+  here->plans().Put(other, PlanOf("p-other", {4}, 1, true));
   v1::SearchOptions options;
   options.set_budget("30s");
-  here->PutSearch(mine, options, {v1::CompileJob::STOP_STAGNATION, 12.5, 40});
-  here->PutSearch(other, options, {v1::CompileJob::STOP_BUDGET, 30, 99});
-  here->PutRecipe(TestRecipeKey(1), TestRecipe("tile 4"));
+  here->searches().Put(mine, options, {v1::CompileJob::STOP_STAGNATION, 12.5, 40});
+  here->searches().Put(other, options, {v1::CompileJob::STOP_BUDGET, 30, 99});
+  here->recipes().Put(TestRecipeKey(1), TestRecipe("tile 4"));
   const Records records = ExportOf(*here, {mine, mine});
   EXPECT_THAT(Names(records), UnorderedElementsAre(
                                   "plan p-base", "plan p-best", "search", "kernel " + TestObject(0),
                                   "kernel " + TestObject(1), "kernel " + TestObject(2)));
 
   auto there = OpenOther();
-  absl::StatusOr<v1::ImportCacheReply> kept = there->Import(records, kFrom);
+  absl::StatusOr<v1::ImportCacheReply> kept = there->maintenance().Import(records, kFrom);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->plans_added(), 2);
   EXPECT_EQ(kept->kernels_added(), 3);
@@ -173,31 +173,32 @@ TEST_F(TransferTest, APlanTravelsWithItsKernelsAndItsSearch) {
     EXPECT_EQ(a.share_of_baseline, b.share_of_baseline);
     EXPECT_EQ(a.compared_with, b.compared_with);
   };
-  same(there->FindPlan(mine).value(), here->FindPlan(mine).value());
-  same(there->FindPlanById(mine, "p-base").value(), here->FindPlanById(mine, "p-base").value());
-  EXPECT_FALSE(there->FindPlan(other).has_value());
-  const auto search = there->FindSearch(mine, options);
+  same(there->plans().Find(mine).value(), here->plans().Find(mine).value());
+  same(there->plans().FindById(mine, "p-base").value(),
+       here->plans().FindById(mine, "p-base").value());
+  EXPECT_FALSE(there->plans().Find(other).has_value());
+  const auto search = there->searches().Find(mine, options);
   ASSERT_TRUE(search.has_value());
   EXPECT_EQ(search->stop, v1::CompileJob::STOP_STAGNATION);
   EXPECT_EQ(search->seconds, 12.5);
   EXPECT_EQ(search->candidates, 40);
-  EXPECT_THAT(there->Verify(false)->bad(), IsEmpty());
-  kept = there->Import(records, kFrom);
+  EXPECT_THAT(there->maintenance().Verify(false)->bad(), IsEmpty());
+  kept = there->maintenance().Import(records, kFrom);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->plans_added(), 0);
   EXPECT_EQ(kept->plans_known(), 2);
   // Under other conditions the plan is served, and searched for again.
   PlanKey more_threads = mine;
   more_threads.made_under.target.set_threads(64);
-  EXPECT_FALSE(there->FindPlan(more_threads)->conditions_equal);
-  EXPECT_FALSE(there->FindSearch(more_threads, options).has_value());
+  EXPECT_FALSE(there->plans().Find(more_threads)->conditions_equal);
+  EXPECT_FALSE(there->searches().Find(more_threads, options).has_value());
 }
 
 TEST_F(TransferTest, PlansOfAllTravelWithBinaries) {
   auto here = Open();
-  here->PutKernel(TestKernelKey(0), TestObject(0));
-  here->PutPlan(TestPlanKey(1), PlanOf("p-1", {0}, 1, true));
-  here->PutPlan(TestPlanKey(2), PlanOf("p-2", {0}, 1, true));
+  here->kernels().Put(TestKernelKey(0), TestObject(0));
+  here->plans().Put(TestPlanKey(1), PlanOf("p-1", {0}, 1, true));
+  here->plans().Put(TestPlanKey(2), PlanOf("p-2", {0}, 1, true));
   EXPECT_THAT(ExportAll(*here, false), IsEmpty());
   EXPECT_THAT(Names(ExportAll(*here, true)),
               ElementsAre("plan p-1", "plan p-2", "kernel " + TestObject(0)));
@@ -207,13 +208,13 @@ TEST_F(TransferTest, AnImportedPlanServesOnlyWhereItIsFaster) {
   const PlanKey key = TestPlanKey(1);
   const auto imported = [&](double ours, double theirs) {
     auto here = Cache::Open({.path = folder_ + "/here.db"}, [](absl::string_view) {});
-    here->PutPlan(key, PlanOf("p-ours", {}, ours, true));
+    here->plans().Put(key, PlanOf("p-ours", {}, ours, true));
     auto from = OpenOther();
-    from->PutPlan(key, PlanOf("p-theirs", {}, theirs, true));
-    EXPECT_TRUE(here->Import(ExportOf(*from, {key}), kFrom).ok());
-    const std::string found = here->FindPlan(key)->stored.plan().plan_id();
-    EXPECT_EQ(here->Plans(key).size(), 2u);
-    EXPECT_EQ(here->Plans(key)[0].incumbent + here->Plans(key)[1].incumbent, 1);
+    from->plans().Put(key, PlanOf("p-theirs", {}, theirs, true));
+    EXPECT_TRUE(here->maintenance().Import(ExportOf(*from, {key}), kFrom).ok());
+    const std::string found = here->plans().Find(key)->stored.plan().plan_id();
+    EXPECT_EQ(here->plans().All(key).size(), 2u);
+    EXPECT_EQ(here->plans().All(key)[0].incumbent + here->plans().All(key)[1].incumbent, 1);
     here.reset();
     from.reset();
     for (const char* name : {"/here.db", "/other.db"}) std::filesystem::remove(folder_ + name);
@@ -236,7 +237,7 @@ TEST_F(TransferTest, APlansKeyHasAFieldForEachColumn) {
 TEST_F(TransferTest, PagesEndAndMissNothing) {
   auto cache = Open();
   const std::string big(3 << 20, 'k');
-  for (int i = 0; i < 5; ++i) cache->PutKernel(TestKernelKey(i), absl::StrCat(big, i));
+  for (int i = 0; i < 5; ++i) cache->kernels().Put(TestKernelKey(i), absl::StrCat(big, i));
   int pages = 0;
   EXPECT_EQ(ExportAll(*cache, true, &pages).size(), 5u);
   EXPECT_EQ(pages, 3);
@@ -244,13 +245,13 @@ TEST_F(TransferTest, PagesEndAndMissNothing) {
 
 TEST_F(TransferTest, WhatWasFoundHereStays) {
   auto cache = Open();
-  cache->PutRecipe(TestRecipeKey(1), TestRecipe("tile 4", 0.5));
-  absl::StatusOr<v1::ImportCacheReply> kept =
-      cache->Import({RecipeRecord(1, "tile 4", 0.9), RecipeRecord(1, "tile 5", 0.7)}, kFrom);
+  cache->recipes().Put(TestRecipeKey(1), TestRecipe("tile 4", 0.5));
+  absl::StatusOr<v1::ImportCacheReply> kept = cache->maintenance().Import(
+      {RecipeRecord(1, "tile 4", 0.9), RecipeRecord(1, "tile 5", 0.7)}, kFrom);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->recipes_known(), 1);
   EXPECT_EQ(kept->recipes_added(), 1);
-  const auto found = cache->FindRecipes(TestRecipeKey(1), TestTarget(), 4);
+  const auto found = cache->recipes().Find(TestRecipeKey(1), TestTarget(), 4);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].share_of_baseline(), 0.5);
   EXPECT_EQ(found[1].share_of_baseline(), 0.7);
@@ -258,10 +259,10 @@ TEST_F(TransferTest, WhatWasFoundHereStays) {
 
 TEST_F(TransferTest, AnOriginIsNeverASearchOfThisServers) {
   auto cache = Open();
-  cache->PutRecipe(TestRecipeKey(1), TestRecipe("tile 4", 0.5));
+  cache->recipes().Put(TestRecipeKey(1), TestRecipe("tile 4", 0.5));
   BundleOrigin from = kFrom;
   from.origin = "search";
-  ASSERT_TRUE(cache->Import({RecipeRecord(1, "tile 4", 0.9)}, from).ok());
+  ASSERT_TRUE(cache->maintenance().Import({RecipeRecord(1, "tile 4", 0.9)}, from).ok());
   EXPECT_EQ(Number("SELECT COUNT(*) FROM recipes WHERE share_of_baseline = 0.5"), 1);
   EXPECT_EQ(Number("SELECT rows FROM bundles WHERE origin = 'search'"), 1);
 }
@@ -272,7 +273,7 @@ TEST_F(TransferTest, AllOrNothing) {
   Execute(
       "CREATE TRIGGER no BEFORE INSERT ON recipes WHEN NEW.genome = 'bad'"
       " BEGIN SELECT RAISE(ABORT, 'no'); END");
-  const auto kept = cache->Import(
+  const auto kept = cache->maintenance().Import(
       {RecipeRecord(1, "a", 0.5), RecipeRecord(2, "b", 0.5), RecipeRecord(3, "bad", 0.5)}, kFrom);
   EXPECT_FALSE(kept.ok());
   EXPECT_EQ(Number("SELECT COUNT(*) FROM recipes"), 0);
@@ -281,8 +282,8 @@ TEST_F(TransferTest, AllOrNothing) {
 
 TEST_F(TransferTest, ADamagedRowDoesNotTravel) {
   auto cache = Open();
-  cache->PutKernel(TestKernelKey(0), TestObject(0));
-  cache->PutKernel(TestKernelKey(1), TestObject(1));
+  cache->kernels().Put(TestKernelKey(0), TestObject(0));
+  cache->kernels().Put(TestKernelKey(1), TestObject(1));
   ASSERT_TRUE(cache->Flush(kLong).ok());
   Execute("UPDATE kernels SET object = x'00' WHERE rowid = 1");
   const Records records = ExportAll(*cache, true);
@@ -306,7 +307,7 @@ TEST_F(TransferTest, WhatIsImportedKeepsToTheLimit) {
     kernel.set_codegen_version(key.codegen_version);
     kernel.set_object(std::string(20000, 'o'));
   }
-  ASSERT_TRUE(cache->Import(records, kFrom).ok());
+  ASSERT_TRUE(cache->maintenance().Import(records, kFrom).ok());
   EXPECT_LE(Number("SELECT SUM(bytes) FROM kernels"), 256 << 10);
   EXPECT_GT(Number("SELECT COUNT(*) FROM kernels"), 0);
 }
@@ -314,15 +315,16 @@ TEST_F(TransferTest, WhatIsImportedKeepsToTheLimit) {
 TEST_F(TransferTest, WithoutAFileNothingTravels) {
   auto cache = Cache::Open({}, [](absl::string_view) {});
   ExportCursor at{.semantics_version = 1, .recipe_format = 1};
-  EXPECT_EQ(cache->Export(&at).status().code(), absl::StatusCode::kFailedPrecondition);
-  const absl::Status refused = cache->Import({}, kFrom).status();
+  EXPECT_EQ(cache->maintenance().Export(&at).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const absl::Status refused = cache->maintenance().Import({}, kFrom).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("no cache path was given"));
 }
 
 TEST_F(TransferTest, ABundleCarriesAllOfIt) {
   auto here = Open();
-  here->PutRecipe(TestRecipeKey(1), TestRecipe("tile 4"));
+  here->recipes().Put(TestRecipeKey(1), TestRecipe("tile 4"));
   v1::CacheBundleHeader header;
   header.set_semantics_version(1);
   header.set_origin("here");
@@ -336,9 +338,10 @@ TEST_F(TransferTest, ABundleCarriesAllOfIt) {
   }
   ASSERT_TRUE(reader.Take(*writer->Trailer()).ok());
   auto there = OpenOther();
-  const auto kept = there->Import(reader.records(), {1, reader.header().origin(), reader.digest()});
+  const auto kept =
+      there->maintenance().Import(reader.records(), {1, reader.header().origin(), reader.digest()});
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_EQ(there->FindRecipes(TestRecipeKey(1), TestTarget(), 4).size(), 1u);
+  EXPECT_EQ(there->recipes().Find(TestRecipeKey(1), TestTarget(), 4).size(), 1u);
 }
 
 }  // namespace

@@ -72,9 +72,9 @@ TEST_F(FairQueueTest, ABurstIsJudgedAsIfItWereAlone) {
   const QueueOptions options{.max_delay = microseconds(1), .threads = 1};  // shorter than a run
   RequestQueue alone(options), beside(options);
   const int most = OfferUntilRefused(alone, {.client = "modest"});
-  EXPECT_EQ(most, RequestQueue::kMostRuns + 1);
+  EXPECT_EQ(most, Admission::kMostRuns + 1);
   OfferUntilRefused(beside, {.client = "greedy"});
-  for (int i = 0; i < RequestQueue::kMostRuns; ++i) {
+  for (int i = 0; i < Admission::kMostRuns; ++i) {
     EXPECT_NE(Offer(beside, {.client = "modest"}), nullptr) << i << ": " << refusal_;
   }
 }

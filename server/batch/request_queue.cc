@@ -1,18 +1,15 @@
 #include "server/batch/request_queue.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
+
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
 
-// Weight of the latest run in a model's pace (moving average).
-constexpr double kNewShare = 0.1;
-// Beyond this many models, all paces are forgotten at once, since most models are not used any
-// more.
-constexpr size_t kMostPaces = 4096;
-constexpr double kLeastRatio = 1e-3, kMostRatio = 1e3;
 constexpr std::chrono::milliseconds kLookAgain{20};
 
 // Reports whether `a` has had more service than `b`; both are lanes or both are lines.
@@ -60,22 +57,87 @@ void MoveEnds(Map& of, std::map<std::string, double>& ends, double now, Empty em
 
 }  // namespace
 
-double RequestQueue::StartOf(const Ends& ends, const std::string& name, double now) {
-  const auto end = ends.find(name);
-  return end == ends.end() ? now : std::max(now, end->second);
+double RequestQueue::Ends::StartOf(const std::string& name, double now) const {
+  const auto end = by_name.find(name);
+  return end == by_name.end() ? now : std::max(now, end->second);
 }
 
-double RequestQueue::PaceOf(const std::string& model) const {
-  const auto pace = paces_.find(model);
-  return pace == paces_.end() ? 1 : pace->second.ratio;
+Admission::Ahead RequestQueue::AheadIn(const Lane& lane, const Ticket& ticket) const {
+  const double pace = paces_.Of(ticket.model);
+  const auto mine = lane.lines.find(ticket.client);
+  const bool waits = mine != lane.lines.end();
+  const double own = waits ? static_cast<double>(mine->second.predicted_us) * pace : 0;
+  const double first = waits ? mine->second.start : lane.ends.StartOf(ticket.client, lane.now);
+  Admission::Ahead ahead{own, own};
+  for (const auto& [client, line] : lane.lines) {
+    if (client == ticket.client) continue;
+    const double work = static_cast<double>(line.predicted_us) * pace;
+    const double turn = paces_.Cost(line.entries.front().request->ticket());
+    // Returns the other client's work that goes before virtual time `start`.
+    const auto until = [&](double start) {
+      return line.start > start ? 0 : std::min(work, start - line.start + turn);
+    };
+    ahead.all += until(first + own);
+    ahead.apart += until(first);
+  }
+  return ahead;
 }
 
-double RequestQueue::Cost(const Ticket& ticket) const {
-  return static_cast<double>(ticket.predicted_us) * PaceOf(ticket.model);
+// Fair queueing: before the ticket, another model of the same priority runs at most as much work as
+// the ticket's own model.
+Admission::Ahead RequestQueue::AheadOf(const Ticket& ticket) const {
+  Admission::Ahead ahead;
+  for (const auto& [priority, level] : levels_) {
+    if (priority > ticket.priority) break;
+    const bool before = priority < ticket.priority;
+    const auto mine = level.lanes.find(ticket.model);
+    Admission::Ahead own;
+    if (!before && mine != level.lanes.end()) own = AheadIn(mine->second, ticket);
+    ahead.all += own.all;
+    ahead.apart += own.apart;
+    for (const auto& [model, lane] : level.lanes) {
+      if (!before && model == ticket.model) continue;
+      const double work = static_cast<double>(lane.predicted_us) * paces_.Of(model);
+      ahead.all += before ? work : std::min(work, own.all);
+      ahead.apart += before ? work : std::min(work, own.apart);
+    }
+  }
+  return ahead;
 }
 
-double RequestQueue::Work(const std::string& model, const Lane& lane) const {
-  return static_cast<double>(lane.predicted_us) * PaceOf(model);
+std::shared_ptr<QueuedRequest> RequestQueue::EraseNewest(const std::string& model,
+                                                         const std::string& client) {
+  for (auto level = levels_.rbegin(); level != levels_.rend(); ++level) {
+    const auto lane = level->second.lanes.find(model);
+    if (lane == level->second.lanes.end()) continue;
+    const auto line = lane->second.lines.find(client);
+    if (line == lane->second.lines.end()) continue;
+    const auto entry = std::prev(line->second.entries.end());
+    std::shared_ptr<QueuedRequest> newest = entry->request;
+    Erase(lane->second, line->second, entry);
+    DropEmpty();
+    return newest;
+  }
+  return nullptr;
+}
+
+absl::Status RequestQueue::Admit(const Ticket& ticket) {
+  if (count_.load(std::memory_order_relaxed) == 0) return absl::OkStatus();
+  std::shared_ptr<QueuedRequest> evicted;
+  absl::Status refusal;
+  {
+    MutexLock lock(mu_);
+    if (options_.max_delay.count() > 0) {
+      RETURN_IF_ERROR(admission_.CheckWait(ticket, AheadOf(ticket), paces_.Cost(ticket)));
+    }
+    ASSIGN_OR_RETURN(const std::optional<std::string> client, admission_.MakeRoom(ticket));
+    if (client.has_value()) {
+      evicted = EraseNewest(ticket.model, *client);
+      refusal = admission_.EvictedError(ticket.model);
+    }
+  }
+  if (evicted != nullptr && evicted->Take()) evicted->Refuse(refusal);
+  return absl::OkStatus();
 }
 
 ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& plan) {
@@ -83,12 +145,12 @@ ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& 
   if (joins && options_.batch_delay.count() > 0) return {};
   if (count_.load(std::memory_order_relaxed) == 0) return plan.contexts->TryAcquire();
   MutexLock lock(mu_);
-  if (held_.contains(ticket.model)) return {};
+  if (admission_.waits(ticket.model)) return {};
   ContextPool::Lease lease = plan.contexts->TryAcquire();
   // Other models wait meanwhile: charge this run to its model too.
   if (const auto level = levels_.find(ticket.priority); lease && level != levels_.end()) {
     Level& l = level->second;
-    l.ends[ticket.model] = StartOf(l.ends, ticket.model, l.now) + Cost(ticket);
+    l.ends.by_name[ticket.model] = l.ends.StartOf(ticket.model, l.now) + paces_.Cost(ticket);
   }
   return lease;
 }
@@ -109,9 +171,9 @@ void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
     Level& level = levels_[ticket.priority];
     const auto [at, new_lane] = level.lanes.try_emplace(ticket.model);
     Lane& lane = at->second;
-    if (new_lane) lane.start = StartOf(level.ends, ticket.model, level.now);
+    if (new_lane) lane.start = level.ends.StartOf(ticket.model, level.now);
     const auto [line, new_line] = lane.lines.try_emplace(ticket.client);
-    if (new_line) line->second.start = StartOf(lane.ends, ticket.client, lane.now);
+    if (new_line) line->second.start = lane.ends.StartOf(ticket.client, lane.now);
     lane.predicted_us += ticket.predicted_us;
     line->second.predicted_us += ticket.predicted_us;
     if (!ticket.group.empty()) {
@@ -119,9 +181,7 @@ void RequestQueue::Push(std::shared_ptr<QueuedRequest> request) {
       ++group.requests;
       group.rows += ticket.rows();
     }
-    Held& held = held_[ticket.model];
-    ++held.requests;
-    ++held.by_client[ticket.client];
+    admission_.Add(ticket);
     ++count_;
     ++changes_;
     const Clock::time_point now = Clock::now();
@@ -139,27 +199,18 @@ void RequestQueue::Erase(Lane& lane, Line& line, std::list<Entry>::iterator entr
     group->second.rows -= ticket.rows();
     if (--group->second.requests == 0) lane.groups.erase(group);
   }
-  const auto held = held_.find(ticket.model);
-  const auto own = held->second.by_client.find(ticket.client);
-  if (--own->second == 0) held->second.by_client.erase(own);
-  if (--held->second.requests == 0) held_.erase(held);
+  admission_.Remove(ticket);
   --count_;
   line.entries.erase(entry);
-}
-
-void RequestQueue::Charge(Lane& lane, Line& line, const Ticket& ticket) {
-  const double cost = Cost(ticket);
-  lane.start += cost;
-  line.start += cost;
 }
 
 void RequestQueue::DropEmpty() {
   for (auto level = levels_.begin(); level != levels_.end();) {
     for (auto& [model, lane] : level->second.lanes) {
-      MoveEnds(lane.lines, lane.ends, lane.now,
+      MoveEnds(lane.lines, lane.ends.by_name, lane.now,
                [](const Line& line) { return line.entries.empty(); });
     }
-    MoveEnds(level->second.lanes, level->second.ends, level->second.now,
+    MoveEnds(level->second.lanes, level->second.ends.by_name, level->second.now,
              [](const Lane& lane) { return lane.lines.empty(); });
     // A level without waiting requests forgets how much service each model has had.
     level = level->second.lanes.empty() ? levels_.erase(level) : std::next(level);
@@ -190,7 +241,7 @@ void RequestQueue::Remove(const QueuedRequest& request) {
 RequestQueue::Clock::time_point RequestQueue::DueOf(const Ticket& ticket,
                                                     Clock::time_point now) const {
   if (ticket.group.empty() || options_.batch_delay.count() == 0) return now;
-  const auto run = std::chrono::microseconds(static_cast<int64_t>(Cost(ticket)));
+  const auto run = std::chrono::microseconds(static_cast<int64_t>(paces_.Cost(ticket)));
   const Clock::duration spare = ticket.deadline - now - run;
   return now + std::clamp<Clock::duration>(spare / 2, {}, options_.batch_delay);
 }
@@ -209,7 +260,9 @@ bool RequestQueue::TakeEntry(Lane& lane, Line& line, std::list<Entry>::iterator 
     gone_.requests.push_back(std::move(out.request));
     return false;
   }
-  Charge(lane, line, out.request->ticket());
+  const double cost = paces_.Cost(out.request->ticket());
+  lane.start += cost;
+  line.start += cost;
   taken->push_back(std::move(out));
   return true;
 }
@@ -240,7 +293,7 @@ std::vector<RequestQueue::Place> RequestQueue::CompanyOf(Lane& lane, const Place
   const Ticket& wanted = first.entry->request->ticket();
   if (wanted.group.empty()) return company;
   int64_t left = wanted.batching->most_rows - wanted.rows();
-  const double pace = PaceOf(wanted.model);
+  const double pace = paces_.Of(wanted.model);
   struct Turn {
     double start;  // the line's start, after charging the requests chosen so far
     const std::string* client;
@@ -376,14 +429,8 @@ std::optional<Batch> RequestQueue::Next() {
 
 void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::duration took) {
   if (predicted_us > 0) {
-    const double ratio =
-        std::chrono::duration<double, std::micro>(took).count() / static_cast<double>(predicted_us);
     MutexLock lock(mu_);
-    if (paces_.size() > kMostPaces) paces_.clear();
-    Pace& pace = paces_[model];
-    // The prediction itself has the weight of one run.
-    const double share = std::max(kNewShare, 1.0 / static_cast<double>(++pace.runs + 1));
-    pace.ratio += share * (std::clamp(ratio, kLeastRatio, kMostRatio) - pace.ratio);
+    paces_.Learn(model, predicted_us, took);
   }
   ++changes_;
   changed_.NotifyOne();
@@ -392,7 +439,7 @@ void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::du
 
 void RequestQueue::Forget(const std::string& model) {
   MutexLock lock(mu_);
-  paces_.erase(model);
+  paces_.Forget(model);
 }
 
 void RequestQueue::Stop() {
@@ -411,7 +458,8 @@ std::vector<RequestQueue::Waiting> RequestQueue::waiting() const {
     for (const auto& [model, lane] : level.lanes) {
       Waiting& waiting = found[model];
       waiting.model = model;
-      waiting.predicted_us += static_cast<int64_t>(Work(model, lane));
+      waiting.predicted_us +=
+          static_cast<int64_t>(static_cast<double>(lane.predicted_us) * paces_.Of(model));
       for (const auto& [client, line] : lane.lines) {
         waiting.requests += static_cast<int64_t>(line.entries.size());
       }

@@ -29,27 +29,18 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "server/batch/admission.h"
 #include "server/batch/queued_request.h"
+#include "server/batch/run_paces.h"
 #include "server/plans/served_plan.h"
 
 namespace athanor {
-
-struct QueueOptions {
-  int64_t max_queue = 256;          // most waiting requests of one model
-  int64_t max_client_percent = 50;  // share of it for one client while others wait too
-  // Longest predicted wait of an admitted request; 0: no limit.
-  std::chrono::microseconds max_delay{0};
-  std::chrono::microseconds batch_delay{0};  // longest time that a request waits for others to join
-  int threads = 1;                           // number of runner threads
-};
 
 class RequestQueue {
  public:
   using Clock = std::chrono::steady_clock;
 
-  static constexpr int kMostRuns = 4;
-
-  explicit RequestQueue(const QueueOptions& options) : options_(options) {}
+  explicit RequestQueue(const QueueOptions& options) : options_(options), admission_(options) {}
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
 
@@ -93,7 +84,12 @@ class RequestQueue {
     Clock::time_point held = Clock::time_point::max();
   };
   // Virtual microseconds at which clients or models without waiting requests may resume.
-  using Ends = std::map<std::string, double>;
+  struct Ends {
+    // Returns the start for a client or model that comes back.
+    double StartOf(const std::string& name, double now) const;
+
+    std::map<std::string, double> by_name;
+  };
   struct Line {  // requests of one client
     std::list<Entry> entries;
     double start = 0;  // virtual microseconds
@@ -115,26 +111,10 @@ class RequestQueue {
     Ends ends;                          // of models
     double now = 0;
   };
-  struct Pace {        // of one model
-    double ratio = 1;  // actual over predicted run time
-    int64_t runs = 0;
-  };
-  struct Held {  // waiting requests of one model, at all priorities
-    int64_t requests = 0;
-    absl::flat_hash_map<std::string, int64_t> by_client;
-  };
-
-  // Microseconds of runs before a ticket's own, as if on one thread.
-  struct Ahead {
-    double all = 0;
-    double apart = 0;  // the same if no other client's runs came between those of its client
-  };
-  Ahead AheadOf(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the runs before a ticket's own.
+  Admission::Ahead AheadOf(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the part of AheadOf within the lane of the ticket's model and priority.
-  Ahead AheadIn(const Lane& lane, const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status IsSoon(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sets `*evicted` to the request that was removed to make room, if any.
-  absl::Status MakeRoom(const Ticket& ticket, std::shared_ptr<QueuedRequest>* evicted)
+  Admission::Ahead AheadIn(const Lane& lane, const Ticket& ticket) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes and returns the client's newest request at its least urgent priority. REQUIRES: the
   // client has a request in the queue.
@@ -168,25 +148,16 @@ class RequestQueue {
   // already.
   bool TakeEntry(Lane& lane, Line& line, std::list<Entry>::iterator entry, Taken* taken)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Charges a run to its client and its model.
-  void Charge(Lane& lane, Line& line, const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Lane& lane, Line& line, std::list<Entry>::iterator entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes empty lines, lanes and levels, and remembers in Ends where they may resume.
   void DropEmpty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the start for a client or model that comes back.
-  static double StartOf(const Ends& ends, const std::string& name, double now);
-  // Return the predicted microseconds of a run, and of all waiting requests in a lane.
-  double Cost(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  double Work(const std::string& model, const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  double PaceOf(const std::string& model) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
   const QueueOptions options_;
   mutable Mutex mu_;
   CondVar changed_, freed_;  // `freed_`: a context, for runners that wait in AwaitContext
   std::map<int64_t, Level> levels_ ABSL_GUARDED_BY(mu_);  // by priority; none is empty
-  absl::flat_hash_map<std::string, Held> held_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<std::string, Pace> paces_ ABSL_GUARDED_BY(mu_);
+  Admission admission_ ABSL_GUARDED_BY(mu_);
+  RunPaces paces_ ABSL_GUARDED_BY(mu_);
   // Objects that Choose dropped; they are destroyed without the lock.
   struct Gone {
     std::vector<std::shared_ptr<QueuedRequest>> requests;

@@ -41,8 +41,8 @@ TEST_F(CoreTest, JobsOfDeletedModelsAreForgottenFirst) {
     while (!(*job)->finished()) std::this_thread::yield();
     ASSERT_TRUE(core_->registry().Delete("passing", "").ok());
   }
-  EXPECT_LT(core_->workers().List("").size(), 65u);
-  EXPECT_TRUE(core_->workers().Find((*first)->id()).ok());
+  EXPECT_LT(core_->workers().jobs().List("").size(), 65u);
+  EXPECT_TRUE(core_->workers().jobs().Find((*first)->id()).ok());
 }
 
 TEST_F(CoreTest, EverythingAtOnce) {
@@ -67,7 +67,7 @@ TEST_F(CoreTest, EverythingAtOnce) {
       for (const auto& version : core_->registry().List("")) {
         (void)core_->registry().Describe(*version);
       }
-      for (const auto& job : core_->workers().List("")) (void)job->state();
+      for (const auto& job : core_->workers().jobs().List("")) (void)job->state();
     }
   });
   for (int i = 1; i <= 20; ++i) {
@@ -134,7 +134,7 @@ TEST_F(CoreTest, TapsOfManyThreads) {
     }
   });
   while (served < 60) {
-    for (const auto& job : core_->workers().List("m")) {
+    for (const auto& job : core_->workers().jobs().List("m")) {
       (void)job->state();
       if (job->tapped() == nullptr) continue;
       core_->workers().Cancel(job, v1::CompileJob::STOP_CANCELLED);

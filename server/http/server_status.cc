@@ -127,7 +127,7 @@ Json Plan(const v1::Model& model) {
 Json VersionStatus(ServerCore& core, const ModelVersion& version) {
   const v1::Model model = core.registry().Describe(version);
   const MetricCells& cells = version.metrics().cells;
-  const auto job = core.workers().Find(model.compile_job_id());
+  const auto job = core.workers().jobs().Find(model.compile_job_id());
   const v1::MemoryUse& memory = model.memory();
   return {{"name", model.name()},
           {"version", model.version()},
@@ -177,7 +177,7 @@ int64_t Queued(ServerCore& core) {
 
 int64_t Unfinished(ServerCore& core) {
   int64_t unfinished = 0;
-  for (const auto& job : core.workers().List("")) unfinished += job->finished() ? 0 : 1;
+  for (const auto& job : core.workers().jobs().List("")) unfinished += job->finished() ? 0 : 1;
   return unfinished;
 }
 
@@ -276,7 +276,7 @@ void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point star
   for (const auto& version : core.registry().List("")) {
     const PlanSlot::View view = version->serving().view();
     ++states[version->state()];
-    const auto job = core.workers().Find(view.job_id);
+    const auto job = core.workers().jobs().Find(view.job_id);
     if (!job.ok() || !core.metrics().IsOwn(version->metrics())) continue;
     const double share = (*job)->state().search().best();
     const std::string number = absl::StrCat(version->version());

@@ -2,31 +2,14 @@
 
 #include <pthread.h>
 
-#include <algorithm>
-#include <random>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "compiler/ir/value/message.h"
 #include "server/base/log.h"
-#include "server/jobs/bucket_builder.h"
+#include "server/jobs/worker_searches.h"
 
 namespace athanor {
-namespace {
-
-// Ids of an earlier process are unknown to this one, and must not name a different job.
-std::string NewIdPrefix() {
-  return absl::StrFormat("job-%06x-", std::random_device()() & 0xffffff);
-}
-
-// Jobs of deleted models are kept only for those who watch their end, so fewer than of others.
-constexpr int64_t kMostOfDeleted = 50;
-
-}  // namespace
 
 CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
                                CompileBackends* backends, PlanKeeper* keeper,
@@ -38,12 +21,9 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
       loader_(*loader),
       policies_(options, backends, keeper),
       pins_(registry, keeper, loader, &policies_),
-      id_prefix_(NewIdPrefix()) {
+      jobs_(options.max_compile_jobs),
+      queue_(static_cast<int>(options.compile_workers), options.max_compile_jobs) {
   const int count = static_cast<int>(options.compile_workers);
-  {
-    MutexLock lock(mu_);
-    at_work_.resize(count);
-  }
   for (int i = 0; i < count; ++i) {
     workers_.push_back(std::make_unique<Worker>(backends_.New()));
   }
@@ -87,141 +67,55 @@ absl::StatusOr<std::shared_ptr<TapPlan>> CompileWorkers::Tap(
 absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Submit(
     const std::shared_ptr<ModelVersion>& version, const std::shared_ptr<TapPlan>& tapped,
     SearchPolicy policy, std::optional<BucketGrid::Ranges> buckets) {
-  std::shared_ptr<CompileJob> job;
-  {
-    MutexLock lock(mu_);
-    if (stopping_) return absl::UnavailableError("the server is draining");
-    if (static_cast<int64_t>(queue_.size()) >= options_.max_compile_jobs) {
-      registry_->metrics().server().Count(Metric::kRefusals, Refusal::kCompileJobs);
-      return absl::ResourceExhaustedError(absl::StrCat(
-          queue_.size(), " compile jobs wait already, the most allowed (--max_compile_jobs)"));
-    }
-    job = Enqueue(version, tapped, std::move(policy), std::move(buckets));
+  auto job =
+      queue_.Add([&] { return jobs_.New(version, tapped, std::move(policy), std::move(buckets)); });
+  if (absl::IsResourceExhausted(job.status())) {
+    registry_->metrics().server().Count(Metric::kRefusals, Refusal::kCompileJobs);
   }
-  cv_.NotifyAll();
+  if (job.ok()) jobs_.Forget();
   return job;
 }
 
 void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& versions,
                               const std::vector<std::shared_ptr<ModelVersion>>& old) {
-  {
-    MutexLock lock(mu_);
-    for (const auto& version : versions) Enqueue(version, nullptr, policies_.Automatic(*version));
-    for (const auto& version : old) {
-      SearchPolicy policy = policies_.Automatic(*version);
-      policy.budget.search = false;
-      Enqueue(version, nullptr, std::move(policy));
-    }
-    old_ += old.size();
+  std::vector<std::shared_ptr<CompileJob>> jobs, old_jobs;
+  for (const auto& version : versions) {
+    jobs.push_back(jobs_.New(version, nullptr, policies_.Automatic(*version), std::nullopt));
   }
-  cv_.NotifyAll();
+  for (const auto& version : old) {
+    SearchPolicy policy = policies_.Automatic(*version);
+    policy.budget.search = false;
+    old_jobs.push_back(jobs_.New(version, nullptr, std::move(policy), std::nullopt));
+  }
+  queue_.AddAll(jobs, old_jobs);
+  jobs_.Forget();
 }
 
 void CompileWorkers::AddRestored(const std::shared_ptr<ModelVersion>& version) {
   const std::shared_ptr<const ServedPlan> plan = version->plan();
   if (plan == nullptr) return;  // the version was deleted
-  std::shared_ptr<CompileJob> job;
-  {
-    MutexLock lock(mu_);
-    job = NewJob(version, nullptr, policies_.Automatic(*version), std::nullopt);
-  }
+  const auto job = jobs_.New(version, nullptr, policies_.Automatic(*version), std::nullopt);
   job->FinishRestored(*plan);
-  CountEnd(*job);
-  job->LetGoOfVersion();
-}
-
-std::shared_ptr<CompileJob> CompileWorkers::NewJob(const std::shared_ptr<ModelVersion>& version,
-                                                   const std::shared_ptr<TapPlan>& tapped,
-                                                   SearchPolicy policy,
-                                                   std::optional<BucketGrid::Ranges> buckets) {
-  const uint64_t number = ++last_id_;
-  auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version, tapped,
-                                          std::move(policy), std::move(buckets));
-  job->slot()->SetJob(job->id(), /*compiling=*/false);
-  jobs_.emplace(number, job);
-  return job;
-}
-
-std::shared_ptr<CompileJob> CompileWorkers::Enqueue(const std::shared_ptr<ModelVersion>& version,
-                                                    const std::shared_ptr<TapPlan>& tapped,
-                                                    SearchPolicy policy,
-                                                    std::optional<BucketGrid::Ranges> buckets) {
-  std::shared_ptr<CompileJob> job = NewJob(version, tapped, std::move(policy), std::move(buckets));
-  queue_.insert(queue_.end() - static_cast<std::ptrdiff_t>(old_), job);
-  Forget();
-  return job;
-}
-
-void CompileWorkers::Forget() {
-  const auto of_deleted = [](const auto& entry) {
-    return entry.second->finished() && entry.second->version() == nullptr;
-  };
-  int64_t deleted = std::count_if(jobs_.begin(), jobs_.end(), of_deleted);
-  for (auto it = jobs_.begin(); it != jobs_.end();) {
-    const bool gone = of_deleted(*it);
-    const bool full = static_cast<int64_t>(jobs_.size()) > options_.max_compile_jobs;
-    if ((gone && deleted > kMostOfDeleted) || (full && it->second->finished())) {
-      deleted -= gone ? 1 : 0;
-      it = jobs_.erase(it);
-    } else {
-      ++it;
-    }
-  }
-}
-
-absl::StatusOr<std::shared_ptr<CompileJob>> CompileWorkers::Find(const std::string& id) const {
-  absl::string_view text = id;
-  uint64_t number = 0;
-  if (absl::ConsumePrefix(&text, id_prefix_) && absl::SimpleAtoi(text, &number)) {
-    MutexLock lock(mu_);
-    auto it = jobs_.find(number);
-    if (it != jobs_.end() && it->second->id() == id) return it->second;
-  }
-  return absl::NotFoundError(Cat("compile job ", Quoted(id),
-                                 " does not exist; jobs are forgotten when the server restarts"));
-}
-
-std::vector<std::shared_ptr<CompileJob>> CompileWorkers::List(absl::string_view model) const {
-  std::vector<std::shared_ptr<CompileJob>> found;
-  MutexLock lock(mu_);
-  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
-    if (model.empty() || it->second->model() == model) found.push_back(it->second);
-  }
-  return found;
+  Release(job);
 }
 
 void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
                             v1::CompileJob::StopReason reason) {
   job->RequestStop(reason);
-  bool queued = false, built = false;
-  {
-    MutexLock lock(mu_);
-    const auto it = std::find(queue_.begin(), queue_.end(), job);
-    queued = it != queue_.end();
-    if (queued) RemoveQueued(it);
-    for (size_t i = 0; i < at_work_.size(); ++i) {
-      AtWork& worker = at_work_[i];
-      if (worker.building == job) workers_[i]->backend->Interrupt();
-      if (worker.searching == job) worker.search_backend->Interrupt();
-      if (std::erase_if(worker.built, [&](const Turn& turn) { return turn.job == job; }) > 0) {
-        built = true;
-        --worker.searches;
-      }
-    }
-  }
-  cv_.NotifyAll();  // wakes a worker with a search that waits for its step, so that it ends now
-  if (queued || (parked_ != nullptr && parked_->Remove(job))) {
-    EndWithoutPlan(*job, absl::OkStatus(), 0);
-    Release(job);
-  } else if (built) {
+  const JobQueue::Place place = queue_.Cancel(job);
+  if (place == JobQueue::Place::kToSearch) {
     job->Finish(absl::OkStatus(), *job->stop_requested());
-    Release(job);
+  } else if (place == JobQueue::Place::kToBuild || (parked_ != nullptr && parked_->Remove(job))) {
+    EndWithoutPlan(*job, absl::OkStatus(), 0);
+  } else {
+    return;  // its worker ends it
   }
+  Release(job);
 }
 
 void CompileWorkers::CancelFor(const ModelVersion& version) {
   pins_.ForgetDeleted(version);
-  for (const auto& job : List(version.name())) {
+  for (const auto& job : jobs_.List(version.name())) {
     if (job->version().get() == &version && !job->finished()) {
       Cancel(job, v1::CompileJob::STOP_MODEL_DELETED);
     }
@@ -229,150 +123,132 @@ void CompileWorkers::CancelFor(const ModelVersion& version) {
 }
 
 void CompileWorkers::Stop() {
-  {
-    MutexLock lock(mu_);
-    if (stopping_) return;
-    stopping_ = true;
-  }
+  if (!queue_.Stop()) return;
   const absl::Status draining = absl::UnavailableError("the server is draining");
-  for (const auto& job : List("")) {
+  for (const auto& job : jobs_.List("")) {
     const std::shared_ptr<PlanSlot> slot = job->slot();
     if (job->finished() || slot == nullptr) continue;
     Cancel(job, v1::CompileJob::STOP_SHUTDOWN);
     slot->Refuse(draining);
   }
-  cv_.NotifyAll();
   for (auto& worker : workers_) {
     worker->builder.join();
     worker->searcher.join();
   }
 }
 
-std::deque<std::shared_ptr<CompileJob>>::iterator CompileWorkers::Eligible() {
-  auto job = queue_.begin();
-  for (; job != queue_.end(); ++job) {
-    if ((*job)->for_taps()) break;  // jobs for taps have their own slots
-    const auto busy = busy_.find((*job)->version().get());
-    // Busy with this job itself, which was parked.
-    if (busy == busy_.end() || busy->second == *job) break;
-  }
-  return job;
-}
-
-void CompileWorkers::RemoveQueued(std::deque<std::shared_ptr<CompileJob>>::iterator job) {
-  if (queue_.end() - job <= static_cast<std::ptrdiff_t>(old_)) --old_;
-  queue_.erase(job);
-}
-
-std::shared_ptr<CompileJob> CompileWorkers::NextJob(int index) {
-  MutexLock lock(mu_);
-  auto next = Eligible();
-  while (next == queue_.end() && !stopping_) {
-    cv_.Wait(lock);
-    next = Eligible();
-  }
-  if (stopping_) return nullptr;
-  std::shared_ptr<CompileJob> job = *next;
-  workers_[index]->backend->ClearInterrupt();
-  at_work_[index].building = job;
-  RemoveQueued(next);
-  if (!job->for_taps()) busy_[job->version().get()] = job;
-  cv_.NotifyAll();  // searches of other workers waited until it was taken
-  return job;
-}
-
 void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
   if (!job->finished()) return;
-  CountEnd(*job);
-  if (!job->for_taps()) {
-    MutexLock lock(mu_);
-    const auto busy = busy_.find(job->version().get());
-    if (busy != busy_.end() && busy->second == job) busy_.erase(busy);
-    postponed_.erase(job.get());
-    cv_.NotifyAll();
-  }
+  registry_->metrics().server().Count(Metric::kCompileJobs, job->state().stop_reason());
+  queue_.Release(job);
   job->LetGoOfVersion();
 }
 
-void CompileWorkers::CountEnd(const CompileJob& job) {
-  registry_->metrics().server().Count(Metric::kCompileJobs, job.state().stop_reason());
-}
-
 void CompileWorkers::BuildLoop(int index) {
-  while (std::shared_ptr<CompileJob> job = NextJob(index)) {
-    const bool goes_on = RunJob(index, job);
-    {
-      MutexLock lock(mu_);
-      at_work_[index].building = nullptr;
-    }
-    cv_.NotifyAll();
-    if (!goes_on) Release(job);
+  CompileBackend* const backend = workers_[index]->backend.get();
+  JobRunner runner(options_, registry_, &backends_, &policies_,
+                   {*backend, loader_, keeper_, registry_->metrics().server(), backends_.cache()});
+  for (JobQueue::Build build; (build = queue_.NextBuild(index, backend)).job != nullptr;) {
+    const bool goes_on = GoOn(index, build.job, runner.Run(build.job, std::move(build.incomplete)));
+    queue_.Built(index);
+    if (!goes_on) Release(build.job);
   }
 }
 
 void CompileWorkers::SearchLoop(int index) {
-  while (AwaitSearch(index)) {
+  while (queue_.AwaitSearch(index)) {
     // Its child process holds the state of the searches, and ends with the last of them.
     const std::unique_ptr<CompileBackend> backend = backends_.New();
-    WorkerSearches searches(registry_, backend.get(), &keeper_, &loader_, backends_.cache());
-    for (Turn turn; (turn = NextTurn(index, &searches, backend.get())).job != nullptr;) {
+    WorkerSearches searches(registry_, backend.get(), &keeper_, &loader_, &policies_,
+                            backends_.cache());
+    for (JobQueue::Turn turn;
+         (turn = queue_.NextTurn(index, &searches, backend.get())).job != nullptr;) {
       std::optional<LeaseWait> wait;
       if (turn.serving != nullptr) {
         wait = searches.Start(turn.job, std::move(turn.serving));
       } else {
         searches.Step();
       }
-      EndTurn(index, turn.job, std::move(wait));
+      queue_.EndTurn(index, /*leaves=*/turn.job->finished() || wait.has_value());
+      if (!wait.has_value() || !Park(turn.job, *std::move(wait), kSearchLease)) Release(turn.job);
     }
   }
 }
 
-bool CompileWorkers::ToBuild(int index) {
-  return at_work_[index].building != nullptr || Eligible() != queue_.end();
+bool CompileWorkers::GoOn(int index, const std::shared_ptr<CompileJob>& job, JobRunner::GoOn next) {
+  if (auto* serving = std::get_if<std::shared_ptr<const CompiledPlan>>(&next)) {
+    return BeginSearch(index, job, std::move(*serving));
+  }
+  if (auto* wait = std::get_if<LeaseWait>(&next)) return Park(job, std::move(*wait), kPlanLease);
+  if (auto* incomplete = std::get_if<JobPlan>(&next)) return Complete(job, std::move(*incomplete));
+  return false;
 }
 
-bool CompileWorkers::AwaitSearch(int index) {
-  MutexLock lock(mu_);
-  const std::deque<Turn>& built = at_work_[index].built;
-  while ((built.empty() || ToBuild(index)) && !stopping_) cv_.Wait(lock);
-  return !built.empty();
+bool CompileWorkers::BeginSearch(int index, const std::shared_ptr<CompileJob>& job,
+                                 std::shared_ptr<const CompiledPlan> serving) {
+  if (!SearchPolicies::Wanted(*job->version(), job->policy())) {
+    job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
+    return false;
+  }
+  job->Enter(v1::CompileJob::SEARCHING, 96, "waits for its search to begin");
+  // Whoever stops the job from here on finds it in the queue.
+  if (queue_.AddSearch(index, job, std::move(serving))) return true;
+  job->Finish(absl::OkStatus(), job->stop_requested().value_or(v1::CompileJob::STOP_SHUTDOWN));
+  return false;
 }
 
-CompileWorkers::Turn CompileWorkers::NextTurn(int index, WorkerSearches* searches,
-                                              CompileBackend* backend) {
-  MutexLock lock(mu_);
-  AtWork& worker = at_work_[index];
-  bool stopped = searches->BringStoppedForward();
-  while (!stopping_ && !stopped && ToBuild(index)) {
-    const auto soon = SearchTime::Clock::now() + std::chrono::minutes(1);
-    cv_.WaitUntil(lock, std::min(soon, searches->FirstEnd()));
-    stopped = searches->BringStoppedForward();
-  }
-  Turn turn;
-  if (!stopped && !worker.built.empty()) {
-    turn = std::move(worker.built.front());
-    worker.built.pop_front();
-  } else if (!searches->empty()) {
-    turn.job = searches->next();
-  } else {
-    return turn;
-  }
-  backend->ClearInterrupt();  // earlier requests to stop are detected without it
-  worker.searching = turn.job;
-  worker.search_backend = backend;
-  return turn;
+bool CompileWorkers::Complete(const std::shared_ptr<CompileJob>& job, JobPlan incomplete) {
+  incomplete.loaded = nullptr;  // it serves
+  job->Update([&](v1::CompileJob& state) {
+    state.set_phase(v1::CompileJob::QUEUED);
+    state.set_message(absl::StrCat("the baseline serves until plan ", incomplete.chosen->id(),
+                                   " has the ", incomplete.chosen->missing.size(),
+                                   " kernels that are not in the cache"));
+  });
+  // Whoever stops the job from here on finds it in the queue.
+  if (queue_.AddIncomplete(job, std::move(incomplete))) return true;
+  job->Finish(absl::OkStatus(), job->stop_requested().value_or(v1::CompileJob::STOP_SHUTDOWN));
+  return false;
 }
 
-void CompileWorkers::EndTurn(int index, const std::shared_ptr<CompileJob>& job,
-                             std::optional<LeaseWait> wait) {
-  {
-    MutexLock lock(mu_);
-    AtWork& worker = at_work_[index];
-    worker.searching = nullptr;
-    worker.search_backend = nullptr;
-    if (job->finished() || wait.has_value()) --worker.searches;
+bool CompileWorkers::Park(const std::shared_ptr<CompileJob>& job, LeaseWait wait,
+                          absl::string_view kind) {
+  const bool search = kind == kSearchLease;
+  if (!search) job->slot()->SetJob(job->id(), /*compiling=*/false);
+  job->Update([&](v1::CompileJob& state) {
+    if (!search) state.set_phase(v1::CompileJob::QUEUED);
+    state.set_waits_for(wait.waits_for);
+    state.set_message(search ? "waits for another search for the same on this cache"
+                             : "waits for another server on the same cache, which makes this plan");
+  });
+  LogInfo(search ? "search waits" : "compile job waits",
+          {{"job", job->id()}, {"model", job->model()}, {"for", wait.waits_for}});
+  parked_->Park(job, std::move(wait.key), kind);
+  // Whoever stops it from here on finds it; who did so before, did not.
+  if (!job->stop_requested().has_value() || !parked_->Remove(job)) return true;
+  EndWithoutPlan(*job, absl::OkStatus(), 0);
+  return false;
+}
+
+void CompileWorkers::ResumeSearch(const std::shared_ptr<CompileJob>& job) {
+  const std::shared_ptr<const ServedPlan> plan = job->version()->plan();
+  if (plan == nullptr) {
+    job->Finish(absl::OkStatus(),
+                job->stop_requested().value_or(v1::CompileJob::STOP_MODEL_DELETED));
+  } else if (BeginSearch(0, job, plan->compiled)) {
+    return;
   }
-  if (wait.has_value()) return ParkSearch(job, *std::move(wait));
+  Release(job);
+}
+
+void CompileWorkers::Resume(const std::shared_ptr<CompileJob>& job) {
+  if (job->state().phase() == v1::CompileJob::SEARCHING) return ResumeSearch(job);
+  if (queue_.AddFirst(job)) return;
+  if (queue_.stopped()) {
+    job->RequestStop(v1::CompileJob::STOP_SHUTDOWN);  // keeps an earlier reason
+    job->slot()->Refuse(absl::UnavailableError("the server is draining"));
+  }
+  EndWithoutPlan(*job, absl::OkStatus(), 0);
   Release(job);
 }
 

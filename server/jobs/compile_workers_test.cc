@@ -57,7 +57,7 @@ TEST_F(SearchTest, ARememberedJobKeepsNoDeletedVersion) {
   while (!deleted.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(job->version(), nullptr);
   EXPECT_EQ(job->slot(), nullptr);
-  EXPECT_THAT(core_->workers().List("m"), Contains(job));
+  EXPECT_THAT(core_->workers().jobs().List("m"), Contains(job));
   EXPECT_EQ(job->state().model(), "m");
 }
 

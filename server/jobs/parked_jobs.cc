@@ -14,6 +14,13 @@ constexpr std::chrono::milliseconds kLookEvery{500};  // even if nothing was wri
 
 }  // namespace
 
+void ReleaseOnceWritten(Cache* cache, Lease* lease) {
+  if (!lease->valid()) return;
+  constexpr std::chrono::seconds kMostWait{1};
+  cache->Flush(kMostWait).IgnoreError();  // if that fails, they do the work again
+  lease->Release();
+}
+
 ParkedJobs::ParkedJobs(Cache* cache, Wake wake) : cache_(*cache), wake_(std::move(wake)) {
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "parked");

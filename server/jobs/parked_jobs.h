@@ -35,6 +35,10 @@ struct LeaseWait {
   std::string key;
 };
 
+// Releases a lease once others on the cache can find what was made under it: they look for it as
+// soon as the lease is free. `lease` may hold nothing.
+void ReleaseOnceWritten(Cache* cache, Lease* lease);
+
 class ParkedJobs {
  public:
   // Called on the thread of ParkedJobs, without locks.

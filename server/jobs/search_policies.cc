@@ -47,10 +47,32 @@ SearchPolicy SearchPolicies::Automatic(const ModelVersion& version) const {
   return policy;
 }
 
+bool SearchPolicies::Wanted(const ModelVersion& version, const SearchPolicy& policy) {
+  const bool in_vain = policy.use == v1::SearchOptions::SERVE && !version.pinned_plan().empty();
+  return policy.budget.search && !in_vain;
+}
+
+bool SearchPolicies::PartDue(const ModelVersion& version, const SearchPolicy& policy,
+                             const Graph& graph) const {
+  if (!policy.automatic || !keeper_.ready()) return true;
+  return !keeper_.SearchEnded(keeper_.KeyOf(version, graph, policy.ToProto()), policy);
+}
+
 bool SearchPolicies::SearchDue(const ModelVersion& version, const SearchPolicy& policy) const {
   if (!policy.budget.search || !version.pinned_plan().empty()) return false;
-  if (!policy.automatic || !keeper_.ready()) return true;
-  return !keeper_.SearchEnded(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy);
+  return PartDue(version, policy, version.graph());
+}
+
+bool SearchPolicies::Due(const ModelVersion& version, const SearchPolicy& policy) const {
+  if (!policy.budget.search || !version.pinned_plan().empty()) return false;
+  if (PartDue(version, policy, version.graph())) return true;
+  const Plans::View view = version.plans().view();
+  for (int bucket = 1; bucket < view.grid->size(); ++bucket) {
+    if (!view.box(bucket).pinned.empty()) continue;
+    const Graph graph = NarrowedTo(version.graph(), view.grid->box(bucket));
+    if (PartDue(version, policy, graph)) return true;
+  }
+  return false;
 }
 
 bool SearchPolicies::BetterKept(const ModelVersion& version, const SearchPolicy& policy) const {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "compiler/ir/graph/graph.h"
 #include "server/base/options.h"
 #include "server/base/search_policy.h"
 #include "server/keeper/plan_keeper.h"
@@ -32,9 +33,15 @@ class SearchPolicies {
   SearchPolicy Of(const ModelVersion& version) const;
   // Returns the policy of a job that nobody asked for: a deterministic version is not searched for.
   SearchPolicy Automatic(const ModelVersion& version) const;
-  // Reports whether an automatic search of the full range of a version that is served has something
-  // left to search for.
+  // Reports whether a job of this policy searches at all: not without a budget, nor for a pinned
+  // version, which its pinned plan serves whatever is found.
+  static bool Wanted(const ModelVersion& version, const SearchPolicy& policy);
+  // The following report whether a search has something left to search for: an automatic one has
+  // not, where an equal one has come to its end. PartDue: for `graph`, which is the version's or
+  // that of one of its boxes. SearchDue: in the full range. Due: there or in a box.
+  bool PartDue(const ModelVersion& version, const SearchPolicy& policy, const Graph& graph) const;
   bool SearchDue(const ModelVersion& version, const SearchPolicy& policy) const;
+  bool Due(const ModelVersion& version, const SearchPolicy& policy) const;
   // Reports whether a version that its baseline serves could have a plan found for another version.
   bool BetterKept(const ModelVersion& version, const SearchPolicy& policy) const;
 

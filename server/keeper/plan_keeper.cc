@@ -119,7 +119,7 @@ KeptPlan PlanKeeper::Revived(const internal::StoredPlan& stored, double share) c
     // one says nothing about this plan.
     const bool verified = i < stored.kernel_keys_size() && stored.kernel_keys(i) == key.Hash();
     std::optional<std::string> object;
-    if (verified && cache_ != nullptr) object = cache_->FindKernel(key);
+    if (verified && cache_ != nullptr) object = cache_->kernels().Find(key);
     if (object.has_value()) {
       ++cache_->work().kernels_from_cache;
     } else {
@@ -167,7 +167,7 @@ absl::StatusOr<KeptPlan> PlanKeeper::Find(const ModelVersion& version, const Pla
     return absl::NotFoundError(absl::StrCat("plan ", plan_id, " was quarantined: ", why));
   }
   if (cache_ != nullptr) {
-    if (std::optional<PlanRow> row = cache_->FindPlanById(key, plan_id)) {
+    if (std::optional<PlanRow> row = cache_->plans().FindById(key, plan_id)) {
       return Revived(row->stored);
     }
   }
@@ -183,7 +183,7 @@ PlanKeeper::Rows PlanKeeper::Choose(PlanKey key, const SearchPolicy& policy, boo
     if (approximate && !policy.approximate) continue;
     key.approximate = approximate;
     bool first = true;  // the first row that qualifies is taken
-    for (const PlanRow& row : bodies ? cache_->Plans(key) : cache_->PlanHeads(key)) {
+    for (const PlanRow& row : bodies ? cache_->plans().All(key) : cache_->plans().Heads(key)) {
       const v1::Plan& plan = row.stored.plan();
       if (!Refusal(key, plan.plan_id()).empty()) continue;
       if (first && Allowed(row.stored, policy)) {
@@ -220,7 +220,7 @@ CompiledPlans PlanKeeper::FindAll(PlanKey key, const SearchPolicy& policy, size_
   for (const bool approximate : {false, true}) {
     if (approximate && !policy.approximate) continue;
     key.approximate = approximate;
-    for (PlanRow& row : cache_->Plans(key)) {
+    for (PlanRow& row : cache_->plans().All(key)) {
       const std::string& id = row.stored.plan().plan_id();
       if (!Allowed(row.stored, policy) || !Refusal(key, id).empty()) continue;
       const auto at = std::upper_bound(rows.begin(), rows.end(), row, Faster);
@@ -249,7 +249,7 @@ std::string PlanKeeper::BestId(PlanKey key, const SearchPolicy& policy) const {
   const internal::StoredPlan& best = choice.fastest->stored;
   const bool whole =
       std::all_of(best.kernel_keys().begin(), best.kernel_keys().end(),
-                  [&](const std::string& kernel) { return cache_->HasKernel(kernel); });
+                  [&](const std::string& kernel) { return cache_->kernels().Has(kernel); });
   return whole ? best.plan().plan_id() : "";
 }
 
@@ -258,16 +258,16 @@ void PlanKeeper::PutBaseline(const PlanKey& key, const CompiledPlan& baseline) {
   PlanKey exact = key;
   exact.approximate = false;
   TakeBack(exact, baseline.id());
-  const std::optional<PlanRow> before = cache_->FindPlan(exact);
+  const std::optional<PlanRow> before = cache_->plans().Find(exact);
   const bool first = !before.has_value() || !before->conditions_equal;
   // Writing it again would drop the costs of its steps.
-  const std::optional<PlanRow> same = cache_->FindPlanById(exact, baseline.id());
+  const std::optional<PlanRow> same = cache_->plans().FindById(exact, baseline.id());
   if (same.has_value() && same->conditions_equal) return;
   PlanRow row;
   row.stored = Stored(baseline, nullptr);
   row.incumbent = first;
   row.compared_with = "kernels";
-  cache_->PutPlan(exact, row);
+  cache_->plans().Put(exact, row);
 }
 
 absl::Status PlanKeeper::PutVerified(const ModelVersion& version, const PlanKey& key,
@@ -277,9 +277,9 @@ absl::Status PlanKeeper::PutVerified(const ModelVersion& version, const PlanKey&
     if (absl::Status s = Pin(version, key, kept); !s.ok()) return s;
   }
   if (cache_ == nullptr) return absl::OkStatus();
-  if (auto row = cache_->FindPlanById(key, kept.plan->id())) {
+  if (auto row = cache_->plans().FindById(key, kept.plan->id())) {
     row->stored = Stored(*kept.plan, kept.costs);
-    cache_->PutPlan(key, *row);
+    cache_->plans().Put(key, *row);
   }
   return absl::OkStatus();
 }
@@ -296,7 +296,7 @@ void PlanKeeper::Quarantine(const ModelVersion& version, const PlanKey& key,
   // verified.
   pins_.Remove(version, plan_id);
   absl::Status quarantined =
-      cache_ == nullptr ? absl::OkStatus() : cache_->QuarantinePlan(key, plan_id, why);
+      cache_ == nullptr ? absl::OkStatus() : cache_->plans().Quarantine(key, plan_id, why);
   LogWarn("a stored plan was quarantined",
           {{"model", version.name()},
            {"version", version.version()},
@@ -312,13 +312,13 @@ void PlanKeeper::PutFound(const PlanKey& key, const CompiledPlan& found, const s
   for (const bool approximate : {key.approximate, false}) {
     PlanKey at = key;
     at.approximate = approximate;
-    const std::optional<PlanRow> begun = cache_->FindPlanById(at, from);
+    const std::optional<PlanRow> begun = cache_->plans().FindById(at, from);
     if (!begun.has_value()) continue;
     share *= begun->share_of_baseline;
     break;
   }
   TakeBack(key, found.id());
-  const std::optional<PlanRow> before = cache_->FindPlan(key);
+  const std::optional<PlanRow> before = cache_->plans().Find(key);
   PlanRow row;
   row.stored = Stored(found, nullptr);
   row.share_of_baseline = row.low = row.high = share;
@@ -326,27 +326,27 @@ void PlanKeeper::PutFound(const PlanKey& key, const CompiledPlan& found, const s
   row.incumbent =
       !before.has_value() || !before->conditions_equal || share < before->share_of_baseline;
   row.compared_with = "whole plan";
-  cache_->PutPlan(key, row);
+  cache_->plans().Put(key, row);
 }
 
 void PlanKeeper::PutCosts(const PlanKey& key, const std::string& plan_id,
                           const std::vector<v1::PlanCost>& costs) {
   if (cache_ == nullptr) return;
-  std::optional<PlanRow> row = cache_->FindPlanById(key, plan_id);
+  std::optional<PlanRow> row = cache_->plans().FindById(key, plan_id);
   if (!row.has_value() || !row->conditions_equal) return;
   row->stored.clear_costs();
   for (const v1::PlanCost& cost : costs) *row->stored.add_costs() = cost;
-  cache_->PutPlan(key, *row);
+  cache_->plans().Put(key, *row);
 }
 
 bool PlanKeeper::SearchEnded(const PlanKey& key, const SearchPolicy& policy) const {
-  return cache_ != nullptr && cache_->FindSearch(key, policy.ToProto()).has_value();
+  return cache_ != nullptr && cache_->searches().Find(key, policy.ToProto()).has_value();
 }
 
 void PlanKeeper::PutSearch(const PlanKey& key, const SearchPolicy& policy,
                            const SearchState& state) {
   if (cache_ == nullptr) return;
-  cache_->PutSearch(key, policy.ToProto(), state);
+  cache_->searches().Put(key, policy.ToProto(), state);
   cache_->Flush(kMostWait).IgnoreError();  // if it is lost, the search is repeated
 }
 

@@ -84,7 +84,7 @@ class PlanKeeperTest : public testing::Test {
 
   void PutKernels(const CompiledPlan& made) {
     for (int i = 0; i < made.plan.kernels_size(); ++i) {
-      cache_->PutKernel(KernelKeyOf(made.plan.kernels(i), Machine()), made.objects[i].object);
+      cache_->kernels().Put(KernelKeyOf(made.plan.kernels(i), Machine()), made.objects[i].object);
     }
   }
 
@@ -129,7 +129,7 @@ TEST_F(PlanKeeperTest, AKeySaysWhatDecidesAboutAPlan) {
 TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
   CompiledPlan made = Plan("p-1");
   keeper_->PutBaseline(Key(), made);
-  cache_->PutKernel(KernelKeyOf(made.plan.kernels(1), Machine()), made.objects[1].object);
+  cache_->kernels().Put(KernelKeyOf(made.plan.kernels(1), Machine()), made.objects[1].object);
   auto kept = keeper_->Find(*version_, Key(), "p-1");
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->plan->plan.SerializeAsString(), made.plan.SerializeAsString());
@@ -157,7 +157,7 @@ TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   keeper_->SetMachine(newer);
   // Compilers store objects before these are checked.
   for (const v1::Kernel& kernel : made.plan.kernels()) {
-    cache_->PutKernel(KernelKeyOf(kernel, newer), "another object");
+    cache_->kernels().Put(KernelKeyOf(kernel, newer), "another object");
   }
   auto kept = keeper_->Find(*version_, Key(), "p-1");
   ASSERT_TRUE(kept.ok()) << kept.status();
@@ -335,7 +335,7 @@ TEST_F(PlanKeeperTest, AWrongPlanIsNotGivenAgain) {
   PlanKeeper next(cache_.get(), folder_, &disk_);
   next.SetMachine(Machine());
   expect_gone(next);
-  const v1::CacheVerification found = cache_->Verify(false).value();
+  const v1::CacheVerification found = cache_->maintenance().Verify(false).value();
   EXPECT_EQ(found.bad_size(), 0);
   ASSERT_EQ(found.quarantined_size(), 1);
   EXPECT_EQ(found.quarantined(0).tier(), "plans");

@@ -339,7 +339,7 @@ TEST_F(RestoreTest, WhatDoesNotLoadIsMadeAnew) {
   // Replaces the object of the plan's kernel, so that the runtime refuses to load it.
   v1::Kernel kernel;
   kernel.set_source("found-1");
-  control_->cache()->PutKernel(KernelKeyOf(kernel, control_->machine()), "object of another");
+  control_->cache()->kernels().Put(KernelKeyOf(kernel, control_->machine()), "object of another");
   control_->Search({});
   Create();
   const auto version = Find("m");

@@ -50,7 +50,7 @@ class RestoreTest : public SearchTest {
 
   // Returns the job that the version names.
   std::shared_ptr<CompileJob> JobOf(ModelVersion& version) {
-    return core_->workers().Find(version.serving().view().job_id).value();
+    return core_->workers().jobs().Find(version.serving().view().job_id).value();
   }
 
   // Returns the number of pin files for `plan_id`.
@@ -73,7 +73,7 @@ class RestoreTest : public SearchTest {
   // Returns quarantined entries as an operator sees them.
   std::vector<std::string> Quarantined() {
     std::vector<std::string> rows;
-    const v1::CacheVerification found = control_->cache()->Verify(false).value();
+    const v1::CacheVerification found = control_->cache()->maintenance().Verify(false).value();
     for (const auto& row : found.quarantined()) {
       rows.push_back(row.tier() + " " + row.about() + ": " + row.why());
     }

@@ -85,7 +85,7 @@ CandidateMemory::Kernel CandidateMemory::Of(const internal::SearchKernel& kernel
 
 std::optional<absl::StatusOr<std::vector<double>>> CandidateMemory::Find(
     const Kernel& of, const internal::SearchKernel& kernel) const {
-  if (std::optional<TimingRow> row = cache_.FindTiming(of.time)) {
+  if (std::optional<TimingRow> row = cache_.timings().Find(of.time)) {
     const bool whole = row->seconds.size() == static_cast<size_t>(kernel.sizes_size());
     const bool may_serve =
         kernel.best_seconds().empty() || (whole && FasterThanBest(row->seconds, kernel));
@@ -93,10 +93,10 @@ std::optional<absl::StatusOr<std::vector<double>>> CandidateMemory::Find(
     return std::nullopt;
   }
   for (const FailureKind kind : {FailureKind::kCompile, FailureKind::kCheck}) {
-    if (auto failed = cache_.FindFailure(of.right, kind)) return failed->status;
+    if (auto failed = cache_.failures().Find(of.right, kind)) return failed->status;
   }
   const std::string time = GateHash(of.time.Fields());
-  if (auto failed = cache_.FindFailure(time, FailureKind::kMeasure)) return failed->status;
+  if (auto failed = cache_.failures().Find(time, FailureKind::kMeasure)) return failed->status;
   return std::nullopt;
 }
 
@@ -104,7 +104,7 @@ void CandidateMemory::PutFailure(const Kernel& of, FailureKind kind,
                                  const absl::Status& status) const {
   if (SaysNothing(status)) return;
   const bool timed = kind == FailureKind::kMeasure;
-  cache_.PutFailure(timed ? GateHash(of.time.Fields()) : of.right, kind, {status, of.about});
+  cache_.failures().Put(timed ? GateHash(of.time.Fields()) : of.right, kind, {status, of.about});
 }
 
 std::string CandidateMemory::KeyOf(const internal::SearchPlan& plan) const {
@@ -116,7 +116,7 @@ std::optional<CandidateMemory::PlanFailure> CandidateMemory::FindFailure(
   const std::string key = KeyOf(plan);
   for (const FailureKind kind : {FailureKind::kCompile, FailureKind::kCheck, FailureKind::kMeasure,
                                  FailureKind::kPlanCheck}) {
-    if (auto failed = cache_.FindFailure(key, kind)) return PlanFailure{kind, failed->status};
+    if (auto failed = cache_.failures().Find(key, kind)) return PlanFailure{kind, failed->status};
   }
   return std::nullopt;
 }
@@ -126,7 +126,8 @@ void CandidateMemory::PutFailure(const internal::SearchPlan& plan,
   if (SaysNothing(failure.status)) return;
   std::string what = absl::StrCat("plan ", plan.plan().plan_id());
   if (!plan.about().empty()) absl::StrAppend(&what, " of ", plan.about());
-  cache_.PutFailure(KeyOf(plan), failure.kind, {failure.status, FailureAbout(graph_hash_, what)});
+  cache_.failures().Put(KeyOf(plan), failure.kind,
+                        {failure.status, FailureAbout(graph_hash_, what)});
 }
 
 }  // namespace athanor

@@ -49,7 +49,7 @@ class CandidateMemory {
   // checked, as it was slow beside others, and is fast here, has to be.
   std::optional<absl::StatusOr<std::vector<double>>> Find(
       const Kernel& of, const internal::SearchKernel& kernel) const;
-  void Put(const Kernel& of, const TimingRow& row) const { cache_.PutTiming(of.time, row); }
+  void Put(const Kernel& of, const TimingRow& row) const { cache_.timings().Put(of.time, row); }
   // What says nothing of the kernel (CANCELLED, ABORTED) is not kept.
   void PutFailure(const Kernel& of, FailureKind kind, const absl::Status& status) const;
 

@@ -31,7 +31,7 @@ absl::StatusOr<KernelObject> KernelMaker::Compile(const v1::Kernel& kernel) {
   const KernelKey key =
       MakeKernelKey(kernel.source(), machine_.target(),
                     CompileFlags::For(machine_.target()).ToString(), machine_.compiler_version());
-  if (std::optional<std::string> object = cache_.FindKernel(key)) {
+  if (std::optional<std::string> object = cache_.kernels().Find(key)) {
     ++cache_.work().kernels_from_cache;
     return KernelObject{*std::move(object), true};
   }
@@ -44,7 +44,7 @@ absl::StatusOr<KernelObject> KernelMaker::Compile(const v1::Kernel& kernel) {
   }
   if (!object.ok()) return Named(kernel, object.status());
   ++cache_.work().kernels_compiled;
-  cache_.PutKernel(key, *object);
+  cache_.kernels().Put(key, *object);
   return KernelObject{*std::move(object), false};
 }
 
@@ -59,7 +59,7 @@ absl::Status KernelMaker::AddObjects(internal::CheckRequest* request) {
 
 absl::Status KernelMaker::Check(const internal::CheckRequest& request, const v1::Kernel& about) {
   const std::string key = CheckKey(request, kCheckVersion);
-  if (cache_.HasPassed(key)) return absl::OkStatus();
+  if (cache_.checks().Has(key)) return absl::OkStatus();
   absl::StatusOr<internal::CheckReply> passed = tuner_.CheckReport(request);
   if (WorthRetrying(passed.status())) passed = tuner_.CheckReport(request);
   if (!passed.ok()) return Named(about, passed.status());
@@ -68,7 +68,7 @@ absl::Status KernelMaker::Check(const internal::CheckRequest& request, const v1:
                                                    {"sampled", passed->sampled_elements()},
                                                    {"left_out", left_out}});
   }
-  cache_.PutPassed(key);
+  cache_.checks().Put(key);
   return absl::OkStatus();
 }
 

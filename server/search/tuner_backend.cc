@@ -217,7 +217,7 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   backends->machine_id_ = MachineFingerprint();
   backends->tuner_id_ = BuildIdOf(binary);
   MutexLock lock(backends->mu_);
-  backends->target_ = backends->cache_->FindTarget(backends->machine_id_, backends->tuner_id_);
+  backends->target_ = backends->cache_->targets().Find(backends->machine_id_, backends->tuner_id_);
   if (backends->target_.has_value()) {
     backends->target_->mutable_target()->set_threads(static_cast<int32_t>(backends->threads_));
     return backends;
@@ -272,7 +272,7 @@ absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner)
   if (!reply.ok() && WorthRetrying(reply.status())) reply = tuner.Target();
   if (!reply.ok()) return reply.status();
   // Threads are this server's, not the machine's.
-  cache_->PutTarget(machine_id_, tuner_id_, *reply);
+  cache_->targets().Put(machine_id_, tuner_id_, *reply);
   reply->mutable_target()->set_threads(static_cast<int32_t>(threads_));
   LogInfo("target", {{"cpu", reply->target().cpu()},
                      {"blas", reply->target().blas()},

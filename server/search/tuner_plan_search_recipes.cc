@@ -40,7 +40,7 @@ absl::Status TunerPlanSearch::LearnRecipes() {
   for (internal::RegionRecipes& region : *named->mutable_regions()) {
     if (bytes > kRecipeBytes) break;
     for (v1::RegionRecipe& found :
-         maker_.cache()->FindRecipes(KeyOf(region), machine_.target(), kMostRecipes)) {
+         maker_.cache()->recipes().Find(KeyOf(region), machine_.target(), kMostRecipes)) {
       bytes += found.genome().size();
       if (bytes > kRecipeBytes) break;
       region.add_genomes(std::move(*found.mutable_genome()));
@@ -65,7 +65,7 @@ void TunerPlanSearch::KeepRecipes() {
       recipe.set_threads(target.threads());
       recipe.set_rule_set(absl::BytesToHexString(machine_.rule_set()));
       recipe.set_share_of_baseline(progress_.best());
-      maker_.cache()->PutRecipe(KeyOf(region), recipe);
+      maker_.cache()->recipes().Put(KeyOf(region), recipe);
     }
   }
 }

@@ -61,8 +61,8 @@ TEST(CacheSamplesTest, HitsAndMissesByReason) {
 TEST(CacheSamplesTest, TheFirstHitsAndMissesBringNoSeriesAndTakeNone) {
   const auto cache = Cache::Open({}, [](absl::string_view) {});
   const std::vector<Labels> before = Series(cache->Counts());
-  EXPECT_FALSE(cache->FindKernel(KernelKey()).has_value());
-  EXPECT_FALSE(cache->FindTarget("machine", "tuner").has_value());
+  EXPECT_FALSE(cache->kernels().Find(KernelKey()).has_value());
+  EXPECT_FALSE(cache->targets().Find("machine", "tuner").has_value());
   double misses = 0;
   for (const auto& [labels, count] : Values(cache->Counts(), Metric::kCacheMisses)) {
     misses += count;

@@ -63,7 +63,7 @@ class BoxTest : public SearchTest {
   }
   std::shared_ptr<ModelVersion> Find() { return core_->registry().Find("m", "").value(); }
   std::shared_ptr<CompileJob> JobOf(ModelVersion& version) {
-    return core_->workers().Find(version.serving().view().job_id).value();
+    return core_->workers().jobs().Find(version.serving().view().job_id).value();
   }
 
   size_t before_ = 0;

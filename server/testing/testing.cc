@@ -136,7 +136,7 @@ void TestControl::RememberIn(const std::string& path, const std::string& cpu) {
 void TestControl::Keep(const v1::Plan& plan, const KernelObject& object) {
   if (cache_ == nullptr) return;
   Tell("compile " + plan.plan_id());
-  cache_->PutKernel(KernelKeyOf(plan.kernels(0), machine_), object.object);
+  cache_->kernels().Put(KernelKeyOf(plan.kernels(0), machine_), object.object);
 }
 
 TestModel ModelOf(const Graph& graph, const std::vector<std::string>& parameters) {

@@ -66,19 +66,19 @@ internal::TargetReply Reply() {
 }
 
 void PutAll(Cache& cache) {
-  cache.PutPlan(TestPlanKey(1), TestPlan("p-1"));
-  cache.PutRecipe(TestRecipeKey(1), TestRecipe("tile 4"));
-  cache.PutTiming(TestTimingKey(1), Timing());
-  cache.PutKernel(TestKernelKey(0), TestObject(0));
-  cache.PutPassed(std::string(32, 'c'));
-  cache.PutFailure("k", FailureKind::kCompile, {absl::InternalError("crashed"), "kernel 1"});
-  cache.PutSearch(TestPlanKey(1), Options(), {v1::CompileJob::STOP_STAGNATION, 1.5, 9});
-  cache.PutTarget("zen4", "build 1", Reply());
+  cache.plans().Put(TestPlanKey(1), TestPlan("p-1"));
+  cache.recipes().Put(TestRecipeKey(1), TestRecipe("tile 4"));
+  cache.timings().Put(TestTimingKey(1), Timing());
+  cache.kernels().Put(TestKernelKey(0), TestObject(0));
+  cache.checks().Put(std::string(32, 'c'));
+  cache.failures().Put("k", FailureKind::kCompile, {absl::InternalError("crashed"), "kernel 1"});
+  cache.searches().Put(TestPlanKey(1), Options(), {v1::CompileJob::STOP_STAGNATION, 1.5, 9});
+  cache.targets().Put("zen4", "build 1", Reply());
 }
 
 // Returns a row that is found but differs from what was put; "" if none. `found` counts rows.
 std::string FindAll(Cache& cache, int* found) {
-  if (const auto row = cache.FindPlan(TestPlanKey(1))) {
+  if (const auto row = cache.plans().Find(TestPlanKey(1))) {
     ++*found;
     if (row->stored.SerializeAsString() != TestPlan("p-1").stored.SerializeAsString() ||
         row->share_of_baseline != 0.5) {
@@ -86,31 +86,31 @@ std::string FindAll(Cache& cache, int* found) {
     }
   }
   for (const v1::RegionRecipe& recipe :
-       cache.FindRecipes(TestRecipeKey(1), TestTarget(), /*most=*/4)) {
+       cache.recipes().Find(TestRecipeKey(1), TestTarget(), /*most=*/4)) {
     ++*found;
     if (recipe.genome() != "tile 4") return "another recipe is found";
   }
-  if (const auto row = cache.FindTiming(TestTimingKey(1))) {
+  if (const auto row = cache.timings().Find(TestTimingKey(1))) {
     ++*found;
     if (row->seconds != Timing().seconds || row->high != Timing().high || !row->checked) {
       return "another time is found";
     }
   }
-  if (const auto object = cache.FindKernel(TestKernelKey(0))) {
+  if (const auto object = cache.kernels().Find(TestKernelKey(0))) {
     ++*found;
     if (*object != TestObject(0)) return "another kernel is found";
   }
-  *found += cache.HasPassed(std::string(32, 'c')) ? 1 : 0;
-  if (cache.HasPassed(std::string(32, 'd'))) return "a check has passed that never ran";
-  if (const auto row = cache.FindFailure("k", FailureKind::kCompile)) {
+  *found += cache.checks().Has(std::string(32, 'c')) ? 1 : 0;
+  if (cache.checks().Has(std::string(32, 'd'))) return "a check has passed that never ran";
+  if (const auto row = cache.failures().Find("k", FailureKind::kCompile)) {
     ++*found;
     if (row->status != absl::InternalError("crashed")) return "another failure is found";
   }
-  if (const auto state = cache.FindSearch(TestPlanKey(1), Options())) {
+  if (const auto state = cache.searches().Find(TestPlanKey(1), Options())) {
     ++*found;
     if (state->candidates != 9) return "another search is found";
   }
-  if (const auto reply = cache.FindTarget("zen4", "build 1")) {
+  if (const auto reply = cache.targets().Find("zen4", "build 1")) {
     ++*found;
     if (reply->SerializeAsString() != Reply().SerializeAsString()) return "another target is found";
   }
@@ -129,9 +129,9 @@ std::string LookAtAll(Cache& cache, bool* usable) {
   *usable = cache.Stat().state() == v1::CacheStat::USABLE;
   (void)cache.Explain(TestPlanKey(1));
   (void)cache.Explain(TestPlanKey(2));
-  const auto first = cache.Verify(/*quarantine=*/true);
+  const auto first = cache.maintenance().Verify(/*quarantine=*/true);
   if (!first.ok()) return Refusal("Verify", first.status());
-  const auto again = cache.Verify(/*quarantine=*/false);
+  const auto again = cache.maintenance().Verify(/*quarantine=*/false);
   if (!again.ok()) return Refusal("Verify", again.status());
   if (again->bad_size() > 0 || again->database() != "ok") {
     return Cat("bad after quarantine: ", again->ShortDebugString());
@@ -140,15 +140,15 @@ std::string LookAtAll(Cache& cache, bool* usable) {
   garbage.set_limit_bytes(int64_t{1} << 30);
   garbage.set_failures(true);
   garbage.set_quarantine(true);
-  const auto collected = cache.CollectGarbage(garbage);
+  const auto collected = cache.maintenance().CollectGarbage(garbage);
   return collected.ok() ? "" : Refusal("CollectGarbage", collected.status());
 }
 
 // Checks that the cache still works: a row put now is found, if it can be kept at all.
 std::string Use(Cache& cache) {
-  cache.PutKernel(TestKernelKey(9), TestObject(9));
+  cache.kernels().Put(TestKernelKey(9), TestObject(9));
   const absl::Status written = cache.Flush(kLong);
-  const auto found = cache.FindKernel(TestKernelKey(9));
+  const auto found = cache.kernels().Find(TestKernelKey(9));
   if (found.has_value() && *found != TestObject(9)) return "another kernel than was put is found";
   if (!written.ok()) return Refusal("Flush", written);
   return "";

@@ -156,7 +156,7 @@ class RecipesTest : public TunerTest {
 
   int Quarantined() {
     EXPECT_TRUE(cache_->Flush(std::chrono::seconds(10)).ok());
-    const auto verified = cache_->Verify(/*quarantine=*/false);
+    const auto verified = cache_->maintenance().Verify(/*quarantine=*/false);
     EXPECT_TRUE(verified.ok()) << verified.status();
     int recipes = 0;
     for (const auto& row : verified->quarantined()) recipes += row.tier() == "recipes";
@@ -190,27 +190,27 @@ TEST_F(RecipesTest, ASearchLeavesThoseOfThePlanItTook) {
 TEST_F(RecipesTest, ThoseOfAnotherModelAreTried) {
   const std::vector<Kept> kept = RecipesFor(OtherModel());
   ASSERT_FALSE(kept.empty());
-  for (const Kept& k : kept) cache_->PutRecipe(k.key, k.recipe);
+  for (const Kept& k : kept) cache_->recipes().Put(k.key, k.recipe);
   EXPECT_NE(kept[0].key.dim_box, RecipesFor(kModel)[0].key.dim_box);
   EXPECT_EQ(Search(kModel).recipes_tried(), 1);  // the same schedule from every region
 }
 
 TEST_F(RecipesTest, ThoseOfABundleAreTriedAndMeasured) {
   const std::unique_ptr<Cache> elsewhere = Open("elsewhere.db");
-  for (const Kept& k : RecipesFor(OtherModel())) elsewhere->PutRecipe(k.key, k.recipe);
+  for (const Kept& k : RecipesFor(OtherModel())) elsewhere->recipes().Put(k.key, k.recipe);
   ExportCursor at{.semantics_version = kSemanticsVersion, .recipe_format = kRecipeFormat};
-  const auto records = elsewhere->Export(&at);
+  const auto records = elsewhere->maintenance().Export(&at);
   ASSERT_TRUE(records.ok()) << records.status();
-  const auto taken = cache_->Import(*records, {.semantics_version = kSemanticsVersion,
-                                               .origin = "another server",
-                                               .digest = std::string(32, 'd')});
+  const auto taken = cache_->maintenance().Import(*records, {.semantics_version = kSemanticsVersion,
+                                                             .origin = "another server",
+                                                             .digest = std::string(32, 'd')});
   ASSERT_TRUE(taken.ok()) << taken.status();
   EXPECT_GT(taken->recipes_added(), 0);
   EXPECT_GT(Search(kModel).recipes_tried(), 0);
 }
 
 TEST_F(RecipesTest, ADamagedOneIsAMissAndPutAside) {
-  for (const Kept& k : RecipesFor(kModel)) cache_->PutRecipe(k.key, k.recipe);
+  for (const Kept& k : RecipesFor(kModel)) cache_->recipes().Put(k.key, k.recipe);
   const int64_t rows = Rows();
   ASSERT_GT(rows, 0);
   ASSERT_TRUE(cache_->ExecuteForTest("UPDATE recipes SET genome = genome || ' '").ok());
@@ -221,18 +221,18 @@ TEST_F(RecipesTest, ADamagedOneIsAMissAndPutAside) {
 TEST_F(RecipesTest, WhatCannotBeReadIsLeftOut) {
   for (Kept& k : RecipesFor(kModel)) {
     k.recipe.set_genome("tile 4");
-    cache_->PutRecipe(k.key, k.recipe);
+    cache_->recipes().Put(k.key, k.recipe);
   }
   for (Kept& k : RecipesFor(kModel)) {
     k.key.recipe_format = kRecipeFormat + 1;
-    cache_->PutRecipe(k.key, k.recipe);
+    cache_->recipes().Put(k.key, k.recipe);
   }
   EXPECT_EQ(Search(kModel).recipes_tried(), 0);
   EXPECT_EQ(Quarantined(), 0);  // rows are intact
 }
 
 TEST_F(RecipesTest, ASearchToCompareByReadsAndLeavesNone) {
-  for (const Kept& k : RecipesFor(kModel)) cache_->PutRecipe(k.key, k.recipe);
+  for (const Kept& k : RecipesFor(kModel)) cache_->recipes().Put(k.key, k.recipe);
   const int64_t rows = Rows();
   EXPECT_EQ(Search(kModel, /*recipes=*/false).recipes_tried(), 0);
   EXPECT_EQ(Rows(), rows);

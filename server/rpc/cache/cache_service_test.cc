@@ -100,8 +100,9 @@ class CacheServiceTest : public ::testing::Test {
 
   static void Fill(TestServer& test) {
     for (int i = 0; i < 3; ++i)
-      test.control->cache()->PutRecipe(TestRecipeKey(i), TestRecipe("tile 4"));
-    for (int i = 0; i < 2; ++i) test.control->cache()->PutKernel(TestKernelKey(i), TestObject(i));
+      test.control->cache()->recipes().Put(TestRecipeKey(i), TestRecipe("tile 4"));
+    for (int i = 0; i < 2; ++i)
+      test.control->cache()->kernels().Put(TestKernelKey(i), TestObject(i));
     ASSERT_TRUE(test.control->cache()->Flush(kLong).ok());
   }
 
@@ -299,7 +300,7 @@ TEST_F(CacheServiceTest, RecipesTravelUnsigned) {
     EXPECT_EQ(reply.recipes_known(), known);
     EXPECT_EQ(reply.signed_by(), "");
   }
-  EXPECT_EQ(to.control->cache()->FindRecipes(TestRecipeKey(1), TestTarget(), 4).size(), 1u);
+  EXPECT_EQ(to.control->cache()->recipes().Find(TestRecipeKey(1), TestTarget(), 4).size(), 1u);
   EXPECT_EQ(RowsOf(to, "kernels"), 0);
 }
 
@@ -313,7 +314,7 @@ TEST_F(CacheServiceTest, BinariesTravelSignedToThoseWhoTrust) {
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(reply.kernels_added(), 2);
   EXPECT_EQ(reply.signed_by(), absl::BytesToHexString(Key('a').public_key()));
-  EXPECT_EQ(to.control->cache()->FindKernel(TestKernelKey(1)), TestObject(1));
+  EXPECT_EQ(to.control->cache()->kernels().Find(TestKernelKey(1)), TestObject(1));
 }
 
 TEST_F(CacheServiceTest, BinariesOfOthersAreRefused) {

@@ -10,7 +10,8 @@ grpc::ServerUnaryReactor* CacheService::CollectGarbage(Context* context, const B
   return AnswerUnary<v1::CollectGarbageRequest, v1::CollectGarbageReply>(
       core_, {.name = "CollectGarbage", .uses_cache = true}, context, request, reply,
       [this](const v1::CollectGarbageRequest& asked, v1::CollectGarbageReply* answer) {
-        ASSIGN_OR_RETURN(v1::CollectGarbageReply done, core_.cache().CollectGarbage(asked));
+        ASSIGN_OR_RETURN(v1::CollectGarbageReply done,
+                         core_.cache().maintenance().CollectGarbage(asked));
         *answer = std::move(done);
         LogInfo("cache's garbage collected", {{"rows", answer->rows()},
                                               {"bytes", answer->bytes()},

@@ -141,7 +141,8 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   void ReadPage() {
-    absl::StatusOr<std::vector<v1::CacheBundleRecord>> page = core_.cache().Export(&at_);
+    absl::StatusOr<std::vector<v1::CacheBundleRecord>> page =
+        core_.cache().maintenance().Export(&at_);
     if (!page.ok()) {
       Finish(EndCall(kMethod, *context_, page.status()));
       return;

@@ -74,11 +74,11 @@ class ImportCall final : public ChunkReads {
   // Keeps the records once everything has arrived.
   absl::Status Keep() {
     RETURN_IF_ERROR(reader_.Finish());
-    ASSIGN_OR_RETURN(
-        v1::ImportCacheReply kept,
-        core_.cache().Import(reader_.records(), {.semantics_version = kSemanticsVersion,
-                                                 .origin = reader_.header().origin(),
-                                                 .digest = reader_.digest()}));
+    ASSIGN_OR_RETURN(v1::ImportCacheReply kept,
+                     core_.cache().maintenance().Import(reader_.records(),
+                                                        {.semantics_version = kSemanticsVersion,
+                                                         .origin = reader_.header().origin(),
+                                                         .digest = reader_.digest()}));
     kept.set_signed_by(absl::BytesToHexString(reader_.signed_by()));
     LogInfo("cache imported", {{"request", RequestId(*context_)},
                                {"origin", kept.origin()},

@@ -10,7 +10,8 @@ grpc::ServerUnaryReactor* CacheService::Verify(Context* context, const Bytes* re
   return AnswerUnary<v1::VerifyCacheRequest, v1::CacheVerification>(
       core_, {.name = "Verify", .uses_cache = true}, context, request, reply,
       [this](const v1::VerifyCacheRequest& asked, v1::CacheVerification* answer) {
-        ASSIGN_OR_RETURN(v1::CacheVerification found, core_.cache().Verify(asked.quarantine()));
+        ASSIGN_OR_RETURN(v1::CacheVerification found,
+                         core_.cache().maintenance().Verify(asked.quarantine()));
         *answer = std::move(found);
         LogInfo("cache verified", {{"rows", answer->rows()},
                                    {"bad", answer->bad_size()},

@@ -20,7 +20,7 @@ class CancelCall final : public grpc::ServerUnaryReactor {
     absl::Status status = slot_.status();
     if (status.ok()) status = ParseSmallRequest(core_, bytes, &request);
     if (status.ok()) {
-      auto job = core_.workers().Find(request.id());
+      auto job = core_.workers().jobs().Find(request.id());
       status = job.status();
       if (job.ok()) job_ = *std::move(job);
     }

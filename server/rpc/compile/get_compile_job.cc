@@ -9,7 +9,7 @@ grpc::ServerUnaryReactor* CompileService::GetCompileJob(Context* context, const 
   return AnswerUnary<v1::GetCompileJobRequest, v1::CompileJob>(
       core_, {.name = "GetCompileJob"}, context, request, reply,
       [this](const v1::GetCompileJobRequest& asked, v1::CompileJob* answer) {
-        ASSIGN_OR_RETURN(auto job, core_.workers().Find(asked.id()));
+        ASSIGN_OR_RETURN(auto job, core_.workers().jobs().Find(asked.id()));
         *answer = job->state();
         return absl::OkStatus();
       });

@@ -8,7 +8,7 @@ grpc::ServerUnaryReactor* CompileService::ListCompileJobs(Context* context, cons
   return AnswerUnary<v1::ListCompileJobsRequest, v1::ListCompileJobsResponse>(
       core_, {.name = "ListCompileJobs"}, context, request, reply,
       [this](const v1::ListCompileJobsRequest& asked, v1::ListCompileJobsResponse* answer) {
-        for (const auto& job : core_.workers().List(asked.model())) {
+        for (const auto& job : core_.workers().jobs().List(asked.model())) {
           v1::CompileJob state = job->state();
           if (asked.only_unfinished() && IsFinal(state.phase())) continue;
           *answer->add_jobs() = std::move(state);

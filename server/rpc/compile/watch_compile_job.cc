@@ -20,7 +20,7 @@ class JobWatch final : public WatchStream {
     absl::Status status = admitted();
     if (status.ok()) status = ParseSmallRequest(core(), bytes, &request);
     if (status.ok()) {
-      auto job = core().workers().Find(request.id());
+      auto job = core().workers().jobs().Find(request.id());
       status = job.status();
       if (job.ok()) job_ = *std::move(job);
     }

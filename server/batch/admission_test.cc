@@ -1,0 +1,97 @@
+#include "server/batch/admission.h"
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/batch/run_paces.h"
+
+namespace athanor {
+namespace {
+
+using std::chrono::microseconds;
+using ::testing::HasSubstr;
+
+Ticket Of(const std::string& client) { return {.model = "m", .client = client}; }
+
+void AddMany(int count, const std::string& client, Admission* admission) {
+  for (int i = 0; i < count; ++i) admission->Add(Of(client));
+}
+
+TEST(AdmissionTest, AnEmptyQueueHasRoom) {
+  Admission admission({.max_queue = 1});
+  EXPECT_FALSE(admission.waits("m"));
+  EXPECT_EQ(admission.MakeRoom(Of("a")).value(), std::nullopt);
+  admission.Add(Of("a"));
+  EXPECT_TRUE(admission.waits("m"));
+  EXPECT_FALSE(admission.waits("n"));
+  admission.Remove(Of("a"));
+  EXPECT_FALSE(admission.waits("m"));
+}
+
+TEST(AdmissionTest, AClientAloneMayFillTheQueue) {
+  Admission admission({.max_queue = 8});
+  AddMany(7, "a", &admission);
+  EXPECT_EQ(admission.MakeRoom(Of("a")).value(), std::nullopt);
+  admission.Add(Of("a"));
+  const absl::Status full = admission.MakeRoom(Of("a")).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(full.message(), HasSubstr("m: 8 requests wait already"));
+}
+
+TEST(AdmissionTest, AmongOthersAClientHasItsShare) {
+  Admission admission({.max_queue = 8, .max_client_percent = 25});
+  AddMany(2, "a", &admission);
+  EXPECT_EQ(admission.MakeRoom(Of("a")).value(), std::nullopt);  // it is alone
+  admission.Add(Of("b"));
+  const absl::Status share = admission.MakeRoom(Of("a")).status();
+  EXPECT_EQ(share.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(share.message(),
+              HasSubstr("2 requests of this client wait already, its share (25 %"));
+  EXPECT_EQ(admission.MakeRoom(Of("b")).value(), std::nullopt);
+  admission.Remove(Of("b"));
+  EXPECT_EQ(admission.MakeRoom(Of("a")).value(), std::nullopt);
+}
+
+TEST(AdmissionTest, AFullQueueTakesFromTheClientWithMost) {
+  Admission admission({.max_queue = 6, .max_client_percent = 100});
+  AddMany(4, "a", &admission);
+  AddMany(2, "b", &admission);
+  EXPECT_EQ(admission.MakeRoom(Of("c")).value(), "a");
+  EXPECT_EQ(admission.MakeRoom(Of("b")).value(), "a");
+  admission.Remove(Of("a"));
+  admission.Add(Of("b"));  // three each: b would then have more
+  EXPECT_EQ(admission.MakeRoom(Of("b")).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(admission.MakeRoom(Of("c")).value(), "b");
+  EXPECT_THAT(admission.EvictedError("m").message(), HasSubstr("m: 6 requests wait"));
+}
+
+TEST(AdmissionTest, ALongWaitIsRefusedUnlessItIsAFewOwnRuns) {
+  Admission admission({.max_delay = microseconds(1000), .threads = 2});
+  EXPECT_TRUE(admission.CheckWait(Of("a"), {.all = 2000, .apart = 2000}, 10).ok());
+  const absl::Status late = admission.CheckWait(Of("a"), {.all = 3000, .apart = 3000}, 10);
+  EXPECT_EQ(late.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(late.message(), HasSubstr("would be 1.5 ms, more than the 1.0 ms allowed"));
+  // Others' runs come in between.
+  EXPECT_TRUE(admission.CheckWait(Of("a"), {.all = 3000, .apart = 80}, 10).ok());
+  EXPECT_FALSE(admission.CheckWait(Of("a"), {.all = 3000, .apart = 81}, 10).ok());
+}
+
+TEST(RunPacesTest, PredictionsAreScaledByWhatRunsTook) {
+  RunPaces paces;
+  const Ticket ticket{.model = "m", .predicted_us = 100};
+  EXPECT_EQ(paces.Cost(ticket), 100);
+  paces.Learn("m", 100, microseconds(300));
+  EXPECT_EQ(paces.Of("m"), 2);  // the prediction has the weight of one run
+  EXPECT_EQ(paces.Cost(ticket), 200);
+  for (int i = 0; i < 200; ++i) paces.Learn("m", 100, microseconds(300));
+  EXPECT_NEAR(paces.Of("m"), 3, 1e-3);
+  EXPECT_EQ(paces.Of("n"), 1);
+  paces.Forget("m");
+  EXPECT_EQ(paces.Of("m"), 1);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,154 @@
+#include "server/jobs/job_queue.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/testing/core_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Builds nothing, and counts how often it is interrupted.
+class IdleBackend : public CompileBackend {
+ public:
+  absl::StatusOr<internal::TargetReply> Machine() override { return None(); }
+  absl::StatusOr<v1::Plan> Lower(const Graph&, bool) override { return None(); }
+  absl::StatusOr<KernelObject> CompileKernel(const v1::Plan&, int) override { return None(); }
+  absl::Status Check(const Graph&, const v1::Plan&, absl::Span<const KernelObject>) override {
+    return None();
+  }
+  absl::Status Verify(const Graph&, const CompiledPlan&) override { return None(); }
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, CompiledPlan,
+                                                        const PlanSearchOptions&) override {
+    return None();
+  }
+  size_t most_searches() const override { return 1; }
+  void Interrupt() override { ++interrupts; }
+  void ClearInterrupt() override {}
+
+  int interrupts = 0;
+
+ private:
+  static absl::Status None() { return absl::UnimplementedError("an idle backend"); }
+};
+
+class JobQueueTest : public CoreTest {
+ protected:
+  void SetUp() override {
+    CoreTest::SetUp();
+    a_ = Store("a", ScaleModel({1}));
+    b_ = Store("b", ScaleModel({2}));
+  }
+  std::shared_ptr<CompileJob> Job(const std::shared_ptr<ModelVersion>& version) {
+    return std::make_shared<CompileJob>(absl::StrCat("job-", ++jobs_), version);
+  }
+  std::shared_ptr<CompileJob> Add(const std::shared_ptr<ModelVersion>& version) {
+    return queue_.Add([&] { return Job(version); }).value();
+  }
+  // Builds the next job on a worker, and lets its version's next one begin.
+  std::shared_ptr<CompileJob> BuildOne(int worker = 0) {
+    const JobQueue::Build build = queue_.NextBuild(worker, &backends_[worker]);
+    if (build.job == nullptr) return nullptr;
+    queue_.Built(worker);
+    build.job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
+    queue_.Release(build.job);
+    return build.job;
+  }
+
+  std::shared_ptr<ModelVersion> a_, b_;
+  int jobs_ = 0;
+  IdleBackend backends_[2];
+  JobQueue queue_{2, 4};
+};
+
+TEST_F(JobQueueTest, JobsAreBuiltInTheOrderOfArrivalAndOldVersionsLast) {
+  const auto stored = Job(a_), old = Job(b_);
+  queue_.AddAll({stored}, {old});
+  const auto later = Add(a_);
+  const auto first = Job(b_);
+  ASSERT_TRUE(queue_.AddFirst(first));
+  EXPECT_EQ(BuildOne(), first);
+  EXPECT_EQ(BuildOne(), stored);
+  EXPECT_EQ(BuildOne(), later);
+  EXPECT_EQ(BuildOne(), old);
+}
+
+TEST_F(JobQueueTest, AVersionHasOneJobAtATime) {
+  const auto first = Add(a_), second = Add(a_), other = Add(b_);
+  const JobQueue::Build build = queue_.NextBuild(0, &backends_[0]);
+  EXPECT_EQ(build.job, first);
+  EXPECT_EQ(BuildOne(1), other);
+  queue_.Built(0);
+  first->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
+  queue_.Release(first);
+  EXPECT_EQ(BuildOne(1), second);
+}
+
+TEST_F(JobQueueTest, AnIncompletePlanComesBackWithItsJob) {
+  const auto job = Add(a_);
+  EXPECT_FALSE(queue_.NextBuild(0, &backends_[0]).incomplete.has_value());
+  JobPlan plan;
+  plan.chosen = std::make_shared<const CompiledPlan>();
+  const CompiledPlan* chosen = plan.chosen.get();
+  const auto other = Add(b_);
+  ASSERT_TRUE(queue_.AddIncomplete(job, std::move(plan)));
+  queue_.Built(0);
+  EXPECT_EQ(BuildOne(), other);  // its callers have no plan yet
+  const JobQueue::Build again = queue_.NextBuild(0, &backends_[0]);
+  EXPECT_EQ(again.job, job);
+  ASSERT_TRUE(again.incomplete.has_value());
+  EXPECT_EQ(again.incomplete->chosen.get(), chosen);
+}
+
+TEST_F(JobQueueTest, ACancelledJobIsRemovedWhereItWaitsAndInterruptedWhereItIsBuilt) {
+  const auto building = Add(a_), waiting = Add(b_), built = Job(b_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, building);
+  ASSERT_TRUE(queue_.AddSearch(1, built, nullptr));
+  EXPECT_EQ(queue_.Cancel(building), JobQueue::Place::kElsewhere);
+  EXPECT_EQ(backends_[0].interrupts, 1);
+  EXPECT_EQ(queue_.Cancel(waiting), JobQueue::Place::kToBuild);
+  EXPECT_EQ(queue_.Cancel(waiting), JobQueue::Place::kElsewhere);
+  EXPECT_EQ(queue_.Cancel(built), JobQueue::Place::kToSearch);
+  EXPECT_EQ(queue_.Cancel(built), JobQueue::Place::kElsewhere);
+  EXPECT_EQ(backends_[0].interrupts + backends_[1].interrupts, 1);
+}
+
+TEST_F(JobQueueTest, AJobThatIsToStopIsNotQueuedAgain) {
+  const auto job = Job(a_);
+  job->RequestStop(v1::CompileJob::STOP_CANCELLED);
+  EXPECT_FALSE(queue_.AddFirst(job));
+  EXPECT_FALSE(queue_.AddIncomplete(job, {}));
+  EXPECT_FALSE(queue_.AddSearch(0, job, nullptr));
+  EXPECT_EQ(queue_.Cancel(job), JobQueue::Place::kElsewhere);
+}
+
+TEST_F(JobQueueTest, ASearchGoesToTheWorkerWithTheFewest) {
+  ASSERT_TRUE(queue_.AddSearch(1, Job(a_), nullptr));
+  EXPECT_TRUE(queue_.AwaitSearch(1));
+  ASSERT_TRUE(queue_.AddSearch(1, Job(b_), nullptr));
+  EXPECT_TRUE(queue_.AwaitSearch(0));
+}
+
+TEST_F(JobQueueTest, TooManyJobsAreRefusedAndAllOnceItStops) {
+  for (int i = 0; i < 4; ++i) Add(a_);
+  const absl::Status full = queue_.Add([&] { return Job(a_); }).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(full.message(), HasSubstr("4 compile jobs wait already"));
+  EXPECT_EQ(jobs_, 4);
+  EXPECT_FALSE(queue_.stopped());
+  EXPECT_TRUE(queue_.Stop());
+  EXPECT_FALSE(queue_.Stop());
+  EXPECT_EQ(queue_.Add([&] { return Job(a_); }).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(queue_.AddFirst(Job(a_)));
+  EXPECT_EQ(BuildOne(), nullptr);
+  EXPECT_FALSE(queue_.AwaitSearch(0));
+}
+
+}  // namespace
+}  // namespace athanor
