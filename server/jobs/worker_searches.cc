@@ -104,8 +104,9 @@ absl::Status WorkerSearches::Swap(const Searching& s, std::shared_ptr<const Comp
         absl::StrCat(version.Describe(), " is pinned to plan ", pinned));
   }
   ASSIGN_OR_RETURN(auto served, loader_.Load(version, s.parts.graph(), std::move(found)));
-  if (s.parts.full_range()) return registry_.Publish(held, std::move(served));
-  return registry_.PublishBox(version, s.parts.grid(), s.parts.bucket(), std::move(served));
+  if (s.parts.full_range()) return registry_.publisher().Publish(held, std::move(served));
+  return registry_.publisher().PublishBox(version, s.parts.grid(), s.parts.bucket(),
+                                          std::move(served));
 }
 
 absl::Status WorkerSearches::Take(const Searching& s,
@@ -119,7 +120,7 @@ absl::Status WorkerSearches::Take(const Searching& s,
         return absl::AbortedError(absl::StrCat(version.Describe(), " was deleted"));
       }
       if (s.parts.full_range()) {
-        registry_.Keep(version, found);
+        registry_.publisher().Keep(version, found);
       } else {
         version.plans().Keep(s.parts.grid(), s.parts.bucket(), found);
       }

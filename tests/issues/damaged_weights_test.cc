@@ -45,7 +45,7 @@ class DamagedWeightsTest : public testing::Test {
   // Returns the tensors that an upload would have to send after proving that it has the bytes.
   std::vector<std::string> Missing(const TestModel& model) {
     const std::string& hash = model.tensors.begin()->first;
-    if (test_.server->core().registry().Pin({hash}).ok()) return {};
+    if (test_.server->core().registry().tensors().Pin({hash}).ok()) return {};
     return {hash};
   }
   // Waits until the version's job has ended.
