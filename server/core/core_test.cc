@@ -191,14 +191,14 @@ TEST_F(CoreTest, AVersionKnowsTheMagnitudesOfItsParameters) {
     }
     core_.reset();
     core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
-    EXPECT_EQ(core_->registry().db().ReadMagnitudes()->size(), 4u);
+    EXPECT_EQ(core_->registry().db().tensors().ReadMagnitudes()->size(), 4u);
     for (int v = 1; v <= 3; ++v) {
       const auto version = core_->registry().versions().Find("m", std::to_string(v)).value();
       EXPECT_EQ(version->graph_hash(), hashes[v - 1]) << v << forget;
     }
   }
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
-  EXPECT_EQ(core_->registry().db().ReadMagnitudes()->size(), 1u);
+  EXPECT_EQ(core_->registry().db().tensors().ReadMagnitudes()->size(), 1u);
 }
 
 // A tensor that an upload refers to stays even if its last model is deleted.

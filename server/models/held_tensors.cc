@@ -275,8 +275,8 @@ void HeldTensors::SaveVerified() {
     }
   }
   if (rows.empty()) return;
-  absl::Status s = db_.SetVerified(rows);
-  s.Update(db_.SetSeals(seals));
+  absl::Status s = rows_.SetVerified(rows);
+  s.Update(rows_.SetSeals(seals));
   if (!s.ok()) {
     LogWarn("weights that were verified will be verified again at the next start",
             {{"error", s.message()}});
@@ -372,7 +372,7 @@ absl::Status HeldTensors::StorePlaces(absl::Span<const NewTensor> tensors) {
       row.blob_offset = tensor.offset;
     }
   }
-  return rows.empty() ? absl::OkStatus() : db_.SetPlaces(rows);
+  return rows.empty() ? absl::OkStatus() : rows_.SetPlaces(rows);
 }
 
 absl::Status HeldTensors::Store(VersionRow* row, absl::FunctionRef<absl::Status()> store) {

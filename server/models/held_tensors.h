@@ -78,11 +78,11 @@ class HeldTensors {
   using DamageHook = std::function<void(const std::string& hash, const std::string& damage)>;
 
   // Borrows all but the store.
-  HeldTensors(const ServerOptions& options, ServerLedger* ledger, RegistryDb* db,
+  HeldTensors(const ServerOptions& options, ServerLedger* ledger, TensorRows* rows,
               std::unique_ptr<TensorStore> store, DamageHook on_damage)
       : options_(options),
         ledger_(*ledger),
-        db_(*db),
+        rows_(*rows),
         store_(std::move(store)),
         on_damage_(std::move(on_damage)) {}
 
@@ -177,7 +177,7 @@ class HeldTensors {
 
   const ServerOptions& options_;
   ServerLedger& ledger_;
-  RegistryDb& db_;
+  TensorRows& rows_;
   const std::unique_ptr<TensorStore> store_;
   const DamageHook on_damage_;
 

@@ -28,7 +28,7 @@ class HeldTensorsTest : public testing::Test {
     std::filesystem::create_directories(options_.state_dir);
     db_ = RegistryDb::Open(options_.state_dir + "/registry.db").value();
     tensors_ = std::make_unique<HeldTensors>(
-        options_, &ledger_, db_.get(), TensorStore::Open(options_.state_dir, &disk_).value(),
+        options_, &ledger_, &db_->tensors(), TensorStore::Open(options_.state_dir, &disk_).value(),
         [this](const std::string& hash, const std::string& damage) {
           EXPECT_EQ(tensors_->Damage(hash), damage);
           damaged_.push_back(hash);
@@ -36,7 +36,7 @@ class HeldTensorsTest : public testing::Test {
     const std::vector<VersionRow> rows = db_->ReadVersions().value();
     for (const VersionRow& row : rows) EXPECT_TRUE(tensors_->TakeStored(row).ok());
     tensors_->SortFiles(/*fresh=*/rows.empty());
-    tensors_->TakeVerified(db_->ReadVerified().value());
+    tensors_->TakeVerified(db_->tensors().ReadVerified().value());
   }
   // Adds version `version` of "m" with one tensor in a file of its own. Returns what was healed.
   std::vector<std::string> Add(int64_t version, const std::string& bytes) {

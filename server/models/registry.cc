@@ -51,7 +51,7 @@ Registry::Registry(const ServerOptions& options, ServerLedger* ledger, Metrics* 
       ledger_(*ledger),
       metrics_(*metrics),
       db_(std::move(db)),
-      tensors_(options, ledger, db_.get(), std::move(store),
+      tensors_(options, ledger, &db_->tensors(), std::move(store),
                [this](const std::string& hash, const std::string& damage) {
                  publisher_.Withdraw(hash, damage);
                }),
@@ -60,7 +60,7 @@ Registry::Registry(const ServerOptions& options, ServerLedger* ledger, Metrics* 
 absl::Status Registry::Load() {
   ASSIGN_OR_RETURN(auto names, db_->ReadNames());
   ASSIGN_OR_RETURN(auto rows, db_->ReadVersions());
-  ASSIGN_OR_RETURN(auto verified, db_->ReadVerified());
+  ASSIGN_OR_RETURN(auto verified, db_->tensors().ReadVerified());
   const bool fresh = names.empty();  // a name stays when its versions are deleted
   VersionList versions;
   for (VersionRow& row : rows) {
@@ -115,7 +115,7 @@ void Registry::LoadSeals(const VersionList& versions) {
   }
   if (rows.empty()) return;
   FindSeals(&rows);
-  if (absl::Status s = db_->SetSeals(rows); !s.ok()) {
+  if (absl::Status s = db_->tensors().SetSeals(rows); !s.ok()) {
     LogError("seals of tensors could not be stored", {{"error", s.message()}});
   }
 }
@@ -133,7 +133,7 @@ void Registry::FindSeals(std::vector<TensorRow>* rows) {
 }
 
 absl::Status Registry::LoadMagnitudes() {
-  ASSIGN_OR_RETURN(const auto stored, db_->ReadMagnitudes());
+  ASSIGN_OR_RETURN(const auto stored, db_->tensors().ReadMagnitudes());
   absl::flat_hash_set<std::pair<std::string, std::string>> known;
   for (const MagnitudeRow& row : stored) {
     const std::optional<DType> dtype = ParseDType(row.dtype);
@@ -149,7 +149,7 @@ absl::Status Registry::LoadMagnitudes() {
     }
   }
   if (found.empty()) return absl::OkStatus();
-  if (absl::Status s = db_->AddMagnitudes(found); !s.ok()) {
+  if (absl::Status s = db_->tensors().AddMagnitudes(found); !s.ok()) {
     LogError("what is known of tensors could not be stored", {{"error", s.message()}});
   }
   return absl::OkStatus();
