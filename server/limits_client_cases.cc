@@ -50,7 +50,7 @@ void UploadRate() {
   writer->WritesDone();
   EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   while (slow.server->core().uploads() > 0) std::this_thread::yield();
-  EXPECT_FALSE(slow.server->core().registry().Find("m", "").ok());
+  EXPECT_FALSE(slow.server->core().registry().versions().Find("m", "").ok());
 }
 
 // A single byte from time to time does not keep an upload alive.

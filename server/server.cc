@@ -135,7 +135,7 @@ absl::Status Server::Listen() {
   network_->grpc_server = builder.BuildAndStart();
   if (network_->grpc_server == nullptr) return absl::InternalError("gRPC's server does not start");
   RETURN_IF_ERROR(AcceptConnections(std::move(listener)));
-  core_->registry().SetServingHook(
+  core_->registry().publisher().SetHook(
       [this](const std::string& name) { network_->health.Tell(name); });
   return absl::OkStatus();
 }
@@ -187,7 +187,7 @@ bool Server::Drain() {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   const int64_t left = core_->active_calls();
-  core_->registry().SetServingHook(nullptr);
+  core_->registry().publisher().SetHook(nullptr);
   network_->connections.reset();
   // Cancels calls that still run.
   network_->grpc_server->Shutdown(std::chrono::system_clock::now() +

@@ -241,7 +241,7 @@ TEST(ServerTest, MetricsOfCalls) {
   ASSERT_TRUE(test.Send(UploadMessages(name, ScaleModel({3}))).ok());
   while (test.server->core().active_calls() > 0) std::this_thread::yield();
   std::thread waiting([&] { EXPECT_THAT(test.Infer(name, {2}), testing::ElementsAre(6)); });
-  AwaitWaiters(test.server->core().registry().Find(name, "").value()->serving(), 1);
+  AwaitWaiters(test.server->core().registry().versions().Find(name, "").value()->serving(), 1);
   test.control->ReleaseCompiles();
   waiting.join();
   for (float x : {1.0f, 2.0f}) EXPECT_THAT(test.Infer(name, {x}), testing::ElementsAre(3 * x));

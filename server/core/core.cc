@@ -117,15 +117,16 @@ void ServerCore::RestoreVersions() {
   if (const auto machine = backends_->known_machine()) keeper_->SetMachine(*machine);
   // Restores serving versions first: callers are waiting for them.
   std::vector<std::shared_ptr<ModelVersion>> serving, old;
-  std::vector<std::shared_ptr<ModelVersion>> versions_of_all = registry_->List("");
+  std::vector<std::shared_ptr<ModelVersion>> versions_of_all = registry_->versions().List("");
   keeper_->TakePins(versions_of_all);
   std::set<std::string> have;  // names with a version that serves or will serve
   for (const auto& version : versions_of_all) {
-    if (registry_->Serves(*version)) have.insert(version->name());
+    if (registry_->versions().Serves(*version)) have.insert(version->name());
   }
   for (auto& version : versions_of_all) {  // the newest version of each name first
     if (version->state() == v1::Model::FAILED) continue;
-    const bool first = registry_->Serves(*version) || have.insert(version->name()).second;
+    const bool first =
+        registry_->versions().Serves(*version) || have.insert(version->name()).second;
     (first ? serving : old).push_back(std::move(version));
   }
   const size_t versions = serving.size() + old.size();

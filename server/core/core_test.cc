@@ -54,7 +54,7 @@ TEST_F(CoreTest, EverythingAtOnce) {
   for (int t = 0; t < 2; ++t) {
     threads.emplace_back([&] {
       while (!stop) {
-        auto found = core_->registry().Find("steady", "");
+        auto found = core_->registry().versions().Find("steady", "");
         ASSERT_TRUE(found.ok());
         absl::StatusOr<float> y = Run(**found, 3);
         ASSERT_TRUE(y.ok()) << y.status();
@@ -64,8 +64,8 @@ TEST_F(CoreTest, EverythingAtOnce) {
   }
   threads.emplace_back([&] {
     while (!stop) {
-      for (const auto& version : core_->registry().List("")) {
-        (void)core_->registry().Describe(*version);
+      for (const auto& version : core_->registry().versions().List("")) {
+        (void)core_->registry().versions().Describe(*version);
       }
       for (const auto& job : core_->workers().jobs().List("")) (void)job->state();
     }
@@ -130,7 +130,7 @@ TEST_F(CoreTest, TapsOfManyThreads) {
     while (!stop) {
       EXPECT_EQ(version->plan(), serving);
       EXPECT_EQ(Run(*version, 2).value(), 12);
-      EXPECT_EQ(core_->registry().Describe(*version).state(), v1::Model::READY);
+      EXPECT_EQ(core_->registry().versions().Describe(*version).state(), v1::Model::READY);
     }
   });
   while (served < 60) {
@@ -191,14 +191,14 @@ TEST_F(CoreTest, AVersionKnowsTheMagnitudesOfItsParameters) {
     }
     core_.reset();
     core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
-    EXPECT_EQ(core_->registry().db().ReadMagnitudes()->size(), 4u);
+    EXPECT_EQ(core_->registry().db().tensors().ReadMagnitudes()->size(), 4u);
     for (int v = 1; v <= 3; ++v) {
-      const auto version = core_->registry().Find("m", std::to_string(v)).value();
+      const auto version = core_->registry().versions().Find("m", std::to_string(v)).value();
       EXPECT_EQ(version->graph_hash(), hashes[v - 1]) << v << forget;
     }
   }
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
-  EXPECT_EQ(core_->registry().db().ReadMagnitudes()->size(), 1u);
+  EXPECT_EQ(core_->registry().db().tensors().ReadMagnitudes()->size(), 1u);
 }
 
 // A tensor that an upload refers to stays even if its last model is deleted.
@@ -227,7 +227,7 @@ TEST_F(CoreTest, AnAbandonedUploadGivesEverythingBack) {
     EXPECT_THAT(std::string(upload.CutOff().message()), HasSubstr("offset 4 of 8"));
   }
   EXPECT_EQ(core_->ledger().used(), 0);
-  EXPECT_EQ(core_->registry().TensorBytes(model.tensors.begin()->first), -1);
+  EXPECT_EQ(core_->registry().tensors().Bytes(model.tensors.begin()->first), -1);
 }
 
 }  // namespace

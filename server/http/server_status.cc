@@ -125,7 +125,7 @@ Json Plan(const v1::Model& model) {
 }
 
 Json VersionStatus(ServerCore& core, const ModelVersion& version) {
-  const v1::Model model = core.registry().Describe(version);
+  const v1::Model model = core.registry().versions().Describe(version);
   const MetricCells& cells = version.metrics().cells;
   const auto job = core.workers().jobs().Find(model.compile_job_id());
   const v1::MemoryUse& memory = model.memory();
@@ -233,7 +233,7 @@ Json CacheStatus(const std::vector<MetricSample>& samples) {
 
 nlohmann::json ServerStatus(ServerCore& core) {
   const std::vector<MetricSample> samples = core.metrics().Ask();
-  const Versions versions = core.registry().List("");
+  const Versions versions = core.registry().versions().List("");
   Json models = Json::array();
   for (const auto& version : versions) {
     if (models.size() == kMostVersionsListed) break;
@@ -273,7 +273,7 @@ void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point star
     samples->push_back({metric, std::move(labels), static_cast<double>(value)});
   };
   std::array<int64_t, v1::Model::State_ARRAYSIZE> states{};
-  for (const auto& version : core.registry().List("")) {
+  for (const auto& version : core.registry().versions().List("")) {
     const PlanSlot::View view = version->serving().view();
     ++states[version->state()];
     const auto job = core.workers().jobs().Find(view.job_id);

@@ -155,7 +155,7 @@ TEST_F(ServerStatusTest, BucketsWithTheirPlans) {
   const std::string shape = Shape();
   auto job = StartSearching(version);
   buckets = Model("m")["buckets"];
-  const v1::Model model = core_->registry().Describe(*version);
+  const v1::Model model = core_->registry().versions().Describe(*version);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(buckets[i]["state"], "OWN_PLAN");
     EXPECT_EQ(buckets[i]["plan"], model.buckets(i).plan_id());

@@ -193,12 +193,12 @@ class Builder {
   absl::Status Serve() {
     const bool others = version_->plans().grid() != grid_;
     if (others) {
-      RETURN_IF_ERROR(registry_.SetBuckets(*version_, *job_.buckets()));
+      RETURN_IF_ERROR(registry_.publisher().SetBuckets(*version_, *job_.buckets()));
     }
     int own = 0;
     boxes_[BucketGrid::kFullRange].serving = nullptr;  // it serves already
     for (const PlanBook& box : boxes_) own += box.serving != nullptr ? 1 : 0;
-    absl::Status serves = registry_.PublishBoxes(*version_, grid_, std::move(boxes_));
+    absl::Status serves = registry_.publisher().PublishBoxes(*version_, grid_, std::move(boxes_));
     if (!serves.ok()) return serves;
     if (grid_->size() > 1) {
       LogInfo("buckets serve", {{"job", job_.id()},

@@ -209,14 +209,14 @@ absl::Status JobRunner::Serve(CompileJob& job, const JobPlan& built) {
     for (const KeptPlan& kept : built.kept) {
       if (kept.plan->whole()) whole.push_back(kept);
     }
-    return registry_.Restore(version, built.loaded, std::move(whole));
+    return registry_.publisher().Restore(version, built.loaded, std::move(whole));
   }
   for (const KeptPlan& kept : built.kept) {
     if (built.incomplete()) break;  // what serves meanwhile
     version->plans().Keep(nullptr, BucketGrid::kFullRange, kept.plan);
     version->plans().SetCosts(nullptr, BucketGrid::kFullRange, kept.plan->id(), kept.costs);
   }
-  return registry_.Publish(version, built.loaded);
+  return registry_.publisher().Publish(version, built.loaded);
 }
 
 }  // namespace athanor

@@ -180,7 +180,7 @@ absl::Status JobSearch::Take(const std::shared_ptr<const CompiledPlan>& found) {
         return absl::AbortedError(absl::StrCat(version.Describe(), " was deleted"));
       }
       if (parts_.full_range()) {
-        tools_.registry.Keep(version, found);
+        tools_.registry.publisher().Keep(version, found);
       } else {
         version.plans().Keep(parts_.grid(), parts_.bucket(), found);
       }
@@ -199,8 +199,8 @@ absl::Status JobSearch::Swap(std::shared_ptr<const CompiledPlan> found) {
         absl::StrCat(version.Describe(), " is pinned to plan ", pinned));
   }
   ASSIGN_OR_RETURN(auto served, tools_.loader.Load(version, parts_.graph(), std::move(found)));
-  if (parts_.full_range()) return tools_.registry.Publish(held, std::move(served));
-  return tools_.registry.PublishBox(version, parts_.grid(), parts_.bucket(), std::move(served));
+  if (parts_.full_range()) return tools_.registry.publisher().Publish(held, std::move(served));
+  return tools_.registry.publisher().PublishBox(version, parts_.grid(), parts_.bucket(), std::move(served));
 }
 
 void JobSearch::Remember(const CompiledPlan& found) {

@@ -16,7 +16,7 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> PlanPins::Pin(const std::string& n
                                                             const std::string& version,
                                                             const std::string& plan_id) {
   MutexLock one(mu_);
-  auto found = registry_.Find(name, version);
+  auto found = registry_.versions().Find(name, version);
   if (!found.ok()) return found.status();
   ModelVersion& model = **found;
   const Plans::View plans = model.plans().view();
@@ -48,7 +48,7 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> PlanPins::Pin(const std::string& n
     absl::Status written = keeper_.Pin(model, key, *kept);
     if (!written.ok()) return named(written);
   }
-  absl::Status pinned = registry_.PinPlan(*found, plan_id, std::move(plan));
+  absl::Status pinned = registry_.publisher().PinPlan(*found, plan_id, std::move(plan));
   Forget(model, pinned.ok() ? before : plan_id);
   if (!pinned.ok()) return pinned;
   return found;
@@ -83,7 +83,7 @@ absl::Status PlanPins::PinBox(ModelVersion& version, const Plans::View& plans, i
         keeper_.Pin(version, keeper_.KeyOf(version, graph, kept.plan->how), kept);
     if (!written.ok()) return named(written);
   }
-  absl::Status pinned = registry_.PinBox(version, plans.grid, bucket, std::move(plan));
+  absl::Status pinned = registry_.publisher().PinBox(version, plans.grid, bucket, std::move(plan));
   Forget(version, pinned.ok() ? box.pinned : plan_id);
   return pinned;
 }
@@ -124,7 +124,7 @@ absl::Status PlanPins::UnpinBoxes(ModelVersion& version) {
     }
     plans[bucket] = *std::move(loaded);
   }
-  RETURN_IF_ERROR(registry_.UnpinBoxes(version, std::move(plans)));
+  RETURN_IF_ERROR(registry_.publisher().UnpinBoxes(version, std::move(plans)));
   for (const std::string& plan_id : pinned) Forget(version, plan_id);
   return absl::OkStatus();
 }

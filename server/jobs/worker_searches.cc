@@ -117,7 +117,7 @@ std::shared_ptr<const CompiledPlan> WorkerSearches::Adopt(CompileJob& job,
             {{"plan", id}, {"error", served.status().ToString()}});
     return nullptr;
   }
-  const absl::Status serves = registry_.Publish(job.version(), *std::move(served));
+  const absl::Status serves = registry_.publisher().Publish(job.version(), *std::move(served));
   if (!serves.ok()) return nullptr;  // deleted, pinned or damaged
   version.plans().SetCosts(nullptr, BucketGrid::kFullRange, id, found.costs);
   LogInfo(

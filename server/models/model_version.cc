@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/graph/magnitude.h"
+#include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
@@ -76,6 +77,17 @@ void ModelVersion::Withdraw(const absl::Status& damage) {
   withdrawals_.fetch_add(1, std::memory_order_acq_rel);
   plans_.Withdraw(damage);
   taps_.Withdraw(damage);
+}
+
+absl::Status ModelVersion::Damaged(const std::string& hash, absl::string_view why) const {
+  std::string parameter;
+  const std::vector<NodeId> ids = graph_.ParameterIds();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (parameter_hashes_[i] == hash) parameter = graph_.node(ids[i]).name;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(Describe(), ", is damaged and not served: parameter ", Quoted(parameter), ": ",
+                   why, "; upload the model again, which brings these weights back"));
 }
 
 void ModelVersion::SetDeleted() {

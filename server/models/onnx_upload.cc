@@ -121,7 +121,7 @@ absl::Status OnnxUpload::AddFile(const std::string& path, int64_t bytes) {
         options_.max_onnx_bytes, " bytes that are taken (--max_onnx_bytes)"));
   }
   bytes_ += bytes;
-  files_.push_back({path, registry_.tensors().BeginSpool(bytes)});
+  files_.push_back({path, registry_.tensors().store().BeginSpool(bytes)});
   return absl::OkStatus();
 }
 
@@ -321,7 +321,7 @@ const SpooledFile::Contents* OnnxUpload::ContentsOf(const onnx::StoredTensor& te
 
 absl::StatusOr<TensorWriter*> OnnxUpload::Write(const std::string& hash,
                                                 const onnx::StoredTensor& tensor) {
-  auto writer = registry_.tensors().Begin(hash, tensor.stored_bytes());
+  auto writer = registry_.tensors().store().Begin(hash, tensor.stored_bytes());
   absl::Status s = onnx::ForEachPiece(tensor, *reader_, kPieceBytes, [&](std::string_view piece) {
     return writer->Append({piece.data(), piece.size()});
   });
@@ -331,13 +331,13 @@ absl::StatusOr<TensorWriter*> OnnxUpload::Write(const std::string& hash,
   return writers_.emplace_back(std::move(writer)).get();
 }
 
-absl::StatusOr<std::vector<Registry::NewTensor>> OnnxUpload::Tensors() {
+absl::StatusOr<std::vector<HeldTensors::NewTensor>> OnnxUpload::Tensors() {
   std::vector<size_t> added;  // positions in parameters_
   std::vector<int64_t> ranges(files_.size());
   absl::flat_hash_set<std::string> seen;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!seen.insert(hashes_[i]).second) continue;
-    auto held = registry_.Pin({hashes_[i]});
+    auto held = registry_.tensors().Pin({hashes_[i]});
     if (held.ok()) {
       pins_.push_back(*std::move(held));
       continue;
@@ -356,14 +356,14 @@ absl::StatusOr<std::vector<Registry::NewTensor>> OnnxUpload::Tensors() {
     files_[f].spool->SetName(BlobName(f));
     RETURN_IF_ERROR(files_[f].spool->Sync());
   }
-  std::vector<Registry::NewTensor> tensors;
+  std::vector<HeldTensors::NewTensor> tensors;
   for (size_t i : added) {
     const onnx::StoredTensor& parameter = parameters_[i];
     ASSIGN_OR_RETURN(
         auto reservation,
         ledger_.Reserve(HeldKind::kParameters, parameter.stored_bytes(),
                         Cat("model ", Quoted(name_), ", parameter ", Quoted(parameter.name))));
-    Registry::NewTensor& tensor = tensors.emplace_back();
+    HeldTensors::NewTensor& tensor = tensors.emplace_back();
     tensor.hash = hashes_[i];
     tensor.seal = seals_[i];
     tensor.reservation = std::move(reservation);

@@ -61,7 +61,7 @@ class OnnxUpload {
   // Returns the parameters that the registry does not hold yet, synced, with memory reserved for
   // them. The parameters that it holds cannot be removed while the upload lives; the result points
   // into the upload. REQUIRES: Import() was ok
-  absl::StatusOr<std::vector<Registry::NewTensor>> Tensors();
+  absl::StatusOr<std::vector<HeldTensors::NewTensor>> Tensors();
 
  private:
   class Reader;
@@ -104,7 +104,7 @@ class OnnxUpload {
   std::vector<std::string> hashes_;  // by index in parameters_
   std::vector<std::string> seals_;   // by index in parameters_, from the same passes
   std::vector<std::unique_ptr<TensorWriter>> writers_;
-  std::vector<Registry::Pins> pins_;
+  std::vector<HeldTensors::Pins> pins_;
 };
 
 // Returns the limits on uploaded graphs that the flags set.

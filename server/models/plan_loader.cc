@@ -45,7 +45,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
   served->withdrawals = withdrawals;
   std::vector<std::shared_ptr<const MappedTensor>> parameters;
   for (const std::string& hash : version.parameter_hashes()) {
-    ASSIGN_OR_RETURN(std::shared_ptr<const MappedTensor> tensor, registry_.Map(hash));
+    ASSIGN_OR_RETURN(std::shared_ptr<const MappedTensor> tensor, registry_.tensors().Map(hash));
     parameters.push_back(std::move(tensor));
   }
   auto runner = backends_.Load(graph, plan, compiled->objects, parameters, ledger_);

@@ -267,11 +267,11 @@ absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
     if (!sent.contains(tensor.hash)) held.push_back(tensor.hash);
   }
   RETURN_IF_ERROR(CheckProofs(header, held));
-  ASSIGN_OR_RETURN(pins_, registry_->Pin(held));
+  ASSIGN_OR_RETURN(pins_, registry_->tensors().Pin(held));
   for (const std::string& hash : held) {
-    const int64_t bytes = registry_->TensorBytes(hash);
+    const int64_t bytes = registry_->tensors().Bytes(hash);
     if (bytes == parameters_[hash]) continue;
-    if (bytes < 0) return Registry::NeitherSentNorProved(hash);  // found damaged since
+    if (bytes < 0) return HeldTensors::NeitherSentNorProved(hash);  // found damaged since
     return Invalid("tensor ", absl::BytesToHexString(hash), ": held with ", bytes,
                    " bytes; its parameter has ", parameters_[hash]);
   }
@@ -284,8 +284,8 @@ absl::Status Upload::CheckProofs(const v1::UploadHeader& header,
   absl::flat_hash_map<std::string, std::string> proofs;
   for (const v1::TensorProof& proof : header.proofs()) proofs[proof.hash()] = proof.proof();
   for (const std::string& hash : hashes) {
-    if (!registry_->Proves(header.nonce(), hash, proofs[hash]) || !good) {
-      return Registry::NeitherSentNorProved(hash);
+    if (!registry_->tensors().Proves(header.nonce(), hash, proofs[hash]) || !good) {
+      return HeldTensors::NeitherSentNorProved(hash);
     }
   }
   return absl::OkStatus();
@@ -298,7 +298,7 @@ absl::Status Upload::BeginTensors(const v1::UploadHeader& header) {
                      ledger_->Reserve(HeldKind::kParameters, info.bytes(),
                                       Cat("model ", Quoted(header.name()), ", tensor ",
                                           absl::BytesToHexString(info.hash()))));
-    tensor.writer = registry_->tensors().Begin(info.hash(), info.bytes());
+    tensor.writer = registry_->tensors().store().Begin(info.hash(), info.bytes());
     tensors_.push_back(std::move(tensor));
   }
   return absl::OkStatus();
@@ -331,11 +331,11 @@ absl::Status Upload::EndTensors() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Registry::NewTensor>> Upload::NewTensors() {
+absl::StatusOr<std::vector<HeldTensors::NewTensor>> Upload::NewTensors() {
   if (onnx_.has_value()) return onnx_->Tensors();
-  std::vector<Registry::NewTensor> published;
+  std::vector<HeldTensors::NewTensor> published;
   for (Tensor& tensor : tensors_) {
-    if (auto held = registry_->Pin({tensor.writer->hash()}); held.ok()) {
+    if (auto held = registry_->tensors().Pin({tensor.writer->hash()}); held.ok()) {
       tensor.held = *std::move(held);
       continue;
     }

@@ -66,7 +66,7 @@ class Upload {
     // Set if the registry holds the tensor already; keeps it from being removed while the upload is
     // stored. Looked up only once all its bytes have arrived, so that a client without the bytes
     // cannot learn whether it is held.
-    std::optional<Registry::Pins> held;
+    std::optional<HeldTensors::Pins> held;
   };
 
   absl::Status TakeHeader(const v1::UploadHeader& header);
@@ -88,7 +88,7 @@ class Upload {
   // Finishes tensors that have all their bytes, including empty ones.
   absl::Status EndTensors();
   absl::Status Commit();
-  absl::StatusOr<std::vector<Registry::NewTensor>> NewTensors();
+  absl::StatusOr<std::vector<HeldTensors::NewTensor>> NewTensors();
   // Returns the expected next message: "tensor ab12..., offset 4096 of 8192" or "the commit".
   std::string Expected() const;
 
@@ -107,7 +107,7 @@ class Upload {
   absl::flat_hash_map<std::string, int64_t> parameters_;  // hash to bytes
   std::vector<Tensor> tensors_;
   size_t current_ = 0;
-  Registry::Pins pins_;
+  HeldTensors::Pins pins_;
   ServerLedger::Reservation buffers_;
   std::shared_ptr<ModelVersion> version_;
 };

@@ -31,7 +31,8 @@ int64_t ParameterBytes(const ModelVersion& version) {
 
 absl::Status RestoreOne(const std::shared_ptr<ModelVersion>& version, const RestoreTools& tools) {
   const auto begin = Clock::now();
-  if (const int64_t bytes = tools.registry.UnverifiedBytes(*version); bytes > kMostVerifiedBytes) {
+  if (const int64_t bytes = tools.registry.tensors().UnverifiedBytes(version->row().tensors);
+      bytes > kMostVerifiedBytes) {
     return absl::UnavailableError(absl::StrCat(
         "files of ", bytes, " bytes of its weights are new or changed: they are verified first"));
   }
@@ -49,7 +50,8 @@ absl::Status RestoreOne(const std::shared_ptr<ModelVersion>& version, const Rest
             {{"model", version->name()}, {"version", version->version()}, {"error", s.message()}});
   }
   const std::string id = serving->id();
-  absl::Status serves = tools.registry.Restore(version, std::move(served), std::move(had));
+  absl::Status serves =
+      tools.registry.publisher().Restore(version, std::move(served), std::move(had));
   if (!serves.ok()) return serves;
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   LogInfo("plan restored", {{"model", version->name()},

@@ -91,7 +91,7 @@ TEST_F(RestoreTest, TheBaselineServesUntilAFoundPlanIsWhole) {
   EXPECT_EQ(job.stop_reason(), Job::STOP_RESTORED);
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_EQ(Run(*version, 2).value(), 6);
-  EXPECT_EQ(PlanIds(core_->registry().Describe(*version)).front(), "found-1");
+  EXPECT_EQ(PlanIds(core_->registry().versions().Describe(*version)).front(), "found-1");
   EXPECT_THAT(Events(), ElementsAre("compile found-1", "verify found-1"));
   version.reset();
   Restart();

@@ -24,13 +24,13 @@ namespace fs = std::filesystem;
 
 TEST_F(RestoreTest, WhatServedServesAgainAndNothingIsCompiled) {
   MakeSearched(2);
-  const v1::Model before = core_->registry().Describe(*Find("m"));
+  const v1::Model before = core_->registry().versions().Describe(*Find("m"));
   Restart();
   const auto version = Find("m");
   EXPECT_EQ(ServedBy(*version), "found-2") << "it serves before the server listens";
   EXPECT_EQ(Run(*version, 2).value(), 6);
   EXPECT_THAT(Events(), IsEmpty());
-  const v1::Model after = core_->registry().Describe(*version);
+  const v1::Model after = core_->registry().versions().Describe(*version);
   EXPECT_EQ(PlanIds(after), PlanIds(before));
   ASSERT_EQ(after.plans_size(), before.plans_size());
   for (int i = 0; i < after.plans_size(); ++i) {
@@ -93,7 +93,7 @@ TEST_F(RestoreTest, APinIsKept) {
   Restart();
   auto version = Find("m");
   EXPECT_EQ(ServedBy(*version), "found-1");
-  EXPECT_TRUE(core_->registry().Describe(*version).pinned());
+  EXPECT_TRUE(core_->registry().versions().Describe(*version).pinned());
   EXPECT_EQ(JobOf(*version)->state().stop_reason(), Job::STOP_RESTORED);
   ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(ServedBy(*version), "found-2") << "what would serve without the pin is known, too";
@@ -195,7 +195,7 @@ TEST_F(RestoreTest, KeptPlansCanBePinnedAfterARestart) {
   Restart();
   const auto version = Find("m");
   EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
-  EXPECT_EQ(PlanIds(core_->registry().Describe(*version)).front(), "found-1");
+  EXPECT_EQ(PlanIds(core_->registry().versions().Describe(*version)).front(), "found-1");
   ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_THAT(Events(), IsEmpty());
@@ -259,7 +259,9 @@ TEST_F(RestoreTest, VersionsThatServeNobodyAreMadeLast) {
   const std::string newest = "lower " + LoweredId(Store("n", ScaleModel({1, 2, 3, 4})));
   Restart();
   for (const char* name : {"m", "n"}) {
-    for (const auto& version : core_->registry().List(name)) ASSERT_TRUE(Await(*version).ok());
+    for (const auto& version : core_->registry().versions().List(name)) {
+      ASSERT_TRUE(Await(*version).ok());
+    }
   }
   std::vector<std::string> lowered;
   for (const std::string& event : Events()) {
@@ -279,14 +281,14 @@ TEST_F(RestoreTest, AMachineThatIsNotKnownYetIsAskedFor) {
   EXPECT_EQ(ServedBy(*version), "found-2");
   EXPECT_EQ(AwaitEnd(*JobOf(*version)).stop_reason(), Job::STOP_RESTORED);
   EXPECT_THAT(Events(), IsEmpty());
-  EXPECT_EQ(PlanIds(core_->registry().Describe(*version)).size(), 3u);
+  EXPECT_EQ(PlanIds(core_->registry().versions().Describe(*version)).size(), 3u);
 }
 
 TEST_F(RestoreTest, VersionsThatServeNobodyComeBackTheSameWay) {
   MakeSearched(1);
   AwaitEnd(*Start(StoreScale("m", 4)));
   Restart();
-  const auto old = core_->registry().Find("m", "1").value();
+  const auto old = core_->registry().versions().Find("m", "1").value();
   ASSERT_TRUE(Await(*old).ok());
   EXPECT_EQ(ServedBy(*old), "found-1");
   EXPECT_EQ(Run(*old, 2).value(), 6);

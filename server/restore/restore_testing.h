@@ -45,7 +45,7 @@ class RestoreTest : public SearchTest {
   }
 
   std::shared_ptr<ModelVersion> Find(const std::string& name) {
-    return core_->registry().Find(name, "").value();
+    return core_->registry().versions().Find(name, "").value();
   }
 
   // Returns the job that the version names.

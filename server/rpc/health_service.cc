@@ -15,7 +15,7 @@ namespace {
 HealthCheckResponse::ServingStatus StateOf(ServerCore& core, const std::string& name) {
   bool serves = true;
   if (!name.empty()) {
-    const auto version = core.registry().Find(name, "");
+    const auto version = core.registry().versions().Find(name, "");
     if (!version.ok()) return HealthCheckResponse::SERVICE_UNKNOWN;
     serves = (*version)->plan() != nullptr;
   }

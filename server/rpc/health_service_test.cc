@@ -83,7 +83,7 @@ TEST(HealthServiceTest, AWatcherIsToldOfDamagedWeights) {
   Watch watch(*stub, "m");
   EXPECT_EQ(watch.Next(), HealthCheckResponse::SERVING);
   DamageFile(TensorPath(test.options.state_dir, hash));
-  EXPECT_FALSE(test.server->core().registry().Pin({hash}).ok());
+  EXPECT_FALSE(test.server->core().registry().tensors().Pin({hash}).ok());
   EXPECT_EQ(watch.Next(), HealthCheckResponse::NOT_SERVING);
   test.Upload("m", model);
   EXPECT_EQ(watch.Next(), HealthCheckResponse::SERVING);

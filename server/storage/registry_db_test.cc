@@ -95,7 +95,7 @@ TEST(RegistryDbTest, KeepsWhatIsKnownOfTensorsAsLongAsAVersionHasThem) {
   const auto db = RegistryDb::Open(path).value();
   const auto texts = [&] {
     std::vector<std::string> all;
-    const std::vector<MagnitudeRow> rows = db->ReadMagnitudes().value();
+    const std::vector<MagnitudeRow> rows = db->tensors().ReadMagnitudes().value();
     for (const MagnitudeRow& r : rows) {
       all.push_back(r.hash.substr(0, 1) + " " + r.dtype + " " +
                     (r.magnitude ? std::to_string(*r.magnitude) : "none"));
@@ -105,7 +105,7 @@ TEST(RegistryDbTest, KeepsWhatIsKnownOfTensorsAsLongAsAVersionHasThem) {
   EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none", "b f32 60"));
   ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
   EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none"));
-  ASSERT_TRUE(db->AddMagnitudes({{a, "f32", 60}, {a, "f16", 20}}).ok());
+  ASSERT_TRUE(db->tensors().AddMagnitudes({{a, "f32", 60}, {a, "f16", 20}}).ok());
   EXPECT_THAT(texts(), testing::UnorderedElementsAre("a f32 20", "a bf16 none", "a f16 20"));
 }
 
@@ -127,12 +127,12 @@ TEST(RegistryDbTest, KeepsSealsAsLongAsAVersionHasTheTensor) {
   // A later seal replaces an earlier one: it was computed from the bytes later.
   row.tensors[0].seal = std::string(32, 'x');
   row.tensors[1].seal = std::string(32, 't');
-  ASSERT_TRUE(db->SetSeals(row.tensors).ok());
+  ASSERT_TRUE(db->tensors().SetSeals(row.tensors).ok());
   const auto found =
       testing::UnorderedElementsAre(a + std::string(32, 'x'), b + std::string(32, 't'));
   EXPECT_THAT(seals(), found);
   // A tensor without a seal keeps the one stored.
-  ASSERT_TRUE(db->SetSeals({{a, 4}}).ok());
+  ASSERT_TRUE(db->tensors().SetSeals({{a, 4}}).ok());
   EXPECT_THAT(seals(), found);
   ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
   row.tensors = {{a, 4}};
@@ -162,7 +162,7 @@ TEST(RegistryDbTest, KeepsWhereTensorsAreAsLongAsAVersionHasThem) {
   EXPECT_EQ(rows[0].tensors[1].blob, "");
   // Damaged tensors are relocated for every version that has them.
   const std::string other(32, 'o');
-  ASSERT_TRUE(db->SetPlaces({{a, 4}, {b, 8, other, 7}}).ok());
+  ASSERT_TRUE(db->tensors().SetPlaces({{a, 4}, {b, 8, other, 7}}).ok());
   const std::vector<VersionRow> moved = db->ReadVersions().value();
   EXPECT_EQ(moved[0].tensors[0].blob, "");
   EXPECT_EQ(moved[0].tensors[1].blob, other);
@@ -205,16 +205,17 @@ TEST(RegistryDbTest, KeepsWhichFilesWereVerifiedAsLongAsAVersionHasThem) {
   {
     const auto db = RegistryDb::Open(path).value();
     ASSERT_TRUE(db->AddVersion(row).ok());
-    ASSERT_TRUE(db->SetVerified({{a, {7, 4, 8, 9}}, {b, {5, 8, 6, int64_t{7} << 40}}}).ok());
+    ASSERT_TRUE(
+        db->tensors().SetVerified({{a, {7, 4, 8, 9}}, {b, {5, 8, 6, int64_t{7} << 40}}}).ok());
   }
   const auto db = RegistryDb::Open(path).value();
-  const std::vector<VerifiedRow> rows = db->ReadVerified().value();
+  const std::vector<VerifiedRow> rows = db->tensors().ReadVerified().value();
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].hash, a);
   EXPECT_EQ(rows[0].stamp, (FileStamp{7, 4, 8, 9}));
   EXPECT_EQ(rows[1].stamp, (FileStamp{5, 8, 6, int64_t{7} << 40}));
   ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
-  EXPECT_TRUE(db->ReadVerified().value().empty());
+  EXPECT_TRUE(db->tensors().ReadVerified().value().empty());
 }
 
 TEST(RegistryDbTest, ARowFromBeforeThereWereChecksumsGetsItsOwn) {

@@ -9,7 +9,6 @@
 // A file under its final name is complete: files are written under tmp/, which is emptied at start.
 // Mapped tensors are read-only, shared by all users, and stay readable after Remove. Files that no
 // model names are moved to aside/TIME/tensors/ab/cdef..., never deleted. Thread-safe.
-// names is put aside, aside/TIME/tensors/ab/cdef..., never deleted. Thread-safe.
 #ifndef ATHANOR_SERVER_STORAGE_TENSOR_STORE_H_
 #define ATHANOR_SERVER_STORAGE_TENSOR_STORE_H_
 

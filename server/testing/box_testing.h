@@ -61,7 +61,9 @@ class BoxTest : public SearchTest {
     events.erase(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(before_));
     return events;
   }
-  std::shared_ptr<ModelVersion> Find() { return core_->registry().Find("m", "").value(); }
+  std::shared_ptr<ModelVersion> Find() {
+    return core_->registry().versions().Find("m", "").value();
+  }
   std::shared_ptr<CompileJob> JobOf(ModelVersion& version) {
     return core_->workers().jobs().Find(version.serving().view().job_id).value();
   }

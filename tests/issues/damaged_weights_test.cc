@@ -45,7 +45,7 @@ class DamagedWeightsTest : public testing::Test {
   // Returns the tensors that an upload would have to send after proving that it has the bytes.
   std::vector<std::string> Missing(const TestModel& model) {
     const std::string& hash = model.tensors.begin()->first;
-    if (test_.server->core().registry().Pin({hash}).ok()) return {};
+    if (test_.server->core().registry().tensors().Pin({hash}).ok()) return {};
     return {hash};
   }
   // Waits until the version's job has ended.
@@ -205,7 +205,7 @@ TEST_F(DamagedWeightsTest, AFileThatIsAsItWasIsNotReadAgain) {
   test_.Upload("m", model_);
   const std::string path = PathOf(model_);
   for (int start = 0; start < 2; ++start) {
-    const auto verified = test_.server->core().registry().db().ReadVerified().value();
+    const auto verified = test_.server->core().registry().db().tensors().ReadVerified().value();
     ASSERT_EQ(verified.size(), 1u);
     EXPECT_EQ(verified[0].stamp, StampOf(path).value());
     test_.Restart();
@@ -217,7 +217,7 @@ TEST_F(DamagedWeightsTest, AFileThatIsAsItWasIsNotReadAgain) {
   fs::rename(path + "x", path);
   test_.Restart();
   ExpectServes("m", "1", 3, 6);
-  const auto verified = test_.server->core().registry().db().ReadVerified().value();
+  const auto verified = test_.server->core().registry().db().tensors().ReadVerified().value();
   EXPECT_EQ(verified[0].stamp, StampOf(path).value());
 }
 

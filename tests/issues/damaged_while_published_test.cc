@@ -50,7 +50,7 @@ class DamagedWhilePublishedTest : public CoreTest {
   // Finds the damage as an upload that names the tensor does.
   void FindDamage() {
     DamageFile(TensorPath(options_.state_dir, hash_));
-    EXPECT_FALSE(core_->registry().Pin({hash_}).ok());
+    EXPECT_FALSE(core_->registry().tensors().Pin({hash_}).ok());
     EXPECT_EQ(version_->plan(), nullptr);
   }
   void ExpectRefused(const absl::Status& status) {
@@ -77,23 +77,24 @@ class DamagedWhilePublishedTest : public CoreTest {
 
 TEST_F(DamagedWhilePublishedTest, APlanOfTheFullRangeIsRefused) {
   FindDamage();
-  ExpectRefused(core_->registry().Publish(version_, plan_));
-  ExpectRefused(core_->registry().Restore(version_, plan_, version_->plans().view().full().kept));
-  ExpectRefused(core_->registry().PinPlan(version_, plan_->id(), plan_));
+  ExpectRefused(core_->registry().publisher().Publish(version_, plan_));
+  ExpectRefused(
+      core_->registry().publisher().Restore(version_, plan_, version_->plans().view().full().kept));
+  ExpectRefused(core_->registry().publisher().PinPlan(version_, plan_->id(), plan_));
 }
 
 TEST_F(DamagedWhilePublishedTest, APlanOfABoxIsRefused) {
   FindDamage();
-  ExpectRefused(core_->registry().PublishBox(*version_, grid_, 1, plan_));
-  ExpectRefused(core_->registry().PublishBoxes(
+  ExpectRefused(core_->registry().publisher().PublishBox(*version_, grid_, 1, plan_));
+  ExpectRefused(core_->registry().publisher().PublishBoxes(
       *version_, grid_, std::vector<PlanBook>(3, PlanBook{.serving = plan_})));
-  ExpectRefused(core_->registry().PinBox(*version_, grid_, 1, plan_));
+  ExpectRefused(core_->registry().publisher().PinBox(*version_, grid_, 1, plan_));
 }
 
 TEST_F(DamagedWhilePublishedTest, APlanThatABoxIsUnpinnedToIsRefused) {
-  ASSERT_TRUE(core_->registry().PinBox(*version_, grid_, 1, plan_).ok());
+  ASSERT_TRUE(core_->registry().publisher().PinBox(*version_, grid_, 1, plan_).ok());
   FindDamage();
-  ExpectRefused(core_->registry().UnpinBoxes(*version_, {nullptr, plan_, plan_}));
+  ExpectRefused(core_->registry().publisher().UnpinBoxes(*version_, {nullptr, plan_, plan_}));
 }
 
 // A plan loaded before still maps the damaged file.
@@ -103,18 +104,18 @@ TEST_F(DamagedWhilePublishedTest, OfAHealedVersionOnlyWhatWasLoadedSinceServes) 
   const absl::Status ready = Await(*version_);
   ASSERT_TRUE(ready.ok()) << ready;
   const std::shared_ptr<const ServedPlan> healed = version_->plan();
-  const absl::Status refused = core_->registry().Publish(version_, plan_);
+  const absl::Status refused = core_->registry().publisher().Publish(version_, plan_);
   EXPECT_EQ(refused.code(), absl::StatusCode::kAborted) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("damaged while the plan was loaded"));
   EXPECT_EQ(version_->plan(), healed);
-  const absl::Status published = core_->registry().Publish(version_, healed);
+  const absl::Status published = core_->registry().publisher().Publish(version_, healed);
   EXPECT_TRUE(published.ok()) << published;
 }
 
 TEST_F(DamagedWhilePublishedTest, ADeletedVersionIsNotCalledDamaged) {
   FindDamage();
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
-  const absl::Status published = core_->registry().Publish(version_, plan_);
+  const absl::Status published = core_->registry().publisher().Publish(version_, plan_);
   EXPECT_EQ(published.code(), absl::StatusCode::kAborted) << published;
 }
 
@@ -123,12 +124,12 @@ TEST_F(DamagedWhilePublishedTest, WatchersAreToldOnceNothingServes) {
   const auto sharing = Served();
   Store("other", ScaleModel({5}));
   std::vector<std::string> told;
-  core_->registry().SetServingHook([&](const std::string& name) {
-    const bool serves = core_->registry().Find(name, "").value()->plan() != nullptr;
+  core_->registry().publisher().SetHook([&](const std::string& name) {
+    const bool serves = core_->registry().versions().Find(name, "").value()->plan() != nullptr;
     told.push_back(absl::StrCat(name, serves ? " serves" : " does not serve"));
   });
   FindDamage();
-  core_->registry().SetServingHook(nullptr);
+  core_->registry().publisher().SetHook(nullptr);
   EXPECT_THAT(told, ElementsAre("m does not serve", "shares_it does not serve"));
 }
 

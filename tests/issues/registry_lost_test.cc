@@ -53,7 +53,7 @@ class RegistryLostTest : public CoreTest {
     return log;
   }
   void ExpectServes() {
-    const auto version = core_->registry().Find("m", "");
+    const auto version = core_->registry().versions().Find("m", "");
     ASSERT_TRUE(version.ok()) << version.status();
     ASSERT_TRUE(Await(**version).ok());
     EXPECT_EQ(Run(**version, 3).value(), 6);

@@ -16,7 +16,7 @@ TEST_F(StoredModelsRefusedTest, WhatWasTakenServesUnderNarrowerLimits) {
   options_.max_nodes = 1;
   options_.max_tensor_bytes = 1;
   core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
-  const auto version = core_->registry().Find("m", "");
+  const auto version = core_->registry().versions().Find("m", "");
   ASSERT_TRUE(version.ok()) << version.status();
   ASSERT_TRUE(Await(**version).ok());
   EXPECT_EQ(Run(**version, 3).value(), 6);

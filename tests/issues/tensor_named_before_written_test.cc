@@ -39,8 +39,8 @@ class TensorNamedBeforeWrittenTest : public CoreTest {
   absl::Status CommitBeside(absl::Status end) {
     std::unique_ptr<Upload> first = Begin(UploadMessages("first", model_));
     disk_.before = [&] {
-      EXPECT_EQ(core_->registry().TensorBytes(hash_), -1);
-      EXPECT_FALSE(core_->registry().Pin({hash_}).ok());
+      EXPECT_EQ(core_->registry().tensors().Bytes(hash_), -1);
+      EXPECT_FALSE(core_->registry().tensors().Pin({hash_}).ok());
       second_ = Begin(UploadMessages("second", model_));
       return end;
     };
@@ -50,8 +50,8 @@ class TensorNamedBeforeWrittenTest : public CoreTest {
   void ExpectSecondServes() {
     const absl::Status status = second_->Take(UploadMessages("second", model_).back());
     ASSERT_TRUE(status.ok()) << status;
-    EXPECT_EQ(core_->registry().TensorBytes(hash_), sizeof(float));
-    EXPECT_TRUE(core_->registry().Map(hash_).ok());
+    EXPECT_EQ(core_->registry().tensors().Bytes(hash_), sizeof(float));
+    EXPECT_TRUE(core_->registry().tensors().Map(hash_).ok());
     ASSERT_TRUE(core_->workers().Start(second_->version()).ok());
     const absl::Status ready = Await(*second_->version());
     ASSERT_TRUE(ready.ok()) << ready;
@@ -73,7 +73,7 @@ TEST_F(TensorNamedBeforeWrittenTest, BothServe) {
 TEST_F(TensorNamedBeforeWrittenTest, TheSecondServesWhereTheFirstFails) {
   const absl::Status first = CommitBeside(DiskError(ENOSPC, "rename", "tensor"));
   EXPECT_EQ(first.code(), absl::StatusCode::kResourceExhausted) << first;
-  EXPECT_EQ(core_->registry().TensorBytes(hash_), -1);
+  EXPECT_EQ(core_->registry().tensors().Bytes(hash_), -1);
   ExpectSecondServes();
 }
 

@@ -27,7 +27,7 @@ Ranges RangesOf(const BucketGrid& grid, int bucket) {
 
 absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& asked,
                             v1::CacheExplanation* answer) {
-  ASSIGN_OR_RETURN(auto found, core.registry().Find(asked.model(), asked.version()));
+  ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(asked.model(), asked.version()));
   const ModelVersion& version = *found;
   if (!core.keeper().ready()) {
     return absl::FailedPreconditionError(

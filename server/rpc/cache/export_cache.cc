@@ -53,9 +53,9 @@ absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& ke
 // Returns the keys of the plans of the requested versions, in every bucket: the keys of baselines,
 // and those that their searches use.
 absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCacheRequest& asked) {
-  ASSIGN_OR_RETURN(auto found, core.registry().Find(asked.model(), asked.version()));
+  ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(asked.model(), asked.version()));
   std::vector<std::shared_ptr<ModelVersion>> versions = {found};
-  if (asked.version().empty()) versions = core.registry().List(asked.model());
+  if (asked.version().empty()) versions = core.registry().versions().List(asked.model());
   if (!core.keeper().ready()) {
     return absl::FailedPreconditionError(
         "model: no plan was looked up since the server started: the machine it would be for is not "

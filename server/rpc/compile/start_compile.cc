@@ -42,7 +42,7 @@ absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& vers
 }
 
 absl::Status Start(ServerCore& core, const v1::StartCompileRequest& asked, v1::CompileJob* answer) {
-  ASSIGN_OR_RETURN(auto version, core.registry().Find(asked.model(), asked.version()));
+  ASSIGN_OR_RETURN(auto version, core.registry().versions().Find(asked.model(), asked.version()));
   absl::Status buckets =
       CheckBuckets("buckets", asked.buckets(), version->graph(), core.options().max_buckets);
   if (!buckets.ok()) return buckets;

@@ -91,8 +91,8 @@ void InferCall::Start(bool on_rpc_thread) {
 absl::Status InferCall::Accept() {
   absl::Status parsed = ParseRequest(core_, *request_bytes_, &request_, &parsed_memory_);
   if (!parsed.ok()) return parsed;
-  ASSIGN_OR_RETURN(version_,
-                   core_.registry().Find(request_.model_name(), request_.model_version()));
+  ASSIGN_OR_RETURN(
+      version_, core_.registry().versions().Find(request_.model_name(), request_.model_version()));
   plans_ = {version_, &version_->plans()};
   RETURN_IF_ERROR(version_->unusable());
   ASSIGN_OR_RETURN(bound_,

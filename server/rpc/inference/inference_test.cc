@@ -127,7 +127,7 @@ TEST(InferenceTest, ACallBeforeTheBaselineWaitsForIt) {
   ASSERT_TRUE(test.Send(UploadMessages("m", ScaleModel({3}))).ok());
   int64_t waited_us = 0;
   std::thread release([&] {
-    AwaitWaiters(test.server->core().registry().Find("m", "").value()->serving(), 1);
+    AwaitWaiters(test.server->core().registry().versions().Find("m", "").value()->serving(), 1);
     const auto waits = steady_clock::now();
     std::this_thread::sleep_for(milliseconds(5));
     waited_us = std::chrono::duration_cast<microseconds>(steady_clock::now() - waits).count();

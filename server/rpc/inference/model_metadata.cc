@@ -17,12 +17,12 @@ void Describe(const std::string& name, const TensorType& type, Reply::TensorMeta
 }
 
 absl::Status Fill(ServerCore& core, const inference::ModelMetadataRequest& asked, Reply* answer) {
-  ASSIGN_OR_RETURN(auto found, core.registry().Find(asked.name(), asked.version()));
+  ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(asked.name(), asked.version()));
   const ModelVersion& version = *found;
   RETURN_IF_ERROR(version.unusable());
   const Graph& graph = version.graph();
   answer->set_name(version.name());
-  for (const auto& other : core.registry().List(version.name())) {
+  for (const auto& other : core.registry().versions().List(version.name())) {
     answer->add_versions(absl::StrCat(other->version()));
   }
   answer->set_platform("athanor");

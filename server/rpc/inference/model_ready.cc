@@ -9,7 +9,8 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context, const B
   return AnswerUnary<inference::ModelReadyRequest, inference::ModelReadyResponse>(
       core_, {.name = "ModelReady", .while_draining = true}, context, request, reply,
       [this](const inference::ModelReadyRequest& asked, inference::ModelReadyResponse* answer) {
-        ASSIGN_OR_RETURN(auto version, core_.registry().Find(asked.name(), asked.version()));
+        ASSIGN_OR_RETURN(auto version,
+                         core_.registry().versions().Find(asked.name(), asked.version()));
         answer->set_ready(!core_.draining() && version->plan() != nullptr);
         return absl::OkStatus();
       });

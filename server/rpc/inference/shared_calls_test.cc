@@ -136,7 +136,7 @@ class SharedCallsTest : public ::testing::Test {
   }
 
   MetricCells& Cells() {
-    return test_->server->core().registry().Find("m", "").value()->metrics().cells;
+    return test_->server->core().registry().versions().Find("m", "").value()->metrics().cells;
   }
 
   std::unique_ptr<TestServer> test_ = std::make_unique<TestServer>(OneAtATime());

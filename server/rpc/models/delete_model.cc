@@ -17,7 +17,9 @@ grpc::ServerUnaryReactor* ModelService::DeleteModel(Context* context, const Byte
           answer->add_versions(absl::StrCat(version->version()));
           LogInfo("model deleted", {{"model", version->name()}, {"version", version->version()}});
         }
-        if (!core_.registry().Find(asked.name(), "").ok()) core_.requests().Forget(asked.name());
+        if (!core_.registry().versions().Find(asked.name(), "").ok()) {
+          core_.requests().Forget(asked.name());
+        }
         return absl::OkStatus();
       });
 }

@@ -9,8 +9,9 @@ grpc::ServerUnaryReactor* ModelService::GetModel(Context* context, const Bytes* 
   return AnswerUnary<v1::GetModelRequest, v1::Model>(
       core_, {.name = "GetModel"}, context, request, reply,
       [this](const v1::GetModelRequest& asked, v1::Model* answer) {
-        ASSIGN_OR_RETURN(auto version, core_.registry().Find(asked.name(), asked.version()));
-        *answer = core_.registry().Describe(*version);
+        ASSIGN_OR_RETURN(auto version,
+                         core_.registry().versions().Find(asked.name(), asked.version()));
+        *answer = core_.registry().versions().Describe(*version);
         return absl::OkStatus();
       });
 }

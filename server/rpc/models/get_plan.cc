@@ -12,7 +12,7 @@ namespace athanor {
 namespace {
 
 absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::PlanDetails* answer) {
-  ASSIGN_OR_RETURN(auto version, core.registry().Find(asked.name(), asked.version()));
+  ASSIGN_OR_RETURN(auto version, core.registry().versions().Find(asked.name(), asked.version()));
   std::string id = asked.plan_id();
   if (id.empty()) {
     const std::shared_ptr<const ServedPlan> serving = version->plan();

@@ -8,8 +8,8 @@ grpc::ServerUnaryReactor* ModelService::ListModels(Context* context, const Bytes
   return AnswerUnary<v1::ListModelsRequest, v1::ListModelsResponse>(
       core_, {.name = "ListModels"}, context, request, reply,
       [this](const v1::ListModelsRequest& asked, v1::ListModelsResponse* answer) {
-        for (const auto& version : core_.registry().List(asked.name())) {
-          *answer->add_models() = core_.registry().Describe(*version);
+        for (const auto& version : core_.registry().versions().List(asked.name())) {
+          *answer->add_models() = core_.registry().versions().Describe(*version);
         }
         return absl::OkStatus();
       });

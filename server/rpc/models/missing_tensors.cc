@@ -15,7 +15,9 @@ absl::flat_hash_set<std::string> Proved(const v1::MissingTensorsRequest& asked,
   absl::flat_hash_set<std::string> proved;
   if (!registry.challenges().IsGood(asked.nonce(), Challenges::Clock::now())) return proved;
   for (const v1::TensorProof& proof : asked.proofs()) {
-    if (registry.Proves(asked.nonce(), proof.hash(), proof.proof())) proved.insert(proof.hash());
+    if (registry.tensors().Proves(asked.nonce(), proof.hash(), proof.proof())) {
+      proved.insert(proof.hash());
+    }
   }
   return proved;
 }

@@ -108,7 +108,7 @@ TEST(ModelServiceTest, DeletingGivesTheWeightsBack) {
   EXPECT_EQ(test.Get("m").memory().parameters(), 12);
   EXPECT_EQ(test.server->core().ledger().used(HeldKind::kParameters), 12);
   const std::string file =
-      test.server->core().registry().tensors().PathOf(model.tensors.begin()->first);
+      test.server->core().registry().tensors().store().PathOf(model.tensors.begin()->first);
   EXPECT_TRUE(std::filesystem::exists(file));
   ASSERT_TRUE(Delete(test, "m").ok());
   EXPECT_EQ(test.server->core().ledger().used(), 0);
@@ -403,7 +403,7 @@ TEST(ModelServiceTest, ALostTensorFailsItsModelOnly) {
   test.Upload("broken", broken);
   test.Upload("fine", ScaleModel({2}));
   const std::string file =
-      test.server->core().registry().tensors().PathOf(broken.tensors.begin()->first);
+      test.server->core().registry().tensors().store().PathOf(broken.tensors.begin()->first);
   test.server.reset();
   std::filesystem::resize_file(file, 3);
   test.Restart();

@@ -11,7 +11,7 @@ grpc::ServerUnaryReactor* ModelService::PinPlan(Context* context, const Bytes* r
       [this](const v1::PinPlanRequest& asked, v1::Model* answer) {
         ASSIGN_OR_RETURN(auto version, core_.workers().pins().Pin(asked.name(), asked.version(),
                                                                   asked.plan_id()));
-        *answer = core_.registry().Describe(*version);
+        *answer = core_.registry().versions().Describe(*version);
         return absl::OkStatus();
       });
 }

@@ -9,8 +9,9 @@ grpc::ServerUnaryReactor* ModelService::Rollback(Context* context, const Bytes* 
   return AnswerUnary<v1::RollbackRequest, v1::Model>(
       core_, {.name = "Rollback", .uses_disk = true}, context, request, reply,
       [this](const v1::RollbackRequest& asked, v1::Model* answer) {
-        ASSIGN_OR_RETURN(auto version, core_.registry().Rollback(asked.name(), asked.version()));
-        *answer = core_.registry().Describe(*version);
+        ASSIGN_OR_RETURN(auto version,
+                         core_.registry().publisher().Rollback(asked.name(), asked.version()));
+        *answer = core_.registry().versions().Describe(*version);
         return absl::OkStatus();
       });
 }

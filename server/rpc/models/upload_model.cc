@@ -89,7 +89,7 @@ class UploadCall final : public ChunkReads {
                                {"version", version->version()},
                                {"job", reply.compile_job_id()}});
     LogBatching(*version);
-    *reply.mutable_model() = core_.registry().Describe(*version);
+    *reply.mutable_model() = core_.registry().versions().Describe(*version);
     return Reply(reply);
   }
 

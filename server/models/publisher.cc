@@ -1,16 +1,14 @@
-// Which plans the versions of the registry have: what serves, what is kept, what is pinned.
-#include <algorithm>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include "server/models/publisher.h"
 
+#include <set>
+#include <utility>
+
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
-#include "server/models/registry.h"
 
 namespace athanor {
 namespace {
@@ -22,7 +20,69 @@ absl::Status NotServed(const ModelVersion& version) {
 
 }  // namespace
 
-absl::Status Registry::StorePlans(const ModelVersion& version, const std::string& pinned) {
+void Publisher::SetHook(ServingHook hook) {
+  MutexLock lock(hook_mu_);
+  hook_ = std::move(hook);
+}
+
+void Publisher::Tell(const std::string& name) {
+  MutexLock told(hook_mu_);
+  if (hook_) hook_(name);
+}
+
+absl::Status Publisher::CheckHeld(const ModelVersion& version, const ServedPlan& plan) const {
+  for (const std::string& hash : version.parameter_hashes()) {
+    const std::optional<std::string> damage = tensors_.Damage(hash);
+    if (damage.has_value()) return version.Damaged(hash, *damage);
+  }
+  if (plan.withdrawals == version.withdrawals()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      version.Describe(), ": its weights were found damaged while the plan was loaded"));
+}
+
+void Publisher::Withdraw(const std::string& hash, const std::string& damage) {
+  std::set<std::string> names;
+  {
+    MutexLock lock(mu_);
+    const VersionList versions =
+        versions_.With([&](const std::string& tensor) { return tensor == hash; });
+    LogError(
+        "stored weights are damaged",
+        {{"tensor", absl::BytesToHexString(hash)}, {"why", damage}, {"versions", versions.size()}});
+    for (const auto& version : versions) {
+      version->Withdraw(version->Damaged(hash, damage));
+      names.insert(version->name());
+    }
+  }
+  for (const std::string& name : names) Tell(name);
+}
+
+absl::Status Publisher::Retire(const std::string& name, const VersionList& versions) {
+  std::vector<int64_t> numbers;
+  for (const auto& version : versions) numbers.push_back(version->version());
+  MutexLock lock(mu_);
+  RETURN_IF_ERROR(db_.DeleteVersions(name, numbers));
+  const std::optional<NameRow> successor = versions_.Remove(name, versions);
+  if (successor.has_value()) StoreServing(*successor);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> Publisher::Rollback(const std::string& name,
+                                                                  const std::string& version) {
+  MutexLock lock(mu_);
+  ASSIGN_OR_RETURN(const NameRow row, versions_.RolledBack(name, version));
+  RETURN_IF_ERROR(db_.SetServing(row));
+  versions_.SetServing(row);
+  return versions_.Find(name, absl::StrCat(row.serving));
+}
+
+absl::Status Publisher::SetBuckets(const ModelVersion& version, const BucketGrid::Ranges& buckets) {
+  v1::UploadHeader stored;
+  *stored.mutable_buckets() = buckets;
+  return db_.SetBuckets(version.name(), version.version(), stored.SerializeAsString());
+}
+
+absl::Status Publisher::StorePlans(const ModelVersion& version, const std::string& pinned) {
   std::vector<VersionPlanRow> rows;
   bool named = pinned.empty();
   const Plans::View plans = version.plans().view();
@@ -45,59 +105,49 @@ absl::Status Registry::StorePlans(const ModelVersion& version, const std::string
     row.pinned = true;
     rows.push_back(row);
   }
-  return db_->SetPlans(version.name(), version.version(), rows);
+  return db_.SetPlans(version.name(), version.version(), rows);
 }
 
-void Registry::NotePlans(const ModelVersion& version) {
+void Publisher::NotePlans(const ModelVersion& version) {
   if (absl::Status s = StorePlans(version, version.pinned_plan()); !s.ok()) {
     LogError("which plans a version has could not be stored",
              {{"model", version.name()}, {"version", version.version()}, {"error", s.message()}});
   }
 }
 
-std::optional<NameRow> Registry::TakeOver(const ModelVersion& version) {
-  std::optional<NameRow> changed;
-  {
-    MutexLock lock(mu_);
-    const auto it = names_.find(version.name());
-    if (it == names_.end()) return std::nullopt;  // deleted meanwhile
-    const Name& name = it->second;
-    const bool newer = version.version() > std::max(name.row.serving, name.row.rolled_back);
-    const bool known = name.versions.contains(version.version());
-    if (!known || (!newer && name.row.serving != 0)) return std::nullopt;
-    changed = name.row;
-    changed->serving = version.version();
-  }
-  if (absl::Status s = db_->SetServing(*changed); !s.ok()) {
-    LogError("which version serves could not be stored",
-             {{"model", version.name()}, {"error", s.message()}});
-  }
-  return changed;
+std::optional<NameRow> Publisher::TakeOver(const ModelVersion& version) {
+  std::optional<NameRow> row = versions_.TakenOverBy(version);
+  if (row.has_value()) StoreServing(*row);
+  return row;
 }
 
-absl::Status Registry::Publish(const std::shared_ptr<ModelVersion>& version,
-                               std::shared_ptr<const ServedPlan> plan) {
+void Publisher::StoreServing(const NameRow& row) {
+  if (absl::Status s = db_.SetServing(row); !s.ok()) {
+    LogError("which version serves could not be stored",
+             {{"model", row.name}, {"error", s.message()}});
+  }
+}
+
+absl::Status Publisher::Publish(const std::shared_ptr<ModelVersion>& version,
+                                std::shared_ptr<const ServedPlan> plan) {
   {
-    MutexLock change(change_mu_);
+    MutexLock lock(mu_);
     if (!version->pinned_plan().empty() && version->plan() != nullptr) return NotServed(*version);
     RETURN_IF_ERROR(CheckHeld(*version, *plan));
     const std::optional<NameRow> changed = TakeOver(*version);
     if (!version->plans().Publish(std::move(plan))) return NotServed(*version);
     version->metrics().cells.Count(Metric::kPlanSwaps);
-    if (changed.has_value()) {
-      MutexLock lock(mu_);
-      names_[version->name()].row = *changed;
-    }
+    if (changed.has_value()) versions_.SetServing(*changed);
     NotePlans(*version);
   }
-  TellServing(version->name());
+  Tell(version->name());
   return absl::OkStatus();
 }
 
-absl::Status Registry::PublishBox(ModelVersion& version,
-                                  const std::shared_ptr<const BucketGrid>& grid, int bucket,
-                                  std::shared_ptr<const ServedPlan> plan) {
-  MutexLock change(change_mu_);
+absl::Status Publisher::PublishBox(ModelVersion& version,
+                                   const std::shared_ptr<const BucketGrid>& grid, int bucket,
+                                   std::shared_ptr<const ServedPlan> plan) {
+  MutexLock lock(mu_);
   if (!version.pinned_plan().empty()) return NotServed(version);
   RETURN_IF_ERROR(CheckHeld(version, *plan));
   if (!version.plans().Set(grid, bucket, std::move(plan))) {
@@ -108,9 +158,9 @@ absl::Status Registry::PublishBox(ModelVersion& version,
   return absl::OkStatus();
 }
 
-absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
-                                    std::vector<PlanBook> boxes) {
-  MutexLock change(change_mu_);
+absl::Status Publisher::PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
+                                     std::vector<PlanBook> boxes) {
+  MutexLock lock(mu_);
   for (const PlanBook& box : boxes) {
     if (box.serving == nullptr) continue;
     RETURN_IF_ERROR(CheckHeld(version, *box.serving));
@@ -121,34 +171,33 @@ absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const
       version.Describe(), ": a bucket that is none of those asked for was pinned meanwhile"));
 }
 
-absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
-                               std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlan> kept) {
+absl::Status Publisher::Restore(const std::shared_ptr<ModelVersion>& version,
+                                std::shared_ptr<const ServedPlan> plan,
+                                std::vector<KeptPlan> kept) {
   {
-    MutexLock change(change_mu_);
+    MutexLock lock(mu_);
     // It may have been deleted, or pinned to another plan, while this one was loaded.
     const std::string pinned = version->pinned_plan();
     if (!pinned.empty() && pinned != plan->id()) return NotServed(*version);
     RETURN_IF_ERROR(CheckHeld(*version, *plan));
     const std::optional<NameRow> changed = TakeOver(*version);
     if (!version->plans().Restore(std::move(plan), std::move(kept))) return NotServed(*version);
-    if (changed.has_value()) {
-      MutexLock lock(mu_);
-      names_[version->name()].row = *changed;
-    }
+    if (changed.has_value()) versions_.SetServing(*changed);
   }
-  TellServing(version->name());
+  Tell(version->name());
   return absl::OkStatus();
 }
 
-void Registry::Keep(ModelVersion& version, std::shared_ptr<const CompiledPlan> plan) {
-  MutexLock change(change_mu_);
+void Publisher::Keep(ModelVersion& version, std::shared_ptr<const CompiledPlan> plan) {
+  MutexLock lock(mu_);
   version.plans().Keep(nullptr, BucketGrid::kFullRange, std::move(plan));
   NotePlans(version);
 }
 
-absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
-                               const std::string& plan_id, std::shared_ptr<const ServedPlan> plan) {
-  MutexLock change(change_mu_);
+absl::Status Publisher::PinPlan(const std::shared_ptr<ModelVersion>& version,
+                                const std::string& plan_id,
+                                std::shared_ptr<const ServedPlan> plan) {
+  MutexLock lock(mu_);
   const std::string has = plan == nullptr ? "" : plan->id();
   if (!plan_id.empty() && has != plan_id) {
     std::vector<std::string> ids;
@@ -174,9 +223,9 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
   return absl::OkStatus();
 }
 
-absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
-                              int bucket, std::shared_ptr<const ServedPlan> plan) {
-  MutexLock change(change_mu_);
+absl::Status Publisher::PinBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
+                               int bucket, std::shared_ptr<const ServedPlan> plan) {
+  MutexLock lock(mu_);
   const auto others = [&] {
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
@@ -201,21 +250,21 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
     if (kept != nullptr) row.info = PlanInfoOf(*kept->plan).SerializeAsString();
     rows.push_back(std::move(row));
   }
-  absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), rows);
+  absl::Status stored = db_.SetPinnedBoxes(version.name(), version.version(), rows);
   if (!stored.ok()) return stored;
   if (!version.plans().Pin(grid, bucket, std::move(plan))) return others();
   version.metrics().cells.Count(Metric::kPlanSwaps);
   return absl::OkStatus();
 }
 
-absl::Status Registry::UnpinBoxes(ModelVersion& version,
-                                  std::vector<std::shared_ptr<const ServedPlan>> plans) {
-  MutexLock change(change_mu_);
+absl::Status Publisher::UnpinBoxes(ModelVersion& version,
+                                   std::vector<std::shared_ptr<const ServedPlan>> plans) {
+  MutexLock lock(mu_);
   for (const std::shared_ptr<const ServedPlan>& plan : plans) {
     if (plan == nullptr) continue;
     RETURN_IF_ERROR(CheckHeld(version, *plan));
   }
-  absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), {});
+  absl::Status stored = db_.SetPinnedBoxes(version.name(), version.version(), {});
   if (!stored.ok()) return stored;
   for (size_t bucket = 1; bucket < plans.size(); ++bucket) {
     version.plans().Unpin(static_cast<int>(bucket), std::move(plans[bucket]));
