@@ -200,7 +200,8 @@ absl::Status JobSearch::Swap(std::shared_ptr<const CompiledPlan> found) {
   }
   ASSIGN_OR_RETURN(auto served, tools_.loader.Load(version, parts_.graph(), std::move(found)));
   if (parts_.full_range()) return tools_.registry.publisher().Publish(held, std::move(served));
-  return tools_.registry.publisher().PublishBox(version, parts_.grid(), parts_.bucket(), std::move(served));
+  return tools_.registry.publisher().PublishBox(version, parts_.grid(), parts_.bucket(),
+                                                std::move(served));
 }
 
 void JobSearch::Remember(const CompiledPlan& found) {
