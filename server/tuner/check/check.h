@@ -1,7 +1,7 @@
 // Checks compiled kernels: runs them as a plan on random inputs and compares what they write with
 // the reference evaluator, element by element.
 //
-//   absl::StatusOr<internal::CheckReply> reply = CheckKernels(request, {.timeout = 5s});
+//   absl::StatusOr<internal::CheckReply> reply = CheckKernels(request, {.timeout = 5s}, &memory);
 //   // reply->worst_error() 0.03: every compared element within 3 % of its tolerance
 //
 // For each size set of the request: inputs from seeds that follow from request.seed (two, one where
@@ -18,14 +18,17 @@
 
 #include "absl/status/statusor.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/tuner/check/references.h"
 #include "server/tuner/run/isolated.h"
 
 namespace athanor {
 
+// Compares with references that `memory` has or makes (references.h).
 // DATA_LOSS names output, element, values and sizes of the first difference. INVALID_ARGUMENT: the
 // request does not fit together. Besides these, the runtime's errors and RunIsolated's.
 absl::StatusOr<internal::CheckReply> CheckKernels(const internal::CheckRequest& request,
-                                                  const IsolationLimits& limits);
+                                                  const IsolationLimits& limits,
+                                                  ReferenceMemory* memory);
 
 }  // namespace athanor
 

@@ -1,0 +1,92 @@
+// Tries the kernels of a search's step: answers from the cache what earlier searches found out, and
+// asks the child once for the others (TunerProcess::Try), which compiles, measures and checks them.
+//
+//   CandidateKernels kernels(maker, &tuner, machine, &memory, &limits, &steps, &record);
+//   kernels.Begin();                                        // after steps.Ask
+//   while (!kernels.empty()) kernels.Try(activation_bytes);  // a status
+//
+// Outcomes are kept as they come, so a child that is lost costs the kernel it was working on. Those
+// that it did not come to are asked for again with the next call.
+#ifndef ATHANOR_SERVER_SEARCH_CANDIDATE_KERNELS_H_
+#define ATHANOR_SERVER_SEARCH_CANDIDATE_KERNELS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "proto/athanor/internal/tuner.pb.h"
+#include "server/search/candidate_memory.h"
+#include "server/search/kernel_maker.h"
+#include "server/search/machine_limits.h"
+#include "server/search/search_record.h"
+#include "server/search/search_steps.h"
+#include "server/search/tuner_process.h"
+
+namespace athanor {
+
+// Borrows all but the maker; used by one thread at a time.
+class CandidateKernels {
+ public:
+  CandidateKernels(KernelMaker maker, TunerProcess* tuner, const internal::TargetReply& machine,
+                   const CandidateMemory* memory, MachineLimits* limits, SearchSteps* steps,
+                   SearchRecord* record)
+      : maker_(maker),
+        tuner_(*tuner),
+        machine_(machine),
+        memory_(*memory),
+        limits_(*limits),
+        steps_(*steps),
+        record_(*record) {}
+
+  // A step has been asked for: all its kernels are to be tried.
+  void Begin();
+  bool empty() const { return waiting_.empty(); }
+  // Tries those that wait, among `activation_bytes`. Each that got its outcome waits no longer; at
+  // least one does unless the error is CANCELLED or ABORTED (there was no time to measure).
+  absl::Status Try(absl::Span<const int64_t> activation_bytes);
+  // There is no time for those that wait.
+  void Leave();
+
+ private:
+  // A kernel on its way.
+  struct Trial {
+    int index;  // in the step
+    CandidateMemory::Kernel of;
+    internal::CheckRequest check;  // with the objects known so far
+    bool compiled = false, ended = false;
+  };
+
+  const internal::SearchKernel& kernel(int index) const { return steps_.step().kernels(index); }
+  // Records what is known of the kernel; else adds it to the request.
+  void Prepare(int index, absl::Span<const int64_t> activation_bytes,
+               internal::TryRequest* request);
+  void TakePart(internal::TryOutcome part);
+  void TakeCompiled(Trial& trial, internal::TryOutcome& part);
+  // Ends the trial, unless it was ABORTED.
+  void TakeVerdict(Trial& trial, const internal::TryOutcome& part);
+  void TakeTimes(Trial& trial, const internal::TryOutcome& part);
+  // The child was lost, or refused the request, before it said what became of all.
+  absl::Status TakeLoss(const absl::Status& why);
+  void Fail(Trial& trial, const absl::Status& status, std::optional<FailureKind> kind);
+  void Show(int index, const absl::Status& status, bool from_cache);
+  // Has the limits measured again where the kernel was faster than they allow.
+  void NoteReached(const Trial& trial, absl::Span<const double> seconds);
+
+  KernelMaker maker_;
+  TunerProcess& tuner_;
+  const internal::TargetReply& machine_;
+  const CandidateMemory& memory_;
+  MachineLimits& limits_;
+  SearchSteps& steps_;
+  SearchRecord& record_;
+  std::vector<int> waiting_;    // indices in the step
+  std::vector<Trial> trials_;   // of the request that is being answered
+  std::string compiled_again_;  // key of the kernel whose compilation lost a child before
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_SEARCH_CANDIDATE_KERNELS_H_
